@@ -1,6 +1,30 @@
 //! The PROXY protocol, versions 1 and 2: who a forwarded connection really comes from.
+//!
+//! Section numbers are those of the HAProxy project's "The PROXY protocol, Versions 1 & 2"
+//! (edition 2020/03/05). The parser keeps no state: give it everything received so far, from the
+//! first byte on, until it stops answering [`Parsed::Incomplete`].
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+mod crc32c;
+mod v1;
+mod v2;
+
+#[cfg(test)]
+mod tests;
+
+/// The longest header [`parse`] accepts, in bytes: a buffer of this size is always enough.
+pub const LENGTH_MAX: usize = 16 + BLOCK_LENGTH_MAX;
+
+/// The longest text line, §2.1: "the worst case" is an `UNKNOWN` line of 107 characters.
+pub const LINE_LENGTH_MAX: usize = 107;
+
+/// The most bytes a binary header may announce after its first 16.
+///
+/// The format allows 65,535. Addresses take 216 at most, and senders add some hundred bytes of
+/// TLVs (names from certificates are the longest); a stranger must not make us hold more.
+pub const BLOCK_LENGTH_MAX: usize = 4096;
 
 /// What the bytes received so far are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +39,9 @@ pub enum Parsed {
 
 /// The two ends of the original connection, as the peer tells them.
 ///
-/// `None` (v1 `UNKNOWN`, v2 `LOCAL`, unspecified and Unix families) means: use the socket's.
+/// `None` (v1 `UNKNOWN`; v2 `LOCAL`, or a family or transport other than TCP over IP) means: use
+/// the socket's own addresses. Addresses are kept as they were sent: an IPv4 address that a peer
+/// wrote as `::ffff:192.0.2.1` stays an IPv6 address here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
     /// The client's address.
@@ -26,33 +52,100 @@ pub struct Header {
 
 /// Why bytes are not a PROXY header; always the peer's fault, and final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// Neither `PROXY ` nor the binary signature: the peer speaks something else.
     NotProxy,
+    /// v1: the word after `PROXY ` is not `TCP4`, `TCP6` or `UNKNOWN`.
+    Protocol,
+    /// v1: an address is not in the canonical form of its family.
+    Address,
+    /// v1: a port is not a canonical decimal number from 0 to 65535.
+    Port,
+    /// v1: the line ends with something else than CR LF, or too early.
+    LineEnd,
+    /// v1: no CR LF within [`LINE_LENGTH_MAX`] bytes.
+    LineTooLong,
+    /// v2: the version is not 2.
+    Version(u8),
+    /// v2: the command is neither `LOCAL` (0) nor `PROXY` (1).
+    Command(u8),
+    /// v2: an address family over 3 or a transport over 2 (the byte as sent).
+    Family(u8),
+    /// v2: the announced length is over [`BLOCK_LENGTH_MAX`].
+    BlockTooLong(u16),
+    /// v2: the announced length has no room for the addresses of its family.
+    BlockTooShort(u16),
+    /// v2: the TLVs do not fill the block exactly, or a checksum is not four bytes and alone.
+    Tlv,
+    /// v2: the CRC32c the peer sent is not that of the bytes.
+    Checksum,
 }
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::NotProxy => f.write_str("no PROXY header: the peer speaks something else"),
+            Fault::Protocol => f.write_str("PROXY line: expected TCP4, TCP6 or UNKNOWN"),
+            Fault::Address => f.write_str("PROXY line: a malformed address"),
+            Fault::Port => f.write_str("PROXY line: a malformed port"),
+            Fault::LineEnd => f.write_str("PROXY line: does not end in CR LF where it should"),
+            Fault::LineTooLong => write!(f, "PROXY line: longer than {LINE_LENGTH_MAX} bytes"),
+            Fault::Version(version) => write!(f, "PROXY header: unknown version {version}"),
+            Fault::Command(command) => write!(f, "PROXY header: unknown command {command}"),
+            Fault::Family(byte) => write!(f, "PROXY header: unknown address family {byte:#04x}"),
+            Fault::BlockTooLong(length) => {
+                write!(
+                    f,
+                    "PROXY header: announces {length} bytes, over {BLOCK_LENGTH_MAX}"
+                )
+            }
+            Fault::BlockTooShort(length) => {
+                write!(
+                    f,
+                    "PROXY header: announces {length} bytes, too few for its addresses"
+                )
+            }
+            Fault::Tlv => f.write_str("PROXY header: malformed TLVs"),
+            Fault::Checksum => f.write_str("PROXY header: wrong CRC32c checksum"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
 
 /// Reads the header at the beginning of `bytes`.
+///
+/// §2: a "receiver MUST NOT start processing the connection before it receives a complete and
+/// valid" header, and must not guess whether there is one: call this only for peers that are
+/// configured to send it.
 #[must_use]
-pub fn parse(_bytes: &[u8]) -> Parsed {
-    Parsed::Incomplete
+pub fn parse(bytes: &[u8]) -> Parsed {
+    let parsed = match bytes.first() {
+        None => return Parsed::Incomplete,
+        Some(b'P') => v1::parse(bytes),
+        Some(_) => v2::parse(bytes),
+    };
+    match parsed {
+        Ok(Some((header, consumed))) => Parsed::Frame(header, consumed),
+        Ok(None) => Parsed::Incomplete,
+        Err(fault) => Parsed::Invalid(fault),
+    }
 }
 
-/// The longest header [`parse`] accepts, in bytes: a buffer of this size is always enough.
-pub const LENGTH_MAX: usize = 16 + 4096;
-
-/// A version 1 header (text); families that differ are both written as IPv6.
+/// A version 1 header (text); if the families differ both ends are written as IPv6.
 #[must_use]
-pub fn encode_v1(_source: SocketAddr, _destination: SocketAddr) -> Vec<u8> {
-    Vec::new()
+pub fn encode_v1(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
+    v1::encode(Ends::of(source, destination))
 }
 
-/// A version 2 header (binary); families that differ are both written as IPv6.
+/// A version 2 header (binary); if the families differ both ends are written as IPv6.
 #[must_use]
-pub fn encode_v2(_source: SocketAddr, _destination: SocketAddr) -> Vec<u8> {
-    Vec::new()
+pub fn encode_v2(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
+    v2::encode(Ends::of(source, destination))
 }
 
-/// The version 1 header that tells no addresses, for a client without an IP address.
+/// The version 1 header that tells no addresses, for a client that has no IP address.
 #[must_use]
 pub fn encode_v1_unknown() -> &'static [u8] {
     b"PROXY UNKNOWN\r\n"
@@ -61,5 +154,35 @@ pub fn encode_v1_unknown() -> &'static [u8] {
 /// The version 2 header that tells no addresses, for connections of our own (health checks).
 #[must_use]
 pub fn encode_v2_local() -> &'static [u8] {
-    b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"
+    v2::LOCAL
 }
+
+/// Two addresses of one family, which is the only thing either format can carry.
+enum Ends {
+    V4((Ipv4Addr, u16), (Ipv4Addr, u16)),
+    V6((Ipv6Addr, u16), (Ipv6Addr, u16)),
+}
+
+impl Ends {
+    fn of(source: SocketAddr, destination: SocketAddr) -> Self {
+        match (source.ip(), destination.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                Ends::V4((from, source.port()), (to, destination.port()))
+            }
+            (from, to) => Ends::V6(
+                (mapped(from), source.port()),
+                (mapped(to), destination.port()),
+            ),
+        }
+    }
+}
+
+fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+/// What the two formats' parsers return: a frame, "not yet", or a fault.
+type Outcome = Result<Option<(Header, usize)>, Fault>;
