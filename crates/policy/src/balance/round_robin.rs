@@ -1,0 +1,81 @@
+//! Round robin: by turns, in a smooth order by weight (a a b a c a a, not a a a a a b c).
+
+use super::{Balance, Field};
+use crate::pool::{Member, Request};
+
+/// Turns in one round, at most. The weights 1000 and 999 would need 1,999; longer rounds cost memory and
+/// building time in every snapshot for differences below a thousandth, so such weights are scaled down.
+const TURNS_MAX: u64 = 2_048;
+
+/// The order is computed when the snapshot is built: a turn is then one atomic addition, without a lock.
+pub(super) struct RoundRobin {
+    turns: Vec<u32>,
+}
+
+impl RoundRobin {
+    pub(super) fn new(seats: &[&Member]) -> RoundRobin {
+        let weights: Vec<u64> = seats.iter().map(|seat| u64::from(seat.weight)).collect();
+        RoundRobin {
+            turns: smooth_order(&reduced(&weights)),
+        }
+    }
+}
+
+impl Balance for RoundRobin {
+    fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
+        if self.turns.is_empty() {
+            return None;
+        }
+        let turn = field.cursor().advance();
+        let seat = self.seat_at(turn);
+        if field.is_open(seat, request) {
+            return Some(seat);
+        }
+        // Moving everybody's cursor past closed seats leaves the others' order as if the closed ones were
+        // not in it: all inherit in proportion. Only looking ahead would give it all to the next in line.
+        let open = |ahead: &u64| field.is_open(self.seat_at(turn.wrapping_add(*ahead)), request);
+        let ahead = (1..self.turns.len() as u64).find(open)?;
+        field.cursor().skip(ahead);
+        Some(self.seat_at(turn.wrapping_add(ahead)))
+    }
+}
+
+impl RoundRobin {
+    fn seat_at(&self, turn: u64) -> usize {
+        self.turns[(turn % self.turns.len() as u64) as usize] as usize
+    }
+}
+
+/// Smaller weights of the same (or nearly the same) ratio, none of them zero.
+fn reduced(weights: &[u64]) -> Vec<u64> {
+    let divisor = weights.iter().copied().fold(0, gcd).max(1);
+    let total: u64 = weights.iter().map(|weight| weight / divisor).sum();
+    if total <= TURNS_MAX {
+        return weights.iter().map(|weight| weight / divisor).collect();
+    }
+    let scale = |weight: u64| weight / divisor * TURNS_MAX / total;
+    weights.iter().map(|&weight| scale(weight).max(1)).collect()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Each turn everybody gains their weight, the richest is chosen and pays the total.
+fn smooth_order(weights: &[u64]) -> Vec<u32> {
+    let total = weights.iter().sum::<u64>() as i64;
+    let mut credit = vec![0_i64; weights.len()];
+    let mut turns = Vec::with_capacity(total as usize);
+    for _ in 0..total {
+        let mut richest = 0;
+        for (seat, weight) in weights.iter().enumerate() {
+            credit[seat] += *weight as i64;
+            if credit[seat] > credit[richest] {
+                richest = seat;
+            }
+        }
+        credit[richest] -= total;
+        turns.push(richest as u32);
+    }
+    turns
+}

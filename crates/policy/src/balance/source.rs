@@ -1,0 +1,144 @@
+//! Source: the same key to the same server, by a Maglev table; few keys move when a server comes or goes.
+
+use super::{Balance, Field};
+use crate::pool::{Member, Request};
+
+/// Cells of the table. A prime, so that every step width visits every cell. Maglev wants a hundred cells per
+/// server for shares within one per cent: good for 80 servers, and beyond that only coarser. Of one size
+/// always, since another size moves every key. 16 kB a service, some ten microseconds to fill.
+const CELLS: u64 = 8_191;
+
+const EMPTY: u16 = u16::MAX;
+
+/// Cells looked at for a key whose server is closed, before the remaining seats are asked in order.
+const HOPS_MAX: u64 = 64;
+
+pub(super) struct Source {
+    cells: Vec<u16>,
+}
+
+impl Source {
+    pub(super) fn new(seats: &[&Member]) -> Source {
+        Source { cells: fill(seats) }
+    }
+}
+
+impl Balance for Source {
+    fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
+        if self.cells.is_empty() {
+            return None;
+        }
+        // A closed server's keys are scattered over the others: each key walks in its own step width.
+        let mut walk = Walk::new(mixed(request.key));
+        for _ in 0..HOPS_MAX {
+            let seat = usize::from(self.cells[walk.step()]);
+            if field.is_open(seat, request) {
+                return Some(seat);
+            }
+        }
+        let open: Vec<usize> = field.open(request).collect();
+        let choice = mixed(request.key).checked_rem(open.len() as u64)?;
+        Some(open[choice as usize])
+    }
+}
+
+/// Every cell once, in an order that depends on the hash alone.
+struct Walk {
+    cell: u64,
+    width: u64,
+}
+
+impl Walk {
+    fn new(hash: u64) -> Walk {
+        Walk {
+            cell: (hash >> 32) % CELLS,
+            width: (hash & 0xffff_ffff) % (CELLS - 1) + 1,
+        }
+    }
+
+    fn step(&mut self) -> usize {
+        let cell = self.cell;
+        self.cell = (cell + self.width) % CELLS;
+        cell as usize
+    }
+}
+
+/// Servers take turns at claiming the next free cell of their own order, more turns for more weight.
+fn fill(seats: &[&Member]) -> Vec<u16> {
+    if seats.is_empty() {
+        return Vec::new();
+    }
+    let mut cells = vec![EMPTY; CELLS as usize];
+    let mut claimants = claimants(seats);
+    let weight_max = seats
+        .iter()
+        .map(|seat| u64::from(seat.weight))
+        .max()
+        .unwrap_or(1);
+    let mut free = CELLS;
+    loop {
+        for claimant in &mut claimants {
+            claimant.credit += claimant.weight;
+            if claimant.credit < weight_max {
+                continue;
+            }
+            claimant.credit -= weight_max;
+            claimant.claim(&mut cells);
+            free -= 1;
+            if free == 0 {
+                return cells;
+            }
+        }
+    }
+}
+
+/// In the order of their identities, so that the order in the configuration does not matter.
+fn claimants(seats: &[&Member]) -> Vec<Claimant> {
+    let mut order: Vec<usize> = (0..seats.len().min(usize::from(EMPTY))).collect();
+    order.sort_by_key(|&seat| (seats[seat].id, seat));
+    let mut twins = 0;
+    let mut previous = None;
+    let mut claimant = |seat: usize| {
+        // Servers of one identity (listed twice) still need orders of their own.
+        twins = if previous == Some(seats[seat].id) {
+            twins + 1
+        } else {
+            0
+        };
+        previous = Some(seats[seat].id);
+        Claimant {
+            seat: seat as u16,
+            walk: Walk::new(mixed(seats[seat].id.wrapping_add(mixed(twins)))),
+            weight: u64::from(seats[seat].weight),
+            credit: 0,
+        }
+    };
+    order.into_iter().map(&mut claimant).collect()
+}
+
+struct Claimant {
+    seat: u16,
+    walk: Walk,
+    weight: u64,
+    credit: u64,
+}
+
+impl Claimant {
+    fn claim(&mut self, cells: &mut [u16]) {
+        loop {
+            let cell = self.walk.step();
+            if cells[cell] == EMPTY {
+                cells[cell] = self.seat;
+                return;
+            }
+        }
+    }
+}
+
+/// Spreads all bits over all bits, so that even counting numbers make good keys (the mixer of splitmix64).
+fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

@@ -1,0 +1,324 @@
+//! The verdict on one server: is it up? Fed with what probes and clients saw, and the time.
+
+mod row;
+mod schedule;
+
+use row::{Row, Witness};
+use schedule::{grown, in_doubt_ms, jittered};
+
+/// Longer than any configuration means; keeps a wrong `fall` from making the memory of failures large.
+const FALL_MAX: u32 = 1_000;
+
+/// How one server is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Time between probes of a server that is up.
+    pub interval_ms: u64,
+    /// How long a probe may take; the prober keeps to it.
+    pub timeout_ms: u64,
+    /// Probes passed in a row that bring a server back.
+    pub rise: u32,
+    /// Failures in a row that take a server out.
+    pub fall: u32,
+    /// The time between probes of a dead server grows up to this.
+    pub dead_interval_ms_max: u64,
+    /// False: nobody probes, only passive signs count, and `tick` takes the place of `probe`.
+    pub probing: bool,
+}
+
+impl Settings {
+    fn fall(&self) -> u32 {
+        self.fall.clamp(1, FALL_MAX)
+    }
+
+    /// Passive signs further apart than this are not in a row.
+    fn window_ms(&self) -> u64 {
+        self.interval_ms.saturating_mul(2).max(10_000)
+    }
+}
+
+/// What is thought of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// Not yet known, since it is new or (without probes) given another chance. Takes clients.
+    Starting,
+    /// Takes clients.
+    Up,
+    /// Takes none.
+    Down,
+}
+
+impl Standing {
+    /// Whether a server of this standing is offered to clients.
+    pub fn takes_clients(self) -> bool {
+        self != Standing::Down
+    }
+}
+
+/// What a probe found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server does its work.
+    Passed,
+    /// It does not; the text says why.
+    Failed(String),
+    /// It speaks but does not let the monitor in: alive, and the monitor account needs care.
+    LoginRefused(String),
+}
+
+/// What a client's connection showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// The server refused or did not answer the connection.
+    ConnectFailed,
+    /// It took the connection and closed it without a byte.
+    ClosedBeforeAnyByte,
+}
+
+impl Sign {
+    fn text(self) -> &'static str {
+        match self {
+            Sign::ConnectFailed => "a client's connection failed",
+            Sign::ClosedBeforeAnyByte => "it closed a client's connection before any byte",
+        }
+    }
+}
+
+/// A change of standing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The standing before.
+    pub from: Standing,
+    /// The standing from now on.
+    pub to: Standing,
+    /// When.
+    pub at_ms: u64,
+    /// What caused it.
+    pub reason: String,
+}
+
+/// The state of the verdict; only `change` alters the standing.
+#[derive(Debug, Clone)]
+pub struct Health {
+    settings: Settings,
+    standing: Standing,
+    since_ms: u64,
+    reason: String,
+    monitor_problem: Option<String>,
+    /// Failures since the last success; empty while down.
+    row: Row,
+    /// Probes passed in a row while down.
+    passes: u32,
+    /// A passive sign asks for a probe at once.
+    probe_due: bool,
+    /// Without probes: a server out before, now tried again.
+    half_open: bool,
+    /// The time to the next try while down.
+    dead_interval_ms: u64,
+}
+
+impl Health {
+    /// A server of which nothing is known yet.
+    pub fn new(settings: Settings, now_ms: u64) -> Health {
+        Health {
+            dead_interval_ms: first_dead_interval_ms(&settings),
+            settings,
+            standing: Standing::Starting,
+            since_ms: now_ms,
+            reason: String::from("not checked yet"),
+            monitor_problem: None,
+            row: Row::default(),
+            passes: 0,
+            probe_due: false,
+            half_open: false,
+        }
+    }
+
+    /// Counts a probe.
+    pub fn probe(&mut self, now_ms: u64, outcome: Outcome) -> Option<Change> {
+        self.probe_due = false;
+        match outcome {
+            Outcome::Failed(why) => self.probe_failed(now_ms, why),
+            Outcome::Passed => {
+                self.monitor_problem = None;
+                self.probe_passed(now_ms)
+            }
+            Outcome::LoginRefused(why) => {
+                self.monitor_problem = Some(why);
+                self.probe_passed(now_ms)
+            }
+        }
+    }
+
+    /// Counts what a client's connection showed. `last`: no other server takes clients.
+    ///
+    /// The last server is never taken out by this: then clients would surely fail, now they may succeed.
+    pub fn passive(&mut self, now_ms: u64, sign: Sign, last: bool) -> Option<Change> {
+        if self.standing == Standing::Down {
+            // An old connection's end tells nothing new, and must not delay or speed up the way back.
+            return None;
+        }
+        self.probe_due = self.settings.probing;
+        self.row.add(now_ms, Witness::Client, &self.settings);
+        let enough = self.half_open || self.row.is_full(&self.settings);
+        if last || !enough {
+            return None;
+        }
+        self.change(now_ms, Standing::Down, self.row.reason(sign.text()))
+    }
+
+    /// A client was served: its predecessors' bad luck was not a row.
+    ///
+    /// Failed probes stay counted, as only a probe says that what they look at works again.
+    pub fn served(&mut self, now_ms: u64) -> Option<Change> {
+        self.row.forget_clients();
+        if self.settings.probing || self.standing != Standing::Starting {
+            return None;
+        }
+        self.change(now_ms, Standing::Up, String::from("a client was served"))
+    }
+
+    /// Without probing, called when `next_probe_in_ms` is over: gives a dead server another chance, and
+    /// calls one up that took clients for a while and showed no bad sign. With probing it does nothing.
+    pub fn tick(&mut self, now_ms: u64) -> Option<Change> {
+        if self.settings.probing {
+            return None;
+        }
+        let age_ms = now_ms.saturating_sub(self.since_ms);
+        self.row.expire(now_ms, &self.settings);
+        match self.standing {
+            // Nine tenths, because the wait is jittered by one.
+            Standing::Down if age_ms >= self.dead_interval_ms / 10 * 9 => {
+                let reason = format!("tried again after {age_ms} ms");
+                self.change(now_ms, Standing::Starting, reason)
+            }
+            Standing::Starting if self.row.is_empty() && age_ms >= self.settings.window_ms() => {
+                let reason = format!("no failure seen for {age_ms} ms");
+                self.change(now_ms, Standing::Up, reason)
+            }
+            _ => None,
+        }
+    }
+
+    /// The verdict.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// When the standing last changed.
+    pub fn since_ms(&self) -> u64 {
+        self.since_ms
+    }
+
+    /// What the last change was caused by.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Why the monitor account could not log in, until it can.
+    pub fn monitor_problem(&self) -> Option<&str> {
+        self.monitor_problem.as_deref()
+    }
+
+    /// When to probe (without probing: to `tick`) next, counted from the last probe, tick or change.
+    /// Zero means at once: ask again after each passive sign.
+    pub fn next_probe_in_ms(&self, random: u64) -> u64 {
+        let interval_ms = self.settings.interval_ms;
+        match self.standing {
+            _ if self.probe_due => 0,
+            Standing::Down if self.passes > 0 => in_doubt_ms(interval_ms, random),
+            Standing::Down => jittered(self.dead_interval_ms, random),
+            _ if !self.settings.probing => self.settings.window_ms(),
+            // All servers start in one instant; their probes should not.
+            Standing::Starting => random % (interval_ms.min(1_000) + 1),
+            Standing::Up if !self.row.is_empty() => in_doubt_ms(interval_ms, random),
+            Standing::Up => jittered(interval_ms, random),
+        }
+    }
+
+    /// Goes on under other settings; the standing and what was counted stay.
+    pub fn update_settings(&mut self, settings: Settings) {
+        let cap_ms = settings.dead_interval_ms_max.max(1);
+        self.dead_interval_ms = match self.standing {
+            Standing::Down => self.dead_interval_ms.min(cap_ms),
+            _ => first_dead_interval_ms(&settings),
+        };
+        self.probe_due &= settings.probing;
+        self.half_open &= !settings.probing;
+        if !settings.probing {
+            self.passes = 0;
+        }
+        self.settings = settings;
+    }
+
+    fn probe_failed(&mut self, now_ms: u64, why: String) -> Option<Change> {
+        if self.standing == Standing::Down {
+            self.passes = 0;
+            self.dead_interval_ms =
+                grown(self.dead_interval_ms, self.settings.dead_interval_ms_max);
+            return None;
+        }
+        self.row.add(now_ms, Witness::Probe, &self.settings);
+        if self.standing == Standing::Starting {
+            return self.change(now_ms, Standing::Down, format!("first probe failed: {why}"));
+        }
+        if !self.row.is_full(&self.settings) {
+            return None;
+        }
+        self.change(now_ms, Standing::Down, self.row.reason(&why))
+    }
+
+    fn probe_passed(&mut self, now_ms: u64) -> Option<Change> {
+        self.row.clear();
+        match self.standing {
+            Standing::Up => None,
+            Standing::Starting => {
+                self.change(now_ms, Standing::Up, String::from("first probe passed"))
+            }
+            Standing::Down => {
+                self.passes += 1;
+                if self.passes < self.settings.rise.max(1) {
+                    return None;
+                }
+                let reason = match self.passes {
+                    1 => String::from("1 probe passed"),
+                    passes => format!("{passes} probes passed"),
+                };
+                self.change(now_ms, Standing::Up, reason)
+            }
+        }
+    }
+
+    /// The one place where the standing changes.
+    fn change(&mut self, now_ms: u64, to: Standing, reason: String) -> Option<Change> {
+        let from = self.standing;
+        self.dead_interval_ms = match (from, to) {
+            (Standing::Starting, Standing::Down) if self.half_open => {
+                grown(self.dead_interval_ms, self.settings.dead_interval_ms_max)
+            }
+            (Standing::Down, Standing::Starting) => self.dead_interval_ms,
+            _ => first_dead_interval_ms(&self.settings),
+        };
+        self.half_open = from == Standing::Down && to == Standing::Starting;
+        self.standing = to;
+        self.since_ms = now_ms;
+        self.passes = 0;
+        self.row.clear();
+        self.reason.clone_from(&reason);
+        Some(Change {
+            from,
+            to,
+            at_ms: now_ms,
+            reason,
+        })
+    }
+}
+
+fn first_dead_interval_ms(settings: &Settings) -> u64 {
+    settings
+        .interval_ms
+        .min(settings.dead_interval_ms_max.max(1))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! One server's load: connections in use against its limit, and how long it takes to answer.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Half of the distance to a lower latency is forgotten in this time.
+const LATENCY_HALF_LIFE_MS: f32 = 10_000.0;
+
+/// A server that was never measured is offered one trial client per this time.
+const TRIAL_PAUSE_MS: u32 = 1_000;
+
+const NO_LIMIT: u32 = u32::MAX;
+
+/// Counters of one server, shared by every service that lists it and by every worker.
+///
+/// All orderings are relaxed: each counter stands for itself, nothing else is published through it.
+/// Aligned to a cache line so that two servers' counters never share one.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Load {
+    active: AtomicU32,
+    connections_max: AtomicU32,
+    latency: AtomicU64,
+}
+
+impl Load {
+    /// An idle server; `None` means it takes any number of connections.
+    pub fn new(max_connections: Option<u32>) -> Load {
+        Load {
+            active: AtomicU32::new(0),
+            connections_max: AtomicU32::new(max_connections.unwrap_or(NO_LIMIT)),
+            latency: AtomicU64::new(0),
+        }
+    }
+
+    /// Changes the limit; connections above a lowered limit stay until they end by themselves.
+    pub fn set_max_connections(&self, max_connections: Option<u32>) {
+        self.connections_max
+            .store(max_connections.unwrap_or(NO_LIMIT), Relaxed);
+    }
+
+    /// Connections reserved now.
+    pub fn active(&self) -> u32 {
+        self.active.load(Relaxed)
+    }
+
+    /// Whether a reservation would fail now.
+    pub fn is_full(&self) -> bool {
+        self.active() >= self.connections_max.load(Relaxed)
+    }
+
+    /// Takes one connection out of the limit; false when the server is full.
+    ///
+    /// Compare-and-swap, not add-then-check: the count never exceeds the limit, not even for a moment.
+    pub fn try_reserve(&self) -> bool {
+        self.active
+            .fetch_update(Relaxed, Relaxed, |active| {
+                (active < self.connections_max.load(Relaxed)).then(|| active + 1)
+            })
+            .is_ok()
+    }
+
+    /// Gives one reserved connection back.
+    ///
+    /// A release too many stops at zero: wrapped around, the server would look full for ever.
+    pub fn release(&self) {
+        let released = self
+            .active
+            .fetch_update(Relaxed, Relaxed, |active| active.checked_sub(1));
+        debug_assert!(
+            released.is_ok(),
+            "released a connection that was not reserved"
+        );
+    }
+
+    /// Records that the server took `took_us` to answer.
+    ///
+    /// Peak EWMA: a slower answer counts at once and in full, faster ones are believed slowly.
+    pub fn observe_latency(&self, now_us: u64, took_us: u64) {
+        let now = now_ms(now_us);
+        let sample = (took_us as f32).max(1.0);
+        // A lost race means one sample less, which the next one makes good.
+        let _ = self.latency.fetch_update(Relaxed, Relaxed, |packed| {
+            let old = Latency::unpack(packed);
+            Some(old.observe(now, sample).pack())
+        });
+    }
+
+    /// The latency believed at `now_us`; zero means never measured.
+    ///
+    /// It fades while nothing is measured, so that a server which was slow once is tried again.
+    pub fn latency_us(&self, now_us: u64) -> u64 {
+        let latency = Latency::unpack(self.latency.load(Relaxed));
+        if latency.value_us == 0.0 {
+            return 0;
+        }
+        let faded = latency.value_us * latency.kept(now_ms(now_us));
+        (faded as u64).max(1)
+    }
+
+    /// Asks to be the one client that tries a never measured server; false when another is at it.
+    pub(crate) fn claim_trial(&self, now_us: u64) -> bool {
+        let now = now_ms(now_us).max(1);
+        self.latency
+            .fetch_update(Relaxed, Relaxed, |packed| {
+                let last = Latency::unpack(packed);
+                let free = packed == 0 || age_ms(last.at_ms, now) >= TRIAL_PAUSE_MS;
+                let claimed = Latency {
+                    at_ms: now,
+                    value_us: 0.0,
+                };
+                (last.value_us == 0.0 && free).then(|| claimed.pack())
+            })
+            .is_ok()
+    }
+}
+
+/// What the 64 bits hold: when it was last changed and the value then; zero is "never measured".
+///
+/// Packed in one word so that readers never see the time of one sample with the value of another.
+/// A float, because the steps of decay between two close samples are far below one microsecond.
+#[derive(Clone, Copy)]
+struct Latency {
+    at_ms: u32,
+    value_us: f32,
+}
+
+impl Latency {
+    fn unpack(packed: u64) -> Latency {
+        Latency {
+            at_ms: (packed >> 32) as u32,
+            value_us: f32::from_bits(packed as u32),
+        }
+    }
+
+    fn pack(self) -> u64 {
+        u64::from(self.at_ms) << 32 | u64::from(self.value_us.to_bits())
+    }
+
+    fn observe(self, now: u32, sample_us: f32) -> Latency {
+        if sample_us >= self.value_us {
+            return Latency {
+                at_ms: now,
+                value_us: sample_us,
+            };
+        }
+        let kept = self.kept(now);
+        let value_us = self.value_us * kept + sample_us * (1.0 - kept);
+        // A worker with a slightly older clock must not turn the time back: it would be decayed twice.
+        let at_ms = if age_ms(self.at_ms, now) == 0 {
+            self.at_ms
+        } else {
+            now
+        };
+        Latency { at_ms, value_us }
+    }
+
+    fn kept(self, now: u32) -> f32 {
+        (-(age_ms(self.at_ms, now) as f32) / LATENCY_HALF_LIFE_MS).exp2()
+    }
+}
+
+/// Milliseconds cut to 32 bits: they wrap after 49 days, `age_ms` copes.
+fn now_ms(now_us: u64) -> u32 {
+    (now_us / 1_000) as u32
+}
+
+/// Time from `then` to `now`; zero when `then` is slightly later (workers' clocks are read apart).
+fn age_ms(then: u32, now: u32) -> u32 {
+    let age = now.wrapping_sub(then);
+    if age > u32::MAX / 2 { 0 } else { age }
+}
