@@ -316,20 +316,23 @@ fn tlvs_are_skipped_if_they_fill_the_block() {
     assert_eq!(bytes_until_invalid(&v2_with_tlvs(b"\x04\0\x09abc")), 31);
 }
 
-/// A header as a cloud balancer sends it: checksum, end point id, padding.
+/// As a network balancer of a public cloud sends it: checksum, end point's name, padding.
+fn captured_from_a_cloud_balancer() -> Vec<u8> {
+    let addresses = [
+        0xac, 0x1f, 7, 0x71, 0xac, 0x1f, 10, 0x1f, 0xc8, 0xf2, 0, 0x50,
+    ];
+    let tlvs = b"\x03\0\x04\xe8\xd6\x89\x2d\xea\0\x17\x01vpce-08d2bf15fac5001c9\x04\0\x24";
+    v2(0x21, 0x11, &[addresses.as_slice(), tlvs, &[0; 36]].concat())
+}
+
 #[test]
 fn a_checksum_is_verified() {
-    let tlvs = [
-        b"\x03\0\x04\0\0\0\0\xea\0\x05\x01vpce".as_slice(),
-        b"\x04\0\x06\0\0\0\0\0\0",
-    ]
-    .concat();
-    let mut bytes = v2_with_tlvs(&tlvs);
-    let checksum = crc32c::of(&[&bytes]).to_be_bytes();
-    bytes[31..35].copy_from_slice(&checksum);
-    let ends = header("192.0.2.1:56324", "198.51.100.7:443");
-    check(&bytes, Frame(ends, bytes.len()));
-    for position in (16..28).chain(31..35) {
+    let bytes = captured_from_a_cloud_balancer();
+    check(
+        &bytes,
+        Frame(header("172.31.7.113:51442", "172.31.10.31:80"), 100),
+    );
+    for position in (16..28).chain(31..35).chain(38..61).chain(64..100) {
         let mut damaged = bytes.clone();
         damaged[position] ^= 0x10;
         check_fault(&damaged, Fault::Checksum);

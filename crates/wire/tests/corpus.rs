@@ -1,0 +1,59 @@
+//! Replays the fuzzers' corpora, so that every machine checks what a fuzzer once found.
+
+use std::path::Path;
+use std::{fs, io};
+
+use evenkeel_wire::proxy_header::{Parsed, parse};
+
+#[path = "../../../fuzz/invariants/proxy_header.rs"]
+mod invariants;
+
+fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let mut inputs = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        inputs.push((
+            entry.file_name().to_string_lossy().into_owned(),
+            fs::read(entry.path())?,
+        ));
+    }
+    inputs.sort();
+    Ok(inputs)
+}
+
+#[test]
+fn every_corpus_file_keeps_the_parsers_promises() {
+    for (name, bytes) in corpus("proxy_header").unwrap() {
+        println!("{name}");
+        for cut in 0..=bytes.len() {
+            invariants::check(&bytes[..cut]);
+        }
+    }
+}
+
+#[test]
+fn every_seed_file_is_what_its_name_says() {
+    let seeds = corpus("proxy_header").unwrap();
+    for (kind, at_least) in [("ok-", 15), ("cut-", 5), ("bad-", 10)] {
+        let named: Vec<_> = seeds
+            .iter()
+            .filter(|(name, _)| name.starts_with(kind))
+            .collect();
+        assert!(
+            named.len() >= at_least,
+            "{} seeds named {kind}*",
+            named.len()
+        );
+        for (name, bytes) in named {
+            let found = match parse(bytes) {
+                Parsed::Frame(..) => "ok-",
+                Parsed::Incomplete => "cut-",
+                Parsed::Invalid(_) => "bad-",
+            };
+            assert_eq!(found, kind, "{name}: {:?}", parse(bytes));
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Any bytes at all, as a PROXY header.
+#![no_main]
+
+#[path = "../invariants/proxy_header.rs"]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::check(bytes));

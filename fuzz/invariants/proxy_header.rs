@@ -1,0 +1,92 @@
+//! What must hold for any bytes given to the PROXY header parser; for the fuzzer and for the tests.
+
+use evenkeel_wire::proxy_header::{
+    Header, LENGTH_MAX, Parsed, encode_v1, encode_v2, encode_v2_local, parse,
+};
+
+/// Panics if parsing `bytes` breaks a promise.
+pub(crate) fn check(bytes: &[u8]) {
+    let parsed = parse(bytes);
+    assert_eq!(parse(bytes), parsed, "parsing keeps no state");
+    match parsed {
+        Parsed::Frame(header, consumed) => {
+            assert!(consumed > 0 && consumed <= bytes.len() && consumed <= LENGTH_MAX);
+            check_beginnings(&bytes[..consumed], parsed);
+            check_encoding(header);
+        }
+        Parsed::Incomplete => {
+            assert!(
+                bytes.len() < LENGTH_MAX,
+                "{} bytes and still waiting",
+                bytes.len()
+            );
+            check_beginnings(bytes, parsed);
+        }
+        Parsed::Invalid(_) => check_extension(bytes),
+    }
+}
+
+/// A beginning of what is or may become a header is never a frame and never wrong.
+fn check_beginnings(bytes: &[u8], whole: Parsed) {
+    for cut in 0..bytes.len() {
+        let beginning = parse(&bytes[..cut]);
+        assert_eq!(
+            beginning,
+            Parsed::Incomplete,
+            "at {cut}, the whole is {whole:?}"
+        );
+    }
+    for cut in [
+        bytes.len().saturating_add(1),
+        bytes.len().saturating_add(300),
+    ] {
+        let mut longer = bytes.to_vec();
+        longer.resize(cut, b'\n');
+        if matches!(whole, Parsed::Frame(..)) {
+            assert_eq!(
+                parse(&longer),
+                whole,
+                "what follows a frame must not matter"
+            );
+        }
+    }
+}
+
+/// Nothing that follows makes wrong bytes right.
+fn check_extension(bytes: &[u8]) {
+    for ending in [
+        b"\n".as_slice(),
+        b"\r\n",
+        b"0",
+        b" 0.0.0.0 0 0\r\n",
+        &[0; 300],
+    ] {
+        let longer = [bytes, ending].concat();
+        assert!(
+            matches!(parse(&longer), Parsed::Invalid(_)),
+            "{ending:?} made it right"
+        );
+    }
+}
+
+/// Both encodings of a header parse to that header, and nothing is left over.
+fn check_encoding(header: Header) {
+    let (Some(source), Some(destination)) = (header.source, header.destination) else {
+        assert_eq!(header, Header::default(), "one address without the other");
+        assert_eq!(
+            parse(encode_v2_local()),
+            Parsed::Frame(header, encode_v2_local().len())
+        );
+        return;
+    };
+    for encoded in [
+        encode_v1(source, destination),
+        encode_v2(source, destination),
+    ] {
+        assert_eq!(
+            parse(&encoded),
+            Parsed::Frame(header, encoded.len()),
+            "{encoded:?}"
+        );
+    }
+}
