@@ -1,0 +1,45 @@
+# The commands of the project. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench
+# One step at a time, in the order written, whatever -j says.
+.NOTPARALLEL:
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+STAY ?=
+export STAY
+
+# $(call step,what it is,the command): names the step, and if it fails says how to see it again.
+define step
+@printf '\n== %s\n' '$(1)'; \
+$(2) || { printf '\nFAILED: %s. Again alone: %s\n' '$(1)' '$(2)' >&2; exit 1; }
+endef
+
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+
+setup: ## install the servers and load generators that are missing (asks apt; needs root for it)
+	@command -v cargo >/dev/null || { \
+	  echo 'cargo not found: install Rust first, see https://rustup.rs' >&2; exit 1; }
+	@scripts/install-packages
+
+build: ## compile everything, for development
+	$(call step,build,cargo build --workspace)
+
+demo: setup ## real databases, the balancer in front, one killed under load (STAY=1 leaves it up)
+	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
+	@$(TARGET)/release/evenkeel-lab demo
+
+test: setup ## everything a change must pass
+	$(call step,lint tools,scripts/install-lints)
+	$(call step,tidy,cargo xtask tidy)
+	$(call step,formatting,cargo fmt --all --check)
+	$(call step,clippy,cargo clippy --quiet --workspace --all-targets -- -D warnings)
+	$(call step,build,cargo build --quiet -p evenkeel -p evenkeel-lab)
+	$(call step,tests,scripts/run-tests)
+
+bench: setup ## measure against nginx and HAProxy, print ratios
+	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
+	@$(TARGET)/release/evenkeel-lab measure
