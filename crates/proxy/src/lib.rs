@@ -1,1 +1,3 @@
 //! Moves.
+
+pub mod probe;

@@ -1,0 +1,296 @@
+//! Probes: they ask one server one question and report what they saw; `policy::health` decides what it means.
+//!
+//! A probe makes a fresh connection, goes as deep as it was told to (connect, request, or login and query), says
+//! goodbye as the protocol wants it, and is over within its time limit whatever the other side does.
+
+mod http;
+mod mysql;
+mod postgres;
+mod stream;
+mod tcp;
+mod tls;
+mod words;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    ops::RangeInclusive,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+pub use self::tls::{Authorities, Tls};
+
+/// Where the server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// An address that was resolved already.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The question.
+#[derive(Clone, Debug)]
+pub enum Probe {
+    /// Does it accept a connection? A MySQL server counts each one in `Aborted_connects`: ask it with `Mysql`.
+    Tcp,
+    /// Does it answer `GET path` as it should?
+    Http {
+        /// Path and query, from the slash on.
+        path: String,
+        /// The Host header; the server's address if not given.
+        host: Option<String>,
+        /// The status codes that pass; 200 to 399 if empty.
+        status: Vec<RangeInclusive<u16>>,
+        /// What the first 64 KiB of the body must contain.
+        body: Option<String>,
+    },
+    /// Does it log the monitor account in and run a query? MySQL and MariaDB.
+    Mysql {
+        /// One statement; its rows are read and thrown away.
+        query: String,
+    },
+    /// Does it log the monitor account in and run a query? PostgreSQL.
+    Postgres {
+        /// One statement; its rows are read and thrown away.
+        query: String,
+    },
+}
+
+/// The account that the database probes log in with.
+#[derive(Clone)]
+pub struct Account {
+    /// Name of the account.
+    pub user: String,
+    /// Its password; empty if it has none.
+    pub password: String,
+    /// The database to enter: by default none (MySQL), `postgres` (PostgreSQL).
+    pub database: Option<String>,
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("user", &self.user)
+            .field("password", &"(hidden)")
+            .field("database", &self.database)
+            .finish()
+    }
+}
+
+/// What a probe saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// From the start to the answer, the goodbye not included.
+    pub took: Duration,
+    /// Something that does not change the outcome but that an operator wants to know.
+    pub note: Option<String>,
+}
+
+/// How a probe ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server answered as it should.
+    Passed,
+    /// It did not, for this reason.
+    Failed(String),
+    /// The server lives but does not let the monitor account in: a fault of the configuration, not of the server.
+    LoginRefused(String),
+}
+
+/// Why a probe cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum AskerError {
+    /// Database probes log in.
+    #[error(
+        "a {0} probe logs in: set user and password in [service.monitor], or use probe = \"tcp\""
+    )]
+    MissingAccount(&'static str),
+    /// A path or host that cannot stand in an HTTP request.
+    #[error("the http probe cannot send {what} {value:?}: {why}")]
+    BadRequest {
+        /// Which part of the request.
+        what: &'static str,
+        /// As it was given.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A name that no certificate can carry.
+    #[error("{0:?} is no host name or IP address that a certificate could carry")]
+    BadServerName(String),
+    /// A certificate of [service.server_tls] that cannot be used.
+    #[error("[service.server_tls] ca: {0}")]
+    BadAuthority(String),
+}
+
+/// Asks one server, as often as it is told to. Build one per server.
+pub struct Asker(Kind);
+
+enum Kind {
+    Tcp,
+    Http(http::Request),
+    Mysql(mysql::Login),
+    Postgres(postgres::Login),
+}
+
+impl Asker {
+    /// Checks everything that can be checked without the server. `tls` is not used by `Probe::Tcp`.
+    pub fn new(probe: Probe, account: Option<Account>, tls: Tls) -> Result<Self, AskerError> {
+        Ok(Self(match probe {
+            Probe::Tcp => Kind::Tcp,
+            Probe::Http {
+                path,
+                host,
+                status,
+                body,
+            } => Kind::Http(http::Request::new(
+                http::Wanted {
+                    path,
+                    host,
+                    status,
+                    body,
+                },
+                &tls,
+            )?),
+            Probe::Mysql { query } => {
+                let account = account.ok_or(AskerError::MissingAccount("mysql"))?;
+                Kind::Mysql(mysql::Login::new(account, query, tls)?)
+            }
+            Probe::Postgres { query } => {
+                let account = account.ok_or(AskerError::MissingAccount("postgres"))?;
+                Kind::Postgres(postgres::Login::new(account, query, &tls)?)
+            }
+        }))
+    }
+
+    /// Asks once. It never takes longer than `timeout`, and leaves no connection behind.
+    pub async fn ask(&self, target: &Target, timeout: Duration) -> Observation {
+        let start = Instant::now();
+        let progress = Progress::new(timeout);
+        let ended = tokio::time::timeout(timeout, self.run(target, &progress)).await;
+        let at_end = Instant::now();
+        let progress = progress.into_inner();
+        if let Some((at, note)) = progress.passed {
+            return Observation {
+                outcome: Outcome::Passed,
+                took: at - start,
+                note,
+            };
+        }
+        let outcome = match ended {
+            Ok(Ok(())) => Outcome::Passed,
+            Ok(Err(Failure::Failed(why))) => Outcome::Failed(why),
+            Ok(Err(Failure::LoginRefused(why))) => Outcome::LoginRefused(why),
+            Err(_) => Outcome::Failed(words::timed_out(timeout, progress.step)),
+        };
+        Observation {
+            outcome,
+            took: at_end - start,
+            note: None,
+        }
+    }
+
+    async fn run(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
+        match &self.0 {
+            Kind::Tcp => tcp::ask(target, progress).await,
+            Kind::Http(request) => request.ask(target, progress).await,
+            Kind::Mysql(login) => login.ask(target, progress).await,
+            Kind::Postgres(login) => login.ask(target, progress).await,
+        }
+    }
+}
+
+impl fmt::Debug for Asker {
+    // The libraries' own options would print the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = match &self.0 {
+            Kind::Tcp => "tcp",
+            Kind::Http(_) => "http",
+            Kind::Mysql(_) => "mysql",
+            Kind::Postgres(_) => "postgres",
+        };
+        f.debug_tuple("Asker").field(&protocol).finish()
+    }
+}
+
+/// Why a probe did not pass.
+#[derive(Debug)]
+enum Failure {
+    Failed(String),
+    LoginRefused(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// The step of a database probe in which the login is done and the query is not.
+const QUERY: &str = "running the query";
+
+/// How far a probe has come: what a time-out interrupts, and whether the answer is in already.
+#[derive(Debug)]
+struct Progress {
+    timeout: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    step: &'static str,
+    passed: Option<(Instant, Option<String>)>,
+}
+
+impl Progress {
+    fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            state: Mutex::new(State {
+                step: "connecting",
+                passed: None,
+            }),
+        }
+    }
+
+    /// From here on a time-out says "while" and this.
+    fn step(&self, step: &'static str) {
+        self.lock().step = step;
+    }
+
+    fn is_at(&self, step: &str) -> bool {
+        self.lock().step == step
+    }
+
+    /// The answer is in; what comes after is goodbye and changes nothing.
+    fn passed(&self, note: Option<String>) {
+        self.lock().passed = Some((Instant::now(), note));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn into_inner(self) -> State {
+        self.state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

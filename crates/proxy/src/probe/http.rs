@@ -1,0 +1,243 @@
+//! The HTTP probe: one GET over a connection of its own, its status and the start of its body judged.
+
+use std::{ops::RangeInclusive, pin::pin, sync::Arc};
+
+use futures_util::future::{Either, select};
+use http_body_util::{BodyExt, Empty};
+use hyper::{
+    Response, StatusCode,
+    body::{Bytes, Incoming},
+    client::conn::http1::{self, SendRequest},
+    header::{CONNECTION, HOST, HeaderValue, USER_AGENT},
+};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    AskerError, Failure, Progress, Target, Tls,
+    stream::{self, Heard, Listening, Socket},
+    tls, words,
+};
+
+/// The text is looked for in so much of the body.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// What the probe was told to ask for and to expect.
+pub(super) struct Wanted {
+    pub(super) path: String,
+    pub(super) host: Option<String>,
+    pub(super) status: Vec<RangeInclusive<u16>>,
+    pub(super) body: Option<String>,
+}
+
+/// A checked request.
+pub(super) struct Request {
+    path: hyper::Uri,
+    host: Option<HeaderValue>,
+    status: Vec<RangeInclusive<u16>>,
+    body: Option<String>,
+    tls: Tls,
+    tls_config: Option<Arc<ClientConfig>>,
+}
+
+impl Request {
+    pub(super) fn new(wanted: Wanted, tls: &Tls) -> Result<Self, AskerError> {
+        let tls_config = tls::client_config(tls)?;
+        let status = if wanted.status.is_empty() {
+            vec![200..=399]
+        } else {
+            wanted.status
+        };
+        Ok(Self {
+            path: parse_path(&wanted.path)?,
+            host: wanted.host.as_deref().map(parse_host).transpose()?,
+            status,
+            body: wanted.body,
+            tls: tls.clone(),
+            tls_config,
+        })
+    }
+
+    pub(super) async fn ask(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
+        let socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
+        let (socket, heard) = Listening::new(socket, |_| true);
+        let socket = self.secured(socket, target, progress).await?;
+        progress.step("waiting for the HTTP answer");
+        let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
+        let (sender, connection) = shaken.map_err(|e| explain(&e, &heard))?;
+        let exchange = pin!(self.exchange(sender, target, progress));
+        // The exchange needs the connection driven beside it; when the connection ends first, its answer is in already.
+        let answer = match select(exchange, connection).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right((_, exchange)) => exchange.await,
+        };
+        answer.map_err(|e| match e {
+            Ended::Broken(e) => explain(&e, &heard).into(),
+            Ended::Unwanted(why) => Failure::Failed(why),
+        })
+    }
+
+    async fn secured(
+        &self,
+        socket: Listening<Box<dyn Socket>>,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<Box<dyn Socket>, Failure> {
+        let (Some(config), Target::Tcp(_)) = (&self.tls_config, target) else {
+            return Ok(Box::new(socket));
+        };
+        progress.step("starting TLS");
+        let name = tls::server_name(&self.tls, target);
+        let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
+        let connected = TlsConnector::from(Arc::clone(config))
+            .connect(name, socket)
+            .await;
+        let stream = connected.map_err(|e| match words::tls_inside(&e) {
+            Some(e) => words::tls(e),
+            None => words::io(&e),
+        })?;
+        Ok(Box::new(stream))
+    }
+
+    async fn exchange(
+        &self,
+        mut sender: SendRequest<Empty<Bytes>>,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(), Ended> {
+        let mut response = sender.send_request(self.request(target)?).await?;
+        let status = response.status();
+        if !self
+            .status
+            .iter()
+            .any(|range| range.contains(&status.as_u16()))
+        {
+            return Err(Ended::Unwanted(unwanted_status(status, &self.status)));
+        }
+        if let Some(text) = &self.body {
+            progress.step("reading the HTTP body");
+            expect_text(&mut response, text).await?;
+        }
+        progress.passed(None);
+        // What is left is read, so that the close is no reset to the server.
+        let mut left = BODY_BYTES_MAX;
+        while let Some(Ok(frame)) = response.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&self, target: &Target) -> Result<hyper::Request<Empty<Bytes>>, Ended> {
+        let host = match (&self.host, target) {
+            (Some(host), _) => host.clone(),
+            (None, Target::Tcp(address)) => HeaderValue::try_from(address.to_string())
+                .unwrap_or(HeaderValue::from_static("localhost")),
+            (None, Target::Unix(_)) => HeaderValue::from_static("localhost"),
+        };
+        hyper::Request::get(self.path.clone())
+            .header(HOST, host)
+            .header(USER_AGENT, "evenkeel-probe")
+            .header(CONNECTION, "close")
+            .body(Empty::new())
+            .map_err(|e| Ended::Unwanted(e.to_string()))
+    }
+}
+
+/// Why an exchange did not pass.
+enum Ended {
+    Broken(hyper::Error),
+    Unwanted(String),
+}
+
+impl From<hyper::Error> for Ended {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+async fn expect_text(response: &mut Response<Incoming>, text: &str) -> Result<(), Ended> {
+    let mut body = Vec::new();
+    let mut searched = 0;
+    while !contains(&body[searched..], text.as_bytes()) {
+        searched = body.len().saturating_sub(text.len());
+        let frame = match response.frame().await {
+            Some(frame) if body.len() < BODY_BYTES_MAX => frame?,
+            _ => {
+                return Err(Ended::Unwanted(text_missing(
+                    response.status(),
+                    text,
+                    body.len(),
+                )));
+            }
+        };
+        if let Some(data) = frame.data_ref() {
+            let room = BODY_BYTES_MAX - body.len();
+            body.extend_from_slice(&data[..data.len().min(room)]);
+        }
+    }
+    Ok(())
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    needle.is_empty()
+        || haystack
+            .windows(needle.len())
+            .any(|window| window == needle)
+}
+
+fn text_missing(status: StatusCode, text: &str, body_bytes: usize) -> String {
+    format!(
+        "answered {} but {text:?} is not in the first {body_bytes} bytes of the body",
+        status.as_u16()
+    )
+}
+
+fn unwanted_status(status: StatusCode, wanted: &[RangeInclusive<u16>]) -> String {
+    let wanted: Vec<String> = wanted
+        .iter()
+        .map(|r| match (r.start(), r.end()) {
+            (from, to) if from == to => from.to_string(),
+            (from, to) => format!("{from}-{to}"),
+        })
+        .collect();
+    format!("answered {status}, wanted {}", wanted.join(", "))
+}
+
+fn explain(error: &hyper::Error, heard: &Heard) -> String {
+    let first = heard.bytes();
+    if error.is_parse() && !first.is_empty() {
+        return words::speaks_no("HTTP", &first);
+    }
+    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        return words::closed();
+    }
+    match words::io_inside(error) {
+        Some(io) => words::io(io),
+        None => words::chain(error),
+    }
+}
+
+fn parse_path(path: &str) -> Result<hyper::Uri, AskerError> {
+    let bad = |why: String| AskerError::BadRequest {
+        what: "path",
+        value: path.to_owned(),
+        why,
+    };
+    if !path.starts_with('/') {
+        return Err(bad("it must begin with a slash".to_owned()));
+    }
+    path.parse()
+        .map_err(|e: hyper::http::uri::InvalidUri| bad(e.to_string()))
+}
+
+fn parse_host(host: &str) -> Result<HeaderValue, AskerError> {
+    HeaderValue::try_from(host).map_err(|e| AskerError::BadRequest {
+        what: "host",
+        value: host.to_owned(),
+        why: e.to_string(),
+    })
+}

@@ -1,0 +1,146 @@
+//! A connection as the probes make it: opened to either kind of address, its first bytes remembered and judged.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, UnixStream},
+};
+
+use super::Target;
+
+/// So many of the first bytes are kept for the error text.
+const HEARD_BYTES_MAX: usize = 32;
+/// An answer longer than this is no answer to a health check; it also bounds what a garbage speaker can make us hold.
+const READ_BYTES_MAX: usize = 16 << 20;
+
+/// A socket of either family.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+
+/// Connects.
+pub(super) async fn dial(target: &Target) -> io::Result<Box<dyn Socket>> {
+    match target {
+        Target::Tcp(address) => {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream))
+        }
+        Target::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+    }
+}
+
+/// Whether these first bytes, however few, may be the start of what the protocol allows.
+pub(super) type Plausible = fn(&[u8]) -> bool;
+
+/// The first bytes that the peer sent, shared with the stream they come through.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Heard(Arc<Mutex<FirstBytes>>);
+
+#[derive(Debug, Default)]
+struct FirstBytes {
+    bytes: Vec<u8>,
+    implausible: bool,
+}
+
+impl Heard {
+    /// The first bytes, if they cannot be what the protocol allows.
+    pub(super) fn implausible(&self) -> Option<Vec<u8>> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.implausible.then(|| heard.bytes.clone())
+    }
+
+    /// The first bytes, whatever they are.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .bytes
+            .clone()
+    }
+
+    fn hear(&self, new: &[u8], plausible: Plausible) -> io::Result<()> {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = HEARD_BYTES_MAX.saturating_sub(heard.bytes.len());
+        if room == 0 || new.is_empty() {
+            return Ok(());
+        }
+        heard.bytes.extend_from_slice(&new[..room.min(new.len())]);
+        heard.implausible = !plausible(&heard.bytes);
+        if heard.implausible {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "not the expected protocol",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A stream that fails as soon as the peer's first bytes are implausible, and after too many bytes in all.
+///
+/// The check stands before the protocol libraries: they would take the text of a banner for the length of a message
+/// and wait for gigabytes.
+pub(super) struct Listening<S> {
+    inner: S,
+    heard: Heard,
+    plausible: Plausible,
+    read_bytes: usize,
+}
+
+impl<S> Listening<S> {
+    pub(super) fn new(inner: S, plausible: Plausible) -> (Self, Heard) {
+        let heard = Heard::default();
+        (
+            Self {
+                inner,
+                heard: heard.clone(),
+                plausible,
+                read_bytes: 0,
+            },
+            heard,
+        )
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Listening<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+        let new = &buf.filled()[before..];
+        self.heard.hear(new, self.plausible)?;
+        self.read_bytes += new.len();
+        if self.read_bytes > READ_BYTES_MAX {
+            return Poll::Ready(Err(io::Error::other("the answer is longer than 16 MiB")));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Listening<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

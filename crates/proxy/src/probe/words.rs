@@ -1,0 +1,115 @@
+//! Failures in plain words: what was seen, whose fault it is where that is known, and what to set.
+
+use std::{error::Error, io, time::Duration};
+
+use rustls::{CertificateError, Error as TlsError};
+
+/// So much of a server's own words is passed on.
+const WORDS_CHARS_MAX: usize = 300;
+
+pub(super) fn timed_out(timeout: Duration, step: &str) -> String {
+    format!("timed out after {} ms while {step}", timeout.as_millis())
+}
+
+/// A system call's error, without its number where the words say it all.
+pub(super) fn io(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "the server reset the connection".to_owned(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => closed(),
+        io::ErrorKind::NotFound => "no such socket file".to_owned(),
+        io::ErrorKind::PermissionDenied => "no permission to use the socket file".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+pub(super) fn closed() -> String {
+    "the server closed the connection before it had answered".to_owned()
+}
+
+/// The peer's first bytes were none of the protocol's.
+pub(super) fn speaks_no(protocol: &str, first: &[u8]) -> String {
+    format!(
+        "speaks no {protocol}: it began with \"{}\"",
+        first.escape_ascii()
+    )
+}
+
+/// The server refused the account; `hint` completes "check".
+pub(super) fn login_refused(user: &str, server_said: &str, hint: &str) -> String {
+    format!(
+        "the server refused the monitor account '{user}': {}: check {hint}",
+        clipped(server_said)
+    )
+}
+
+/// A server's own words on one line and of bounded length.
+pub(super) fn clipped(words: &str) -> String {
+    let one_line = words.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut clipped: String = one_line.take(WORDS_CHARS_MAX).collect();
+    if words.chars().nth(WORDS_CHARS_MAX).is_some() {
+        clipped.push('…');
+    }
+    clipped
+}
+
+/// TLS is set, and the server has none.
+pub(super) fn no_tls() -> String {
+    "the server offers no TLS: switch it on there or set [service.server_tls] mode = \"off\""
+        .to_owned()
+}
+
+/// What to do about a TLS failure.
+pub(super) fn tls(error: &TlsError) -> String {
+    match error {
+        TlsError::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => format!(
+            "certificate of another server ({error}): use a name it carries, or set [service.server_tls] mode = \"encrypt\""
+        ),
+        TlsError::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => format!("certificate has expired ({error}): renew it on the server"),
+        TlsError::InvalidCertificate(_) => format!(
+            "certificate not trusted ({error}): set [service.server_tls] ca = \"…\" or mode = \"encrypt\""
+        ),
+        other => format!("TLS failed: {other}"),
+    }
+}
+
+/// The TLS error inside an error of a protocol library, if there is one.
+pub(super) fn tls_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a TlsError> {
+    if let Some(found) = error.downcast_ref::<TlsError>() {
+        return Some(found);
+    }
+    // An io::Error names as its source the source of what it wraps, and so steps over the thing itself.
+    let wrapped = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref);
+    match wrapped {
+        Some(inner) => tls_inside(inner),
+        None => tls_inside(error.source()?),
+    }
+}
+
+/// The system's error inside an error of a protocol library, if there is one.
+pub(super) fn io_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    match error.downcast_ref::<io::Error>() {
+        Some(found) => Some(found),
+        None => io_inside(error.source()?),
+    }
+}
+
+/// An error and what it says it comes from.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(next) = source {
+        let text = next.to_string();
+        if !words.contains(&text) {
+            words = format!("{words}: {text}");
+        }
+        source = next.source();
+    }
+    clipped(&words)
+}
