@@ -1,2 +1,3 @@
-//! x
+//! The program `evenkeel-lab`.
+
 fn main() {}

@@ -1,0 +1,266 @@
+//! The shipped `evenkeel` binary as a child process: its config, its status, its cost.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::port::free_port;
+use crate::process::{Launch, Process};
+use crate::scratch::Scratch;
+use crate::{eventually, procfs};
+
+const READY_LIMIT: Duration = Duration::from_secs(20);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// A running balancer; killed, and its files removed, when dropped.
+pub struct Balancer {
+    process: Process,
+    binary: PathBuf,
+    socket: PathBuf,
+    admin_port: Option<u16>,
+    scratch: Scratch,
+}
+
+impl Balancer {
+    /// Writes the config to a file, starts the binary and waits until it answers `status`.
+    /// A config without `[admin]`, or without its `socket`, is given free ones.
+    pub fn start(config_toml: &str) -> Result<Balancer> {
+        let binary = find_binary()?;
+        let scratch = Scratch::new("balancer")?;
+        let (config, socket, admin_port) = with_admin(config_toml, scratch.path());
+        let file = scratch.path().join("evenkeel.toml");
+        write_whole(&file, &config)?;
+        let process = Process::new(Launch {
+            name: "evenkeel".to_owned(),
+            program: binary.clone(),
+            arguments: vec![
+                "run".to_owned(),
+                "-c".to_owned(),
+                file.display().to_string(),
+            ],
+            log: scratch.path().join("stderr"),
+            note: scratch.note("evenkeel"),
+            stop_signal: libc::SIGTERM,
+            keep_environment: true,
+            ..Launch::default()
+        });
+        let balancer = Balancer {
+            process,
+            binary,
+            socket,
+            admin_port,
+            scratch,
+        };
+        balancer.process.start()?;
+        balancer.wait_ready()?;
+        Ok(balancer)
+    }
+
+    /// What `evenkeel status --json` prints.
+    pub fn status(&self) -> Result<Value> {
+        let output = self.command(&["status", "--json"])?;
+        if !output.status.success() {
+            bail!(
+                "evenkeel status: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        serde_json::from_slice(&output.stdout).context("evenkeel status --json prints no JSON")
+    }
+
+    /// Runs `evenkeel` with these arguments and this balancer's `--socket`.
+    pub fn command(&self, arguments: &[&str]) -> Result<Output> {
+        let mut command = Command::new(&self.binary);
+        command.args(arguments).arg("--socket").arg(&self.socket);
+        command
+            .output()
+            .with_context(|| format!("cannot run {}", self.binary.display()))
+    }
+
+    /// Replaces the config file and has it read; an error is what `evenkeel reload` said.
+    pub fn reload(&self, config_toml: &str) -> Result<()> {
+        self.write_config(config_toml)?;
+        let output = self.command(&["reload"])?;
+        if !output.status.success() {
+            bail!(
+                "evenkeel reload: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(())
+    }
+
+    /// Replaces the config file and does nothing else. The admin part stays where it was.
+    pub fn write_config(&self, config_toml: &str) -> Result<()> {
+        let (config, ..) = with_admin_at(config_toml, &self.socket, self.admin_port);
+        write_whole(&self.scratch.path().join("evenkeel.toml"), &config)
+    }
+
+    /// Sends it a signal, for example SIGHUP.
+    pub fn signal(&self, signal: i32) {
+        self.process
+            .pid()
+            .into_iter()
+            .for_each(|pid| crate::process::send(pid, signal));
+    }
+
+    /// Its process id; 0 once it has ended.
+    pub fn pid(&self) -> u32 {
+        self.process.pid().unwrap_or(0)
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// Processor time it has used, in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        procfs::cpu_us(&[self.pid()])
+    }
+
+    /// Its anonymous memory.
+    pub fn memory_kb(&self) -> u64 {
+        procfs::memory_kb(&[self.pid()])
+    }
+
+    /// The Unix socket that changes things.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The port of the status page; `None` when the config sets none and has an `[admin]` of its own.
+    pub fn admin_port(&self) -> Option<u16> {
+        self.admin_port
+    }
+
+    /// All it has written to stderr and stdout.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// Asks it to end (SIGTERM: it drains) and waits until it has.
+    pub fn stop(&self) -> Result<()> {
+        self.process.stop(STOP_LIMIT)
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub fn kill(&self) -> Result<()> {
+        self.process.kill()
+    }
+
+    fn wait_ready(&self) -> Result<()> {
+        eventually(READY_LIMIT, "an answer of evenkeel status", || {
+            if !self.process.is_running() {
+                bail!("evenkeel ended at its start; it said:\n{}", self.log());
+            }
+            Ok((self.socket.exists() && self.status().is_ok()).then_some(()))
+        })
+        .with_context(|| format!("evenkeel said:\n{}", self.log()))
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+    }
+}
+
+/// `EVENKEEL_BIN`, or `evenkeel` beside this program or one directory up (tests run in `deps`).
+pub fn find_binary() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("EVENKEEL_BIN") {
+        return Ok(path.into());
+    }
+    let own = env::current_exe()?;
+    let beside = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|directory| directory.join("evenkeel"));
+    let found = beside.into_iter().find(|path| path.is_file());
+    found.with_context(|| {
+        let profile = own
+            .ancestors()
+            .any(|part| part.file_name() == Some(OsStr::new("release")));
+        let flag = if profile { " --release" } else { "" };
+        format!(
+            "no evenkeel binary beside {}: cargo build{flag} -p evenkeel, or set EVENKEEL_BIN",
+            own.display()
+        )
+    })
+}
+
+fn with_admin(config: &str, room: &Path) -> (String, PathBuf, Option<u16>) {
+    with_admin_at(config, &room.join("evenkeel.sock"), Some(free_port()))
+}
+
+/// A config that cannot be read is left as it is: the binary's own message is what counts.
+fn with_admin_at(config: &str, socket: &Path, port: Option<u16>) -> (String, PathBuf, Option<u16>) {
+    let Ok(table) = config.parse::<toml::Table>() else {
+        return (config.to_owned(), socket.to_owned(), None);
+    };
+    let line = format!("socket = {:?}", socket.display().to_string());
+    let Some(admin) = table.get("admin") else {
+        let listen = port
+            .map(|port| format!("listen = \"127.0.0.1:{port}\"\n"))
+            .unwrap_or_default();
+        return (
+            format!("{config}\n[admin]\n{listen}{line}\n"),
+            socket.to_owned(),
+            port,
+        );
+    };
+    let text = |key: &str| admin.get(key).and_then(toml::Value::as_str);
+    let own_port = text("listen").and_then(|listen| listen.rsplit(':').next()?.parse().ok());
+    match text("socket") {
+        Some(own) => (config.to_owned(), own.into(), own_port),
+        None => (
+            config.replacen("[admin]", &format!("[admin]\n{line}"), 1),
+            socket.to_owned(),
+            own_port,
+        ),
+    }
+}
+
+/// Never half a file for a balancer that reads it just now.
+fn write_whole(file: &Path, text: &str) -> Result<()> {
+    let new = file.with_extension("new");
+    fs::write(&new, text)?;
+    Ok(fs::rename(new, file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_without_admin_gets_one_at_its_end_and_one_without_a_socket_gets_that() {
+        let (config, socket, _) = with_admin("[[service]]\nname = \"a\"\n", Path::new("/room"));
+        assert!(
+            config.ends_with("socket = \"/room/evenkeel.sock\"\n"),
+            "{config}"
+        );
+        assert_eq!(socket, Path::new("/room/evenkeel.sock"));
+
+        let (config, _, port) =
+            with_admin("[admin]\nlisten = \"127.0.0.1:9\"\n", Path::new("/room"));
+        assert_eq!(
+            config,
+            "[admin]\nsocket = \"/room/evenkeel.sock\"\nlisten = \"127.0.0.1:9\"\n"
+        );
+        assert_eq!(port, Some(9));
+    }
+
+    #[test]
+    fn a_config_that_names_its_socket_or_cannot_be_read_is_left_alone() {
+        for config in ["[admin]\nsocket = \"/own\"\n", "not toml at all ["] {
+            assert_eq!(with_admin(config, Path::new("/room")).0, config);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Gives a server a fixed share of the processor by a control group, version 1 or 2.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+use crate::scratch::Scratch;
+
+/// The period over which the kernel enforces the share; its default.
+const PERIOD_US: u32 = 100_000;
+
+/// The two ways to say a limit.
+#[derive(Debug, PartialEq)]
+enum Controller {
+    Version1(PathBuf),
+    Version2(PathBuf),
+}
+
+/// Makes a group that may use `percent` of one processor; it is removed with the lab in `room`.
+pub(crate) fn create(room: &Path, server: &str, percent: u32) -> Result<PathBuf> {
+    if !process::is_root() {
+        bail!("a processor share needs control groups, and those need root: run the lab as root");
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let lab = room.file_name().unwrap_or_default().to_string_lossy();
+    let name = format!("{lab}-{server}");
+    let quota_us = PERIOD_US / 100 * percent;
+    match find(&mounts, |mount| has_cpu(mount))? {
+        Controller::Version1(mount) => {
+            let group = make(room, &mount.join(name))?;
+            write(&group.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
+            write(&group.join("cpu.cfs_quota_us"), &quota_us.to_string())?;
+            Ok(group)
+        }
+        Controller::Version2(mount) => {
+            write(&mount.join("cgroup.subtree_control"), "+cpu")?;
+            let group = make(room, &mount.join(name))?;
+            write(&group.join("cpu.max"), &format!("{quota_us} {PERIOD_US}"))?;
+            Ok(group)
+        }
+    }
+}
+
+fn make(room: &Path, group: &Path) -> Result<PathBuf> {
+    if !group.is_dir() {
+        fs::create_dir(group).with_context(|| format!("cannot make {}", group.display()))?;
+        Scratch::remove_group_at_end(room, group)?;
+    }
+    Ok(group.to_owned())
+}
+
+fn write(file: &Path, value: &str) -> Result<()> {
+    fs::write(file, value).with_context(|| {
+        format!(
+            "cannot write {value:?} to {}: this machine does not let control groups be set",
+            file.display()
+        )
+    })
+}
+
+/// Picks the mounted hierarchy that controls processor time; a machine may have both versions.
+fn find(mountinfo: &str, has_cpu: impl Fn(&Path) -> bool) -> Result<Controller> {
+    for line in mountinfo.lines() {
+        let Some((left, right)) = line.split_once(" - ") else {
+            continue;
+        };
+        let Some(mount) = left.split(' ').nth(4).map(PathBuf::from) else {
+            continue;
+        };
+        let right: Vec<&str> = right.split(' ').collect();
+        match right.first() {
+            Some(&"cgroup2") if has_cpu(&mount) => return Ok(Controller::Version2(mount)),
+            Some(&"cgroup")
+                if right
+                    .last()
+                    .is_some_and(|options| options.split(',').any(|word| word == "cpu")) =>
+            {
+                return Ok(Controller::Version1(mount));
+            }
+            _ => {}
+        }
+    }
+    bail!("no control group hierarchy with the cpu controller is mounted")
+}
+
+fn has_cpu(mount: &Path) -> bool {
+    let controllers = fs::read_to_string(mount.join("cgroup.controllers")).unwrap_or_default();
+    controllers.split_whitespace().any(|word| word == "cpu")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "30 29 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+        31 29 0:27 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+        32 29 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
+
+    #[test]
+    fn a_hybrid_machine_whose_cgroup2_has_no_cpu_controller_uses_version_1() {
+        let found = find(HYBRID, |_| false).expect("one hierarchy has cpu");
+        assert_eq!(found, Controller::Version1("/sys/fs/cgroup/cpu".into()));
+    }
+
+    #[test]
+    fn a_machine_with_cgroup2_uses_it() {
+        let found = find(HYBRID, |_| true).expect("one hierarchy has cpu");
+        assert_eq!(found, Controller::Version2("/sys/fs/cgroup/unified".into()));
+    }
+
+    #[test]
+    fn a_machine_without_the_controller_says_so() {
+        let error = find("31 29 0:27 / /x rw - cgroup cgroup rw,cpuset\n", |_| false).unwrap_err();
+        assert!(error.to_string().contains("cpu controller"));
+    }
+}

@@ -1,0 +1,33 @@
+//! MEASURES: real servers as child processes, faults, load, rivals, and the shipped balancer as a black box.
+//!
+//! Everything started here listens on loopback only, on ports no other lab has, and is gone with
+//! the process that started it, even when that process is killed.
+
+pub mod balancer;
+mod cgroup;
+mod lab;
+pub mod mariadb;
+pub mod newcomers;
+pub mod port;
+pub mod postgres;
+mod process;
+pub mod procfs;
+pub mod rival;
+mod sbtest;
+mod scratch;
+pub mod server;
+pub mod sysbench;
+mod tool;
+mod wait;
+pub mod web;
+
+pub use balancer::Balancer;
+pub use lab::Lab;
+pub use mariadb::{MariadbCluster, MariadbOptions};
+pub use newcomers::{Greeting, Newcomers, NewcomersReport};
+pub use port::free_port;
+pub use postgres::{PostgresCluster, PostgresOptions};
+pub use rival::{Haproxy, Nginx};
+pub use server::{Role, Server};
+pub use sysbench::{Driver, Sysbench, SysbenchReport};
+pub use wait::eventually;

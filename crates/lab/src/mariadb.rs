@@ -1,0 +1,309 @@
+//! MariaDB servers: a primary with replicas that follow by GTID, or several that stand alone.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, io};
+
+use anyhow::{Context, Result, bail};
+
+use crate::lab::{Place, for_each_at_once};
+use crate::process::{self, Launch};
+use crate::server::{Kind, Role, Server};
+use crate::sysbench::Driver;
+use crate::{Lab, eventually, sbtest, tool};
+
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
+
+/// `log-bin` is left out of the installation, so every server's history starts with our accounts.
+const SMALL_AND_FAST: &[&str] = &[
+    "--innodb-buffer-pool-size=128M",
+    "--innodb-log-file-size=64M",
+    "--innodb-flush-method=nosync",
+    // The log reaches the operating system at each commit: nothing acknowledged is lost by kill -9.
+    "--innodb-flush-log-at-trx-commit=2",
+];
+
+const ACCOUNTS: &str = "\
+    CREATE DATABASE sbtest;\
+    CREATE USER sbtest@127.0.0.1 IDENTIFIED BY 'sbtest';\
+    GRANT ALL ON sbtest.* TO sbtest@127.0.0.1;\
+    CREATE USER monitor@127.0.0.1 IDENTIFIED BY 'monitor';\
+    GRANT REPLICATION CLIENT, SLAVE MONITOR ON *.* TO monitor@127.0.0.1;\
+    CREATE USER replica@127.0.0.1 IDENTIFIED BY 'replica';\
+    GRANT REPLICATION SLAVE ON *.* TO replica@127.0.0.1;";
+
+/// What a MariaDB cluster consists of.
+#[derive(Clone, Debug)]
+pub struct MariadbOptions {
+    /// How many replicas follow the primary.
+    pub replicas: usize,
+    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    pub sbtest_rows: Option<u32>,
+    /// How many sysbench tables.
+    pub sbtest_tables: u32,
+}
+
+impl Default for MariadbOptions {
+    fn default() -> MariadbOptions {
+        MariadbOptions {
+            replicas: 0,
+            sbtest_rows: None,
+            sbtest_tables: 4,
+        }
+    }
+}
+
+/// A primary and its replicas. Accounts: `sbtest`/`sbtest`, `monitor`/`monitor`, from 127.0.0.1.
+#[derive(Clone, Debug)]
+pub struct MariadbCluster {
+    /// Takes writes.
+    pub primary: Server,
+    /// Follow the primary, read only.
+    pub replicas: Vec<Server>,
+}
+
+impl MariadbCluster {
+    /// All servers, the primary first.
+    pub fn servers(&self) -> Vec<Server> {
+        std::iter::once(&self.primary)
+            .chain(&self.replicas)
+            .cloned()
+            .collect()
+    }
+
+    /// Waits until every running replica has applied what the primary has written so far.
+    pub fn wait_caught_up(&self) -> Result<()> {
+        let position = self.primary.sql("SELECT @@gtid_binlog_pos")?;
+        for replica in self.replicas.iter().filter(|replica| replica.is_running()) {
+            let wait = format!("SELECT MASTER_GTID_WAIT('{position}', 0)");
+            let what = format!("{} at GTID {position}", replica.name);
+            eventually(CATCH_UP_LIMIT, &what, || {
+                Ok((replica.sql(&wait)? == "0").then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Lab {
+    /// Starts a primary and its replicas; returns when every replica has all the data.
+    pub fn mariadb(&self, options: MariadbOptions) -> Result<MariadbCluster> {
+        let primary = self.enlist_mariadb("mariadb-primary", Role::Primary)?;
+        let replicas = (1..=options.replicas)
+            .map(|number| self.enlist_mariadb(&format!("mariadb-replica-{number}"), Role::Replica))
+            .collect::<Result<Vec<Server>>>()?;
+        let cluster = MariadbCluster { primary, replicas };
+        for_each_at_once(&cluster.servers(), Server::start)?;
+        cluster.primary.sql(ACCOUNTS)?;
+        for_each_at_once(&cluster.replicas, |replica| {
+            follow(replica, &cluster.primary)
+        })?;
+        if let Some(rows) = options.sbtest_rows {
+            sbtest::load(&cluster.primary, Driver::Mysql, options.sbtest_tables, rows)?;
+        }
+        cluster.wait_caught_up()?;
+        Ok(cluster)
+    }
+
+    /// Starts `count` servers that know nothing of each other and hold the same sysbench tables.
+    pub fn mariadb_stand_alone(
+        &self,
+        count: usize,
+        sbtest_rows: Option<u32>,
+    ) -> Result<Vec<Server>> {
+        let first = self.enlist_mariadb("mariadb-1", Role::StandAlone)?;
+        first.start()?;
+        first.sql(ACCOUNTS)?;
+        if let Some(rows) = sbtest_rows {
+            sbtest::load(&first, Driver::Mysql, 4, rows)?;
+        }
+        first.stop()?;
+        let mut servers = vec![first.clone()];
+        for number in 2..=count {
+            let server =
+                self.enlist_mariadb_from(&format!("mariadb-{number}"), Role::StandAlone, || {
+                    Ok(self.path().join(&first.name).join("data"))
+                })?;
+            servers.push(server);
+        }
+        for_each_at_once(&servers, Server::start)?;
+        Ok(servers)
+    }
+
+    fn enlist_mariadb(&self, name: &str, role: Role) -> Result<Server> {
+        self.enlist_mariadb_from(name, role, || self.mariadb_template())
+    }
+
+    fn enlist_mariadb_from(
+        &self,
+        name: &str,
+        role: Role,
+        data: impl Fn() -> Result<PathBuf>,
+    ) -> Result<Server> {
+        let place = self.place(name);
+        fs::create_dir(&place.directory)?;
+        copy_directory(&data()?, &place.directory.join("data"))?;
+        let client = tool::find("mariadb")?;
+        let kind = Mariadb {
+            client,
+            user: os_user()?,
+            socket: socket(&place),
+            place: place.clone(),
+        };
+        let launch = Launch {
+            program: tool::find("mariadbd")?,
+            arguments: arguments(&place, role),
+            stop_signal: libc::SIGTERM,
+            ..Launch::default()
+        };
+        Ok(self.enlist(&place, role, launch, Arc::new(kind)))
+    }
+
+    /// An installed, never started data directory: made once per lab, because that takes seconds.
+    fn mariadb_template(&self) -> Result<PathBuf> {
+        let directory = self.path().join("mariadb-template");
+        if directory.exists() {
+            return Ok(directory);
+        }
+        let mut command = Command::new(tool::find("mariadb-install-db")?);
+        process::plain_environment(&mut command);
+        command.args([
+            "--no-defaults",
+            "--skip-test-db",
+            "--auth-root-authentication-method=socket",
+        ]);
+        command.arg(format!("--auth-root-socket-user={}", os_user()?));
+        command.arg(format!("--datadir={}", directory.display()));
+        command.args(SMALL_AND_FAST).args(run_as_root());
+        let output = command
+            .current_dir("/")
+            .output()
+            .context("cannot run mariadb-install-db")?;
+        if !output.status.success() {
+            bail!(
+                "mariadb-install-db failed: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(directory)
+    }
+}
+
+struct Mariadb {
+    client: PathBuf,
+    user: String,
+    socket: PathBuf,
+    place: Place,
+}
+
+impl Kind for Mariadb {
+    fn answers(&self) -> bool {
+        self.socket.exists() && self.sql("SELECT 1").is_ok()
+    }
+
+    fn sql(&self, statements: &str) -> Result<String> {
+        let mut command = Command::new(&self.client);
+        process::plain_environment(&mut command);
+        command.args([
+            "--no-defaults",
+            "--batch",
+            "--skip-column-names",
+            "--connect-timeout=5",
+        ]);
+        command
+            .arg(format!("--socket={}", self.socket.display()))
+            .arg(format!("--user={}", self.user));
+        let output = command
+            .arg("--execute")
+            .arg(statements)
+            .current_dir("/")
+            .output()?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+    }
+
+    fn how_to_connect(&self) -> String {
+        let port = self.place.address.port();
+        format!("mariadb -h 127.0.0.1 -P {port} -u sbtest -psbtest sbtest")
+    }
+}
+
+fn follow(replica: &Server, primary: &Server) -> Result<()> {
+    replica.sql(&format!(
+        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={}, MASTER_USER='replica', \
+         MASTER_PASSWORD='replica', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1, \
+         MASTER_HEARTBEAT_PERIOD=1; START SLAVE",
+        primary.address.port()
+    ))?;
+    Ok(())
+}
+
+fn arguments(place: &Place, role: Role) -> Vec<String> {
+    let data = place.directory.join("data");
+    let mut arguments = vec![
+        "--no-defaults".to_owned(),
+        format!("--datadir={}", data.display()),
+        format!("--socket={}", socket(place).display()),
+        format!("--pid-file={}", place.directory.join("pid").display()),
+        format!("--tmpdir={}", data.display()),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--port={}", place.address.port()),
+        // Unique among all labs of this machine, as the port is.
+        format!("--server-id={}", place.address.port()),
+        "--log-bin=binlog".to_owned(),
+        "--log-slave-updates".to_owned(),
+        "--gtid-strict-mode=ON".to_owned(),
+        "--slave-net-timeout=5".to_owned(),
+        "--skip-name-resolve".to_owned(),
+        "--max-connections=10000".to_owned(),
+        "--max-connect-errors=4294967295".to_owned(),
+        "--back-log=4096".to_owned(),
+    ];
+    arguments.extend(SMALL_AND_FAST.iter().map(|argument| (*argument).to_owned()));
+    arguments.extend(run_as_root().map(str::to_owned));
+    if role == Role::Replica {
+        arguments.push("--read-only=ON".to_owned());
+    }
+    arguments
+}
+
+fn socket(place: &Place) -> PathBuf {
+    place.directory.join("sock")
+}
+
+/// MariaDB runs as root only when told in so many words.
+fn run_as_root() -> Option<&'static str> {
+    process::is_root().then_some("--user=root")
+}
+
+/// The superuser is known by the name of whoever runs the lab.
+fn os_user() -> Result<String> {
+    let uid = process::own_uid();
+    let found = process::accounts()
+        .into_iter()
+        .find(|account| account.uid == uid);
+    found.map(|account| account.name).with_context(|| {
+        format!("user id {uid} has no name in /etc/passwd, by which MariaDB knows its superuser")
+    })
+}
+
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("cp")
+        .args(["-a", "--reflink=auto", "--"])
+        .arg(from)
+        .arg(to)
+        .status();
+    if !status?.success() {
+        return Err(io::Error::other(format!(
+            "cannot copy {} to {}",
+            from.display(),
+            to.display()
+        ))
+        .into());
+    }
+    Ok(())
+}

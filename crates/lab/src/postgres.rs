@@ -1,0 +1,300 @@
+//! PostgreSQL servers: a primary with hot standbys that follow by streaming.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::lab::{Place, for_each_at_once};
+use crate::process::{self, Launch};
+use crate::server::{Kind, Role, Server};
+use crate::sysbench::Driver;
+use crate::{Lab, eventually, sbtest, tool};
+
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
+
+const SETTINGS: &[&str] = &[
+    "listen_addresses=127.0.0.1",
+    "unix_socket_permissions=0700",
+    // Files of the data directory, not of /dev/shm, where a kill would leave them.
+    "dynamic_shared_memory_type=mmap",
+    // What is written survives a kill of the server, not of the machine; that is enough here.
+    "fsync=off",
+    "full_page_writes=off",
+    "max_connections=1000",
+    "shared_buffers=128MB",
+    "wal_level=replica",
+    "max_wal_senders=16",
+    "wal_keep_size=512MB",
+    "hot_standby=on",
+    "wal_receiver_timeout=5s",
+    "wal_sender_timeout=5s",
+    "wal_retrieve_retry_interval=200ms",
+];
+
+const ACCOUNTS: &[&str] = &[
+    "CREATE ROLE sbtest LOGIN PASSWORD 'sbtest'",
+    "CREATE ROLE monitor LOGIN PASSWORD 'monitor' IN ROLE pg_monitor",
+    "CREATE DATABASE sbtest OWNER sbtest",
+];
+
+/// What a PostgreSQL cluster consists of.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// How many hot standbys follow the primary.
+    pub replicas: usize,
+    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    pub sbtest_rows: Option<u32>,
+    /// How many sysbench tables.
+    pub sbtest_tables: u32,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> PostgresOptions {
+        PostgresOptions {
+            replicas: 0,
+            sbtest_rows: None,
+            sbtest_tables: 4,
+        }
+    }
+}
+
+/// A primary and its standbys. Accounts: `sbtest`/`sbtest`, `monitor`/`monitor` (SCRAM) over TCP.
+#[derive(Clone, Debug)]
+pub struct PostgresCluster {
+    /// Takes writes.
+    pub primary: Server,
+    /// Hot standbys, read only.
+    pub replicas: Vec<Server>,
+}
+
+impl PostgresCluster {
+    /// All servers, the primary first.
+    pub fn servers(&self) -> Vec<Server> {
+        std::iter::once(&self.primary)
+            .chain(&self.replicas)
+            .cloned()
+            .collect()
+    }
+
+    /// Waits until every running standby has applied what the primary has written so far.
+    pub fn wait_caught_up(&self) -> Result<()> {
+        let position = self.primary.sql("SELECT pg_current_wal_lsn()")?;
+        for replica in self.replicas.iter().filter(|replica| replica.is_running()) {
+            let applied = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'");
+            let what = format!("{} at {position}", replica.name);
+            eventually(CATCH_UP_LIMIT, &what, || {
+                Ok((replica.sql(&applied)? == "t").then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Lab {
+    /// Starts a primary and its standbys; returns when every standby has all the data.
+    pub fn postgres(&self, options: PostgresOptions) -> Result<PostgresCluster> {
+        let primary = self.postgres_primary()?;
+        for account in ACCOUNTS {
+            primary.sql(account)?;
+        }
+        if let Some(rows) = options.sbtest_rows {
+            sbtest::load(&primary, Driver::Pgsql, options.sbtest_tables, rows)?;
+        }
+        let replicas = (0..options.replicas)
+            .map(|number| {
+                self.postgres_replica(&format!("postgres-replica-{}", number + 1), &primary)
+            })
+            .collect::<Result<Vec<Server>>>()?;
+        for_each_at_once(&replicas, Server::start)?;
+        let cluster = PostgresCluster { primary, replicas };
+        cluster.wait_caught_up()?;
+        Ok(cluster)
+    }
+
+    fn postgres_primary(&self) -> Result<Server> {
+        let place = self.place("postgres-primary");
+        make_directory(&place.directory)?;
+        let data = place.directory.join("data");
+        let mut initdb = command("initdb")?;
+        initdb.args([
+            "--no-sync",
+            "--no-instructions",
+            "--username=postgres",
+            "--encoding=UTF8",
+            "--locale=C",
+        ]);
+        initdb
+            .args([
+                "--auth-local=trust",
+                "--auth-host=scram-sha-256",
+                "--pgdata",
+            ])
+            .arg(data);
+        initdb.arg(format!(
+            "--pwfile={}",
+            superuser_password(&place)?.display()
+        ));
+        run(initdb)?;
+        let server = self.enlist_postgres(&place, Role::Primary)?;
+        server.start()?;
+        Ok(server)
+    }
+
+    /// A copy of the primary, not yet started.
+    fn postgres_replica(&self, name: &str, primary: &Server) -> Result<Server> {
+        let place = self.place(name);
+        make_directory(&place.directory)?;
+        let mut copy = command("pg_basebackup")?;
+        copy.arg("--host").arg(self.path().join(&primary.name));
+        copy.arg(format!("--port={}", primary.address.port()));
+        copy.args([
+            "--username=postgres",
+            "--checkpoint=fast",
+            "--wal-method=stream",
+            "--no-sync",
+        ]);
+        copy.args(["--write-recovery-conf", "--pgdata"])
+            .arg(place.directory.join("data"));
+        run(copy)?;
+        self.enlist_postgres(&place, Role::Replica)
+    }
+
+    fn enlist_postgres(&self, place: &Place, role: Role) -> Result<Server> {
+        let kind = Postgres {
+            client: tool::find("psql")?,
+            place: place.clone(),
+        };
+        let launch = Launch {
+            program: tool::find_postgres("postgres")?,
+            arguments: arguments(place),
+            user: server_user()?,
+            // "Fast shutdown": clients are disconnected, not waited for.
+            stop_signal: libc::SIGINT,
+            ..Launch::default()
+        };
+        Ok(self.enlist(place, role, launch, Arc::new(kind)))
+    }
+}
+
+struct Postgres {
+    client: PathBuf,
+    place: Place,
+}
+
+impl Kind for Postgres {
+    fn answers(&self) -> bool {
+        self.sql("SELECT 1").is_ok()
+    }
+
+    fn sql(&self, statements: &str) -> Result<String> {
+        let mut command = Command::new(&self.client);
+        as_server_user(&mut command)?;
+        command.args([
+            "--no-psqlrc",
+            "--tuples-only",
+            "--no-align",
+            "--quiet",
+            "--field-separator=\t",
+        ]);
+        command.args(["--username=postgres", "--set=ON_ERROR_STOP=1", "--dbname"]);
+        command.arg(if statements.contains("sbtest1") {
+            "sbtest"
+        } else {
+            "postgres"
+        });
+        command.arg("--host").arg(&self.place.directory);
+        command.arg(format!("--port={}", self.place.address.port()));
+        run(command.arg("--command").arg(statements))
+    }
+
+    fn how_to_connect(&self) -> String {
+        let port = self.place.address.port();
+        format!("psql postgresql://sbtest:sbtest@127.0.0.1:{port}/sbtest")
+    }
+}
+
+fn arguments(place: &Place) -> Vec<String> {
+    let data = place.directory.join("data");
+    let mut arguments = vec![
+        "-D".to_owned(),
+        data.display().to_string(),
+        "-p".to_owned(),
+        place.address.port().to_string(),
+        "-k".to_owned(),
+        place.directory.display().to_string(),
+    ];
+    for setting in SETTINGS {
+        arguments.extend(["-c".to_owned(), (*setting).to_owned()]);
+    }
+    arguments
+}
+
+fn superuser_password(place: &Place) -> Result<PathBuf> {
+    let path = place.directory.join("superuser-password");
+    fs::write(&path, "postgres")?;
+    give_to_server_user(&path)?;
+    Ok(path)
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    fs::create_dir(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    give_to_server_user(path)
+}
+
+fn give_to_server_user(path: &Path) -> Result<()> {
+    if let Some((uid, gid)) = server_user()? {
+        chown(path, Some(uid), Some(gid))?;
+    }
+    Ok(())
+}
+
+/// PostgreSQL refuses to run as root: `postgres` if there is such a user, else `nobody`.
+fn server_user() -> Result<Option<(u32, u32)>> {
+    if !process::is_root() {
+        return Ok(None);
+    }
+    let accounts = process::accounts();
+    let named = |name: &str| accounts.iter().find(|account| account.name == name);
+    let account = named("postgres").or_else(|| named("nobody"));
+    let account =
+        account.context("PostgreSQL refuses root, and there is no user postgres or nobody")?;
+    Ok(Some((account.uid, account.gid)))
+}
+
+fn command(program: &str) -> Result<Command> {
+    let mut command = Command::new(tool::find_postgres(program)?);
+    as_server_user(&mut command)?;
+    Ok(command)
+}
+
+fn as_server_user(command: &mut Command) -> Result<()> {
+    process::plain_environment(command);
+    command.current_dir("/");
+    if let Some((uid, gid)) = server_user()? {
+        command.uid(uid).gid(gid);
+    }
+    Ok(())
+}
+
+fn run(mut command: impl std::borrow::BorrowMut<Command>) -> Result<String> {
+    let command = command.borrow_mut();
+    let output = command.output()?;
+    if !output.status.success() {
+        let program = Path::new(command.get_program())
+            .file_name()
+            .unwrap_or_default();
+        bail!(
+            "{}: {}",
+            program.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+}

@@ -1,0 +1,304 @@
+//! A child process that dies with the lab: start, signals to its whole tree, its end.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+use std::{io, thread};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{eventually, procfs};
+
+const GONE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How to start a process.
+#[derive(Clone, Default)]
+pub(crate) struct Launch {
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    /// User and group id to run as; `None` is the lab's own.
+    pub(crate) user: Option<(u32, u32)>,
+    /// Where stderr and stdout go.
+    pub(crate) log: PathBuf,
+    /// Where the process id is noted while it runs.
+    pub(crate) note: PathBuf,
+    /// The signal on which it ends cleanly; also sent when the lab dies, where its children need that.
+    pub(crate) stop_signal: i32,
+    /// Whether its children outlive a killed parent, so that it must be asked rather than killed.
+    pub(crate) children_outlive_it: bool,
+    /// Whether the environment is passed on.
+    pub(crate) keep_environment: bool,
+}
+
+/// A process that can be started, hurt and started again.
+pub(crate) struct Process {
+    launch: Launch,
+    child: Mutex<Option<Child>>,
+    group: Mutex<Option<PathBuf>>,
+}
+
+impl Process {
+    pub(crate) fn new(launch: Launch) -> Process {
+        Process {
+            launch,
+            child: Mutex::new(None),
+            group: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn start(&self) -> Result<()> {
+        if self.is_running() {
+            bail!("{} is already running", self.launch.name);
+        }
+        let name = &self.launch.name;
+        let death_signal = if self.launch.children_outlive_it {
+            self.launch.stop_signal
+        } else {
+            libc::SIGKILL
+        };
+        let started = command(&self.launch).and_then(|command| spawn(command, death_signal));
+        let child = started.with_context(|| format!("cannot start {name}"))?;
+        fs::write(&self.launch.note, child.id().to_string())
+            .with_context(|| format!("{name} belongs to a lab that has ended"))?;
+        *self.child() = Some(child);
+        self.enter_group()
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.is_running()
+            .then(|| self.child().as_ref().map(Child::id))
+            .flatten()
+    }
+
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.pid().map(procfs::tree).unwrap_or_default()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        let mut child = self.child();
+        let running = child
+            .as_mut()
+            .is_some_and(|child| matches!(child.try_wait(), Ok(None)));
+        if !running && child.take().is_some() {
+            let _ = fs::remove_file(&self.launch.note);
+        }
+        running
+    }
+
+    /// Kills the whole tree at once; stopped first, so that it cannot fork meanwhile.
+    pub(crate) fn kill(&self) -> Result<()> {
+        self.signal(libc::SIGSTOP);
+        let pids = self.pids();
+        pids.iter().for_each(|pid| send(*pid, libc::SIGKILL));
+        self.wait_gone(&pids, GONE_LIMIT)
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(crate) fn stop(&self, limit: Duration) -> Result<()> {
+        let pids = self.pids();
+        pids.iter()
+            .take(1)
+            .for_each(|pid| send(*pid, self.launch.stop_signal));
+        self.wait_gone(&pids, limit)
+    }
+
+    /// Sends a signal to the process and to all its descendants, until no new one has appeared.
+    pub(crate) fn signal(&self, signal: i32) {
+        let mut done = Vec::new();
+        loop {
+            let new: Vec<u32> = self
+                .pids()
+                .into_iter()
+                .filter(|pid| !done.contains(pid))
+                .collect();
+            if new.is_empty() {
+                return;
+            }
+            new.iter().for_each(|pid| send(*pid, signal));
+            done.extend(new);
+        }
+    }
+
+    /// Puts the process into a control group, now and whenever it is started again.
+    pub(crate) fn join_group(&self, group: PathBuf) -> Result<()> {
+        *self.group.lock().expect("no holder of the lock panics") = Some(group);
+        self.enter_group()
+    }
+
+    pub(crate) fn log_tail(&self) -> String {
+        tail(&self.launch.log)
+    }
+
+    fn enter_group(&self) -> Result<()> {
+        let group = self
+            .group
+            .lock()
+            .expect("no holder of the lock panics")
+            .clone();
+        if let Some(group) = group {
+            for pid in self.pids() {
+                fs::write(group.join("cgroup.procs"), pid.to_string())
+                    .with_context(|| format!("cannot move {} to its group", self.launch.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_gone(&self, pids: &[u32], limit: Duration) -> Result<()> {
+        let what = format!("end of {}", self.launch.name);
+        eventually(limit, &what, || {
+            let gone = !self.is_running() && !pids.iter().any(|pid| procfs::is_alive(*pid));
+            Ok(gone.then_some(()))
+        })
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().expect("no holder of the lock panics")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// Whether the lab itself is root.
+pub(crate) fn is_root() -> bool {
+    own_uid() == 0
+}
+
+pub(crate) fn own_uid() -> u32 {
+    #[expect(unsafe_code, reason = "geteuid has no wrapper in the standard library")]
+    // SAFETY: geteuid always succeeds and takes nothing.
+    unsafe {
+        libc::geteuid()
+    }
+}
+
+/// The last lines of a log, for error messages.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+pub(crate) fn send(pid: u32, signal: i32) {
+    #[expect(unsafe_code, reason = "kill has no wrapper in the standard library")]
+    // SAFETY: kill takes no pointer; the id is that of our own child or its descendant.
+    unsafe {
+        libc::kill(pid.cast_signed(), signal);
+    }
+}
+
+/// The kernel sends the death signal when the *thread* that started the child ends, so one thread
+/// that lives as long as the process starts them all.
+fn spawn(mut command: Command, death_signal: i32) -> io::Result<Child> {
+    type Job = (Command, Sender<io::Result<Child>>);
+    static STARTER: OnceLock<Sender<Job>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (jobs, inbox) = channel::<Job>();
+        thread::spawn(move || {
+            for (mut command, reply) in inbox {
+                let _ = reply.send(command.spawn());
+            }
+        });
+        jobs
+    });
+    die_with_us(&mut command, death_signal);
+    let (reply, outcome) = channel();
+    starter.send((command, reply)).map_err(io::Error::other)?;
+    outcome.recv().map_err(io::Error::other)?
+}
+
+/// Starts a program that ends by itself, such as a load generator; it too dies with the lab.
+pub(crate) fn spawn_tied(mut command: Command) -> io::Result<Child> {
+    command.current_dir("/").process_group(0);
+    plain_environment(&mut command);
+    spawn(command, libc::SIGKILL)
+}
+
+fn command(launch: &Launch) -> io::Result<Command> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(&launch.log)?;
+    let mut command = Command::new(&launch.program);
+    command
+        .args(&launch.arguments)
+        .current_dir("/")
+        .process_group(0);
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    if !launch.keep_environment {
+        plain_environment(&mut command);
+    }
+    if let Some((uid, gid)) = launch.user {
+        command.uid(uid).gid(gid);
+    }
+    Ok(command)
+}
+
+/// The databases' clients and servers take settings from the environment (PGHOST, …): none of it.
+pub(crate) fn plain_environment(command: &mut Command) {
+    command
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("LC_ALL", "C");
+}
+
+fn die_with_us(command: &mut Command, signal: i32) {
+    let parent = std::process::id();
+    let die_with_parent = move || {
+        #[expect(unsafe_code, reason = "prctl has no wrapper in the standard library")]
+        // SAFETY: both calls are async-signal-safe and take no pointer.
+        let lost = unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, signal);
+            libc::getppid().cast_unsigned() != parent
+        };
+        if lost {
+            Err(io::ErrorKind::BrokenPipe.into())
+        } else {
+            Ok(())
+        }
+    };
+    #[expect(
+        unsafe_code,
+        reason = "the death signal can only be set between fork and exec"
+    )]
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(die_with_parent);
+    }
+}
+
+/// A line of /etc/passwd.
+pub(crate) struct Account {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// The accounts of this machine.
+pub(crate) fn accounts() -> Vec<Account> {
+    let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let account = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_owned();
+        let uid = fields.nth(1)?.parse().ok()?;
+        Some(Account {
+            name,
+            uid,
+            gid: fields.next()?.parse().ok()?,
+        })
+    };
+    text.lines().filter_map(account).collect()
+}

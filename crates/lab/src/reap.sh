@@ -1,0 +1,25 @@
+# Waits until the lab is gone (the lab holds the other end of our stdin), then removes what is left
+# of it: processes, System V shared memory of PostgreSQL, control groups, the directory.
+trap '' INT TERM HUP
+room=$1
+cat >/dev/null
+for note in "$room"/.running/*; do
+    [ -f "$note" ] && kill -KILL -- "-$(cat "$note")" 2>/dev/null
+done
+for lock in "$room"/*/data/postmaster.pid; do
+    [ -f "$lock" ] || continue
+    set -- $(sed -n 7p "$lock")
+    [ -n "${2-}" ] && ipcrm -m "$2" 2>/dev/null
+done
+tries=0
+while [ $tries -lt 100 ]; do
+    left=
+    [ -f "$room/.groups" ] && while read -r group; do
+        rmdir "$group" 2>/dev/null
+        [ -d "$group" ] && left=$group
+    done <"$room/.groups"
+    [ -z "$left" ] && rm -rf -- "$room" 2>/dev/null
+    [ -e "$room" ] || exit 0
+    tries=$((tries + 1))
+    sleep 0.05
+done

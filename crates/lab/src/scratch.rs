@@ -1,0 +1,81 @@
+//! A temporary directory that disappears with what runs in it, even when its owner is killed.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// Unix socket paths end at 107 bytes; a longer TMPDIR gives way to /tmp.
+const PATH_BYTES_MAX: usize = 60;
+
+pub(crate) struct Scratch {
+    path: PathBuf,
+    reaper: Child,
+}
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Result<Scratch> {
+        let mut parent = std::env::temp_dir();
+        if parent.as_os_str().len() > PATH_BYTES_MAX - name.len().min(PATH_BYTES_MAX) {
+            parent = PathBuf::from("/tmp");
+        }
+        let prefix = format!("evenkeel-{name}-");
+        let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
+        let path = made
+            .with_context(|| format!("no directory in {}", parent.display()))?
+            .keep();
+        // PostgreSQL runs as another user when the lab is root: it must be able to pass through.
+        let mode = if crate::process::is_root() {
+            0o711
+        } else {
+            0o700
+        };
+        fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        fs::create_dir(path.join(".running"))?;
+        let reaper = start_reaper(&path)?;
+        Ok(Scratch { path, reaper })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the process of this name notes its id, for the reaper.
+    pub(crate) fn note(&self, name: &str) -> PathBuf {
+        self.path.join(".running").join(name)
+    }
+
+    /// Has the control group removed at the end.
+    pub(crate) fn remove_group_at_end(room: &Path, group: &Path) -> Result<()> {
+        let mut list = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(room.join(".groups"))?;
+        Ok(writeln!(list, "{}", group.display())?)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(self.reaper.stdin.take());
+        let _ = self.reaper.wait();
+    }
+}
+
+/// Its own process group, so that a Ctrl-C meant for the lab does not end it first.
+fn start_reaper(path: &Path) -> Result<Child> {
+    Command::new("/bin/sh")
+        .args(["-c", include_str!("reap.sh"), "evenkeel-lab-reaper"])
+        .arg(path)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .context("cannot start /bin/sh, which cleans up after the lab")
+}

@@ -1,0 +1,150 @@
+//! One real server: its name and address, and what can be done to it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::Process;
+use crate::{cgroup, eventually, procfs};
+
+const READY_LIMIT: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a server is in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Takes writes.
+    Primary,
+    /// Follows a primary, read only.
+    Replica,
+    /// Knows no other server.
+    StandAlone,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Primary => "primary",
+            Role::Replica => "replica",
+            Role::StandAlone => "alone",
+        })
+    }
+}
+
+/// What differs between kinds of servers.
+pub(crate) trait Kind: Send + Sync {
+    /// Whether it answers a query.
+    fn answers(&self) -> bool;
+    /// Runs statements as the superuser; columns separated by tabs, rows by newlines.
+    fn sql(&self, statements: &str) -> Result<String>;
+    /// A command line with which a person can talk to it.
+    fn how_to_connect(&self) -> String;
+}
+
+/// A handle to a running or stopped server; copies speak of the same one.
+#[derive(Clone)]
+pub struct Server {
+    /// Unique in its lab, for example `mariadb-replica-1`.
+    pub name: String,
+    /// Primary, replica or alone.
+    pub role: Role,
+    /// Where it listens; stays the same over restarts.
+    pub address: SocketAddr,
+    pub(crate) process: Arc<Process>,
+    pub(crate) kind: Arc<dyn Kind>,
+    pub(crate) room: PathBuf,
+}
+
+impl Server {
+    /// Kills it and all its processes, as `kill -9` does.
+    pub fn kill(&self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// Ends it cleanly.
+    pub fn stop(&self) -> Result<()> {
+        self.process.stop(STOP_LIMIT)
+    }
+
+    /// Starts it again on the same port with the same data, and waits until it answers.
+    pub fn start(&self) -> Result<()> {
+        self.process.start()?;
+        self.wait_ready()
+    }
+
+    /// Stops all its processes where they stand (SIGSTOP): it accepts and never answers.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.signal(libc::SIGSTOP);
+        let what = format!("freezing {}", self.name);
+        eventually(Duration::from_secs(5), &what, || {
+            Ok(self
+                .pids()
+                .into_iter()
+                .all(procfs::is_stopped)
+                .then_some(()))
+        })
+    }
+
+    /// Lets it go on after [`Server::freeze`].
+    pub fn thaw(&self) -> Result<()> {
+        self.process.signal(libc::SIGCONT);
+        Ok(())
+    }
+
+    /// Process id of the server, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    /// All its processes, the server itself first; empty when it does not run.
+    pub fn pids(&self) -> Vec<u32> {
+        self.process.pids()
+    }
+
+    /// Whether it runs (a frozen one does).
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// Runs statements as the superuser over the server's private Unix socket.
+    pub fn sql(&self, statements: &str) -> Result<String> {
+        self.kind
+            .sql(statements)
+            .with_context(|| format!("{}: {statements}", self.name))
+    }
+
+    /// Gives it this many percent of one processor at most, also after a restart. Needs root.
+    pub fn cpu_share(&self, percent: u32) -> Result<()> {
+        let group = cgroup::create(&self.room, &self.name, percent)?;
+        self.process.join_group(group)
+    }
+
+    /// A command line with which a person can talk to it.
+    pub fn how_to_connect(&self) -> String {
+        self.kind.how_to_connect()
+    }
+
+    pub(crate) fn wait_ready(&self) -> Result<()> {
+        let what = format!("an answer of {} on {}", self.name, self.address);
+        eventually(READY_LIMIT, &what, || {
+            if !self.is_running() {
+                bail!(
+                    "{} ended at its start; it said:\n{}",
+                    self.name,
+                    self.process.log_tail()
+                );
+            }
+            Ok(self.kind.answers().then_some(()))
+        })
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {})", self.name, self.role, self.address)
+    }
+}

@@ -1,0 +1,124 @@
+//! Web servers: nginx, each answering with its own name, small, large and slow.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::lab::{Place, for_each_at_once};
+use crate::process::Launch;
+use crate::server::{Kind, Role, Server};
+use crate::{Lab, tool};
+
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Files every server has; the large ones are sparse and take no disk.
+const FILES: &[(&str, u64)] = &[
+    ("1k", 1 << 10),
+    ("100k", 100 << 10),
+    ("1m", 1 << 20),
+    ("100m", 100 << 20),
+    ("1g", 1 << 30),
+    ("slow", 2000),
+];
+
+impl Lab {
+    /// Starts `count` web servers with keep-alive on: `/` answers the server's name, `/1k`, `/100k`,
+    /// `/1m`, `/100m` and `/1g` files of that size, `/slow` takes about two seconds.
+    pub fn web(&self, count: usize) -> Result<Vec<Server>> {
+        let servers = (1..=count)
+            .map(|number| self.enlist_web(&format!("web-{number}")))
+            .collect::<Result<Vec<Server>>>()?;
+        for_each_at_once(&servers, Server::start)?;
+        Ok(servers)
+    }
+
+    fn enlist_web(&self, name: &str) -> Result<Server> {
+        let place = self.place(name);
+        let files = place.directory.join("files");
+        fs::create_dir_all(&files)?;
+        for (file, bytes) in FILES {
+            File::create(files.join(file))?.set_len(*bytes)?;
+        }
+        let config = place.directory.join("nginx.conf");
+        fs::write(&config, configuration(&place))?;
+        let launch = Launch {
+            program: tool::find("nginx")?,
+            arguments: ["-e", "stderr", "-c", &config.display().to_string()]
+                .map(str::to_owned)
+                .into(),
+            stop_signal: libc::SIGTERM,
+            ..Launch::default()
+        };
+        Ok(self.enlist(
+            &place,
+            Role::StandAlone,
+            launch,
+            Arc::new(Web {
+                address: place.address,
+            }),
+        ))
+    }
+}
+
+struct Web {
+    address: SocketAddr,
+}
+
+impl Kind for Web {
+    fn answers(&self) -> bool {
+        get(self.address, "/").is_ok()
+    }
+
+    fn sql(&self, _statements: &str) -> Result<String> {
+        bail!("a web server speaks no SQL")
+    }
+
+    fn how_to_connect(&self) -> String {
+        format!("curl http://{}/", self.address)
+    }
+}
+
+/// The body of a page, over a new connection.
+pub fn get(address: SocketAddr, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    stream.write_all(
+        format!("GET {path} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n").as_bytes(),
+    )?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+        bail!("no HTTP answer: {answer:?}")
+    };
+    let status = head.lines().next().unwrap_or_default();
+    if !status.starts_with("HTTP/1.1 200 ") {
+        bail!("{path}: {status}");
+    }
+    Ok(body.to_owned())
+}
+
+/// One process, no master: it must die whole, and there is nothing to supervise.
+fn configuration(place: &Place) -> String {
+    let Place {
+        name,
+        address,
+        directory,
+    } = place;
+    let directory = directory.display();
+    format!(
+        "daemon off;\nmaster_process off;\nworker_rlimit_nofile 20000;\npid {directory}/pid;\n\
+         events {{ worker_connections 10000; }}\n\
+         http {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  keepalive_timeout 60s;\n\
+         \x20 keepalive_requests 1000000000;\n\
+         \x20 client_body_temp_path {directory}/t1;\n  proxy_temp_path {directory}/t2;\n\
+         \x20 fastcgi_temp_path {directory}/t3;\n  uwsgi_temp_path {directory}/t4;\n  scgi_temp_path {directory}/t5;\n\
+         \x20 server {{\n    listen {address} backlog=4096;\n    root {directory}/files;\n\
+         \x20   location = / {{ return 200 \"{name}\"; }}\n\
+         \x20   location = /slow {{ limit_rate 1000; }}\n  }}\n}}\n"
+    )
+}
