@@ -1,3 +1,23 @@
-//! Moves.
+//! Moves: the data plane, with every data socket and buffer in it.
+//!
+//! A client's way: [`listen`] accepts it and gives it to a worker, `session` is its only corridor,
+//! `upstream` lends it a server connection, `relay` copies the bytes. The control plane sees the
+//! data plane through [`engine::Engine`].
 
+mod clock;
+pub mod counters;
+pub mod engine;
+pub mod listen;
 pub mod probe;
+pub mod record;
+mod relay;
+mod server;
+mod service;
+mod session;
+pub mod settings;
+mod socket;
+mod upstream;
+
+pub use clock::{now_ms, now_us};
+pub use server::{Endpoint, Server};
+pub use service::{Service, View};

@@ -1,0 +1,217 @@
+//! Numbers only: what the data plane counts; rendering them is somebody else's work.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A count of rare events (once a connection or less), shared by all workers.
+#[derive(Debug, Default)]
+pub struct Tally(AtomicU64);
+
+impl Tally {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// The count so far; it only grows.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Bytes moved by one worker, on a cache line of its own: only that worker writes here.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Traffic {
+    from_clients: AtomicU64,
+    to_clients: AtomicU64,
+}
+
+impl Traffic {
+    // A plain load and store is enough (and cheaper than an atomic add): there is one writer.
+    pub(crate) fn add_from_client(&self, bytes: u64) {
+        self.from_clients
+            .store(self.from_clients.load(Relaxed) + bytes, Relaxed);
+    }
+
+    pub(crate) fn add_to_client(&self, bytes: u64) {
+        self.to_clients
+            .store(self.to_clients.load(Relaxed) + bytes, Relaxed);
+    }
+}
+
+/// Bytes in both directions, counted by each worker for itself and summed when read.
+#[derive(Debug)]
+pub struct Bytes(Box<[Traffic]>);
+
+impl Bytes {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| Traffic::default()).collect())
+    }
+
+    pub(crate) fn of(&self, worker: usize) -> &Traffic {
+        &self.0[worker]
+    }
+
+    /// Bytes received from clients.
+    pub fn from_clients(&self) -> u64 {
+        self.0.iter().map(|t| t.from_clients.load(Relaxed)).sum()
+    }
+
+    /// Bytes sent to clients.
+    pub fn to_clients(&self) -> u64 {
+        self.0.iter().map(|t| t.to_clients.load(Relaxed)).sum()
+    }
+}
+
+/// A histogram with fixed upper bounds; a value above the last bound falls in a last, unbounded slot.
+#[derive(Debug)]
+pub struct Histogram {
+    bounds: &'static [u64],
+    counts: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    fn new(bounds: &'static [u64]) -> Self {
+        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            bounds,
+            counts,
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn observe(&self, value: u64) {
+        let slot = self.bounds.partition_point(|bound| *bound < value);
+        self.counts[slot].fetch_add(1, Relaxed);
+        self.sum.fetch_add(value, Relaxed);
+    }
+
+    /// Upper bounds, inclusive, without the unbounded last one.
+    pub fn bounds(&self) -> &'static [u64] {
+        self.bounds
+    }
+
+    /// How many values fell in each slot (not cumulated); one more than there are bounds.
+    pub fn counts(&self) -> Vec<u64> {
+        self.counts
+            .iter()
+            .map(|count| count.load(Relaxed))
+            .collect()
+    }
+
+    /// Sum of all values.
+    pub fn sum(&self) -> u64 {
+        self.sum.load(Relaxed)
+    }
+}
+
+/// Connect times in microseconds: from a loopback's tens to a far, failing host's seconds.
+const CONNECT_US: &[u64] = &[
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000,
+];
+
+/// Session lengths in milliseconds: from a single request to a pool's connection of days.
+const SESSION_MS: &[u64] = &[
+    1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 300_000, 1_800_000, 3_600_000,
+    21_600_000, 86_400_000,
+];
+
+/// What a service counts.
+#[derive(Debug)]
+pub struct ServiceCounters {
+    /// Clients accepted, refused ones included.
+    pub sessions: Tally,
+    /// Clients refused because `max_connections` was reached.
+    pub over_limit: Tally,
+    /// Clients refused because the queue was full.
+    pub queue_full: Tally,
+    /// Clients refused because they waited `queue.wait_ms` in vain.
+    pub queue_timeout: Tally,
+    /// Clients refused because no server was up.
+    pub no_server: Tally,
+    /// Clients refused because every connect failed.
+    pub connect_failed: Tally,
+    /// Connects tried again elsewhere.
+    pub retries: Tally,
+    /// Clients cut for a bad, missing or forbidden PROXY header.
+    pub proxy_header: Tally,
+    /// Sessions that a client's reset ended.
+    pub reset_by_client: Tally,
+    /// Sessions that a server's reset ended.
+    pub reset_by_server: Tally,
+    /// Sessions that an idle timeout ended.
+    pub idle_timeout: Tally,
+    /// Sessions cut: server down, drain limit, service removed.
+    pub cut: Tally,
+    /// Time to connect to a server, microseconds.
+    pub connect_us: Histogram,
+    /// Length of finished sessions, milliseconds.
+    pub session_ms: Histogram,
+    /// Bytes moved.
+    pub bytes: Bytes,
+}
+
+impl ServiceCounters {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            sessions: Tally::default(),
+            over_limit: Tally::default(),
+            queue_full: Tally::default(),
+            queue_timeout: Tally::default(),
+            no_server: Tally::default(),
+            connect_failed: Tally::default(),
+            retries: Tally::default(),
+            proxy_header: Tally::default(),
+            reset_by_client: Tally::default(),
+            reset_by_server: Tally::default(),
+            idle_timeout: Tally::default(),
+            cut: Tally::default(),
+            connect_us: Histogram::new(CONNECT_US),
+            session_ms: Histogram::new(SESSION_MS),
+            bytes: Bytes::new(workers),
+        }
+    }
+}
+
+/// What a server counts, over all services that list it.
+#[derive(Debug)]
+pub struct ServerCounters {
+    /// Sessions that got a connection to it.
+    pub sessions: Tally,
+    /// Connects that failed.
+    pub connect_errors: Tally,
+    /// Connections it closed before it had sent a byte.
+    pub early_closes: Tally,
+    /// Sessions it reset.
+    pub resets: Tally,
+    /// Bytes moved.
+    pub bytes: Bytes,
+}
+
+impl ServerCounters {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            sessions: Tally::default(),
+            connect_errors: Tally::default(),
+            early_closes: Tally::default(),
+            resets: Tally::default(),
+            bytes: Bytes::new(workers),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_on_a_bound_belongs_to_that_bound() {
+        let histogram = Histogram::new(&[10, 100]);
+        for value in [1, 10, 11, 100, 101] {
+            histogram.observe(value);
+        }
+        assert_eq!(histogram.counts(), [2, 2, 1]);
+        assert_eq!(histogram.sum(), 223);
+    }
+}

@@ -1,0 +1,264 @@
+//! The data plane as the control plane sees it: workers to start, services to publish, listeners
+//! to open and close, sessions to cut.
+
+pub mod event;
+pub(crate) mod live;
+pub(crate) mod reactor;
+pub(crate) mod worker;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+
+use thiserror::Error;
+
+use crate::listen::{Accepted, Listener, ListenerShared};
+use crate::record::CutReason;
+use crate::service::{Service, View};
+use crate::upstream::lease::Registry;
+use crate::upstream::queue;
+use event::Event;
+
+/// Buffers that the kernel may fill for one io_uring worker. 512 kB in all: enough for 64 busy
+/// sessions at once; beyond that sessions read into memory of their own.
+pub(crate) const POOL_BUFFERS: u16 = 128;
+
+/// Size of each. Queries and their replies are smaller; bulk transfers use larger buffers.
+pub(crate) const POOL_BUFFER_BYTES: usize = 4 * 1024;
+
+/// Events that may wait for the control plane before they are dropped.
+const EVENTS_WAITING_MAX: usize = 16 * 1024;
+
+/// How the data plane does its input and output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// Completion-based, Linux 6.1 or newer; blocked in many containers.
+    IoUring,
+    /// Readiness-based, works everywhere.
+    Epoll,
+}
+
+impl Driver {
+    /// As configuration and status call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io_uring",
+            Self::Epoll => "epoll",
+        }
+    }
+
+    /// Tries io_uring; where it is not to be had, epoll, and the reason.
+    pub fn detect() -> (Self, String) {
+        match worker::runtime(Self::IoUring).and_then(|runtime| runtime.enter(|| pool(&runtime))) {
+            Ok(()) => (Self::IoUring, "the kernel offers it".to_owned()),
+            Err(error) => (Self::Epoll, format!("io_uring is not available: {error}")),
+        }
+    }
+}
+
+/// The ring's buffer pool needs a newer kernel than the ring itself.
+fn pool(runtime: &compio::runtime::Runtime) -> io::Result<()> {
+    runtime.buffer_pool().map(drop)
+}
+
+/// Why the data plane did not start.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// The driver that was asked for is not to be had.
+    #[error("{driver} is not available here: {cause}; set [engine] io = \"auto\" or \"epoll\"")]
+    Driver {
+        /// Its name.
+        driver: &'static str,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// The system gave us no thread.
+    #[error("cannot start a worker thread: {0}")]
+    Thread(io::Error),
+}
+
+/// What all workers share.
+pub(crate) struct Shared {
+    pub(crate) driver: Driver,
+    pub(crate) registry: Arc<Registry>,
+    /// Sessions of each worker: the next client goes to the one with the fewest.
+    pub(crate) sessions: Vec<AtomicUsize>,
+    pub(crate) orders: Vec<flume::Sender<Order>>,
+    pub(crate) records_wanted: AtomicBool,
+    events: flume::Sender<Event>,
+    events_dropped: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn tell(&self, event: Event) {
+        if self.events.try_send(event).is_err() {
+            self.events_dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// What the control plane and the other workers may ask of a worker.
+pub(crate) enum Order {
+    Listen(Arc<ListenerShared>),
+    Unlisten(u64),
+    /// A client that another worker has accepted.
+    Adopt(Accepted),
+    Cut {
+        service_id: Option<u64>,
+        server_id: Option<u64>,
+        reason: CutReason,
+    },
+    Stop,
+}
+
+/// The running data plane.
+pub struct Engine {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    next_id: AtomicU64,
+}
+
+impl Engine {
+    /// Starts the workers. What they have to say comes out of the receiver.
+    pub fn start(
+        driver: Driver,
+        workers: usize,
+    ) -> Result<(Self, flume::Receiver<Event>), EngineError> {
+        worker::runtime(driver).map_err(|cause| EngineError::Driver {
+            driver: driver.name(),
+            cause,
+        })?;
+        let (events, receiver) = flume::bounded(EVENTS_WAITING_MAX);
+        let (orders, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| flume::unbounded()).unzip();
+        let shared = Arc::new(Shared {
+            driver,
+            registry: Arc::default(),
+            sessions: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            orders,
+            records_wanted: AtomicBool::new(false),
+            events,
+            events_dropped: AtomicU64::new(0),
+        });
+        let mut threads = Vec::new();
+        for (index, inbox) in inboxes.into_iter().enumerate() {
+            threads.push(start_worker(index, Arc::clone(&shared), inbox)?);
+        }
+        Ok((
+            Self {
+                shared,
+                threads,
+                next_id: AtomicU64::new(1),
+            },
+            receiver,
+        ))
+    }
+
+    /// The driver in use.
+    pub fn driver(&self) -> Driver {
+        self.shared.driver
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.shared.sessions.len()
+    }
+
+    /// Sessions of each worker.
+    pub fn sessions(&self) -> Vec<usize> {
+        self.shared
+            .sessions
+            .iter()
+            .map(|count| count.load(Relaxed))
+            .collect()
+    }
+
+    /// Events lost because the control plane did not keep up.
+    pub fn events_dropped(&self) -> u64 {
+        self.shared.events_dropped.load(Relaxed)
+    }
+
+    /// Whether a [`Record`](crate::record::Record) is told for each finished connection.
+    pub fn want_records(&self, wanted: bool) {
+        self.shared.records_wanted.store(wanted, Relaxed);
+    }
+
+    /// An id for a server, unique in this process.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Relaxed)
+    }
+
+    /// A new service; it serves nobody until a listener brings clients.
+    pub fn add_service(&self, name: &str, view: View) -> Arc<Service> {
+        let service = Service::new(self.new_id(), name.into(), view, self.workers());
+        let service = Arc::new(service);
+        self.shared.registry.add(&service);
+        service
+    }
+
+    /// Replaces how a service is served; clients that wait get what has become free.
+    pub fn publish(&self, service: &Arc<Service>, view: View) {
+        service.replace_view(view);
+        if service.queued() > 0 {
+            queue::serve_waiting(service, &self.shared.registry);
+        }
+    }
+
+    /// Starts accepting clients of a service. The answer is the id for [`Self::unlisten`].
+    pub fn listen(&self, listener: Listener, service: &Arc<Service>) -> u64 {
+        let id = self.new_id();
+        let listener = Arc::new(ListenerShared::new(id, listener, Arc::clone(service)));
+        for orders in &self.shared.orders {
+            // A worker that is gone accepts nothing either.
+            let _ = orders.send(Order::Listen(Arc::clone(&listener)));
+        }
+        id
+    }
+
+    /// Stops accepting; the socket is closed once all workers have let go of it.
+    pub fn unlisten(&self, id: u64) {
+        for orders in &self.shared.orders {
+            let _ = orders.send(Order::Unlisten(id));
+        }
+    }
+
+    /// Resets the sessions of a service or of a server (or both; neither means all).
+    pub fn cut(&self, service_id: Option<u64>, server_id: Option<u64>, reason: CutReason) {
+        for orders in &self.shared.orders {
+            let _ = orders.send(Order::Cut {
+                service_id,
+                server_id,
+                reason,
+            });
+        }
+    }
+
+    /// Ends the workers and with them all sessions that are left.
+    pub fn stop(mut self) {
+        for orders in &self.shared.orders {
+            let _ = orders.send(Order::Stop);
+        }
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so on its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn start_worker(
+    index: usize,
+    shared: Arc<Shared>,
+    orders: flume::Receiver<Order>,
+) -> Result<JoinHandle<()>, EngineError> {
+    let run = move || {
+        let runtime = match worker::runtime(shared.driver) {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::error!(worker = index, %error, "worker did not start"),
+        };
+        if let Err(error) = worker::run(index, shared, &runtime, orders) {
+            tracing::error!(worker = index, %error, "worker did not start");
+        }
+    };
+    let thread = std::thread::Builder::new().name(format!("worker-{index}"));
+    thread.spawn(run).map_err(EngineError::Thread)
+}

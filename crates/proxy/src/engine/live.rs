@@ -1,0 +1,243 @@
+//! A session as its worker sees it from outside: what to count, when to cut it.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::os::fd::RawFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use super::worker::Worker;
+use crate::clock;
+use crate::record::{CutReason, Ending};
+use crate::relay::Way;
+use crate::server::Server;
+use crate::service::{Service, View};
+use crate::socket;
+
+/// A live session; on the heap once, because its worker's sweeper looks at it too.
+pub(crate) struct Live {
+    pub(crate) service: Arc<Service>,
+    pub(crate) from_client: Cell<u64>,
+    pub(crate) to_client: Cell<u64>,
+    relaying: RefCell<Option<Relaying>>,
+    ended: Cell<Ended>,
+    last_byte_ms: Cell<u64>,
+    first_byte_us: Cell<Option<u64>>,
+    ending: RefCell<Option<Ending>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Set while bytes are relayed.
+struct Relaying {
+    server: Arc<Server>,
+    view: Arc<View>,
+    client_fd: RawFd,
+    server_fd: RawFd,
+    since_us: u64,
+    kept_alive: bool,
+}
+
+/// Who has ended its sending, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Nobody,
+    Client,
+    Server,
+    ClientThenServer,
+    ServerThenClient,
+}
+
+impl Live {
+    pub(crate) fn new(service: Arc<Service>) -> Self {
+        Self {
+            service,
+            from_client: Cell::new(0),
+            to_client: Cell::new(0),
+            relaying: RefCell::new(None),
+            ended: Cell::new(Ended::Nobody),
+            last_byte_ms: Cell::new(clock::now_ms()),
+            first_byte_us: Cell::new(None),
+            ending: RefCell::new(None),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// From here on the two sockets are one session; until [`Self::stop_relaying`].
+    pub(crate) fn start_relaying(
+        &self,
+        server: &Arc<Server>,
+        view: Arc<View>,
+        (client_fd, server_fd): (RawFd, RawFd),
+    ) {
+        let since_us = clock::now_us();
+        self.last_byte_ms.set(since_us / 1_000);
+        let server = Arc::clone(server);
+        let kept_alive = false;
+        let relaying = Relaying {
+            server,
+            view,
+            client_fd,
+            server_fd,
+            since_us,
+            kept_alive,
+        };
+        *self.relaying.borrow_mut() = Some(relaying);
+    }
+
+    /// The descriptors are about to be closed: nobody may look at them any more.
+    pub(crate) fn stop_relaying(&self) {
+        *self.relaying.borrow_mut() = None;
+    }
+
+    pub(crate) fn moved(&self, worker: &Worker, way: Way, bytes: u64) {
+        self.last_byte_ms.set(worker.coarse_now_ms());
+        let relaying = self.relaying.borrow();
+        let Some(relaying) = relaying.as_ref() else {
+            return;
+        };
+        let of_service = self.service.counters.bytes.of(worker.index);
+        let of_server = relaying.server.counters.bytes.of(worker.index);
+        match way {
+            Way::FromClient => {
+                self.from_client.set(self.from_client.get() + bytes);
+                of_service.add_from_client(bytes);
+                of_server.add_from_client(bytes);
+            }
+            Way::ToClient => {
+                if self.to_client.get() == 0 {
+                    self.first_byte(relaying);
+                }
+                self.to_client.set(self.to_client.get() + bytes);
+                of_service.add_to_client(bytes);
+                of_server.add_to_client(bytes);
+            }
+        }
+    }
+
+    fn first_byte(&self, relaying: &Relaying) {
+        let now_us = clock::now_us();
+        let took_us = now_us - relaying.since_us;
+        self.first_byte_us.set(Some(took_us));
+        relaying.server.load.observe_latency(now_us, took_us);
+    }
+
+    pub(crate) fn relayed_for_ms(&self) -> u64 {
+        let relaying = self.relaying.borrow();
+        relaying
+            .as_ref()
+            .map_or(0, |relaying| (clock::now_us() - relaying.since_us) / 1_000)
+    }
+
+    pub(crate) fn first_byte_us(&self) -> Option<u64> {
+        self.first_byte_us.get()
+    }
+
+    pub(crate) fn ended_sending(&self, way: Way) {
+        self.ended.set(match (self.ended.get(), way) {
+            (Ended::Nobody, Way::FromClient) => Ended::Client,
+            (Ended::Nobody, Way::ToClient) => Ended::Server,
+            (Ended::Client, Way::ToClient) => Ended::ClientThenServer,
+            (Ended::Server, Way::FromClient) => Ended::ServerThenClient,
+            (known, _) => known,
+        });
+    }
+
+    pub(crate) fn client_ended_first(&self) -> bool {
+        matches!(self.ended.get(), Ended::Client | Ended::ClientThenServer)
+    }
+
+    fn half_closed(&self) -> bool {
+        matches!(self.ended.get(), Ended::Client | Ended::Server)
+    }
+
+    /// Ends the session from outside; the first reason counts.
+    pub(crate) fn cut(&self, ending: Ending) {
+        self.ending.borrow_mut().get_or_insert(ending);
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Runs a step of the session unless it is cut first.
+    pub(crate) async fn unless_cut<T>(&self, step: impl Future<Output = T>) -> Result<T, Ending> {
+        let mut step = pin!(step);
+        poll_fn(|context| {
+            if let Some(ending) = self.ending.borrow_mut().take() {
+                return Poll::Ready(Err(ending));
+            }
+            let mut waker = self.waker.borrow_mut();
+            if !waker
+                .as_ref()
+                .is_some_and(|known| known.will_wake(context.waker()))
+            {
+                *waker = Some(context.waker().clone());
+            }
+            drop(waker);
+            step.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
+    /// Whether an order to cut this server's or service's sessions is meant for this one.
+    pub(crate) fn matches(&self, service_id: Option<u64>, server_id: Option<u64>) -> bool {
+        let relaying = self.relaying.borrow();
+        let own_server = relaying.as_ref().map(|relaying| relaying.server.id);
+        service_id.is_none_or(|id| id == self.service.id)
+            && server_id.is_none_or(|id| own_server == Some(id))
+    }
+
+    /// Looks after the session twice a second: timeouts, a reset that nobody waits for, keepalive.
+    pub(crate) fn sweep(&self, now_ms: u64) {
+        let mut relaying = self.relaying.borrow_mut();
+        let Some(relaying) = relaying.as_mut() else {
+            return;
+        };
+        if !relaying.kept_alive {
+            relaying.keep_alive();
+        }
+        if let Some(ending) = self.overdue(relaying, now_ms) {
+            self.cut(ending);
+        }
+    }
+
+    fn overdue(&self, relaying: &Relaying, now_ms: u64) -> Option<Ending> {
+        let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
+        let settings = &relaying.view.settings;
+        let passed =
+            |limit: std::time::Duration| !limit.is_zero() && silent_ms >= limit.as_millis();
+        if self.half_closed() {
+            if socket::is_broken(relaying.client_fd) {
+                return Some(Ending::ResetByClient("reset after its end".to_owned()));
+            }
+            if socket::is_broken(relaying.server_fd) {
+                return Some(Ending::ResetByServer("reset after its end".to_owned()));
+            }
+            if passed(settings.half_close_timeout) {
+                return Some(Ending::HalfCloseTimeout);
+            }
+        }
+        passed(settings.idle_timeout).then_some(Ending::IdleTimeout)
+    }
+}
+
+impl Relaying {
+    /// Set late, so that a connection of a few requests does not pay for five system calls.
+    fn keep_alive(&mut self) {
+        self.kept_alive = true;
+        // SAFETY: `stop_relaying` comes before the descriptor is closed.
+        #[expect(unsafe_code, reason = "the socket is owned by the session's task")]
+        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.server_fd) };
+        // A Unix socket has no keepalive and needs none.
+        let _ = socket::keep_alive(
+            &socket2::SockRef::from(&borrowed),
+            &self.view.settings.keepalive,
+        );
+    }
+}
+
+impl From<CutReason> for Ending {
+    fn from(reason: CutReason) -> Self {
+        Self::Cut(reason)
+    }
+}

@@ -1,0 +1,248 @@
+//! One worker: a thread with its own runtime and its own sessions.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::num::NonZero;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use compio::driver::{DriverType, ProactorBuilder};
+use compio::runtime::{JoinHandle, Runtime, RuntimeBuilder};
+use slab::Slab;
+
+use super::live::Live;
+use super::reactor::Reactor;
+use super::{Driver, Order, POOL_BUFFER_BYTES, POOL_BUFFERS, Shared};
+use crate::listen::{self, ListenerShared};
+use crate::record::Ending;
+use crate::relay::LARGE_BYTES;
+
+/// Timeouts are kept to this precision; it costs a look at each session.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The epoll driver's one receive buffer per worker.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Large buffers kept for the next bulk transfer; more are given back to the allocator.
+const LARGE_BUFFERS_KEPT: usize = 8;
+
+/// A worker's own things, shared by its tasks.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reactor: Option<Reactor>,
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+    large: RefCell<Vec<Box<[u8]>>>,
+    sessions: RefCell<Slab<Rc<Live>>>,
+    accepting: RefCell<Vec<(u64, JoinHandle<()>)>>,
+    pub(crate) lingering: Cell<usize>,
+    stopped: Cell<bool>,
+}
+
+impl Worker {
+    fn new(index: usize, shared: Arc<Shared>, reactor: Option<Reactor>) -> Self {
+        let scratch_bytes = if reactor.is_some() { SCRATCH_BYTES } else { 0 };
+        Self {
+            index,
+            shared,
+            reactor,
+            scratch: RefCell::new(vec![0; scratch_bytes].into_boxed_slice()),
+            large: RefCell::default(),
+            sessions: RefCell::default(),
+            accepting: RefCell::default(),
+            lingering: Cell::new(0),
+            stopped: Cell::new(false),
+        }
+    }
+
+    /// Milliseconds on the clock of [`crate::clock`], cheap enough for every receive.
+    pub(crate) fn coarse_now_ms(&self) -> u64 {
+        crate::clock::now_ms()
+    }
+
+    /// A buffer for bulk transfers, given back on drop.
+    pub(crate) fn large_buffer(&self) -> LargeBuffer<'_> {
+        let kept = self.large.borrow_mut().pop();
+        let bytes = kept.unwrap_or_else(|| vec![0; LARGE_BYTES].into_boxed_slice());
+        LargeBuffer {
+            worker: self,
+            bytes,
+        }
+    }
+
+    /// Makes a session known to the sweeper until the guard is dropped.
+    pub(crate) fn enrol(self: &Rc<Self>, live: Rc<Live>) -> Enrolled {
+        let key = self.sessions.borrow_mut().insert(live);
+        Enrolled {
+            worker: Rc::clone(self),
+            key,
+        }
+    }
+
+    fn sweep(&self) {
+        let now_ms = crate::clock::now_ms();
+        for (_, live) in self.sessions.borrow().iter() {
+            live.sweep(now_ms);
+        }
+    }
+
+    fn carry_out(self: &Rc<Self>, order: Order) {
+        match order {
+            Order::Listen(listener) => self.listen(listener),
+            Order::Unlisten(id) => self.unlisten(id),
+            Order::Adopt(accepted) => listen::adopt(self, accepted),
+            Order::Cut {
+                service_id,
+                server_id,
+                reason,
+            } => {
+                for (_, live) in self.sessions.borrow().iter() {
+                    if live.matches(service_id, server_id) {
+                        live.cut(Ending::Cut(reason));
+                    }
+                }
+            }
+            Order::Stop => self.stopped.set(true),
+        }
+    }
+
+    fn listen(self: &Rc<Self>, listener: Arc<ListenerShared>) {
+        let id = listener.id;
+        let task = compio::runtime::spawn(listen::accept_clients(Rc::clone(self), listener));
+        self.accepting.borrow_mut().push((id, task));
+    }
+
+    /// Dropping the task cancels its accept; clients the kernel holds for the socket stay there.
+    fn unlisten(&self, id: u64) {
+        self.accepting
+            .borrow_mut()
+            .retain(|(known, _)| *known != id);
+    }
+}
+
+/// A bulk transfer's buffer.
+pub(crate) struct LargeBuffer<'a> {
+    worker: &'a Worker,
+    bytes: Box<[u8]>,
+}
+
+impl std::ops::Deref for LargeBuffer<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::ops::DerefMut for LargeBuffer<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for LargeBuffer<'_> {
+    fn drop(&mut self) {
+        let mut kept = self.worker.large.borrow_mut();
+        if kept.len() < LARGE_BUFFERS_KEPT {
+            kept.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// A session's entry in its worker's list.
+pub(crate) struct Enrolled {
+    worker: Rc<Worker>,
+    key: usize,
+}
+
+impl Drop for Enrolled {
+    fn drop(&mut self) {
+        self.worker.sessions.borrow_mut().remove(self.key);
+        self.worker.shared.sessions[self.worker.index].fetch_sub(1, Relaxed);
+    }
+}
+
+/// Builds a runtime on the given driver.
+pub(super) fn runtime(driver: Driver) -> io::Result<Runtime> {
+    let mut proactor = ProactorBuilder::new();
+    match driver {
+        Driver::Epoll => proactor.driver_type(DriverType::Poll),
+        Driver::IoUring => proactor
+            .driver_type(DriverType::IoUring)
+            .single_issuer(true)
+            .defer_taskrun(true)
+            .buffer_pool_size(NonZero::new(POOL_BUFFERS).unwrap_or(NonZero::<u16>::MIN))
+            .buffer_pool_buffer_len(POOL_BUFFER_BYTES),
+    };
+    RuntimeBuilder::new().with_proactor(proactor).build()
+}
+
+/// Runs a worker until it is told to stop.
+pub(super) fn run(
+    index: usize,
+    shared: Arc<Shared>,
+    runtime: &Runtime,
+    orders: flume::Receiver<Order>,
+) -> io::Result<()> {
+    let reactor = match shared.driver {
+        Driver::Epoll => Some(Reactor::new(runtime.as_raw_fd())?),
+        Driver::IoUring => None,
+    };
+    let worker = Rc::new(Worker::new(index, shared, reactor));
+    let clerk = Rc::clone(&worker);
+    let main = async move {
+        while let Ok(order) = orders.recv_async().await {
+            clerk.carry_out(order);
+            if clerk.stopped.get() {
+                break;
+            }
+        }
+        clerk.stopped.set(true);
+    };
+    runtime.enter(|| {
+        let sweeper = Rc::clone(&worker);
+        runtime.spawn(sweep_forever(sweeper)).detach();
+        if worker.reactor.is_some() {
+            runtime.spawn(main).detach();
+            turn_until_stopped(&worker, runtime);
+        } else {
+            runtime.block_on(main);
+        }
+    });
+    Ok(())
+}
+
+async fn sweep_forever(worker: Rc<Worker>) {
+    loop {
+        compio::time::sleep(SWEEP_INTERVAL).await;
+        worker.sweep();
+    }
+}
+
+/// The loop of the epoll driver: our reactor waits, and the runtime is asked only when its own
+/// descriptor or a timer says so.
+fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
+    let Some(reactor) = &worker.reactor else {
+        return;
+    };
+    while !worker.stopped.get() {
+        let more = runtime.run();
+        let woken = runtime.flush();
+        let timer = runtime.current_timeout();
+        let timeout = if more || woken {
+            Some(Duration::ZERO)
+        } else {
+            timer
+        };
+        let ready = reactor.turn(timeout);
+        if ready
+            || woken
+            || timer.is_some_and(|_| runtime.current_timeout().is_some_and(|t| t.is_zero()))
+        {
+            runtime.poll_with(Some(Duration::ZERO));
+        }
+    }
+}

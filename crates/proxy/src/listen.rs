@@ -1,0 +1,256 @@
+//! Listening sockets and the way of a client from the kernel to its worker.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use compio::driver::SharedFd;
+use compio::driver::op::Accept;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use thiserror::Error;
+
+use crate::engine::Order;
+use crate::engine::event::Event;
+use crate::engine::worker::Worker;
+use crate::service::Service;
+use crate::session;
+use crate::settings::Keepalive;
+use crate::socket::keep_alive;
+
+/// Clients the kernel holds until we accept them; net.core.somaxconn may hold it lower.
+const BACKLOG: i32 = 4096;
+
+/// After an accept failed for want of descriptors or memory.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// A worker keeps a client it accepted unless it has more sessions than the idlest one by this
+/// many, or by a sixteenth: handing over costs a wake-up, which short connections would feel.
+const SESSIONS_AHEAD_MAX: usize = 2;
+
+/// Where a service listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// TCP over IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// A Unix stream socket, created by us.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Why an address cannot be listened on.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    /// Somebody has it.
+    #[error("{0} is in use: stop the program that listens there, or choose another port")]
+    InUse(String),
+    /// We may not.
+    #[error("{0}: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE")]
+    Denied(String),
+    /// The machine does not have it.
+    #[error("{0} is not an address of this machine")]
+    NotOurs(String),
+    /// Anything else.
+    #[error("cannot listen on {0}: {1}")]
+    Other(String, io::Error),
+}
+
+impl ListenError {
+    fn new(address: &ListenAddress, error: io::Error) -> Self {
+        let address = address.to_string();
+        match error.kind() {
+            io::ErrorKind::AddrInUse => Self::InUse(address),
+            io::ErrorKind::PermissionDenied => Self::Denied(address),
+            io::ErrorKind::AddrNotAvailable => Self::NotOurs(address),
+            _ => Self::Other(address, error),
+        }
+    }
+}
+
+/// A bound socket that does not accept yet; a Unix socket's file goes with it.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    address: ListenAddress,
+}
+
+impl Listener {
+    /// Binds and listens. Keepalive is set here: accepted sockets inherit it from this one.
+    pub fn bind(address: &ListenAddress, keepalive: &Keepalive) -> Result<Self, ListenError> {
+        let socket = match address {
+            ListenAddress::Tcp(tcp) => bind_tcp(*tcp, keepalive),
+            ListenAddress::Unix(path) => bind_unix(path),
+        };
+        let socket = socket.map_err(|error| ListenError::new(address, error))?;
+        Ok(Self {
+            socket,
+            address: address.clone(),
+        })
+    }
+
+    /// Where it is bound; the port is the kernel's choice if 0 was asked for.
+    pub fn address(&self) -> ListenAddress {
+        match self
+            .socket
+            .local_addr()
+            .ok()
+            .and_then(|address| address.as_socket())
+        {
+            Some(tcp) => ListenAddress::Tcp(tcp),
+            None => self.address.clone(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let ListenAddress::Unix(path) = &self.address {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn bind_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_tcp_nodelay(true)?;
+    keep_alive(&socket2::SockRef::from(&socket), keepalive)?;
+    socket.bind(&SockAddr::from(address))?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+fn bind_unix(path: &Path) -> io::Result<Socket> {
+    remove_if_nobody_answers(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// A socket file that its owner left behind; never a file that is no socket.
+fn remove_if_nobody_answers(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if metadata.file_type().is_socket() && std::os::unix::net::UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// A listener and its service, held by all workers.
+pub(crate) struct ListenerShared {
+    pub(crate) id: u64,
+    listener: Listener,
+    service: Arc<Service>,
+}
+
+impl ListenerShared {
+    pub(crate) fn new(id: u64, listener: Listener, service: Arc<Service>) -> Self {
+        Self {
+            id,
+            listener,
+            service,
+        }
+    }
+}
+
+/// A client between its accept and its session.
+pub(crate) struct Accepted {
+    socket: OwnedFd,
+    service: Arc<Service>,
+}
+
+/// Accepts the clients of one listener on one worker, as long as the task lives.
+pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerShared>) {
+    // A descriptor of its own for each worker: the socket closes when the last has let go.
+    let socket = match listener.listener.socket.try_clone() {
+        Ok(socket) => socket,
+        Err(error) => return accept_failed(&worker, &error),
+    };
+    if let Err(error) = socket.set_nonblocking(worker.reactor.is_some()) {
+        return accept_failed(&worker, &error);
+    }
+    let socket = SharedFd::new(socket);
+    loop {
+        let accept = compio::runtime::submit(Accept::new(socket.clone())).await;
+        match accept.0 {
+            Ok(_) => {
+                let (client, _) = compio::buf::IntoInner::into_inner(accept.1);
+                welcome(&worker, client, &listener.service);
+            }
+            // The client left while it waited.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                accept_failed(&worker, &error);
+                compio::time::sleep(PAUSE_AFTER_FAILURE).await;
+            }
+        }
+    }
+}
+
+fn accept_failed(worker: &Worker, error: &io::Error) {
+    let advice = match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => ": raise the limit of file descriptors (ulimit -n)",
+        _ => "",
+    };
+    worker.shared.tell(Event::AcceptFailed(format!(
+        "cannot accept clients: {error}{advice}"
+    )));
+}
+
+/// Keeps the client or hands it to the worker with the fewest sessions.
+fn welcome(worker: &Rc<Worker>, client: Socket, service: &Arc<Service>) {
+    let sessions = &worker.shared.sessions;
+    let own = sessions[worker.index].load(Relaxed);
+    let (idlest, fewest) = sessions
+        .iter()
+        .map(|count| count.load(Relaxed))
+        .enumerate()
+        .min_by_key(|(_, count)| *count)
+        .unwrap_or((worker.index, own));
+    let accepted = Accepted {
+        socket: client.into(),
+        service: Arc::clone(service),
+    };
+    if own + 1 <= fewest + SESSIONS_AHEAD_MAX.max(fewest / 16) {
+        sessions[worker.index].fetch_add(1, Relaxed);
+        start(worker, accepted);
+    } else {
+        // Counted at once, so that the next client does not follow this one blindly.
+        sessions[idlest].fetch_add(1, Relaxed);
+        let _ = worker.shared.orders[idlest].send(Order::Adopt(accepted));
+    }
+}
+
+/// Serves a client that another worker has accepted and counted.
+pub(crate) fn adopt(worker: &Rc<Worker>, accepted: Accepted) {
+    start(worker, accepted);
+}
+
+fn start(worker: &Rc<Worker>, accepted: Accepted) {
+    let session = session::serve(Rc::clone(worker), accepted.service, accepted.socket.into());
+    compio::runtime::spawn(session).detach();
+}

@@ -1,0 +1,109 @@
+//! The story of one connection, told once when it has ended.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Why a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// Both sides ended; the client was first.
+    ClientClosed,
+    /// Both sides ended; the server was first.
+    ServerClosed,
+    /// The client's reset (or its silence beyond TCP_USER_TIMEOUT), handed on as a reset.
+    ResetByClient(String),
+    /// The server's reset, handed on as a reset.
+    ResetByServer(String),
+    /// No byte for `idle_timeout_ms`.
+    IdleTimeout,
+    /// One side ended its sending and no byte came for `half_close_timeout_ms`.
+    HalfCloseTimeout,
+    /// Ended by us: see the reason.
+    Cut(CutReason),
+    /// Every connect failed; the last error.
+    ConnectFailed(String),
+    /// No server was up.
+    NoServer,
+    /// All servers and the queue were full.
+    QueueFull,
+    /// All servers were full for `queue.wait_ms`.
+    QueueTimeout,
+    /// The client left before it had a server.
+    ClientLeft,
+    /// The service had `max_connections` clients.
+    OverLimit,
+    /// A bad or missing PROXY header from a listed peer, or any from a stranger.
+    ProxyHeader(String),
+}
+
+/// Why we ended sessions that would have lived on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutReason {
+    /// Its server went down and the service says `on_server_down = "cut"`.
+    ServerDown,
+    /// Its server was drained and the limit has passed.
+    DrainLimit,
+    /// Its server or service left the configuration and the limit has passed.
+    Removed,
+    /// Evenkeel ends.
+    Shutdown,
+}
+
+impl std::fmt::Display for CutReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ServerDown => "server down",
+            Self::DrainLimit => "drain limit",
+            Self::Removed => "removed from the configuration",
+            Self::Shutdown => "shutdown",
+        })
+    }
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ClientClosed => f.write_str("client closed"),
+            Self::ServerClosed => f.write_str("server closed"),
+            Self::ResetByClient(why) => write!(f, "reset by client: {why}"),
+            Self::ResetByServer(why) => write!(f, "reset by server: {why}"),
+            Self::IdleTimeout => f.write_str("idle timeout"),
+            Self::HalfCloseTimeout => f.write_str("half-close timeout"),
+            Self::Cut(reason) => write!(f, "cut: {reason}"),
+            Self::ConnectFailed(why) => write!(f, "connect failed: {why}"),
+            Self::NoServer => f.write_str("no server up"),
+            Self::QueueFull => f.write_str("queue full"),
+            Self::QueueTimeout => f.write_str("queue timeout"),
+            Self::ClientLeft => f.write_str("client left while waiting"),
+            Self::OverLimit => f.write_str("over max_connections"),
+            Self::ProxyHeader(why) => write!(f, "PROXY header: {why}"),
+        }
+    }
+}
+
+/// A finished connection.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// The service it came to.
+    pub service: Arc<str>,
+    /// The client, as a trusted PROXY header or else the socket names it; none on a Unix socket.
+    pub client: Option<SocketAddr>,
+    /// The server that served it.
+    pub server: Option<Arc<str>>,
+    /// Servers whose connect failed before.
+    pub tried: Vec<Arc<str>>,
+    /// Waited for a server, milliseconds.
+    pub wait_ms: u64,
+    /// The successful connect, microseconds.
+    pub connect_us: u64,
+    /// From the connect to the server's first byte, microseconds; none if there was none.
+    pub first_byte_us: Option<u64>,
+    /// From accept to end, milliseconds.
+    pub total_ms: u64,
+    /// Bytes from the client.
+    pub from_client: u64,
+    /// Bytes to the client.
+    pub to_client: u64,
+    /// Why it ended.
+    pub ending: Ending,
+}

@@ -1,0 +1,171 @@
+//! Copies bytes between a client and its server, both ways at once, with each side's end carried
+//! to the other as what it was: an end as an end, a reset as a reset.
+
+mod epoll;
+mod guard;
+mod ring;
+
+use std::io;
+
+use futures_util::future::try_join;
+
+use crate::engine::live::Live;
+use crate::engine::worker::Worker;
+use crate::record::Ending;
+use crate::socket::Socket;
+
+/// Bytes per receive once a receive was full: large enough for a bulk transfer's system calls to
+/// vanish, small enough that a worker with many of them stays in the cache.
+pub(crate) const LARGE_BYTES: usize = 64 * 1024;
+
+/// Large receives in a row before the other sessions of the worker get their turn.
+const LARGE_IN_A_ROW: u32 = 8;
+
+/// Which way the bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    FromClient,
+    ToClient,
+}
+
+/// Who broke a session, and how.
+pub(crate) enum Broken {
+    Client(io::Error),
+    Server(io::Error),
+    /// What a stranger sent instead of his own bytes.
+    Forbidden(String),
+}
+
+/// One direction of a session.
+pub(crate) struct Direction<'a> {
+    pub(crate) way: Way,
+    pub(crate) from: &'a Socket,
+    pub(crate) to: &'a Socket,
+    pub(crate) live: &'a Live,
+    pub(crate) worker: &'a Worker,
+    /// Look for a PROXY header in the first bytes: this client may not send one.
+    pub(crate) guarded: bool,
+}
+
+impl Direction<'_> {
+    fn receive_failed(&self, error: io::Error) -> Broken {
+        match self.way {
+            Way::FromClient => Broken::Client(error),
+            Way::ToClient => Broken::Server(error),
+        }
+    }
+
+    fn send_failed(&self, error: io::Error) -> Broken {
+        match self.way {
+            Way::FromClient => Broken::Server(error),
+            Way::ToClient => Broken::Client(error),
+        }
+    }
+
+    fn count(&self, bytes: usize) {
+        self.live.moved(self.worker, self.way, bytes as u64);
+    }
+
+    /// The sender has ended its sending: so do we, towards the receiver.
+    fn end(&self) -> Result<(), Broken> {
+        self.live.ended_sending(self.way);
+        self.to
+            .end_sending()
+            .map_err(|error| self.send_failed(error))
+    }
+
+    /// Sends what the socket did not take at once. The bytes are in memory of our own, so that no
+    /// buffer of the ring waits for a slow reader.
+    async fn send_rest(&self, rest: &[u8]) -> Result<(), Broken> {
+        self.to
+            .send_all(rest)
+            .await
+            .map_err(|error| self.send_failed(error))
+    }
+
+    async fn run(&self) -> Result<(), Broken> {
+        if self.guarded {
+            guard::first_bytes(self).await?;
+        }
+        if self.worker.reactor.is_some() {
+            epoll::copy(self).await
+        } else {
+            ring::copy(self).await
+        }
+    }
+
+    /// Copies with large buffers of our own for as long as they come back full. True at the end.
+    async fn copy_large(&self) -> Result<bool, Broken> {
+        let mut buffer = self.worker.large_buffer();
+        let mut in_a_row = 0;
+        loop {
+            match self.from.receive_now(&mut buffer) {
+                Ok(0) => return self.end().map(|()| true),
+                Ok(count) => {
+                    self.count(count);
+                    self.send_rest(&buffer[..count]).await?;
+                    if count < LARGE_BYTES / 8 {
+                        return Ok(false);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(self.receive_failed(error)),
+            }
+            in_a_row += 1;
+            if in_a_row % LARGE_IN_A_ROW == 0 {
+                yield_now().await;
+            }
+        }
+    }
+}
+
+/// Relays until both sides have ended, or one has broken.
+pub(crate) async fn relay(
+    client: &Socket,
+    server: &Socket,
+    live: &Live,
+    worker: &Worker,
+    guarded: bool,
+) -> Ending {
+    let up = Direction {
+        way: Way::FromClient,
+        from: client,
+        to: server,
+        live,
+        worker,
+        guarded,
+    };
+    let down = Direction {
+        way: Way::ToClient,
+        from: server,
+        to: client,
+        live,
+        worker,
+        guarded: false,
+    };
+    match try_join(up.run(), down.run()).await {
+        Ok(_) if live.client_ended_first() => Ending::ClientClosed,
+        Ok(_) => Ending::ServerClosed,
+        Err(broken) => {
+            client.reset_on_close();
+            server.reset_on_close();
+            match broken {
+                Broken::Client(error) => Ending::ResetByClient(error.to_string()),
+                Broken::Server(error) => Ending::ResetByServer(error.to_string()),
+                Broken::Forbidden(what) => Ending::ProxyHeader(what),
+            }
+        }
+    }
+}
+
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,80 @@
+//! One server as the data plane sees it: where it is, its load, its numbers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use evenkeel_policy::load::Load;
+
+use crate::counters::ServerCounters;
+
+/// Where a server can be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// TCP over IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A server, shared by all services that list its address; lives as long as one of them does.
+#[derive(Debug)]
+pub struct Server {
+    /// Unique in this process, never used again.
+    pub id: u64,
+    /// Its address as written in the configuration.
+    pub name: Arc<str>,
+    /// Sessions and latency, global over the workers.
+    pub load: Arc<Load>,
+    /// Its numbers.
+    pub counters: ServerCounters,
+    endpoints: ArcSwap<Vec<Endpoint>>,
+    turn: AtomicUsize,
+}
+
+impl Server {
+    /// A server without endpoints yet (its name is not resolved): connects to it fail.
+    pub fn new(id: u64, name: Arc<str>, load: Arc<Load>, workers: usize) -> Self {
+        Self {
+            id,
+            name,
+            load,
+            counters: ServerCounters::new(workers),
+            endpoints: ArcSwap::default(),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// What its name resolves to now; replaces the former answer.
+    pub fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
+        self.endpoints.store(Arc::new(endpoints));
+    }
+
+    /// What its name last resolved to.
+    pub fn endpoints(&self) -> Arc<Vec<Endpoint>> {
+        self.endpoints.load_full()
+    }
+
+    /// The endpoint to connect to: the first that did not fail last.
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        let endpoints = self.endpoints.load();
+        let turn = self.turn.load(Relaxed) % endpoints.len().max(1);
+        endpoints.get(turn).cloned()
+    }
+
+    /// Of several addresses of one name, the next connect takes another.
+    pub(crate) fn endpoint_failed(&self) {
+        self.turn.fetch_add(1, Relaxed);
+    }
+}

@@ -1,0 +1,138 @@
+//! One service as the data plane sees it: an immutable view, replaced as a whole, and its numbers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use arc_swap::{ArcSwap, Guard};
+use evenkeel_policy::pool::{Pick, Pool, Request, Tried};
+
+use crate::clock;
+use crate::counters::ServiceCounters;
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::upstream::queue::Queue;
+
+/// How a service is to be served from now on; nothing in it changes.
+#[derive(Debug)]
+pub struct View {
+    /// Limits and times.
+    pub settings: Settings,
+    /// Who may be picked, and how.
+    pub pool: Pool,
+    /// The servers, in the order of the pool's members.
+    pub servers: Vec<Arc<Server>>,
+}
+
+impl View {
+    /// Picks a server for a client and reserves a place on it.
+    pub(crate) fn pick(&self, key: u64, tried_ids: &[u64]) -> Pick {
+        let mut tried = Tried::none();
+        for (index, server) in self.servers.iter().enumerate() {
+            if tried_ids.contains(&server.id) {
+                tried.insert(index);
+            }
+        }
+        let now_us = clock::now_us();
+        self.pool.pick(&Request {
+            key,
+            tried: &tried,
+            random: dice(),
+            now_us,
+        })
+    }
+}
+
+/// A service; lives as long as the configuration names it and its sessions last.
+#[derive(Debug)]
+pub struct Service {
+    /// Unique in this process, never used again.
+    pub id: u64,
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// Its numbers.
+    pub counters: ServiceCounters,
+    pub(crate) queue: Queue,
+    active: AtomicU32,
+    view: ArcSwap<View>,
+}
+
+impl Service {
+    pub(crate) fn new(id: u64, name: Arc<str>, view: View, workers: usize) -> Self {
+        Self {
+            id,
+            name,
+            counters: ServiceCounters::new(workers),
+            queue: Queue::default(),
+            active: AtomicU32::new(0),
+            view: ArcSwap::from_pointee(view),
+        }
+    }
+
+    /// The view that holds now.
+    pub fn view(&self) -> Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    pub(crate) fn view_owned(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    pub(crate) fn replace_view(&self, view: View) {
+        self.view.store(Arc::new(view));
+    }
+
+    /// Clients being served or waiting.
+    pub fn active(&self) -> u32 {
+        self.active.load(Relaxed)
+    }
+
+    /// Clients waiting for a server.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Counts a client in, or says that the service is full.
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<Seat> {
+        self.counters.sessions.add(1);
+        let limit = self.view().settings.max_connections;
+        if self.active.fetch_add(1, Relaxed) >= limit {
+            self.active.fetch_sub(1, Relaxed);
+            self.counters.over_limit.add(1);
+            return None;
+        }
+        Some(Seat {
+            service: Arc::clone(self),
+        })
+    }
+}
+
+/// A client's place in `max_connections`, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    service: Arc<Service>,
+}
+
+impl Seat {
+    pub(crate) fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.service.active.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A random number for the algorithms that want one: splitmix64 over a shared counter, which need
+/// not be secret, only well spread.
+fn dice() -> u64 {
+    static STATE: AtomicU64 = AtomicU64::new(0);
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut z = STATE
+        .fetch_add(GOLDEN, Relaxed)
+        .wrapping_add(clock::now_us());
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

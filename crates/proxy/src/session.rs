@@ -1,0 +1,89 @@
+//! The only corridor: one conversation with one client, from its accept to its record.
+
+mod hello;
+mod refuse;
+mod tcp;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use compio::driver::SharedFd;
+
+use crate::clock;
+use crate::engine::event::{Event, Sign};
+use crate::engine::live::Live;
+use crate::engine::worker::Worker;
+use crate::record::{Ending, Record};
+use crate::service::Service;
+use crate::socket::Socket;
+
+/// Serves one client. The caller has counted it among the worker's sessions.
+pub(crate) async fn serve(worker: Rc<Worker>, service: Arc<Service>, client: socket2::Socket) {
+    let started_ms = clock::now_ms();
+    let live = Rc::new(Live::new(Arc::clone(&service)));
+    let _enrolled = worker.enrol(Rc::clone(&live));
+    let Ok(client) = Socket::new(&worker, SharedFd::new(client)) else {
+        return;
+    };
+    let mut record = Box::new(new_record(&service, client.peer_address()));
+    record.ending = match service.admit() {
+        None => {
+            refuse::politely(&worker, client);
+            Ending::OverLimit
+        }
+        Some(seat) => tcp::converse(&worker, &seat, &live, client, &mut record).await,
+    };
+    record.total_ms = clock::now_ms() - started_ms;
+    record.from_client = live.from_client.get();
+    record.to_client = live.to_client.get();
+    record.first_byte_us = live.first_byte_us();
+    finish(&worker, &service, record);
+}
+
+fn new_record(service: &Arc<Service>, client: Option<SocketAddr>) -> Record {
+    Record {
+        service: Arc::clone(&service.name),
+        client,
+        server: None,
+        tried: Vec::new(),
+        wait_ms: 0,
+        connect_us: 0,
+        first_byte_us: None,
+        total_ms: 0,
+        from_client: 0,
+        to_client: 0,
+        ending: Ending::NoServer,
+    }
+}
+
+fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
+    let counters = &service.counters;
+    match record.ending {
+        Ending::ResetByClient(_) => counters.reset_by_client.add(1),
+        Ending::ResetByServer(_) => counters.reset_by_server.add(1),
+        Ending::IdleTimeout | Ending::HalfCloseTimeout => counters.idle_timeout.add(1),
+        Ending::Cut(_) => counters.cut.add(1),
+        Ending::ProxyHeader(_) => counters.proxy_header.add(1),
+        _ => {}
+    }
+    if record.server.is_some() {
+        counters.session_ms.observe(record.total_ms);
+    }
+    if worker
+        .shared
+        .records_wanted
+        .load(std::sync::atomic::Ordering::Relaxed)
+    {
+        worker.shared.tell(Event::Ended(record));
+    }
+}
+
+/// A server that ends before it has said anything, while its client still waits, is a sign.
+fn closed_before_any_byte(live: &Live, ending: &Ending) -> Option<Sign> {
+    let server_first = matches!(ending, Ending::ServerClosed | Ending::ResetByServer(_));
+    let mute = live.to_client.get() == 0;
+    // A client that never asked and a server that tired of it are no sign; at once is one.
+    let asked = live.from_client.get() > 0 || live.relayed_for_ms() < 1_000;
+    (server_first && mute && asked).then_some(Sign::ClosedBeforeAnyByte)
+}

@@ -1,0 +1,85 @@
+//! The PROXY header: read from a listed peer, written to a server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed};
+
+use crate::record::Ending;
+use crate::settings::ProxyVersion;
+use crate::socket::Socket;
+
+/// Reads the header that a listed peer must begin with, and not one byte more.
+pub(super) async fn receive(
+    socket: &Socket,
+    limit: Duration,
+) -> Result<(Option<SocketAddr>, Option<SocketAddr>), Ending> {
+    match compio::time::timeout(limit, header_of(socket)).await {
+        Ok(Ok(header)) => Ok((header.source, header.destination)),
+        Ok(Err(why)) => Err(Ending::ProxyHeader(why)),
+        Err(_) => Err(Ending::ProxyHeader(format!(
+            "none within {} ms",
+            limit.as_millis()
+        ))),
+    }
+}
+
+async fn header_of(socket: &Socket) -> Result<Header, String> {
+    let mut held = Vec::new();
+    loop {
+        socket.readable().await.map_err(|error| error.to_string())?;
+        let before = held.len();
+        held.resize(LENGTH_MAX, 0);
+        // Looked at first, taken after: what follows the header belongs to the server.
+        let count = match socket.peek_now(&mut held[before..]) {
+            Ok(0) => return Err("the peer ended before its header".to_owned()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error.to_string()),
+        };
+        held.truncate(before + count);
+        let parsed = proxy_header::parse(&held);
+        let own = match parsed {
+            Parsed::Frame(_, length) => length,
+            Parsed::Incomplete => held.len(),
+            Parsed::Invalid(fault) => return Err(fault.to_string()),
+        };
+        take(socket, &mut held[before..own])?;
+        if let Parsed::Frame(header, _) = parsed {
+            return Ok(header);
+        }
+    }
+}
+
+/// Takes bytes that a peek has shown to be there.
+fn take(socket: &Socket, bytes: &mut [u8]) -> Result<(), String> {
+    if bytes.is_empty() {
+        // A receive that finds nothing tells epoll to wait for more.
+        let _ = socket.receive_now(&mut [0; 1]);
+        return Ok(());
+    }
+    match socket.receive_now(bytes) {
+        Ok(count) if count == bytes.len() => Ok(()),
+        Ok(_) => Err("bytes vanished between two looks".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The header that tells a server who the client is.
+pub(super) fn header(
+    version: ProxyVersion,
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+) -> Vec<u8> {
+    match (version, source.zip(destination)) {
+        (ProxyVersion::V1, Some((source, destination))) => {
+            proxy_header::encode_v1(source, destination)
+        }
+        (ProxyVersion::V2, Some((source, destination))) => {
+            proxy_header::encode_v2(source, destination)
+        }
+        (ProxyVersion::V1, None) => proxy_header::encode_v1_unknown().to_vec(),
+        (ProxyVersion::V2, None) => proxy_header::encode_v2_local().to_vec(),
+    }
+}

@@ -1,0 +1,158 @@
+//! `protocol = "tcp"`: PROXY header, server, relay.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::{closed_before_any_byte, hello, refuse};
+use crate::engine::event::Event;
+use crate::engine::live::Live;
+use crate::engine::worker::Worker;
+use crate::record::{Ending, Record};
+use crate::relay;
+use crate::service::{Seat, View};
+use crate::socket::{Socket, has_left};
+use crate::upstream::{self, Seeker, Upstream};
+
+/// The client as the conversation knows it.
+struct Client {
+    socket: Socket,
+    /// As a trusted PROXY header names it, or else its socket's; and the address it came to.
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+    /// May not send a PROXY header.
+    stranger: bool,
+}
+
+/// One conversation; what is left to say is why it ended.
+pub(super) async fn converse(
+    worker: &Rc<Worker>,
+    seat: &Seat,
+    live: &Live,
+    socket: Socket,
+    record: &mut Record,
+) -> Ending {
+    // On the heap, because it is over before the long part, the relay, begins.
+    let prepared = Box::pin(live.unless_cut(prepare(worker, seat, socket, record))).await;
+    let (client, upstream, view) = match prepared {
+        Ok(Ok(ready)) => ready,
+        Ok(Err(ending)) | Err(ending) => return ending,
+    };
+    let fds = (client.socket.fd(), upstream.socket.fd());
+    live.start_relaying(upstream.lease.server(), view, fds);
+    let relaying = relay::relay(
+        &client.socket,
+        &upstream.socket,
+        live,
+        worker,
+        client.stranger,
+    );
+    let ending = match live.unless_cut(relaying).await {
+        Ok(ending) => ending,
+        Err(ending) => {
+            end_from_outside(&ending, &client.socket, &upstream.socket);
+            ending
+        }
+    };
+    report_signs(worker, live, &upstream, &ending);
+    live.stop_relaying();
+    ending
+}
+
+type Ready = (Client, Upstream, Arc<View>);
+
+/// Everything before the first relayed byte.
+async fn prepare(
+    worker: &Rc<Worker>,
+    seat: &Seat,
+    socket: Socket,
+    record: &mut Record,
+) -> Result<Ready, Ending> {
+    let client = greet(seat, socket).await?;
+    record.client = client.source;
+    let fd = client.socket.fd();
+    let (service, key) = (seat.service(), source_key(client.source));
+    let seeker = Seeker {
+        worker,
+        service,
+        key,
+        client_left: &|| has_left(fd),
+    };
+    let (upstream, view) = match upstream::reach(&seeker, record).await {
+        Ok(found) => found,
+        Err(ending) => {
+            refuse::politely(worker, client.socket);
+            return Err(ending);
+        }
+    };
+    if let Some(version) = view.settings.send_proxy {
+        let header = hello::header(version, client.source, client.destination);
+        let sent = upstream.socket.send_all(&header).await;
+        sent.map_err(|error| Ending::ResetByServer(error.to_string()))?;
+    }
+    Ok((client, upstream, view))
+}
+
+/// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
+async fn greet(seat: &Seat, socket: Socket) -> Result<Client, Ending> {
+    let view = seat.service().view_owned();
+    let listed = &view.settings.accept_proxy_from;
+    let peer = socket.peer_address();
+    let own = socket.local_address();
+    let is_listed =
+        peer.is_some_and(|peer| listed.iter().any(|net| net.contains(&canonical(peer))));
+    if !is_listed {
+        // Where headers are spoken at all, on either side, a stranger's would be believed.
+        let stranger = !listed.is_empty() || view.settings.send_proxy.is_some();
+        return Ok(Client {
+            socket,
+            source: peer,
+            destination: own,
+            stranger,
+        });
+    }
+    let limit = view.settings.connect_timeout;
+    let (source, destination) = hello::receive(&socket, limit).await?;
+    let (source, destination) = (source.or(peer), destination.or(own));
+    Ok(Client {
+        socket,
+        source,
+        destination,
+        stranger: false,
+    })
+}
+
+fn canonical(peer: SocketAddr) -> IpAddr {
+    peer.ip().to_canonical()
+}
+
+/// What the `source` algorithm hashes: the client's address without its port.
+fn source_key(source: Option<SocketAddr>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    source.map(|address| address.ip()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A cut is a reset, so that nobody takes half an answer for a whole one; a timeout in silence is
+/// an ordinary end.
+fn end_from_outside(ending: &Ending, client: &Socket, server: &Socket) {
+    if !matches!(ending, Ending::IdleTimeout | Ending::HalfCloseTimeout) {
+        client.reset_on_close();
+        server.reset_on_close();
+    }
+}
+
+fn report_signs(worker: &Worker, live: &Live, upstream: &Upstream, ending: &Ending) {
+    let server = upstream.lease.server();
+    if matches!(ending, Ending::ResetByServer(_)) {
+        server.counters.resets.add(1);
+    }
+    if let Some(sign) = closed_before_any_byte(live, ending) {
+        server.counters.early_closes.add(1);
+        worker.shared.tell(Event::Sign {
+            server_id: server.id,
+            sign,
+        });
+    }
+}

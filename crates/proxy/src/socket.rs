@@ -1,0 +1,232 @@
+//! A connected stream socket on either driver: the few functions through which all bytes go.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use compio::buf::BufResult;
+use compio::driver::op::{Interest, PollOnce, RecvFlags, RecvManaged, Send, SendFlags};
+use compio::driver::{BufferRef, PollFirst, SharedFd, TakeBuffer};
+use compio::runtime::Runtime;
+use socket2::TcpKeepalive;
+
+use crate::engine::reactor::Readiness;
+use crate::engine::worker::Worker;
+use crate::settings::Keepalive;
+
+/// One socket, owned by one session on one worker.
+pub(crate) struct Socket {
+    shared: SharedFd<socket2::Socket>,
+    /// On epoll: what the worker's reactor knows of it. On io_uring the ring knows.
+    readiness: Option<Rc<Readiness>>,
+    /// On io_uring: the last receive emptied the socket, so the next one need not try first.
+    drained: Cell<bool>,
+}
+
+impl Socket {
+    pub(crate) fn new(worker: &Worker, shared: SharedFd<socket2::Socket>) -> io::Result<Self> {
+        let readiness = match &worker.reactor {
+            Some(reactor) => Some(reactor.register(shared.as_raw_fd())?),
+            None => None,
+        };
+        Ok(Self {
+            shared,
+            readiness,
+            drained: Cell::new(false),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.shared.as_raw_fd()
+    }
+
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        self.shared.peer_addr().ok()?.as_socket()
+    }
+
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.shared.local_addr().ok()?.as_socket()
+    }
+
+    /// Receives what is there now, without waiting; zero bytes mean the peer has ended its sending.
+    pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let received = receive(self.fd(), buffer, 0);
+        if let Some(readiness) = &self.readiness {
+            readiness.after_receive(&received, buffer.len());
+        }
+        received
+    }
+
+    /// Looks at what is there now and leaves it there.
+    pub(crate) fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        receive(self.fd(), buffer, libc::MSG_PEEK)
+    }
+
+    /// Sends what the socket takes now, without waiting.
+    pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = send_now(self.fd(), bytes);
+        if let Some(readiness) = &self.readiness {
+            readiness.after_send(&sent);
+        }
+        sent
+    }
+
+    /// Sends all of it, waiting as long as the peer makes us wait.
+    pub(crate) async fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.send_now(bytes) {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a receive has something to say.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match &self.readiness {
+            Some(readiness) => readiness.readable().await,
+            None => self.poll(Interest::Readable).await?,
+        }
+        Ok(())
+    }
+
+    /// Waits until the socket takes bytes again, or has failed.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        match &self.readiness {
+            Some(readiness) => readiness.writable().await,
+            None => self.poll(Interest::Writable).await?,
+        }
+        Ok(())
+    }
+
+    async fn poll(&self, interest: Interest) -> io::Result<()> {
+        compio::runtime::submit(PollOnce::new(self.shared.clone(), interest))
+            .await
+            .0
+            .map(drop)
+    }
+
+    /// On io_uring: waits for bytes, and only then takes a buffer from the ring's pool. `None`:
+    /// the peer has ended its sending.
+    pub(crate) async fn receive_pooled(&self) -> io::Result<Option<BufferRef>> {
+        let runtime = Runtime::current();
+        let pool = runtime.buffer_pool()?;
+        let mut receive = RecvManaged::new(self.shared.clone(), &pool, 0, RecvFlags::empty())?;
+        if self.drained.get() {
+            receive.poll_first();
+        }
+        let (BufResult(result, receive), extra) = runtime.submit(receive).with_extra().await;
+        if let Ok(more) = extra.sock_nonempty() {
+            self.drained.set(!more);
+        }
+        let received = result?;
+        let Some(mut buffer) = receive.take_buffer().filter(|_| received > 0) else {
+            return Ok(None);
+        };
+        // SAFETY: the kernel has written `received` bytes to this buffer.
+        #[expect(
+            unsafe_code,
+            reason = "the length of a ring buffer is only known to its user"
+        )]
+        unsafe {
+            compio::buf::SetLen::set_len(&mut buffer, received);
+        }
+        Ok(Some(buffer))
+    }
+
+    /// On io_uring: sends a ring buffer as far as the socket takes it now, in the same system call
+    /// as everything else of this turn.
+    pub(crate) async fn send_pooled(&self, buffer: BufferRef) -> (io::Result<usize>, BufferRef) {
+        let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).cast_unsigned();
+        let send = Send::new(
+            self.shared.clone(),
+            buffer,
+            SendFlags::from_bits_retain(flags),
+        );
+        let BufResult(result, send) = compio::runtime::submit(send).await;
+        (result, compio::buf::IntoInner::into_inner(send))
+    }
+
+    /// Ends our sending; the peer can go on with its own.
+    pub(crate) fn end_sending(&self) -> io::Result<()> {
+        self.shared.shutdown(Shutdown::Write)
+    }
+
+    /// Makes the close of this socket a reset instead of an end.
+    pub(crate) fn reset_on_close(&self) {
+        // It fails only for sockets that cannot be reset.
+        let _ = self.shared.set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(readiness) = &self.readiness {
+            readiness.forget();
+        }
+    }
+}
+
+/// Sets keepalive and TCP_USER_TIMEOUT; a socket that knows no TCP is left as it is.
+pub(crate) fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
+    if !keepalive.user_timeout.is_zero() {
+        socket.set_tcp_user_timeout(Some(keepalive.user_timeout))?;
+    }
+    if keepalive.idle.is_zero() {
+        return Ok(());
+    }
+    let probes = TcpKeepalive::new()
+        .with_time(keepalive.idle)
+        .with_interval(keepalive.interval)
+        .with_retries(keepalive.probes);
+    socket.set_tcp_keepalive(&probes)
+}
+
+fn receive(fd: RawFd, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | flags;
+    // SAFETY: pointer and length are of one live, exclusively borrowed slice.
+    #[expect(
+        unsafe_code,
+        reason = "a receive with MSG_DONTWAIT has no safe form in std"
+    )]
+    let received = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: pointer and length are of one live slice.
+    #[expect(
+        unsafe_code,
+        reason = "a send with MSG_DONTWAIT has no safe form in std"
+    )]
+    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether the peer's socket has failed or gone altogether, seen without reading.
+pub(crate) fn is_broken(fd: RawFd) -> bool {
+    poll_now(fd, 0) & (libc::POLLERR | libc::POLLHUP) != 0
+}
+
+/// Whether the peer has ended its sending or gone altogether, seen without reading.
+pub(crate) fn has_left(fd: RawFd) -> bool {
+    poll_now(fd, libc::POLLRDHUP) != 0
+}
+
+fn poll_now(fd: RawFd, events: i16) -> i16 {
+    let mut question = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, and its count is one.
+    #[expect(unsafe_code, reason = "poll(2) has no safe form in std")]
+    let answers = unsafe { libc::poll(&raw mut question, 1, 0) };
+    if answers > 0 { question.revents } else { 0 }
+}

@@ -1,0 +1,140 @@
+//! Lends connections to servers: picks one, waits in the queue when all are full, connects, tries
+//! again elsewhere when that fails.
+
+pub(crate) mod connect;
+pub(crate) mod lease;
+pub(crate) mod queue;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::pool::Pick;
+
+use crate::clock;
+use crate::engine::event::{Event, Sign};
+use crate::engine::worker::Worker;
+use crate::record::{Ending, Record};
+use crate::server::Server;
+use crate::service::{Service, View};
+use crate::socket::Socket;
+use lease::Lease;
+
+/// Before all servers are tried once more: long enough for a restart to get somewhere, short
+/// enough that `retries` of them stay a delay.
+const PAUSE_BEFORE_NEXT_ROUND: Duration = Duration::from_millis(200);
+
+/// A server connection that belongs to one session; the lease goes back on drop.
+pub(crate) struct Upstream {
+    pub(crate) socket: Socket,
+    pub(crate) lease: Lease,
+}
+
+/// Who asks for a server.
+pub(crate) struct Seeker<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) service: &'a Arc<Service>,
+    /// What the `source` algorithm hashes.
+    pub(crate) key: u64,
+    /// True once the client is gone, so that nobody connects for it.
+    pub(crate) client_left: &'a dyn Fn() -> bool,
+}
+
+/// Finds a server and connects to it, or says why not. A failed connect costs a delay, and an
+/// error only when `retries` are used up.
+pub(crate) async fn reach(
+    seeker: &Seeker<'_>,
+    record: &mut Record,
+) -> Result<(Upstream, Arc<View>), Ending> {
+    let mut tried_ids = Vec::new();
+    let mut failures = 0;
+    let mut last_error = None;
+    loop {
+        let Some((lease, view)) = reserve(seeker, &tried_ids, record).await? else {
+            if tried_ids.is_empty() {
+                seeker.service.counters.no_server.add(1);
+                return Err(last_error.map_or(Ending::NoServer, Ending::ConnectFailed));
+            }
+            tried_ids.clear();
+            compio::time::sleep(PAUSE_BEFORE_NEXT_ROUND).await;
+            continue;
+        };
+        let error = match try_server(seeker, lease, &view, record).await {
+            Ok(upstream) => return Ok((upstream, view)),
+            Err((server, error)) => {
+                tried_ids.push(server.id);
+                record.tried.push(Arc::clone(&server.name));
+                error
+            }
+        };
+        if failures >= view.settings.retries {
+            seeker.service.counters.connect_failed.add(1);
+            return Err(Ending::ConnectFailed(error));
+        }
+        failures += 1;
+        last_error = Some(error);
+        seeker.service.counters.retries.add(1);
+    }
+}
+
+/// Reserves a place on a server, waiting for one when the service says so. `None`: nobody is up
+/// that was not tried.
+async fn reserve(
+    seeker: &Seeker<'_>,
+    tried_ids: &[u64],
+    record: &mut Record,
+) -> Result<Option<(Lease, Arc<View>)>, Ending> {
+    let service = seeker.service;
+    let view = service.view_owned();
+    // Nobody overtakes those who wait already.
+    if service.queued() == 0 {
+        match view.pick(seeker.key, tried_ids) {
+            Pick::Server(index) => {
+                let lease = Lease::new(&view.servers[index], &seeker.worker.shared.registry);
+                return Ok(Some((lease, view)));
+            }
+            Pick::NoneUp if !tried_ids.is_empty() || !view.settings.wait_when_down => {
+                return Ok(None);
+            }
+            Pick::NoneUp | Pick::AllFull => {}
+        }
+    }
+    let wait = view.settings.queue_wait;
+    drop(view);
+    let since_ms = clock::now_ms();
+    let granted = queue::wait(seeker, tried_ids, wait).await;
+    record.wait_ms += clock::now_ms() - since_ms;
+    granted.map(Some)
+}
+
+async fn try_server(
+    seeker: &Seeker<'_>,
+    lease: Lease,
+    view: &View,
+    record: &mut Record,
+) -> Result<Upstream, (Arc<Server>, String)> {
+    let server = Arc::clone(lease.server());
+    let started_us = clock::now_us();
+    match connect::connect(seeker.worker, &server, &view.settings).await {
+        Ok(socket) => {
+            record.connect_us = clock::now_us() - started_us;
+            record.server = Some(Arc::clone(&server.name));
+            seeker
+                .service
+                .counters
+                .connect_us
+                .observe(record.connect_us);
+            server.counters.sessions.add(1);
+            Ok(Upstream { socket, lease })
+        }
+        Err(error) => {
+            let error = format!("{}: {error}", server.name);
+            server.counters.connect_errors.add(1);
+            server.endpoint_failed();
+            seeker.worker.shared.tell(Event::Sign {
+                server_id: server.id,
+                sign: Sign::ConnectFailed(error.clone()),
+            });
+            Err((server, error))
+        }
+    }
+}

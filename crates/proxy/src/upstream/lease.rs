@@ -1,0 +1,73 @@
+//! A reserved place on a server, given back on drop; and who to tell when one becomes free.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::queue;
+use crate::server::Server;
+use crate::service::Service;
+
+/// One place on a server: the pick reserved it, the drop releases it.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    server: Arc<Server>,
+    registry: Arc<Registry>,
+}
+
+impl Lease {
+    /// Takes over the reservation that a pick has made.
+    pub(crate) fn new(server: &Arc<Server>, registry: &Arc<Registry>) -> Self {
+        Self {
+            server: Arc::clone(server),
+            registry: Arc::clone(registry),
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.server.load.release();
+        self.registry.place_freed(&self.server);
+    }
+}
+
+/// All services, so that a place freed by one serves a client waiting at another.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    /// Clients waiting anywhere: while it is zero, which is nearly always, a release costs nothing.
+    pub(crate) queued: AtomicUsize,
+    services: Mutex<Vec<Weak<Service>>>,
+}
+
+impl Registry {
+    pub(crate) fn add(&self, service: &Arc<Service>) {
+        let mut services = self.lock();
+        services.retain(|known| known.strong_count() > 0);
+        services.push(Arc::downgrade(service));
+    }
+
+    fn place_freed(self: &Arc<Self>, server: &Arc<Server>) {
+        if self.queued.load(SeqCst) == 0 {
+            return;
+        }
+        let services: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        for service in services {
+            if service
+                .view()
+                .servers
+                .iter()
+                .any(|listed| listed.id == server.id)
+            {
+                queue::serve_waiting(&service, self);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Service>>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,147 @@
+//! Clients that wait because all servers are full: first come, first served, over all workers.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use evenkeel_policy::pool::Pick;
+
+use super::Seeker;
+use super::lease::{Lease, Registry};
+use crate::record::Ending;
+use crate::service::{Service, View};
+
+type Grant = (Lease, Arc<View>);
+
+/// The waiting clients of one service. The lock is taken only while somebody waits.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    length: AtomicUsize,
+    tickets: AtomicU64,
+    waiting: Mutex<VecDeque<Waiter>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    key: u64,
+    tried_ids: Vec<u64>,
+    granted: flume::Sender<Grant>,
+}
+
+impl Queue {
+    pub(crate) fn len(&self) -> usize {
+        self.length.load(SeqCst)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counted before the lock and the pick, so that a place freed meanwhile is seen by one side.
+    fn count(&self, registry: &Registry) {
+        self.length.fetch_add(1, SeqCst);
+        registry.queued.fetch_add(1, SeqCst);
+    }
+
+    fn uncount(&self, registry: &Registry) {
+        self.length.fetch_sub(1, SeqCst);
+        registry.queued.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Waits at most `wait` for a place on a server.
+pub(super) async fn wait(
+    seeker: &Seeker<'_>,
+    tried_ids: &[u64],
+    wait: Duration,
+) -> Result<Grant, Ending> {
+    let (service, registry) = (seeker.service, &seeker.worker.shared.registry);
+    if service.queued() >= service.view().settings.queue_length {
+        service.counters.queue_full.add(1);
+        return Err(Ending::QueueFull);
+    }
+    let (granted, grant) = flume::bounded(1);
+    let place = Place::take(seeker, tried_ids, granted);
+    serve_waiting(service, registry);
+    let outcome = compio::time::timeout(wait, grant.recv_async()).await;
+    drop(place);
+    // A grant may have come while the time ran out: it is in the channel then.
+    match outcome
+        .ok()
+        .and_then(Result::ok)
+        .or_else(|| grant.try_recv().ok())
+    {
+        Some(_) if (seeker.client_left)() => Err(Ending::ClientLeft),
+        Some(granted) => Ok(granted),
+        None => {
+            service.counters.queue_timeout.add(1);
+            Err(Ending::QueueTimeout)
+        }
+    }
+}
+
+/// Gives free places to the longest waiting, until there is none or nobody waits.
+pub(crate) fn serve_waiting(service: &Arc<Service>, registry: &Arc<Registry>) {
+    // A grant whose receiver is gone gives its place back on drop, which comes back here: outside the lock.
+    let mut unwanted = Vec::new();
+    let view = service.view_owned();
+    let mut waiting = service.queue.lock();
+    while let Some(first) = waiting.front() {
+        let Pick::Server(index) = view.pick(first.key, &first.tried_ids) else {
+            break;
+        };
+        let lease = Lease::new(&view.servers[index], registry);
+        let Some(first) = waiting.pop_front() else {
+            break;
+        };
+        service.queue.uncount(registry);
+        if let Err(refused) = first.granted.send((lease, Arc::clone(&view))) {
+            unwanted.push(refused.into_inner());
+        }
+    }
+    drop(waiting);
+    drop(unwanted);
+}
+
+/// A place in the queue, left on drop.
+struct Place<'a> {
+    service: &'a Arc<Service>,
+    registry: &'a Registry,
+    ticket: u64,
+}
+
+impl<'a> Place<'a> {
+    fn take(seeker: &Seeker<'a>, tried_ids: &[u64], granted: flume::Sender<Grant>) -> Self {
+        let (service, registry) = (seeker.service, &seeker.worker.shared.registry);
+        let queue = &service.queue;
+        let ticket = queue.tickets.fetch_add(1, Relaxed);
+        queue.count(registry);
+        let tried_ids = tried_ids.to_vec();
+        queue.lock().push_back(Waiter {
+            ticket,
+            key: seeker.key,
+            tried_ids,
+            granted,
+        });
+        Self {
+            service,
+            registry,
+            ticket,
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.service.queue.lock();
+        if let Some(index) = waiting
+            .iter()
+            .position(|waiter| waiter.ticket == self.ticket)
+        {
+            waiting.remove(index);
+            self.service.queue.uncount(self.registry);
+        }
+    }
+}
