@@ -1,1 +1,173 @@
-//! (being written)
+//! The admin door: status page, JSON API and metrics over TCP and over a Unix socket of mode 0600.
+//!
+//! Reading is free on loopback. Changing anything takes the Unix socket (its file mode is the lock)
+//! or a token. What a browser could be tricked into is refused before any route sees it.
+
+mod guard;
+mod page;
+mod routes;
+#[cfg(test)]
+pub(crate) mod sample;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use crate::status::ControlHandle;
+
+pub use socket::bind_socket;
+
+/// Connections at once on each door. A browser opens six, a scraper one; more is a mistake or an
+/// attack, and each door counts for itself so that a full TCP port leaves the Unix socket usable.
+const CONNECTIONS_MAX: usize = 64;
+
+/// A request's head must be complete within this time, else a silent peer would hold a place.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection is closed after the answer that is due then: one that reads slowly must not hold
+/// its place for ever, and clients open a new one unasked.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// Time for that last answer.
+const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Pause after a failed accept (no file descriptors): trying at once again would only burn CPU.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Sent to a surplus connection; it has not been read from, so this is all it gets.
+const SURPLUS_ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    content-type: application/json\r\nconnection: close\r\n\r\n\
+    {\"ok\":false,\"message\":\"too many admin connections at once: close some, or use the Unix socket\"}\n";
+
+/// Who may do what.
+#[derive(Clone, Default)]
+pub struct AdminSettings {
+    /// Allows changes over TCP, and reading from other machines. An empty one counts as none.
+    pub token: Option<String>,
+    /// Names, besides `localhost` and IP addresses, under which browsers may reach the TCP port.
+    pub allowed_hosts: Vec<String>,
+}
+
+impl fmt::Debug for AdminSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminSettings")
+            .field("token", &self.token.as_ref().map(|_| "***"))
+            .field("allowed_hosts", &self.allowed_hosts)
+            .finish()
+    }
+}
+
+/// The door a request came through.
+#[derive(Clone, Copy, Debug)]
+enum Door {
+    Tcp { peer: SocketAddr },
+    Unix,
+}
+
+/// Serves both doors until dropped; connections end with it.
+pub async fn serve(
+    listen: Option<TcpListener>,
+    socket: Option<UnixListener>,
+    settings: AdminSettings,
+    control: ControlHandle,
+) {
+    let app = TowerToHyperService::new(routes::router(settings, control));
+    tokio::join!(serve_tcp(listen, app.clone()), serve_unix(socket, app));
+}
+
+type App = TowerToHyperService<axum::Router>;
+
+async fn serve_tcp(listener: Option<TcpListener>, app: App) {
+    let Some(listener) = listener else { return };
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let Some((stream, peer)) = accepted(listener.accept().await).await else {
+            continue;
+        };
+        while connections.try_join_next().is_some() {}
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            refuse_surplus(&stream, peer);
+            continue;
+        };
+        // Answers are small and written at once; without it a delayed ACK costs 40 ms.
+        let _ = stream.set_nodelay(true);
+        connections.spawn(serve_connection(
+            stream,
+            Door::Tcp { peer },
+            app.clone(),
+            place,
+        ));
+    }
+}
+
+async fn serve_unix(listener: Option<UnixListener>, app: App) {
+    let Some(listener) = listener else { return };
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        // Whoever gets here is trusted: the surplus waits in the backlog.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let Some((stream, _)) = accepted(listener.accept().await).await else {
+            continue;
+        };
+        while connections.try_join_next().is_some() {}
+        connections.spawn(serve_connection(stream, Door::Unix, app.clone(), place));
+    }
+}
+
+/// What was accepted; after an error, none, and a pause.
+async fn accepted<T>(outcome: std::io::Result<T>) -> Option<T> {
+    match outcome {
+        Ok(accepted) => Some(accepted),
+        Err(error) => {
+            tracing::warn!("admin: cannot accept a connection: {error}");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+fn refuse_surplus(stream: &TcpStream, peer: SocketAddr) {
+    tracing::debug!("admin: refused {peer}: {CONNECTIONS_MAX} connections are open");
+    // A courtesy: the connection is closed whether or not this arrives.
+    let _ = stream.try_write(SURPLUS_ANSWER);
+}
+
+async fn serve_connection<S>(stream: S, door: Door, app: App, _place: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(door);
+        app.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    // Errors here are the peer's (it went away, it spoke garbage) and hyper has answered them.
+    if tokio::time::timeout(CONNECTION_AGE_MAX, connection.as_mut())
+        .await
+        .is_err()
+    {
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(CLOSING_TIME_MAX, connection).await;
+    }
+}

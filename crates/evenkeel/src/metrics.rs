@@ -1,1 +1,185 @@
-//! (being written)
+//! Renders the status as metrics in the OpenMetrics text format.
+//!
+//! Names are `evenkeel_<object>_<what>_<unit>`, counters end in `_total`; units are base units.
+
+mod families;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::status::{Histogram, ServerStatus, ServiceStatus, Status};
+use families::{Family, Value};
+
+/// The format of [`render`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics of one moment, as text.
+pub fn render(status: &Arc<Status>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Moment(Arc::clone(status))));
+    let mut page = String::new();
+    // Writing into a String does not fail, and neither do our own encoders.
+    let _ = text::encode(&mut page, &registry);
+    page
+}
+
+/// Metrics are derived from one status, so that one scrape never mixes two moments.
+#[derive(Debug)]
+struct Moment(Arc<Status>);
+
+impl Collector for Moment {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        encode_process(&self.0, &mut encoder)?;
+        for family in families::SERVICE {
+            encode_service_family(family, &self.0.services, &mut encoder)?;
+        }
+        encode_histogram(&CONNECT_TIME, &self.0.services, &mut encoder)?;
+        encode_histogram(&SESSION_LENGTH, &self.0.services, &mut encoder)?;
+        for family in families::SERVER {
+            encode_server_family(family, &self.0.services, &mut encoder)?;
+        }
+        Ok(())
+    }
+}
+
+fn encode_process(status: &Status, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let help = "The program's version and the I/O driver in use";
+    let mut build = encoder.encode_descriptor("evenkeel_build", help, None, MetricType::Info)?;
+    build.encode_info(&[("version", &*status.version), ("io", &*status.engine.io)])?;
+
+    for family in families::PROCESS {
+        let mut metric = describe(family, encoder)?;
+        (family.samples)(status, &mut |labels, value| {
+            encode(&mut metric, labels, &value)
+        })?;
+    }
+    Ok(())
+}
+
+fn encode_service_family(
+    family: &Family<ServiceStatus>,
+    services: &[ServiceStatus],
+    encoder: &mut DescriptorEncoder,
+) -> fmt::Result {
+    let mut metric = describe(family, encoder)?;
+    for service in services {
+        (family.samples)(service, &mut |extra, value| {
+            let labels = [&[("service", &*service.name)][..], extra].concat();
+            encode(&mut metric, &labels, &value)
+        })?;
+    }
+    Ok(())
+}
+
+fn encode_server_family(
+    family: &Family<ServerStatus>,
+    services: &[ServiceStatus],
+    encoder: &mut DescriptorEncoder,
+) -> fmt::Result {
+    let mut metric = describe(family, encoder)?;
+    for service in services {
+        for server in distinct(&service.servers) {
+            (family.samples)(server, &mut |extra, value| {
+                let own = [("service", &*service.name), ("server", &*server.name)];
+                encode(&mut metric, &[&own[..], extra].concat(), &value)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// One server per name: a removed one may have its last sessions while a new one bears its name,
+/// and two series with the same labels make a scraper refuse the whole page.
+fn distinct(servers: &[ServerStatus]) -> impl Iterator<Item = &ServerStatus> {
+    servers.iter().enumerate().filter_map(|(index, server)| {
+        let earlier = servers.get(..index).unwrap_or_default();
+        earlier
+            .iter()
+            .all(|other| other.name != server.name)
+            .then_some(server)
+    })
+}
+
+fn describe<'e, T>(
+    family: &'e Family<T>,
+    encoder: &'e mut DescriptorEncoder,
+) -> Result<MetricEncoder<'e>, fmt::Error> {
+    encoder.encode_descriptor(family.name, family.help, family.unit.as_ref(), family.kind)
+}
+
+fn encode(metric: &mut MetricEncoder, labels: &[(&str, &str)], value: &Value) -> fmt::Result {
+    // An empty label set would be written as `{}`.
+    if labels.is_empty() {
+        return encode_value(metric, value);
+    }
+    encode_value(&mut metric.encode_family(&labels)?, value)
+}
+
+fn encode_value(sample: &mut MetricEncoder, value: &Value) -> fmt::Result {
+    match value {
+        Value::Count(count) => sample.encode_counter::<NoLabelSet, _, u64>(count, None),
+        Value::Now(number) => sample.encode_gauge(number),
+    }
+}
+
+/// A histogram of a service, and how many of its unit make a second.
+struct HistogramFamily {
+    name: &'static str,
+    help: &'static str,
+    per_second: f64,
+    of: fn(&ServiceStatus) -> &Histogram,
+}
+
+const CONNECT_TIME: HistogramFamily = HistogramFamily {
+    name: "evenkeel_service_connect",
+    help: "Time to connect to a server",
+    per_second: 1e6,
+    of: |service| &service.connect_us,
+};
+
+const SESSION_LENGTH: HistogramFamily = HistogramFamily {
+    name: "evenkeel_service_session",
+    help: "Length of finished sessions",
+    per_second: 1e3,
+    of: |service| &service.session_ms,
+};
+
+fn encode_histogram(
+    family: &HistogramFamily,
+    services: &[ServiceStatus],
+    encoder: &mut DescriptorEncoder,
+) -> fmt::Result {
+    let unit = Some(&Unit::Seconds);
+    let mut metric =
+        encoder.encode_descriptor(family.name, family.help, unit, MetricType::Histogram)?;
+    for service in services {
+        let histogram = (family.of)(service);
+        let labels = [("service", &*service.name)];
+        let mut sample = metric.encode_family(&labels)?;
+        let buckets = buckets_in_seconds(histogram, family.per_second);
+        let sum = histogram.sum as f64 / family.per_second;
+        sample.encode_histogram::<NoLabelSet>(sum, histogram.count, &buckets, None)?;
+    }
+    Ok(())
+}
+
+/// Not cumulative (the encoder adds them up); the last bucket takes what the others do not hold, so
+/// that the buckets always agree with the count.
+fn buckets_in_seconds(histogram: &Histogram, per_second: f64) -> Vec<(f64, u64)> {
+    let mut left = histogram.count;
+    let mut buckets = Vec::with_capacity(histogram.bounds.len() + 1);
+    for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
+        let count = (*count).min(left);
+        left -= count;
+        buckets.push((*bound as f64 / per_second, count));
+    }
+    buckets.push((f64::INFINITY, left));
+    buckets
+}

@@ -1,0 +1,184 @@
+//! What can be asked and told over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::guard::{self, Refusal};
+use super::{AdminSettings, page};
+use crate::metrics;
+use crate::status::{Command, ControlHandle, Reply, ServiceState, Stopped};
+
+/// The longest body that makes sense is a few dozen bytes.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// A body must be complete within this time.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The highest weight.
+const WEIGHT_MAX: u32 = 256;
+
+pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router {
+    Router::new()
+        .route("/", get(page::index))
+        .route("/style.css", get(page::style))
+        .route("/app.js", get(page::script))
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics_text))
+        .route("/api/v1/status", get(status))
+        .route("/api/v1/reload", post(reload))
+        .route("/api/v1/servers/{name}/drain", post(drain))
+        .route("/api/v1/servers/{name}/undrain", post(undrain))
+        .route("/api/v1/servers/{name}/weight", post(weight))
+        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
+        .method_not_allowed_fallback(async || {
+            let message = "this path does not take that method: read with GET, change with POST";
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message)
+        })
+        .layer(middleware::from_fn_with_state(
+            Arc::new(settings),
+            guard::check,
+        ))
+        .layer(middleware::from_fn(page::fence))
+        .with_state(control)
+}
+
+async fn status(State(control): State<ControlHandle>) -> Result<Response, Refusal> {
+    Ok(Json(&*control.status().await?).into_response())
+}
+
+async fn metrics_text(State(control): State<ControlHandle>) -> Result<Response, Refusal> {
+    let text = metrics::render(&control.status().await?);
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}
+
+async fn healthz(State(control): State<ControlHandle>) -> Result<Response, Refusal> {
+    let status = control.status().await?;
+    let serves = |state| matches!(state, ServiceState::Up | ServiceState::Degraded);
+    let up = status
+        .services
+        .iter()
+        .filter(|service| serves(service.state))
+        .count();
+    let message = format!("{up} of {} services take clients", status.services.len());
+    let (code, ok) = if up > 0 {
+        (StatusCode::OK, true)
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, false)
+    };
+    Ok((
+        code,
+        Json(Reply {
+            ok,
+            message,
+            problems: Vec::new(),
+        }),
+    )
+        .into_response())
+}
+
+async fn reload(State(control): State<ControlHandle>, body: Body) -> Result<Response, Refusal> {
+    let Empty {} = read_json(body).await?;
+    answer(&control, Command::Reload).await
+}
+
+async fn drain(
+    State(control): State<ControlHandle>,
+    Path(server): Path<String>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let DrainBody { limit_ms } = read_json(body).await?;
+    answer(&control, Command::Drain { server, limit_ms }).await
+}
+
+async fn undrain(
+    State(control): State<ControlHandle>,
+    Path(server): Path<String>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let Empty {} = read_json(body).await?;
+    answer(&control, Command::Undrain { server }).await
+}
+
+async fn weight(
+    State(control): State<ControlHandle>,
+    Path(server): Path<String>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let WeightBody { weight } = read_json(body).await?;
+    if weight > WEIGHT_MAX {
+        let message = format!("weight {weight} is too high: it goes from 0 to {WEIGHT_MAX}");
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+    }
+    answer(&control, Command::Weight { server, weight }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Empty {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DrainBody {
+    limit_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WeightBody {
+    weight: u32,
+}
+
+/// Passes a command on; one that was understood but not obeyed is a 422.
+async fn answer(control: &ControlHandle, command: Command) -> Result<Response, Refusal> {
+    let reply = control.command(command).await?;
+    let code = if reply.ok {
+        StatusCode::OK
+    } else {
+        StatusCode::UNPROCESSABLE_ENTITY
+    };
+    Ok((code, Json(reply)).into_response())
+}
+
+/// The body as JSON; an empty one stands for `{}`.
+async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {
+    let collected =
+        tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect());
+    let bytes = match collected.await {
+        Ok(Ok(collected)) => collected.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("the body is longer than {BODY_BYTES_MAX} bytes");
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+        }
+        Ok(Err(error)) => {
+            let message = format!("the body did not arrive whole: {error}");
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+        }
+        Err(_) => {
+            let message = "the body did not arrive in time";
+            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message));
+        }
+    };
+    let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+    serde_json::from_slice(text).map_err(|error| {
+        Refusal::new(
+            StatusCode::BAD_REQUEST,
+            format!("the body is not what is needed: {error}"),
+        )
+    })
+}
+
+impl From<Stopped> for Refusal {
+    fn from(stopped: Stopped) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, stopped.to_string())
+    }
+}

@@ -1,0 +1,174 @@
+//! A status with something in every field, for tests.
+
+use crate::status::*;
+
+/// Two services: one serves with a server down, one (with an awkward name) is down.
+pub(crate) fn status() -> Status {
+    Status {
+        version: "0.1.0".into(),
+        pid: 4711,
+        started_at_unix_ms: 1_767_225_600_000,
+        now_unix_ms: 1_767_229_200_000,
+        engine: EngineStatus {
+            io: "io_uring".into(),
+            io_reason: "the kernel offers it".into(),
+            workers: vec![WorkerStatus { sessions: 5 }, WorkerStatus { sessions: 4 }],
+        },
+        config: ConfigStatus {
+            path: Some("/etc/evenkeel.toml".into()),
+            loaded_at_unix_ms: 1_767_225_600_000,
+            problems: Vec::new(),
+        },
+        services: vec![orders(), awkward()],
+    }
+}
+
+fn orders() -> ServiceStatus {
+    ServiceStatus {
+        name: "orders".into(),
+        protocol: "tcp".into(),
+        listen: vec!["0.0.0.0:3306".into(), "unix:/run/orders.sock".into()],
+        balance: "least-connections".into(),
+        state: ServiceState::Degraded,
+        reason: "1 of 3 servers is down".into(),
+        since_unix_ms: 1_767_229_100_000,
+        sessions: ServiceSessions {
+            current: 9,
+            limit: 10_000,
+            total: 123_456,
+            refused: 7,
+        },
+        queue: QueueStatus {
+            current: 2,
+            limit: 1_000,
+            wait_ms_limit: 5_000,
+            timed_out_total: 3,
+        },
+        bytes: Bytes {
+            from_clients: 1_234_567,
+            to_clients: 987_654_321,
+        },
+        errors: ServiceErrors {
+            connect: 4,
+            reset_by_client: 5,
+            ..ServiceErrors::default()
+        },
+        rates: Rates {
+            sessions: 12,
+            bytes_in: 2_048,
+            bytes_out: 1_048_576,
+        },
+        retries_total: 4,
+        connect_us: Histogram {
+            bounds: vec![100, 1_000, 10_000],
+            counts: vec![5, 3, 1, 1],
+            sum: 60_000,
+            count: 10,
+        },
+        session_ms: Histogram {
+            bounds: vec![10, 1_000],
+            counts: vec![1, 2, 4],
+            sum: 90_000,
+            count: 7,
+        },
+        history: history(),
+        servers: vec![db1(), db2(), db3()],
+    }
+}
+
+fn history() -> Vec<HistoryPoint> {
+    let point = |second: u64| HistoryPoint {
+        sessions_per_s: 10 + second % 7,
+        bytes_per_s: 1_000_000 + 40_000 * (second % 11),
+        current: 9,
+    };
+    (0..60).map(point).collect()
+}
+
+fn db1() -> ServerStatus {
+    ServerStatus {
+        name: "db1".into(),
+        address: "db1.internal:3306".into(),
+        resolved: vec!["10.0.0.1:3306".into()],
+        weight: 2,
+        weight_now: 1.5,
+        file_weight: 1,
+        state: ServerState::Up,
+        reason: "2 probes in a row succeeded".into(),
+        since_unix_ms: 1_767_226_000_000,
+        last_probe: Some(LastProbe {
+            ok: true,
+            took_us: 812,
+            at_unix_ms: 1_767_229_199_500,
+            message: "11.8.3-MariaDB".into(),
+        }),
+        sessions: ServerSessions {
+            current: 9,
+            limit: Some(200),
+            total: 100_000,
+        },
+        bytes: Bytes {
+            from_clients: 1_000_000,
+            to_clients: 900_000_000,
+        },
+        latency_us: Some(640),
+        history: history(),
+        differs_from_file: Some("weight 2 by command, 1 in the file".into()),
+        ..ServerStatus::default()
+    }
+}
+
+fn db2() -> ServerStatus {
+    ServerStatus {
+        name: "db2:3306".into(),
+        address: "db2:3306".into(),
+        weight: 1,
+        file_weight: 1,
+        state: ServerState::Down,
+        reason: "connect refused, 3 probes in a row".into(),
+        since_unix_ms: 1_767_229_100_000,
+        last_probe: Some(LastProbe {
+            ok: false,
+            took_us: 90,
+            at_unix_ms: 1_767_229_199_000,
+            message: "connect refused by 10.0.0.2:3306".into(),
+        }),
+        errors: ServerErrors {
+            connect: 4,
+            early_close: 1,
+            reset: 2,
+        },
+        ..ServerStatus::default()
+    }
+}
+
+fn db3() -> ServerStatus {
+    ServerStatus {
+        name: "db3".into(),
+        address: "unix:/run/mysqld/mysqld.sock".into(),
+        weight: 1,
+        weight_now: 1.0,
+        file_weight: 1,
+        backup: true,
+        state: ServerState::Draining,
+        reason: "by command".into(),
+        since_unix_ms: 1_767_229_000_000,
+        monitor_problem: Some("access denied for 'monitor'@'10.0.0.9'".into()),
+        differs_from_file: Some("drained by command".into()),
+        ..ServerStatus::default()
+    }
+}
+
+fn awkward() -> ServiceStatus {
+    ServiceStatus {
+        name: "a \"quoted\" \\ name\nwith <b>markup</b>".into(),
+        protocol: "tcp".into(),
+        reason: "no server is up".into(),
+        servers: vec![ServerStatus {
+            name: "cache/1".into(),
+            address: "[fd00::1]:6379".into(),
+            ..ServerStatus::default()
+        }],
+        ..ServiceStatus::default()
+    }
+}

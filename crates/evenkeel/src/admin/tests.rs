@@ -1,0 +1,5 @@
+//! The admin door, driven through real sockets.
+
+mod doors;
+mod requests;
+mod world;

@@ -1,0 +1,129 @@
+//! The sockets themselves: their modes, their limits, what is already there.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpStream, UnixListener};
+
+use super::world::{DEADLINE, World, exchange, raw};
+use crate::admin::{CONNECTIONS_MAX, bind_socket};
+use crate::status::{ControlHandle, Stopped};
+
+fn mode(path: &std::path::Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn the_socket_and_its_directory_are_the_owners_alone() {
+    let world = World::start(None).await;
+    assert_eq!(mode(&world.socket), 0o600);
+    assert_eq!(mode(world.socket.parent().unwrap()), 0o700);
+}
+
+#[tokio::test]
+async fn a_stale_socket_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("evenkeel.sock");
+    // A listener that ends leaves its file behind.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let _listener = bind_socket(&path).unwrap();
+    assert_eq!(mode(&path), 0o600);
+}
+
+#[tokio::test]
+async fn a_live_socket_is_left_alone() {
+    let world = World::start(None).await;
+    let error = bind_socket(&world.socket).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    let message = error.to_string();
+    assert!(message.contains("another process answers"), "{message}");
+    assert!(
+        message.contains(world.socket.to_str().unwrap()),
+        "{message}"
+    );
+    assert_eq!(world.unix("GET /healthz", &["host: x"], "").await.code, 200);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_socket_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("precious.txt");
+    std::fs::write(&path, "data").unwrap();
+    let error = bind_socket(&path).unwrap_err();
+    assert!(error.to_string().contains("not a socket"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
+}
+
+#[tokio::test]
+async fn a_directory_where_everybody_may_write_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = directory.path().join("open");
+    std::fs::DirBuilder::new()
+        .mode(0o777)
+        .create(&open)
+        .unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let error = bind_socket(&open.join("evenkeel.sock")).unwrap_err();
+    assert!(error.to_string().contains("everybody may write"), "{error}");
+}
+
+#[tokio::test]
+async fn surplus_connections_are_refused_and_the_unix_socket_stays_reachable() {
+    let world = World::start(None).await;
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        held.push(TcpStream::connect(world.tcp).await.unwrap());
+    }
+    let mut surplus = TcpStream::connect(world.tcp).await.unwrap();
+    let mut text = String::new();
+    let reading = surplus.read_to_string(&mut text);
+    tokio::time::timeout(DEADLINE, reading)
+        .await
+        .expect("closed at once")
+        .unwrap();
+    assert!(
+        text.starts_with("HTTP/1.1 503 ") && text.contains("too many"),
+        "{text}"
+    );
+
+    assert_eq!(world.unix("GET /healthz", &["host: x"], "").await.code, 200);
+
+    drop(held.pop());
+    let request = raw("GET /healthz", &[&format!("host: {}", world.tcp)], "");
+    let again = async {
+        loop {
+            let stream = TcpStream::connect(world.tcp).await.unwrap();
+            match exchange(stream, &request).await {
+                Ok(answer) if answer.code == 200 => return,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, again)
+        .await
+        .expect("a place that is given back is used again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_loses_its_place() {
+    let world = World::start(None).await;
+    let mut silent = TcpStream::connect(world.tcp).await.unwrap();
+    let started = tokio::time::Instant::now();
+    let mut bytes = Vec::new();
+    // The clock is paused: it jumps to the next timer once everybody waits.
+    let _ = silent.read_to_end(&mut bytes).await;
+    assert!(
+        started.elapsed() <= super::super::HEADER_TIMEOUT * 2,
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_control_plane_that_is_gone_is_reported() {
+    let (control, requests) = ControlHandle::channel();
+    drop(requests);
+    assert_eq!(control.status().await.unwrap_err(), Stopped);
+}

@@ -1,0 +1,176 @@
+//! A running admin server with a control plane that notes what it is told.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+
+use crate::admin::{AdminSettings, bind_socket, sample, serve};
+use crate::status::{Command, ControlHandle, Reply, Request, Status};
+
+/// Nothing here takes long; a test that waits longer has failed.
+pub(super) const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(super) struct World {
+    pub(super) tcp: SocketAddr,
+    pub(super) socket: PathBuf,
+    commands: Arc<Mutex<Vec<Command>>>,
+    tasks: [JoinHandle<()>; 2],
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    pub(super) async fn start(token: Option<&str>) -> Self {
+        Self::with(token, sample::status()).await
+    }
+
+    pub(super) async fn with(token: Option<&str>, status: Status) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("run/evenkeel.sock");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = listener.local_addr().unwrap();
+        let settings = AdminSettings {
+            token: token.map(str::to_owned),
+            allowed_hosts: vec!["lb.example.org".into()],
+        };
+        let (control, requests) = ControlHandle::channel();
+        let commands = Arc::default();
+        let server = serve(
+            Some(listener),
+            Some(bind_socket(&socket).unwrap()),
+            settings,
+            control,
+        );
+        let tasks = [
+            tokio::spawn(server),
+            tokio::spawn(control_plane(
+                requests,
+                Arc::new(status),
+                Arc::clone(&commands),
+            )),
+        ];
+        Self {
+            tcp,
+            socket,
+            commands,
+            tasks,
+            _directory: directory,
+        }
+    }
+
+    /// What the control plane was told so far.
+    pub(super) fn commands(&self) -> Vec<Command> {
+        self.commands.lock().unwrap().clone()
+    }
+
+    /// Sends a request with a good Host, other headers as given, over TCP.
+    pub(super) async fn tcp(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+        let host = format!("host: {}", self.tcp);
+        let headers = [&[&*host], headers].concat();
+        self.tcp_raw(&raw(request, &headers, body)).await
+    }
+
+    pub(super) async fn tcp_raw(&self, text: &str) -> Answer {
+        exchange(TcpStream::connect(self.tcp).await.unwrap(), text)
+            .await
+            .unwrap()
+    }
+
+    pub(super) async fn unix(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+        let stream = UnixStream::connect(&self.socket).await.unwrap();
+        exchange(stream, &raw(request, headers, body))
+            .await
+            .unwrap()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn control_plane(
+    mut requests: tokio::sync::mpsc::Receiver<Request>,
+    status: Arc<Status>,
+    commands: Arc<Mutex<Vec<Command>>>,
+) {
+    while let Some(request) = requests.recv().await {
+        match request {
+            Request::Status(answer) => drop(answer.send(Arc::clone(&status))),
+            Request::Command(command, answer) => {
+                let unknown = matches!(&command, Command::Undrain { server } if server == "nobody");
+                let reply = match unknown {
+                    true => Reply::failed("no server is called \"nobody\""),
+                    false => Reply::done("as you wish"),
+                };
+                commands.lock().unwrap().push(command);
+                let _ = answer.send(reply);
+            }
+        }
+    }
+}
+
+/// Text of a request; the connection closes after the answer.
+pub(super) fn raw(request: &str, headers: &[&str], body: &str) -> String {
+    let headers: String = headers
+        .iter()
+        .map(|header| format!("{header}\r\n"))
+        .collect();
+    let length = body.len();
+    format!(
+        "{request} HTTP/1.1\r\n{headers}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+pub(super) struct Answer {
+    pub(super) code: u16,
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+impl Answer {
+    pub(super) fn reply(&self) -> Reply {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("not a reply: {}", self.body))
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+pub(super) async fn exchange<S>(mut stream: S, text: &str) -> io::Result<Answer>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let conversation = async {
+        // The server may answer and close before it has read everything: what counts is its answer.
+        let _ = stream.write_all(text.as_bytes()).await;
+        read_answer(&mut stream).await
+    };
+    tokio::time::timeout(DEADLINE, conversation).await?
+}
+
+async fn read_answer(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Answer> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await?;
+    let text = String::from_utf8(bytes).map_err(io::Error::other)?;
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .ok_or(io::ErrorKind::UnexpectedEof)?;
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let code = code.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Answer {
+        code,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    })
+}

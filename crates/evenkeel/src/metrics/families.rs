@@ -1,0 +1,341 @@
+//! The list of metrics: name, meaning, unit, kind, and where in the status the value is.
+
+use std::fmt;
+
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use crate::status::{ServerState, ServerStatus, ServiceState, ServiceStatus, Status};
+
+/// A value and the kind of its family.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value {
+    /// Only rises.
+    Count(u64),
+    /// As it is now.
+    Now(f64),
+}
+use Value::{Count, Now};
+
+/// Receives each sample: labels beyond those of the object, and the value.
+pub(super) type Emit<'a> = &'a mut dyn FnMut(&[(&str, &str)], Value) -> fmt::Result;
+
+type Samples<T> = fn(&T, Emit) -> fmt::Result;
+
+/// A metric of an object `T`.
+pub(super) struct Family<T> {
+    /// Without the unit and without `_total`; the encoder appends both.
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) unit: Option<Unit>,
+    pub(super) kind: MetricType,
+    pub(super) samples: Samples<T>,
+}
+
+const BYTES: Option<Unit> = Some(Unit::Bytes);
+const SECONDS: Option<Unit> = Some(Unit::Seconds);
+
+const fn counter<T>(
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    samples: Samples<T>,
+) -> Family<T> {
+    Family {
+        name,
+        help,
+        unit,
+        kind: MetricType::Counter,
+        samples,
+    }
+}
+
+const fn gauge<T>(
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    samples: Samples<T>,
+) -> Family<T> {
+    Family {
+        name,
+        help,
+        unit,
+        kind: MetricType::Gauge,
+        samples,
+    }
+}
+
+/// Of the process.
+pub(super) static PROCESS: &[Family<Status>] = &[
+    gauge(
+        "evenkeel_process_start_timestamp",
+        "When the process started, in Unix time",
+        SECONDS,
+        |status, emit| emit(&[], Now(seconds_from_ms(status.started_at_unix_ms))),
+    ),
+    gauge(
+        "evenkeel_config_loaded_timestamp",
+        "When the config in force was read, in Unix time",
+        SECONDS,
+        |status, emit| emit(&[], Now(seconds_from_ms(status.config.loaded_at_unix_ms))),
+    ),
+    gauge(
+        "evenkeel_config_problems",
+        "Faults found in the config file when it was last read",
+        None,
+        |status, emit| emit(&[], Now(status.config.problems.len() as f64)),
+    ),
+    gauge(
+        "evenkeel_worker_sessions_current",
+        "Client sessions on a worker now",
+        None,
+        |status, emit| {
+            for (index, worker) in status.engine.workers.iter().enumerate() {
+                emit(
+                    &[("worker", &index.to_string())],
+                    Now(worker.sessions as f64),
+                )?;
+            }
+            Ok(())
+        },
+    ),
+];
+
+/// Of each service; every sample also bears the label `service`.
+pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
+    gauge(
+        "evenkeel_service_state",
+        "1 for the state the service is in",
+        None,
+        |service, emit| {
+            for state in ServiceState::ALL {
+                emit(
+                    &[("state", state.name())],
+                    Now(one_if(service.state == state)),
+                )?;
+            }
+            Ok(())
+        },
+    ),
+    gauge(
+        "evenkeel_service_sessions_current",
+        "Client sessions now",
+        None,
+        |service, emit| emit(&[], Now(service.sessions.current as f64)),
+    ),
+    gauge(
+        "evenkeel_service_sessions_limit",
+        "max_connections",
+        None,
+        |service, emit| emit(&[], Now(service.sessions.limit as f64)),
+    ),
+    counter(
+        "evenkeel_service_sessions",
+        "Client sessions accepted",
+        None,
+        |service, emit| emit(&[], Count(service.sessions.total)),
+    ),
+    counter(
+        "evenkeel_service_refusals",
+        "Clients turned away",
+        None,
+        |service, emit| emit(&[], Count(service.sessions.refused)),
+    ),
+    gauge(
+        "evenkeel_service_queue_current",
+        "Clients waiting now",
+        None,
+        |service, emit| emit(&[], Now(service.queue.current as f64)),
+    ),
+    gauge(
+        "evenkeel_service_queue_limit",
+        "At most so many wait",
+        None,
+        |service, emit| emit(&[], Now(service.queue.limit as f64)),
+    ),
+    gauge(
+        "evenkeel_service_queue_wait_limit",
+        "A client waits no longer than this",
+        SECONDS,
+        |service, emit| emit(&[], Now(seconds_from_ms(service.queue.wait_ms_limit))),
+    ),
+    counter(
+        "evenkeel_service_queue_timeouts",
+        "Clients that waited in vain",
+        None,
+        |service, emit| emit(&[], Count(service.queue.timed_out_total)),
+    ),
+    counter(
+        "evenkeel_service_received",
+        "Bytes from clients",
+        BYTES,
+        |service, emit| emit(&[], Count(service.bytes.from_clients)),
+    ),
+    counter(
+        "evenkeel_service_sent",
+        "Bytes to clients",
+        BYTES,
+        |service, emit| emit(&[], Count(service.bytes.to_clients)),
+    ),
+    counter(
+        "evenkeel_service_errors",
+        "What went wrong, by kind",
+        None,
+        service_errors,
+    ),
+    counter(
+        "evenkeel_service_retries",
+        "Connects tried again on another server",
+        None,
+        |service, emit| emit(&[], Count(service.retries_total)),
+    ),
+];
+
+/// Of each server; every sample also bears the labels `service` and `server`.
+pub(super) static SERVER: &[Family<ServerStatus>] = &[
+    gauge(
+        "evenkeel_server_state",
+        "1 for the state the server is in",
+        None,
+        |server, emit| {
+            for state in ServerState::ALL {
+                emit(
+                    &[("state", state.name())],
+                    Now(one_if(server.state == state)),
+                )?;
+            }
+            Ok(())
+        },
+    ),
+    gauge(
+        "evenkeel_server_sessions_current",
+        "Sessions on it now",
+        None,
+        |server, emit| emit(&[], Now(server.sessions.current as f64)),
+    ),
+    gauge(
+        "evenkeel_server_sessions_limit",
+        "max_connections; absent when not set",
+        None,
+        |server, emit| {
+            server
+                .sessions
+                .limit
+                .map_or(Ok(()), |limit| emit(&[], Now(limit as f64)))
+        },
+    ),
+    counter(
+        "evenkeel_server_sessions",
+        "Sessions it was given",
+        None,
+        |server, emit| emit(&[], Count(server.sessions.total)),
+    ),
+    gauge(
+        "evenkeel_server_weight",
+        "The weight in force",
+        None,
+        |server, emit| emit(&[], Now(f64::from(server.weight))),
+    ),
+    gauge(
+        "evenkeel_server_weight_effective",
+        "The weight now, lower during slow start",
+        None,
+        |server, emit| emit(&[], Now(server.weight_now)),
+    ),
+    counter(
+        "evenkeel_server_received",
+        "Bytes from clients to it",
+        BYTES,
+        |server, emit| emit(&[], Count(server.bytes.from_clients)),
+    ),
+    counter(
+        "evenkeel_server_sent",
+        "Bytes from it to clients",
+        BYTES,
+        |server, emit| emit(&[], Count(server.bytes.to_clients)),
+    ),
+    counter(
+        "evenkeel_server_errors",
+        "What went wrong, by kind",
+        None,
+        server_errors,
+    ),
+    gauge(
+        "evenkeel_server_latency",
+        "Smoothed time to its first byte; absent before the first measurement",
+        SECONDS,
+        |server, emit| {
+            server
+                .latency_us
+                .map_or(Ok(()), |latency| emit(&[], Now(latency as f64 / 1e6)))
+        },
+    ),
+    gauge(
+        "evenkeel_server_probe_success",
+        "1 when the last probe succeeded; absent before the first",
+        None,
+        |server, emit| {
+            server
+                .last_probe
+                .as_ref()
+                .map_or(Ok(()), |probe| emit(&[], Now(one_if(probe.ok))))
+        },
+    ),
+    gauge(
+        "evenkeel_server_probe_duration",
+        "How long the last probe took; absent before the first",
+        SECONDS,
+        |server, emit| {
+            let probe = server.last_probe.as_ref();
+            probe.map_or(Ok(()), |probe| emit(&[], Now(probe.took_us as f64 / 1e6)))
+        },
+    ),
+    gauge(
+        "evenkeel_server_monitor_problem",
+        "1 when the monitor itself cannot work, e.g. cannot log in",
+        None,
+        |server, emit| emit(&[], Now(one_if(server.monitor_problem.is_some()))),
+    ),
+];
+
+fn service_errors(service: &ServiceStatus, emit: Emit) -> fmt::Result {
+    let errors = &service.errors;
+    let kinds = [
+        ("connect", errors.connect),
+        ("no_server", errors.no_server),
+        ("queue_full", errors.queue_full),
+        ("queue_timeout", errors.queue_timeout),
+        ("limit", errors.limit),
+        ("proxy_header", errors.proxy_header),
+        ("reset_by_client", errors.reset_by_client),
+        ("reset_by_server", errors.reset_by_server),
+        ("idle_timeout", errors.idle_timeout),
+        ("cut", errors.cut),
+    ];
+    emit_kinds(&kinds, emit)
+}
+
+fn server_errors(server: &ServerStatus, emit: Emit) -> fmt::Result {
+    let errors = &server.errors;
+    let kinds = [
+        ("connect", errors.connect),
+        ("early_close", errors.early_close),
+        ("reset", errors.reset),
+    ];
+    emit_kinds(&kinds, emit)
+}
+
+fn emit_kinds(kinds: &[(&str, u64)], emit: Emit) -> fmt::Result {
+    for (kind, count) in kinds {
+        emit(&[("kind", kind)], Count(*count))?;
+    }
+    Ok(())
+}
+
+fn one_if(condition: bool) -> f64 {
+    f64::from(u8::from(condition))
+}
+
+fn seconds_from_ms(ms: u64) -> f64 {
+    ms as f64 / 1e3
+}
