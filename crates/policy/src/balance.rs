@@ -164,7 +164,8 @@ impl<'a> Field<'a> {
             .any(|&index| !request.tried.contains(index))
     }
 
-    /// The cheapest of some seats; equal ones take turns, else the first of the list gets every idle moment.
+    /// The cheapest of some seats; equal ones take turns, else the first of the list gets every
+    /// idle moment.
     fn cheapest(&self, seats: impl Iterator<Item = (usize, Cost)>) -> Option<usize> {
         let mut best: Option<Cost> = None;
         let mut equals = Vec::new();
@@ -178,10 +179,18 @@ impl<'a> Field<'a> {
                 equals.push(seat);
             }
         }
-        match equals.len() {
-            0 | 1 => equals.first().copied(),
-            count => Some(equals[(self.cursor.advance() % count as u64) as usize]),
+        if equals.len() < 2 {
+            return equals.pop();
         }
+        // The next one in the round of all seats, as round-robin does. Taking the cursor modulo the
+        // number of equals looks like a rotation too, but falls in step with how that number
+        // changes.
+        let seats = self.tier.len();
+        let turn = (self.cursor.advance() % seats as u64) as usize;
+        let ahead = |seat: usize| (seat + seats - turn) % seats;
+        let next = equals.into_iter().min_by_key(|&seat| ahead(seat))?;
+        self.cursor.skip(ahead(next) as u64);
+        Some(next)
     }
 }
 

@@ -6,7 +6,8 @@ mod schedule;
 use row::{Row, Witness};
 use schedule::{grown, in_doubt_ms, jittered};
 
-/// Longer than any configuration means; keeps a wrong `fall` from making the memory of failures large.
+/// Longer than any configuration means; keeps a wrong `fall` from making the memory of failures
+/// large.
 const FALL_MAX: u32 = 1_000;
 
 /// How one server is watched.
@@ -152,10 +153,12 @@ impl Health {
 
     /// Counts what a client's connection showed. `last`: no other server takes clients.
     ///
-    /// The last server is never taken out by this: then clients would surely fail, now they may succeed.
+    /// The last server is never taken out by this: then clients would surely fail, now they may
+    /// succeed.
     pub fn passive(&mut self, now_ms: u64, sign: Sign, last: bool) -> Option<Change> {
         if self.standing == Standing::Down {
-            // An old connection's end tells nothing new, and must not delay or speed up the way back.
+            // An old connection's end tells nothing new, and must not delay or speed up the way
+            // back.
             return None;
         }
         self.probe_due = self.settings.probing;
@@ -178,8 +181,9 @@ impl Health {
         self.change(now_ms, Standing::Up, String::from("a client was served"))
     }
 
-    /// Without probing, called when `next_probe_in_ms` is over: gives a dead server another chance, and
-    /// calls one up that took clients for a while and showed no bad sign. With probing it does nothing.
+    /// Without probing, called when `next_probe_in_ms` is over: gives a dead server another chance,
+    /// and calls one up that took clients for a while and showed no bad sign. With probing it does
+    /// nothing.
     pub fn tick(&mut self, now_ms: u64) -> Option<Change> {
         if self.settings.probing {
             return None;
@@ -220,8 +224,8 @@ impl Health {
         self.monitor_problem.as_deref()
     }
 
-    /// When to probe (without probing: to `tick`) next, counted from the last probe, tick or change.
-    /// Zero means at once: ask again after each passive sign.
+    /// When to probe (without probing: to `tick`) next, counted from the last probe, tick or
+    /// change. Zero means at once: ask again after each passive sign.
     pub fn next_probe_in_ms(&self, random: u64) -> u64 {
         let interval_ms = self.settings.interval_ms;
         match self.standing {

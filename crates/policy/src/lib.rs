@@ -1,4 +1,4 @@
-//! Decides: which server a client gets, and which servers are alive. Pure: time and randomness are arguments.
+//! Decides: which server gets a client, which servers are alive. Pure; time comes as an argument.
 #![forbid(unsafe_code)]
 
 pub mod balance;

@@ -50,7 +50,8 @@ impl Load {
 
     /// Takes one connection out of the limit; false when the server is full.
     ///
-    /// Compare-and-swap, not add-then-check: the count never exceeds the limit, not even for a moment.
+    /// Compare-and-swap, not add-then-check: the count never exceeds the limit, not even for a
+    /// moment.
     pub fn try_reserve(&self) -> bool {
         self.active
             .fetch_update(Relaxed, Relaxed, |active| {
@@ -145,7 +146,8 @@ impl Latency {
         }
         let kept = self.kept(now);
         let value_us = self.value_us * kept + sample_us * (1.0 - kept);
-        // A worker with a slightly older clock must not turn the time back: it would be decayed twice.
+        // A worker with a slightly older clock must not turn the time back: it would be decayed
+        // twice.
         let at_ms = if age_ms(self.at_ms, now) == 0 {
             self.at_ms
         } else {
@@ -168,4 +170,96 @@ fn now_ms(now_us: u64) -> u32 {
 fn age_ms(then: u32, now: u32) -> u32 {
     let age = now.wrapping_sub(then);
     if age > u32::MAX / 2 { 0 } else { age }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_US: u64 = 1_000_000;
+
+    #[test]
+    fn eight_workers_reserving_at_once_never_exceed_the_limit() {
+        let load = Load::new(Some(3));
+        let held = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        if load.try_reserve() {
+                            let now = held.fetch_add(1, Relaxed) + 1;
+                            assert!(now <= 3 && load.active() <= 3, "{now} held");
+                            held.fetch_sub(1, Relaxed);
+                            load.release();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(load.active(), 0);
+    }
+
+    #[test]
+    fn a_lowered_limit_lets_the_old_connections_end_first() {
+        let load = Load::new(None);
+        assert!(load.try_reserve() && load.try_reserve());
+        load.set_max_connections(Some(1));
+        assert!(load.is_full());
+        load.release();
+        assert!(!load.try_reserve(), "one of one is still in use");
+        load.release();
+        assert!(load.try_reserve());
+    }
+
+    #[test]
+    fn zero_latency_means_never_measured_and_only_that() {
+        let load = Load::new(None);
+        assert_eq!(load.latency_us(SECOND_US), 0);
+        load.observe_latency(SECOND_US, 0);
+        assert_eq!(load.latency_us(SECOND_US), 1);
+        assert_eq!(load.latency_us(9_999 * SECOND_US), 1);
+    }
+
+    #[test]
+    fn a_slower_answer_counts_at_once_and_fades_by_half_in_ten_seconds() {
+        let load = Load::new(None);
+        load.observe_latency(0, 1_000);
+        load.observe_latency(0, 9_000);
+        assert_eq!(load.latency_us(0), 9_000);
+        load.observe_latency(10 * SECOND_US, 1_000);
+        assert_eq!(load.latency_us(10 * SECOND_US), 5_000);
+        assert_eq!(
+            load.latency_us(20 * SECOND_US),
+            2_500,
+            "fades unmeasured, too"
+        );
+    }
+
+    #[test]
+    fn many_quick_answers_in_a_row_are_not_lost_to_rounding() {
+        let load = Load::new(None);
+        load.observe_latency(0, 100);
+        for now_us in (0..60 * SECOND_US).step_by(200) {
+            load.observe_latency(now_us, 50);
+        }
+        assert!((50..=52).contains(&load.latency_us(60 * SECOND_US)));
+    }
+
+    #[test]
+    fn a_worker_whose_clock_is_a_little_behind_changes_nothing_wrongly() {
+        let load = Load::new(None);
+        load.observe_latency(5 * SECOND_US, 1_000);
+        load.observe_latency(5 * SECOND_US - 3_000, 10);
+        assert_eq!(load.latency_us(5 * SECOND_US - 9_000), 1_000);
+    }
+
+    #[test]
+    fn one_client_a_second_tries_an_unmeasured_server() {
+        let load = Load::new(None);
+        assert!(load.claim_trial(0));
+        assert!(!load.claim_trial(SECOND_US / 2));
+        assert!(load.claim_trial(SECOND_US * 2));
+        load.observe_latency(SECOND_US * 2, 40);
+        assert!(!load.claim_trial(SECOND_US * 9), "it is measured now");
+    }
 }

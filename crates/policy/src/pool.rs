@@ -1,4 +1,4 @@
-//! The servers of one service as an immutable snapshot, and the choice of one of them for one client.
+//! A service's servers as an immutable snapshot, and the choice of one of them for one client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ const RACES_LOST_MAX: usize = 64;
 /// One server of a service as the snapshot sees it.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// Who it is, whatever its place in the list: a hash of its address. `source` places servers by it,
-    /// so that a reload which removes one server, and every other balancer, keeps the rest in place.
+    /// Who it is, whatever its place in the list: a hash of its address. `source` places servers by
+    /// it, so that a reload which removes one server, and every other balancer, keeps the rest in
+    /// place.
     pub id: u64,
     /// Effective weight now, scaled by `ramp::WEIGHT_SCALE`; zero takes no new clients.
     pub weight: u32,
@@ -66,7 +67,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A snapshot of `members`. The cursor belongs to the service and goes from snapshot to snapshot.
+    /// A snapshot of `members`. The cursor belongs to the service and goes from snapshot to
+    /// snapshot.
     pub fn new(algorithm: Algorithm, members: Vec<Member>, cursor: Arc<Cursor>) -> Pool {
         let tier = tier_in_use(&members);
         let seats: Vec<&Member> = tier.iter().map(|&index| &members[index]).collect();
@@ -103,7 +105,8 @@ impl Pool {
         &self.members
     }
 
-    /// How many servers clients are sent to now, full ones included; backups count while they serve.
+    /// How many servers clients are sent to now, full ones included; backups count while they
+    /// serve.
     pub fn eligible_count(&self) -> usize {
         self.tier.len()
     }

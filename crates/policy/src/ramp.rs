@@ -1,23 +1,27 @@
 //! Slow start: how much of its weight a server has while it warms up after coming back.
 
-/// Members' weights are configured weights times this, so that a tenth of weight 1 is still a number.
+/// Members' weights are configured weights times this, so that a tenth of weight 1 is still a
+/// number.
 ///
 /// Servers that do not ramp are scaled too: only the ratio between weights matters.
 pub const WEIGHT_SCALE: u32 = 10;
 
-/// Steps in which the weight grows: each one costs a new snapshot, finer ones change nothing a client feels.
+/// Steps in which the weight grows: each one costs a new snapshot, finer ones change nothing a
+/// client feels.
 const STEPS: u64 = 10;
 
 /// The weight of a server at one moment of its slow start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RampedWeight {
-    /// What goes in `Member::weight`: scaled by `WEIGHT_SCALE`, zero only if the configured weight is.
+    /// What goes in `Member::weight`: scaled by `WEIGHT_SCALE`, zero only if the configured weight
+    /// is.
     pub weight: u32,
     /// When to ask again; `None` when the full weight is reached.
     pub next_step_in_ms: Option<u64>,
 }
 
-/// The weight of a server that has been up for `up_for_ms`; `slow_start_ms` zero means no slow start.
+/// The weight of a server that has been up for `up_for_ms`; `slow_start_ms` zero means no slow
+/// start.
 ///
 /// It is the elapsed part of the slow start in tenths, at least one tenth: full exactly at the end.
 pub fn effective_weight(weight: u32, up_for_ms: u64, slow_start_ms: u64) -> RampedWeight {

@@ -9,7 +9,8 @@ impl Balance for LeastLatency {
     fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
         let latency_us = |seat: usize| field.load(seat).latency_us(request.now_us);
         let mut unmeasured = field.open(request).filter(|&seat| latency_us(seat) == 0);
-        // Nothing is known of it, so one client finds out. Taken as fast, it would get all of them at once.
+        // Nothing is known of it, so one client finds out. Taken as fast, it would get all of them
+        // at once.
         if let Some(seat) = unmeasured.find(|&seat| field.load(seat).claim_trial(request.now_us)) {
             return Some(seat);
         }
@@ -18,5 +19,89 @@ impl Balance for LeastLatency {
         let best = field.cheapest(measured.map(|(seat, us)| (seat, field.cost(seat).times(us))));
         // Nobody measured has room: as long as nothing is known, connections alone decide.
         best.or_else(|| field.cheapest(field.open(request).map(|seat| (seat, field.cost(seat)))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{Algorithm, Load, Member, Pick, Pool, Request, Tried};
+
+    const SECOND_US: u64 = 1_000_000;
+
+    fn pool(count: u64) -> Pool {
+        let member = |id| Member {
+            id,
+            weight: 10,
+            backup: false,
+            accepting: true,
+            load: Arc::new(Load::new(None)),
+        };
+        let members = (0..count).map(member).collect();
+        Pool::new(Algorithm::LeastLatency, members, Arc::default())
+    }
+
+    fn pick(pool: &Pool, now_us: u64) -> usize {
+        let tried = &Tried::none();
+        match pool.pick(&Request {
+            key: 0,
+            tried,
+            random: 0,
+            now_us,
+        }) {
+            Pick::Server(index) => index,
+            none => panic!("{none:?}"),
+        }
+    }
+
+    fn observe(pool: &Pool, latencies_us: &[u64]) {
+        for (member, &took_us) in pool.members().iter().zip(latencies_us) {
+            member.load.observe_latency(SECOND_US, took_us);
+        }
+    }
+
+    #[test]
+    fn connections_balance_out_against_latency() {
+        let pool = pool(2);
+        observe(&pool, &[1_000, 3_000]);
+        (0..400).for_each(|_| assert!(pick(&pool, SECOND_US) < 4));
+        assert_eq!(pool.members()[0].load.active(), 300);
+    }
+
+    #[test]
+    fn an_unmeasured_server_is_tried_by_one_client_a_second_not_by_a_herd() {
+        let pool = pool(3);
+        observe(&pool, &[1_000, 1_000]);
+        let picks: Vec<usize> = (0..100).map(|_| pick(&pool, SECOND_US)).collect();
+        assert_eq!(picks[0], 2);
+        assert_eq!(picks.iter().filter(|&&index| index == 2).count(), 1);
+        assert_eq!(
+            pick(&pool, 3 * SECOND_US),
+            2,
+            "the first one never got an answer"
+        );
+    }
+
+    #[test]
+    fn while_nothing_is_measured_connections_decide() {
+        let pool = pool(4);
+        (0..40).for_each(|_| assert!(pick(&pool, SECOND_US) < 4));
+        assert!(
+            pool.members()
+                .iter()
+                .all(|member| member.load.active() == 10)
+        );
+    }
+
+    #[test]
+    fn a_server_that_was_slow_once_is_tried_again_when_that_is_long_ago() {
+        let pool = pool(2);
+        observe(&pool, &[1_000, 50_000]);
+        assert_eq!(pick(&pool, SECOND_US), 0);
+        pool.members()[0]
+            .load
+            .observe_latency(90 * SECOND_US, 1_000);
+        assert_eq!(pick(&pool, 90 * SECOND_US), 1);
     }
 }

@@ -3,11 +3,13 @@
 use super::{Balance, Field};
 use crate::pool::{Member, Request};
 
-/// Turns in one round, at most. The weights 1000 and 999 would need 1,999; longer rounds cost memory and
-/// building time in every snapshot for differences below a thousandth, so such weights are scaled down.
+/// Turns in one round, at most. The weights 1000 and 999 would need 1,999; longer rounds cost
+/// memory and building time in every snapshot for differences below a thousandth, so such weights
+/// are scaled down.
 const TURNS_MAX: u64 = 2_048;
 
-/// The order is computed when the snapshot is built: a turn is then one atomic addition, without a lock.
+/// The order is computed when the snapshot is built: a turn is then one atomic addition, without a
+/// lock.
 pub(super) struct RoundRobin {
     turns: Vec<u32>,
 }
@@ -31,8 +33,9 @@ impl Balance for RoundRobin {
         if field.is_open(seat, request) {
             return Some(seat);
         }
-        // Moving everybody's cursor past closed seats leaves the others' order as if the closed ones were
-        // not in it: all inherit in proportion. Only looking ahead would give it all to the next in line.
+        // Moving everybody's cursor past closed seats leaves the others' order as if the closed
+        // ones were not in it: all inherit in proportion. Only looking ahead would give it all to
+        // the next in line.
         let open = |ahead: &u64| field.is_open(self.seat_at(turn.wrapping_add(*ahead)), request);
         let ahead = (1..self.turns.len() as u64).find(open)?;
         field.cursor().skip(ahead);
@@ -78,4 +81,32 @@ fn smooth_order(weights: &[u64]) -> Vec<u32> {
         turns.push(richest as u32);
     }
     turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heavier_servers_turns_are_spread_over_the_round() {
+        assert_eq!(smooth_order(&[5, 1, 1]), [0, 0, 1, 0, 2, 0, 0]);
+        assert_eq!(smooth_order(&[1, 1, 1]), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_common_divisor_is_taken_out_of_the_weights() {
+        assert_eq!(reduced(&[30, 10, 20]), [3, 1, 2]);
+        assert_eq!(reduced(&[7]), [1]);
+    }
+
+    #[test]
+    fn rounds_stay_short_and_nobody_is_left_out_of_them() {
+        let weights = [10_000, 9_999, 5_000, 1];
+        let turns = reduced(&weights);
+        assert!(turns.iter().sum::<u64>() <= TURNS_MAX + 4, "{turns:?}");
+        assert!(turns.iter().all(|&turns| turns > 0), "{turns:?}");
+        assert!(turns[0].abs_diff(turns[2] * 2) <= 2, "{turns:?}");
+        reduced(&[u64::from(u32::MAX); 3]);
+        reduced(&[u64::from(u32::MAX), 1, 2]);
+    }
 }

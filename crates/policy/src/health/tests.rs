@@ -1,1 +1,289 @@
-//! Tests.
+//! Tests of the verdict: what takes a server out, what brings it back, and when it is asked.
+
+use super::*;
+
+fn settings() -> Settings {
+    Settings {
+        interval_ms: 2_000,
+        timeout_ms: 1_000,
+        rise: 2,
+        fall: 3,
+        dead_interval_ms_max: 10_000,
+        probing: true,
+    }
+}
+
+fn unprobed() -> Settings {
+    Settings {
+        probing: false,
+        ..settings()
+    }
+}
+
+fn failed() -> Outcome {
+    Outcome::Failed(String::from("connection refused"))
+}
+
+fn up() -> Health {
+    let mut health = Health::new(settings(), 0);
+    assert!(health.probe(0, Outcome::Passed).is_some());
+    health
+}
+
+fn down() -> Health {
+    let mut health = Health::new(settings(), 0);
+    assert!(health.probe(0, failed()).is_some());
+    health
+}
+
+fn fail_a_client(health: &mut Health, now_ms: u64) -> Option<Change> {
+    health.passive(now_ms, Sign::ConnectFailed, false)
+}
+
+#[test]
+fn a_new_server_takes_clients_until_its_first_probe_decides() {
+    let health = Health::new(settings(), 7);
+    assert!(health.standing().takes_clients());
+    assert_eq!(
+        (health.standing(), health.since_ms()),
+        (Standing::Starting, 7)
+    );
+    assert_eq!(up().standing(), Standing::Up);
+    assert_eq!(down().standing(), Standing::Down);
+    assert_eq!(down().reason(), "first probe failed: connection refused");
+}
+
+#[test]
+fn fall_failed_probes_in_a_row_take_a_server_out() {
+    let mut health = up();
+    assert_eq!(health.probe(1, failed()), None);
+    assert_eq!(health.probe(2, failed()), None);
+    assert_eq!(health.probe(3, Outcome::Passed), None, "breaks the row");
+    assert_eq!(health.probe(4, failed()), None);
+    assert_eq!(health.probe(99_000, failed()), None);
+    let change = health.probe(199_000, failed()).expect("the third in a row");
+    assert_eq!((change.from, change.to), (Standing::Up, Standing::Down));
+    assert_eq!(change.reason, "3 probes failed: connection refused");
+    assert_eq!(
+        (health.since_ms(), health.reason()),
+        (199_000, &*change.reason)
+    );
+}
+
+#[test]
+fn rise_passed_probes_in_a_row_bring_a_server_back() {
+    let mut health = down();
+    assert_eq!(health.probe(1, Outcome::Passed), None);
+    assert_eq!(health.probe(2, failed()), None);
+    assert_eq!(health.probe(3, Outcome::Passed), None);
+    let change = health
+        .probe(4, Outcome::Passed)
+        .expect("the second in a row");
+    assert_eq!(
+        (change.to, &*change.reason),
+        (Standing::Up, "2 probes passed")
+    );
+}
+
+#[test]
+fn failed_clients_count_like_failed_probes() {
+    let mut health = up();
+    assert_eq!(fail_a_client(&mut health, 1), None);
+    assert_eq!(health.probe(2, failed()), None);
+    let change = health
+        .passive(3, Sign::ClosedBeforeAnyByte, false)
+        .expect("the third");
+    assert_eq!(
+        change.reason,
+        "1 probe and 2 connections failed: it closed a client's connection before any byte"
+    );
+}
+
+#[test]
+fn failed_clients_far_apart_are_no_row() {
+    let mut health = up();
+    for now_ms in [0, 6_000, 12_000, 18_000, 24_000] {
+        assert_eq!(fail_a_client(&mut health, now_ms), None, "at {now_ms}");
+    }
+    assert!(
+        fail_a_client(&mut health, 26_000).is_some(),
+        "three within ten seconds"
+    );
+}
+
+#[test]
+fn a_served_client_breaks_the_row_of_clients_not_that_of_probes() {
+    let mut health = up();
+    health.probe(0, failed());
+    fail_a_client(&mut health, 1);
+    assert_eq!(health.served(2), None);
+    assert_eq!(fail_a_client(&mut health, 3), None);
+    assert!(health.probe(4, failed()).is_some());
+}
+
+#[test]
+fn the_last_server_goes_down_only_when_a_probe_confirms_it() {
+    let mut health = up();
+    for now_ms in 0..50 {
+        assert_eq!(health.passive(now_ms, Sign::ConnectFailed, true), None);
+    }
+    assert_eq!(health.standing(), Standing::Up);
+    assert!(health.probe(51, failed()).is_some());
+}
+
+#[test]
+fn signs_of_a_dead_server_change_nothing() {
+    let mut health = down();
+    health.probe(1, Outcome::Passed);
+    let wait_ms = health.next_probe_in_ms(3);
+    assert_eq!(fail_a_client(&mut health, 2), None);
+    assert_eq!(health.next_probe_in_ms(3), wait_ms);
+    assert!(health.probe(3, Outcome::Passed).is_some());
+}
+
+#[test]
+fn a_refused_login_is_a_live_server_with_a_monitor_problem() {
+    let mut health = Health::new(settings(), 0);
+    let refused = || Outcome::LoginRefused(String::from("access denied for `monitor`"));
+    assert!(health.probe(1, refused()).is_some());
+    assert_eq!(health.standing(), Standing::Up);
+    assert_eq!(
+        health.monitor_problem(),
+        Some("access denied for `monitor`")
+    );
+    for now_ms in 2..9 {
+        assert_eq!(health.probe(now_ms, refused()), None);
+    }
+    health.probe(9, failed());
+    assert!(
+        health.monitor_problem().is_some(),
+        "a failure says nothing about the account"
+    );
+    health.probe(10, Outcome::Passed);
+    assert_eq!(health.monitor_problem(), None);
+}
+
+#[track_caller]
+fn check_wait(health: &Health, from_ms: u64, to_ms: u64) {
+    let waits: Vec<u64> = (0..9_999)
+        .map(|random| health.next_probe_in_ms(random))
+        .collect();
+    assert_eq!(waits.iter().min(), Some(&from_ms));
+    assert_eq!(waits.iter().max(), Some(&to_ms));
+}
+
+#[test]
+fn probes_are_spread_then_regular_then_quick_while_in_doubt() {
+    check_wait(&Health::new(settings(), 0), 0, 1_000);
+    let mut health = up();
+    check_wait(&health, 1_800, 2_200);
+    fail_a_client(&mut health, 1);
+    check_wait(&health, 0, 0);
+    health.probe(2, failed());
+    check_wait(&health, 450, 550);
+    health.update_settings(Settings {
+        interval_ms: 10,
+        ..settings()
+    });
+    check_wait(&health, 100, 100);
+}
+
+#[test]
+fn the_dead_are_asked_less_and_less_until_they_stir() {
+    let mut health = down();
+    for wait_ms in [2_000, 3_000, 4_500, 6_750, 10_000, 10_000] {
+        let tenth_ms = wait_ms / 10;
+        check_wait(&health, wait_ms - tenth_ms, wait_ms + tenth_ms);
+        health.probe(1, failed());
+    }
+    health.probe(2, Outcome::Passed);
+    check_wait(&health, 450, 550);
+}
+
+#[test]
+fn without_probes_a_dead_server_gets_another_chance_and_one_failure_ends_it() {
+    let mut health = Health::new(unprobed(), 0);
+    (0..2).for_each(|now_ms| assert_eq!(fail_a_client(&mut health, now_ms), None));
+    assert!(fail_a_client(&mut health, 2).is_some());
+    assert_eq!(health.tick(1_000), None, "too early");
+    assert_eq!(
+        health.tick(2_100).map(|change| change.to),
+        Some(Standing::Starting)
+    );
+    assert_eq!(
+        fail_a_client(&mut health, 2_200).map(|change| change.to),
+        Some(Standing::Down)
+    );
+    check_wait(&health, 2_700, 3_300);
+}
+
+#[test]
+fn without_probes_a_served_client_or_a_quiet_time_calls_a_server_up() {
+    let mut health = Health::new(unprobed(), 0);
+    assert_eq!(health.served(5).map(|change| change.to), Some(Standing::Up));
+    let mut health = Health::new(unprobed(), 0);
+    fail_a_client(&mut health, 9_000);
+    assert_eq!(
+        health.tick(health.next_probe_in_ms(0)),
+        None,
+        "it failed a moment ago"
+    );
+    assert_eq!(
+        health.tick(20_000).map(|change| change.to),
+        Some(Standing::Up)
+    );
+}
+
+#[test]
+fn without_probes_the_tick_never_comes_before_its_own_schedule_allows() {
+    for interval_ms in [1, 9, 10, 11, 19, 777, 2_000] {
+        let mut health = Health::new(
+            Settings {
+                interval_ms,
+                fall: 1,
+                ..unprobed()
+            },
+            0,
+        );
+        assert!(fail_a_client(&mut health, 0).is_some());
+        let earliest_ms = (0..5_000)
+            .map(|random| health.next_probe_in_ms(random))
+            .min();
+        let change = health.tick(earliest_ms.expect("some"));
+        assert!(
+            change.is_some(),
+            "interval {interval_ms}: the tick would be lost"
+        );
+    }
+}
+
+#[test]
+fn new_settings_keep_the_standing_and_count_at_once() {
+    let mut health = down();
+    (0..9).for_each(|now_ms| drop(health.probe(now_ms, failed())));
+    health.update_settings(Settings {
+        dead_interval_ms_max: 3_000,
+        rise: 1,
+        ..settings()
+    });
+    assert_eq!(health.standing(), Standing::Down);
+    check_wait(&health, 2_700, 3_300);
+    assert!(health.probe(10, Outcome::Passed).is_some());
+}
+
+#[test]
+fn zeroes_in_the_settings_are_taken_as_the_smallest_sense() {
+    let zero = Settings {
+        interval_ms: 0,
+        timeout_ms: 0,
+        rise: 0,
+        fall: 0,
+        dead_interval_ms_max: 0,
+        probing: true,
+    };
+    let mut health = Health::new(zero, 0);
+    assert!(health.probe(0, Outcome::Passed).is_some());
+    assert!(health.probe(1, failed()).is_some(), "fall 0 is 1");
+    health.next_probe_in_ms(u64::MAX);
+    assert!(health.probe(2, Outcome::Passed).is_some(), "rise 0 is 1");
+}
