@@ -1,6 +1,7 @@
 //! Runs: config, control plane, admin and metrics of the Evenkeel load balancer, as a library so that tests can use it.
 
 pub mod admin;
+pub mod config;
 pub mod log;
 pub mod metrics;
 pub mod status;

@@ -57,10 +57,16 @@ impl FromStr for Address {
         }
         let (host, port) = split(text)?;
         if host == "*" {
-            return Err(AddressError::new("`*` is not a server", "name the server: `10.0.0.1:3306`"));
+            return Err(AddressError::new(
+                "`*` is not a server",
+                "name the server: `10.0.0.1:3306`",
+            ));
         }
         if port == 0 {
-            return Err(AddressError::new("port 0 is not a server's port", "use 1 to 65535"));
+            return Err(AddressError::new(
+                "port 0 is not a server's port",
+                "use 1 to 65535",
+            ));
         }
         let host = match host.parse::<IpAddr>() {
             Ok(ip) => ip.to_string(),
@@ -149,7 +155,10 @@ pub struct AddressError {
 
 impl AddressError {
     fn new(message: impl Into<String>, help: impl Into<String>) -> AddressError {
-        AddressError { message: message.into(), help: help.into() }
+        AddressError {
+            message: message.into(),
+            help: help.into(),
+        }
     }
 }
 
@@ -165,12 +174,18 @@ fn unix_path(text: &str) -> Result<Option<PathBuf>, AddressError> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     if !path.starts_with('/') {
         let help = "write the whole path: `unix:/run/server.sock`";
-        return Err(AddressError::new("the path of a Unix socket must begin with `/`", help));
+        return Err(AddressError::new(
+            "the path of a Unix socket must begin with `/`",
+            help,
+        ));
     }
     // sun_path holds 108 bytes with the closing zero.
     if path.len() > 107 {
         let message = format!("the path of a Unix socket has {} bytes", path.len());
-        return Err(AddressError::new(message, "the kernel allows 107: use a shorter path"));
+        return Err(AddressError::new(
+            message,
+            "the kernel allows 107: use a shorter path",
+        ));
     }
     Ok(Some(PathBuf::from(path)))
 }
@@ -190,28 +205,42 @@ fn split(text: &str) -> Result<(&str, u16), AddressError> {
         return Err(AddressError::new(format!("`{text}` has no port"), help));
     };
     let port = port.parse().map_err(|_| {
-        AddressError::new(format!("`{port}` is not a port"), "use a number from 1 to 65535")
+        AddressError::new(
+            format!("`{port}` is not a port"),
+            "use a number from 1 to 65535",
+        )
     })?;
     Ok((unbracketed(host, port)?, port))
 }
 
 fn unbracketed(host: &str, port: u16) -> Result<&str, AddressError> {
     if host.is_empty() {
-        let help = format!("put an address before the colon: `127.0.0.1:{port}`, or `*:{port}` to listen on all");
+        let help = format!(
+            "put an address before the colon: `127.0.0.1:{port}`, or `*:{port}` to listen on all"
+        );
         return Err(AddressError::new(format!("`:{port}` has no host"), help));
     }
-    if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+    if let Some(inner) = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
         return match inner.parse::<Ipv6Addr>() {
             Ok(_) => Ok(inner),
             Err(_) => {
                 let message = format!("`{inner}` is not an IPv6 address");
-                Err(AddressError::new(message, "only IPv6 addresses stand in brackets"))
+                Err(AddressError::new(
+                    message,
+                    "only IPv6 addresses stand in brackets",
+                ))
             }
         };
     }
     if host.contains(':') {
         let help = format!("write an IPv6 address in brackets: `[{host}]:{port}`");
-        return Err(AddressError::new(format!("`{host}:{port}` is ambiguous"), help));
+        return Err(AddressError::new(
+            format!("`{host}:{port}` is ambiguous"),
+            help,
+        ));
     }
     Ok(host)
 }
@@ -220,7 +249,10 @@ fn checked_name(host: &str) -> Result<String, AddressError> {
     let numbers_only = host.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if numbers_only {
         let message = format!("`{host}` is not an IPv4 address");
-        return Err(AddressError::new(message, "four numbers from 0 to 255: `10.0.0.1`"));
+        return Err(AddressError::new(
+            message,
+            "four numbers from 0 to 255: `10.0.0.1`",
+        ));
     }
     let good_label = |label: &str| {
         let good = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
@@ -229,7 +261,10 @@ fn checked_name(host: &str) -> Result<String, AddressError> {
     let name = host.strip_suffix('.').unwrap_or(host);
     if name.len() > 253 || !name.split('.').all(good_label) {
         let message = format!("`{host}` is not a host name");
-        return Err(AddressError::new(message, "letters, digits, `-` and dots: `db1.example.org`"));
+        return Err(AddressError::new(
+            message,
+            "letters, digits, `-` and dots: `db1.example.org`",
+        ));
     }
     Ok(host.to_ascii_lowercase())
 }

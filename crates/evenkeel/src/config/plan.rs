@@ -218,7 +218,13 @@ pub struct ServerPlan {
 impl ServerPlan {
     /// A server with every default.
     pub fn at(address: Address) -> ServerPlan {
-        ServerPlan { name: address.to_string(), address, weight: 1, backup: false, max_connections: None }
+        ServerPlan {
+            name: address.to_string(),
+            address,
+            weight: 1,
+            backup: false,
+            max_connections: None,
+        }
     }
 }
 
@@ -233,7 +239,10 @@ pub struct Queue {
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue { length: 1_000, wait_ms: 5_000 }
+        Queue {
+            length: 1_000,
+            wait_ms: 5_000,
+        }
     }
 }
 
@@ -281,7 +290,12 @@ pub struct Keepalive {
 
 impl Default for Keepalive {
     fn default() -> Keepalive {
-        Keepalive { idle_ms: 30_000, interval_ms: 10_000, probes: 3, user_timeout_ms: 30_000 }
+        Keepalive {
+            idle_ms: 30_000,
+            interval_ms: 10_000,
+            probes: 3,
+            user_timeout_ms: 30_000,
+        }
     }
 }
 
@@ -401,7 +415,7 @@ pub enum TlsMode {
 }
 
 /// A password or token: never printed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {

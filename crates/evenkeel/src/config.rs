@@ -1,0 +1,23 @@
+//! Config: a TOML file read with spans, every problem collected, and turned into a checked [`Plan`].
+
+mod address;
+mod check;
+mod file;
+mod health;
+pub mod keys;
+pub mod plan;
+mod problem;
+mod reader;
+mod render;
+mod secrets;
+mod server;
+mod service;
+mod socket;
+mod top;
+
+pub use address::AddressError;
+pub use file::{Loaded, Sources, load, parse};
+pub use plan::{Address, Listen, Plan};
+pub use problem::{Place, Problem, Problems, Severity};
+pub use render::Style;
+pub use socket::default_socket;

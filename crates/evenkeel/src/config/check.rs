@@ -1,0 +1,247 @@
+//! Checks that need more than one place of the file: duplicates, and settings that contradict each other.
+
+use std::collections::HashMap;
+
+use super::plan::{Address, Admin, Listen, Probe};
+use super::problem::{Place, Problems};
+use super::server::ServerPlaces;
+use super::service::Draft;
+
+/// Everything that a single key cannot tell.
+pub(super) fn whole(admin: &Admin, admin_place: &Place, drafts: &[Draft], problems: &mut Problems) {
+    service_names(drafts, problems);
+    listens(admin, admin_place, drafts, problems);
+    for draft in drafts {
+        servers_of_one(draft, problems);
+        backups(draft, problems);
+        probe_accounts(draft, problems);
+    }
+    shared_servers(drafts, problems);
+}
+
+fn service_names(drafts: &[Draft], problems: &mut Problems) {
+    let mut seen: HashMap<&str, &Place> = HashMap::new();
+    for Draft { plan, places } in drafts.iter().filter(|draft| !draft.plan.name.is_empty()) {
+        if let Some(first) = seen.get(plan.name.as_str()) {
+            let message = format!("two services are called `{}`", plan.name);
+            let help = "give one of them another name";
+            problems
+                .error(&places.name, "E_DUPLICATE_SERVICE", message, help)
+                .with_other(first, "the other one is");
+            continue;
+        }
+        seen.insert(&plan.name, &places.name);
+    }
+}
+
+fn listens(admin: &Admin, admin_place: &Place, drafts: &[Draft], problems: &mut Problems) {
+    let mut seen: Vec<(Listen, Place, String)> = Vec::new();
+    if let Some(address) = admin.listen {
+        seen.push((
+            Listen::Tcp(address),
+            admin_place.clone(),
+            "the admin port".to_owned(),
+        ));
+    }
+    let socket = Listen::Unix(admin.socket.clone());
+    seen.push((socket, admin_place.clone(), "the control socket".to_owned()));
+    for Draft { plan, places } in drafts {
+        for (index, listen) in plan.listen.iter().enumerate() {
+            let place = places.listen.get(index).cloned().flatten();
+            let who = format!("service `{}`", plan.name);
+            if let Some(first) = seen.iter().find(|(other, ..)| other.overlaps(listen)) {
+                duplicate_listen(listen, &place, first, problems);
+            }
+            seen.push((listen.clone(), place, who));
+        }
+    }
+}
+
+fn duplicate_listen(
+    listen: &Listen,
+    place: &Place,
+    (other, other_place, who): &(Listen, Place, String),
+    problems: &mut Problems,
+) {
+    let address = if other == listen {
+        "the same address".to_owned()
+    } else {
+        format!("{other}")
+    };
+    let message = format!("{listen} is taken: {who} listens on {address}");
+    let help = match (who.starts_with("the admin"), listen) {
+        (true, _) => "use another port, or set `listen = \"off\"` or another port in [admin]",
+        (_, Listen::Unix(_)) => "use another path",
+        _ => "use another port, or another address of this machine",
+    };
+    problems
+        .error(place, "E_DUPLICATE_LISTEN", message, help)
+        .with_other(other_place, "that one is");
+}
+
+fn servers_of_one(Draft { plan, places }: &Draft, problems: &mut Problems) {
+    let mut addresses: HashMap<&Address, Place> = HashMap::new();
+    let mut names: HashMap<&str, Place> = HashMap::new();
+    for (index, server) in plan.servers.iter().enumerate() {
+        let ServerPlaces { address, name, .. } = place_of(places.servers.get(index));
+        let first_address = addresses.insert(&server.address, address.clone());
+        let first_name = names.insert(&server.name, name.clone());
+        if let Some(first) = first_address {
+            let message = format!("{} is listed twice in this service", server.address);
+            let help = "list it once; `weight = 2` gives it twice the share";
+            problems
+                .error(&address, "E_DUPLICATE_SERVER", message, help)
+                .with_other(&first, "the first is");
+        } else if let Some(first) = first_name {
+            let message = format!("two servers of this service are called `{}`", server.name);
+            let help = "give one of them another name";
+            problems
+                .error(&name, "E_DUPLICATE_SERVER", message, help)
+                .with_other(&first, "the first is");
+        }
+    }
+}
+
+fn place_of(places: Option<&ServerPlaces>) -> ServerPlaces {
+    places.cloned().unwrap_or_default()
+}
+
+fn backups(Draft { plan, places }: &Draft, problems: &mut Problems) {
+    if plan.servers.is_empty() {
+        return;
+    }
+    if plan.servers.iter().all(|server| server.backup) {
+        let message = "all servers of this service are backups";
+        let help = "remove `backup = true` from those that should serve";
+        problems.warning(&places.servers_key, "W_ALL_BACKUP", message, help);
+    }
+    if plan.servers.iter().all(|server| server.weight == 0) {
+        let message = "all servers of this service have weight 0: no client is served";
+        let help = "give at least one a weight of 1 or more";
+        problems.warning(&places.servers_key, "W_ALL_ZERO", message, help);
+    }
+}
+
+fn probe_accounts(Draft { plan, places }: &Draft, problems: &mut Problems) {
+    let probe = plan.health.probe.name();
+    let logs_in = matches!(
+        plan.health.probe,
+        Probe::Mysql { .. } | Probe::Postgres { .. }
+    );
+    if logs_in && places.monitor.is_none() && plan.monitor.is_none() {
+        let message =
+            format!("`probe = \"{probe}\"` logs in, but there is no account to log in with");
+        let help =
+            "add [service.monitor] with `user` and `password_file`, or use `probe = \"tcp\"`";
+        problems.error(&places.probe, "E_NO_MONITOR", message, help);
+    }
+    if logs_in {
+        return;
+    }
+    let idle = [
+        (&places.monitor, "[service.monitor]"),
+        (&places.server_tls, "[service.server_tls]"),
+    ];
+    for (place, title) in idle {
+        if place.is_some() {
+            let message = format!("{title} has no effect: `probe = \"{probe}\"` does not log in");
+            let help =
+                "set `probe = \"mysql\"` or `\"postgres\"` in [service.health], or remove it";
+            problems.warning(place, "W_NO_EFFECT", message, help);
+        }
+    }
+}
+
+/// Services that list one address share its probes, its state and its limit.
+fn shared_servers(drafts: &[Draft], problems: &mut Problems) {
+    let mut seen: HashMap<&Address, (usize, usize)> = HashMap::new();
+    for (draft_index, draft) in drafts.iter().enumerate() {
+        let mut told = false;
+        for (index, server) in draft.plan.servers.iter().enumerate() {
+            match seen.get(&server.address) {
+                Some((first, _)) if *first == draft_index => {}
+                Some((first, server_index)) => {
+                    let first = (&drafts[*first], *server_index);
+                    shared_limit(first, (draft, index), problems);
+                    // Once for each service is enough, however many servers it shares.
+                    told = told || shared_settings(first.0, draft, &server.address, problems);
+                }
+                None => {
+                    seen.insert(&server.address, (draft_index, index));
+                }
+            }
+        }
+    }
+}
+
+fn shared_limit(first: (&Draft, usize), second: (&Draft, usize), problems: &mut Problems) {
+    let (a, b) = (
+        &first.0.plan.servers[first.1],
+        &second.0.plan.servers[second.1],
+    );
+    if a.max_connections == b.max_connections {
+        return;
+    }
+    let words = |limit: Option<u32>| limit.map_or("no limit".to_owned(), |limit| limit.to_string());
+    let message = format!(
+        "{} has `max_connections` {} here, but {} in service `{}`",
+        b.address,
+        words(b.max_connections),
+        words(a.max_connections),
+        first.0.plan.name
+    );
+    let help = "a server has one limit over all services: set the same in both";
+    let place =
+        |(draft, index): (&Draft, usize)| place_of(draft.places.servers.get(index)).max_connections;
+    problems
+        .error(&place(second), "E_SHARED_SERVER", message, help)
+        .with_other(&place(first), "the other one is");
+}
+
+/// Whether something differed.
+fn shared_settings(
+    first: &Draft,
+    second: &Draft,
+    address: &Address,
+    problems: &mut Problems,
+) -> bool {
+    let (a, b) = (&first.plan, &second.plan);
+    let or_service = |place: &Place, draft: &Draft| place.clone().or(draft.places.service.clone());
+    let monitor = |draft: &Draft| or_service(&draft.places.monitor, draft);
+    let tls = |draft: &Draft| or_service(&draft.places.server_tls, draft);
+    let differing = [
+        (
+            "health",
+            a.health != b.health,
+            first.places.health.clone(),
+            second.places.health.clone(),
+        ),
+        (
+            "monitor",
+            a.monitor != b.monitor,
+            monitor(first),
+            monitor(second),
+        ),
+        (
+            "server_tls",
+            a.server_tls != b.server_tls,
+            tls(first),
+            tls(second),
+        ),
+    ];
+    let mut told = false;
+    for (key, _, first_place, second_place) in differing.into_iter().filter(|one| one.1) {
+        let message = format!(
+            "service `{}` shares {address} with service `{}`, but its [service.{key}] differs",
+            b.name, a.name
+        );
+        let help = format!(
+            "services that list one server share its probes: write the same [service.{key}] in both"
+        );
+        problems
+            .error(&second_place, "E_SHARED_SERVER", message, help)
+            .with_other(&first_place, "the other one is");
+        told = true;
+    }
+    told
+}

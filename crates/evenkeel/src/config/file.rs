@@ -1,0 +1,291 @@
+//! From a file to a plan: reads it, walks its tables, and reads the files that it names.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::check;
+use super::keys;
+use super::plan::{Plan, Secret};
+use super::problem::{Place, Problems};
+use super::reader::{Table, wrong_type};
+use super::service::{self, Draft};
+use super::{secrets, top};
+
+/// A config file is written by people; more than this is another file given by mistake.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The outcome of reading a file: the plan, unless there are errors, and all that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// `None` when there are errors.
+    pub plan: Option<Plan>,
+    /// Errors and warnings.
+    pub problems: Problems,
+}
+
+/// Reads a config file.
+pub fn load(path: &Path) -> Loaded {
+    match read_text(path) {
+        Ok((text, sources)) => parse(&text, Some(path), &sources),
+        Err(problems) => Loaded {
+            plan: None,
+            problems,
+        },
+    }
+}
+
+/// Reads the text of a config file; `path` is what messages call it.
+pub fn parse(text: &str, path: Option<&Path>, sources: &Sources) -> Loaded {
+    let mut problems = Problems::new(path, &secrets::masked(text));
+    let plan = read_plan(text, path, sources, &mut problems);
+    problems.sort();
+    let plan = plan.filter(|_| !problems.has_errors());
+    Loaded { plan, problems }
+}
+
+/// What a file's reading depends on beside its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// Relative paths begin here.
+    pub directory: PathBuf,
+    /// Everybody on the machine may read the file.
+    pub world_readable: bool,
+}
+
+impl Sources {
+    /// A path in the file, seen from the file.
+    pub(super) fn path(&self, text: &str) -> PathBuf {
+        self.directory.join(text)
+    }
+
+    /// Notes a file that cannot be read.
+    pub(super) fn check_readable(
+        &self,
+        path: &Path,
+        place: &Place,
+        problems: &mut Problems,
+    ) -> bool {
+        let opened = fs::File::open(path).and_then(|file| file.metadata());
+        let error = match opened {
+            Ok(metadata) if metadata.is_file() => return true,
+            Ok(_) => io::Error::other("it is not a file"),
+            Err(error) => error,
+        };
+        let message = format!("cannot read {}: {}", path.display(), plain(&error));
+        problems.error(place, "E_FILE", message, file_help(&error));
+        false
+    }
+
+    /// A secret, written in the file or kept in a file of its own.
+    pub(super) fn secret(
+        &self,
+        table: &Table<'_>,
+        key: &str,
+        file_key: &str,
+        problems: &mut Problems,
+    ) -> Option<Secret> {
+        let literal = table.text(key, problems);
+        let named = table.text(file_key, problems);
+        if table.value(key).is_some() && table.value(file_key).is_some() {
+            let message = format!("`{key}` and `{file_key}` are both given");
+            let help = format!("keep one; `{file_key}` keeps the secret out of this file");
+            let problem = problems.error(&table.key_place(file_key), "E_BOTH", message, help);
+            problem.with_other(&table.key_place(key), &format!("`{key}` is given"));
+            return None;
+        }
+        if literal.is_some() && self.world_readable {
+            let message =
+                format!("`{key}` stands in a file that everybody on this machine can read");
+            let help = format!("`chmod o-r` the file, or use `{file_key}`");
+            problems.warning(&table.key_place(key), "W_SECRET_READABLE", message, help);
+        }
+        match named {
+            Some(name) => self.secret_file(name, &table.value_place(file_key), problems),
+            None => literal.map(|text| Secret::new(text.to_owned())),
+        }
+    }
+
+    fn secret_file(&self, name: &str, place: &Place, problems: &mut Problems) -> Option<Secret> {
+        let path = self.path(name);
+        if !self.check_readable(&path, place, problems) {
+            return None;
+        }
+        if is_world_readable(&path) {
+            let message = format!(
+                "{} can be read by everybody on this machine",
+                path.display()
+            );
+            let help = format!("`chmod 600 {}`", path.display());
+            problems.warning(place, "W_SECRET_READABLE", message, help);
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let secret = text.trim_end_matches(['\r', '\n']);
+        if secret.is_empty() || secret.contains('\n') {
+            let message = format!("{} does not hold one line of text", path.display());
+            let help = "it must hold the secret and nothing else";
+            problems.error(place, "E_FILE", message, help);
+            return None;
+        }
+        Some(Secret::new(secret.to_owned()))
+    }
+}
+
+fn read_text(path: &Path) -> Result<(String, Sources), Problems> {
+    let fail = |code, message: String, help: &str| {
+        let mut problems = Problems::new(Some(path), "");
+        problems.error(&None, code, message, help);
+        problems
+    };
+    let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if size > FILE_BYTES_MAX {
+        let message = format!("the file has {size} bytes, more than any config");
+        return Err(fail("E_FILE", message, "is it the right file?"));
+    }
+    let bytes = fs::read(path).map_err(|error| {
+        let message = format!("cannot read the config file: {}", plain(&error));
+        fail("E_FILE", message, file_help(&error))
+    })?;
+    let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+    let sources = Sources {
+        directory,
+        world_readable: is_world_readable(path),
+    };
+    String::from_utf8(bytes)
+        .map(|text| (text, sources))
+        .map_err(|error| not_utf8(path, &error))
+}
+
+fn not_utf8(path: &Path, error: &std::string::FromUtf8Error) -> Problems {
+    let good = error.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(error.as_bytes());
+    let mut problems = Problems::new(Some(path), &secrets::masked(&text));
+    let help = "save the file as UTF-8";
+    problems.error(
+        &Some(good..good + 1),
+        "E_NOT_UTF8",
+        "this is not UTF-8 text",
+        help,
+    );
+    problems
+}
+
+fn is_world_readable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}
+
+/// The system's words without the number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error")
+        .next()
+        .unwrap_or(&text)
+        .to_lowercase()
+}
+
+fn file_help(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "check the path; relative paths begin at the config file's directory"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "give the user that evenkeel runs as the right to read it"
+        }
+        _ => "it must be a file that evenkeel can read",
+    }
+}
+
+fn read_plan(
+    text: &str,
+    path: Option<&Path>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Option<Plan> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let help = syntax_help(error.message());
+        problems.error(&error.span(), "E_SYNTAX", error.message(), help);
+    }
+    if !errors.is_empty() {
+        // What could be saved of the rest would give wrong advice.
+        return None;
+    }
+    let root = Table::open(&keys::ROOT, root.get_ref(), 0..0, problems);
+    let engine = root.table("engine", &keys::ENGINE, problems);
+    let admin = root.table("admin", &keys::ADMIN, problems);
+    let log = root.table("log", &keys::LOG, problems);
+    let admin_place = admin
+        .as_ref()
+        .and_then(|t| t.value_place("listen").or(t.place.clone()));
+    let drafts = read_services(&root, sources, problems);
+    let plan = Plan {
+        path: path.map(Path::to_owned),
+        engine: engine
+            .map(|t| top::read_engine(&t, problems))
+            .unwrap_or_default(),
+        admin: admin
+            .map(|t| top::read_admin(&t, sources, problems))
+            .unwrap_or_default(),
+        log: log.map(|t| top::read_log(&t, problems)).unwrap_or_default(),
+        services: Vec::new(),
+    };
+    check::whole(&plan.admin, &admin_place, &drafts, problems);
+    Some(Plan {
+        services: drafts.into_iter().map(|draft| draft.plan).collect(),
+        ..plan
+    })
+}
+
+fn read_services(root: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Vec<Draft> {
+    let mut drafts = Vec::new();
+    if matches!(
+        root.value("service").map(|value| value.get_ref()),
+        Some(DeValue::Table(_))
+    ) {
+        let help = "write `[[service]]` with two brackets: there can be several";
+        let message = "`service` must be an array of tables";
+        problems.error(&root.key_place("service"), "E_TYPE", message, help);
+        return drafts;
+    }
+    for value in root.elements("service") {
+        match value.get_ref() {
+            DeValue::Table(values) => {
+                let table = Table::open(&keys::SERVICE, values, value.span(), problems);
+                drafts.push(service::read(&table, sources, problems));
+            }
+            _ => wrong_type(
+                "service",
+                "tables",
+                value,
+                "begin each with `[[service]]`",
+                problems,
+            ),
+        }
+    }
+    if root.elements("service").is_empty() {
+        let help = "add one: `[[service]]` with `name`, `listen` and `servers`";
+        problems.error(
+            &None,
+            "E_NO_SERVICES",
+            "there is no service in this file",
+            help,
+        );
+    }
+    drafts
+}
+
+fn syntax_help(message: &str) -> &'static str {
+    let of = |word: &str| message.contains(word);
+    if of("duplicate") {
+        "keep one of the two"
+    } else if of("string") {
+        "put text in double quotes, and write a backslash twice"
+    } else if of("equals") || of("`=`") || of("key with no value") {
+        "a line is `key = value`"
+    } else {
+        "the file is TOML (https://toml.io): `key = value`, `[table]`, `[[array of tables]]`"
+    }
+}

@@ -1,0 +1,211 @@
+//! Reads `[service.health]`, `[service.monitor]` and `[service.server_tls]`.
+
+use std::ops::RangeInclusive;
+
+use toml::de::DeValue;
+
+use super::file::Sources;
+use super::plan::{Health, Monitor, Probe, ServerTls, TlsMode};
+use super::problem::{Place, Problems};
+use super::reader::{Table, Value, wrong_type};
+
+/// Keys of one kind of probe, and the probes they belong to.
+const PROBE_KEYS: [(&str, &[&str]); 5] = [
+    ("path", &["http"]),
+    ("host", &["http"]),
+    ("status", &["http"]),
+    ("body", &["http"]),
+    ("query", &["mysql", "postgres"]),
+];
+
+/// What is read when the table is there.
+pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Health {
+    let default = Health::default();
+    let mut number = |key| table.number(key, problems);
+    let interval_ms = number("interval_ms").unwrap_or(default.interval_ms);
+    let timeout_ms = number("timeout_ms").unwrap_or(default.timeout_ms.min(interval_ms));
+    let dead = number("dead_interval_ms_max");
+    let health = Health {
+        probe: probe(table, problems),
+        interval_ms,
+        timeout_ms,
+        rise: table.small_number("rise", problems).unwrap_or(default.rise),
+        fall: table.small_number("fall", problems).unwrap_or(default.fall),
+        dead_interval_ms_max: dead.unwrap_or(default.dead_interval_ms_max.max(interval_ms)),
+    };
+    check_times(&health, table, problems);
+    health
+}
+
+fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
+    let interval_ms = health.interval_ms;
+    if health.dead_interval_ms_max < interval_ms {
+        let message = "`dead_interval_ms_max` is less than `interval_ms`";
+        let help = format!("the interval of a dead server grows: use {interval_ms} or more");
+        let place = table.value_place("dead_interval_ms_max");
+        problems.error(&place, "E_ORDER", message, help);
+    }
+    if health.timeout_ms > interval_ms {
+        let message = "`timeout_ms` is more than `interval_ms`";
+        let help = format!(
+            "a frozen server is noticed after `fall` times `timeout_ms`; use {interval_ms} or less to notice it sooner"
+        );
+        let place = table.value_place("timeout_ms");
+        problems.warning(&place, "W_TIMEOUT", message, help);
+    }
+}
+
+fn probe(table: &Table<'_>, problems: &mut Problems) -> Probe {
+    let word = match table.value("probe") {
+        None => "tcp",
+        Some(_) => match table.word("probe", problems) {
+            Some(word) => word,
+            // Nobody knows which of the other keys would belong to it.
+            None => return Probe::Tcp,
+        },
+    };
+    for (key, probes) in PROBE_KEYS {
+        if table.value(key).is_some() && !probes.contains(&word) {
+            let wanted = probes.join("\" or \"");
+            let message = format!("`{key}` is for other probes than `{word}`");
+            let help = format!("set `probe = \"{wanted}\"`, or remove `{key}`");
+            problems.error(&table.key_place(key), "E_PROBE_KEY", message, help);
+        }
+    }
+    let query = |problems: &mut Problems| {
+        table
+            .text("query", problems)
+            .unwrap_or("SELECT 1")
+            .to_owned()
+    };
+    match word {
+        "off" => Probe::Off,
+        "http" => http(table, problems),
+        "mysql" => Probe::Mysql {
+            query: query(problems),
+        },
+        "postgres" => Probe::Postgres {
+            query: query(problems),
+        },
+        _ => Probe::Tcp,
+    }
+}
+
+fn http(table: &Table<'_>, problems: &mut Problems) -> Probe {
+    let path = table.text("path", problems).unwrap_or("/").to_owned();
+    if !path.starts_with('/') || path.contains(' ') {
+        let message = format!("`{path}` is not a path");
+        let help = "begin it with `/` and write spaces as `%20`";
+        problems.error(&table.value_place("path"), "E_VALUE", message, help);
+    }
+    let host = table.text("host", problems).map(str::to_owned);
+    let body = table.text("body", problems).map(str::to_owned);
+    let elements = table.elements("status");
+    let mut status: Vec<_> = elements
+        .iter()
+        .filter_map(|value| status_range(value, problems))
+        .collect();
+    if table.value("status").is_none() {
+        status = vec![200..=399];
+    } else if elements.is_empty() {
+        let help = "write `status = \"200-399\"` or `status = [200, 204]`";
+        problems.error(
+            &table.value_place("status"),
+            "E_VALUE",
+            "`status` is empty",
+            help,
+        );
+    }
+    Probe::Http {
+        path,
+        host,
+        status,
+        body,
+    }
+}
+
+fn status_range(value: &Value<'_>, problems: &mut Problems) -> Option<RangeInclusive<u16>> {
+    let help = "write `status = 200`, `status = \"200-399\"` or `status = [200, \"300-399\"]`";
+    let (text, number);
+    let range = match value.get_ref() {
+        DeValue::Integer(integer) => {
+            number = integer.to_string();
+            (number.as_str(), number.as_str())
+        }
+        DeValue::String(string) => {
+            text = string.as_ref();
+            text.split_once('-').unwrap_or((text, text))
+        }
+        _ => {
+            wrong_type("status", "numbers or ranges", value, help, problems);
+            return None;
+        }
+    };
+    let parsed = |text: &str| {
+        text.trim()
+            .parse::<u16>()
+            .ok()
+            .filter(|n| (100..=599).contains(n))
+    };
+    let range = parsed(range.0)
+        .zip(parsed(range.1))
+        .filter(|(low, high)| low <= high);
+    if range.is_none() {
+        let message = "`status` takes HTTP status codes from 100 to 599";
+        problems.error(&Some(value.span()), "E_RANGE", message, help);
+    }
+    range.map(|(low, high)| low..=high)
+}
+
+/// The account, with its password read from the file that is named.
+pub(super) fn read_monitor(
+    table: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Option<Monitor> {
+    let password = sources.secret(table, "password", "password_file", problems);
+    let database = table.text("database", problems).map(str::to_owned);
+    let user = table.text("user", problems);
+    if table.value("user").is_none() {
+        let help = "add `user = \"…\"`: the account that probes log in with";
+        problems.error(
+            &table.place,
+            "E_MISSING_KEY",
+            "the monitor has no `user`",
+            help,
+        );
+    }
+    Some(Monitor {
+        user: user?.to_owned(),
+        password: password.unwrap_or_default(),
+        database,
+    })
+}
+
+/// The TLS settings; the file of certificates must be there.
+pub(super) fn read_server_tls(
+    table: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> ServerTls {
+    let mode = table.word("mode", problems).map(|word| match word {
+        "off" => TlsMode::Off,
+        "encrypt" => TlsMode::Encrypt,
+        _ => TlsMode::Verify,
+    });
+    let ca = table.text("ca", problems).map(|text| sources.path(text));
+    if let Some(path) = &ca {
+        sources.check_readable(path, &table.value_place("ca"), problems);
+    }
+    if ca.is_some() && matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt)) {
+        let message = "`ca` has no effect: certificates are verified with `mode = \"verify\"` only";
+        let place: Place = table.key_place("ca");
+        problems.warning(
+            &place,
+            "W_NO_EFFECT",
+            message,
+            "set `mode = \"verify\"`, or remove `ca`",
+        );
+    }
+    ServerTls { mode, ca }
+}

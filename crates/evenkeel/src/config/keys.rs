@@ -1,0 +1,267 @@
+//! Every key of the file, in one table: the reader, the suggestions and the documentation's test use it.
+
+/// One table of the file.
+#[derive(Debug)]
+pub struct Section {
+    /// As written: `[service.health]`, `[[service]]`.
+    pub title: &'static str,
+    /// Its keys, in the documentation's order.
+    pub keys: &'static [Key],
+}
+
+/// One key.
+#[derive(Debug)]
+pub struct Key {
+    /// Its name; the unit is at its end.
+    pub name: &'static str,
+    /// What its value may be.
+    pub kind: Kind,
+}
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number in these bounds, both included.
+    Number(u64, u64),
+    /// `true` or `false`.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A string (or something else that the key's own reader understands).
+    Text,
+    /// A table of its own.
+    Table,
+}
+
+const fn number(name: &'static str, min: u64, max: u64) -> Key {
+    Key {
+        name,
+        kind: Kind::Number(min, max),
+    }
+}
+
+const fn flag(name: &'static str) -> Key {
+    Key {
+        name,
+        kind: Kind::Flag,
+    }
+}
+
+const fn word(name: &'static str, words: &'static [&'static str]) -> Key {
+    Key {
+        name,
+        kind: Kind::Word(words),
+    }
+}
+
+const fn text(name: &'static str) -> Key {
+    Key {
+        name,
+        kind: Kind::Text,
+    }
+}
+
+const fn table(name: &'static str) -> Key {
+    Key {
+        name,
+        kind: Kind::Table,
+    }
+}
+
+/// Longer waits are mistakes of the unit more often than wishes.
+const DAY_MS: u64 = 86_400_000;
+const HOUR_MS: u64 = 3_600_000;
+const TEN_MINUTES_MS: u64 = 600_000;
+/// A week: sessions of database pools may sleep over a holiday.
+const WEEK_MS: u64 = 7 * DAY_MS;
+
+/// The file itself.
+pub static ROOT: Section = Section {
+    title: "the top level",
+    keys: &[
+        table("engine"),
+        table("admin"),
+        table("log"),
+        table("service"),
+    ],
+};
+
+/// `[engine]`
+pub static ENGINE: Section = Section {
+    title: "[engine]",
+    keys: &[
+        word("io", &["auto", "io_uring", "epoll"]),
+        number("workers", 1, 1_024),
+        number("shutdown_limit_ms", 0, DAY_MS),
+    ],
+};
+
+/// `[admin]`
+pub static ADMIN: Section = Section {
+    title: "[admin]",
+    keys: &[
+        text("listen"),
+        text("socket"),
+        text("token"),
+        text("token_file"),
+        text("allowed_hosts"),
+    ],
+};
+
+/// `[log]`
+pub static LOG: Section = Section {
+    title: "[log]",
+    keys: &[
+        word("format", &["text", "json"]),
+        word("level", &["error", "warn", "info", "debug", "trace"]),
+        flag("connections"),
+    ],
+};
+
+/// `[[service]]`
+pub static SERVICE: Section = Section {
+    title: "[[service]]",
+    keys: &[
+        text("name"),
+        word("protocol", &["tcp"]),
+        text("listen"),
+        text("servers"),
+        text("balance"),
+        number("max_connections", 1, 1_000_000),
+        number("connect_timeout_ms", 1, TEN_MINUTES_MS),
+        number("retries", 0, 100),
+        number("idle_timeout_ms", 0, WEEK_MS),
+        number("half_close_timeout_ms", 0, WEEK_MS),
+        number("slow_start_ms", 0, HOUR_MS),
+        number("drain_limit_ms", 0, DAY_MS),
+        word("on_server_down", &["leave", "cut"]),
+        word("all_down", &["refuse", "wait"]),
+        text("accept_proxy_from"),
+        word("send_proxy", &["off", "v1", "v2"]),
+        table("queue"),
+        table("keepalive"),
+        table("health"),
+        table("monitor"),
+        table("server_tls"),
+    ],
+};
+
+/// One entry of `servers` that is a table.
+pub static SERVER: Section = Section {
+    title: "an entry of `servers`",
+    keys: &[
+        text("address"),
+        text("name"),
+        number("weight", 0, 256),
+        flag("backup"),
+        number("max_connections", 1, 1_000_000),
+    ],
+};
+
+/// `[service.queue]`
+pub static QUEUE: Section = Section {
+    title: "[service.queue]",
+    keys: &[
+        number("length", 0, 1_000_000),
+        number("wait_ms", 1, TEN_MINUTES_MS),
+    ],
+};
+
+/// `[service.keepalive]`
+pub static KEEPALIVE: Section = Section {
+    title: "[service.keepalive]",
+    keys: &[
+        // The kernel takes 1 to 32767 seconds and 1 to 127 probes.
+        number("idle_ms", 0, 32_767_000),
+        number("interval_ms", 1_000, 32_767_000),
+        number("probes", 1, 127),
+        number("user_timeout_ms", 0, DAY_MS),
+    ],
+};
+
+/// `[service.health]`
+pub static HEALTH: Section = Section {
+    title: "[service.health]",
+    keys: &[
+        word("probe", &["off", "tcp", "http", "mysql", "postgres"]),
+        number("interval_ms", 50, HOUR_MS),
+        number("timeout_ms", 1, TEN_MINUTES_MS),
+        number("rise", 1, 100),
+        number("fall", 1, 100),
+        number("dead_interval_ms_max", 50, HOUR_MS),
+        text("path"),
+        text("host"),
+        text("status"),
+        text("body"),
+        text("query"),
+    ],
+};
+
+/// `[service.monitor]`
+pub static MONITOR: Section = Section {
+    title: "[service.monitor]",
+    keys: &[
+        text("user"),
+        text("password"),
+        text("password_file"),
+        text("database"),
+    ],
+};
+
+/// `[service.server_tls]`
+pub static SERVER_TLS: Section = Section {
+    title: "[service.server_tls]",
+    keys: &[word("mode", &["off", "encrypt", "verify"]), text("ca")],
+};
+
+/// All of them, in the documentation's order.
+pub static SECTIONS: [&Section; 11] = [
+    &ROOT,
+    &ENGINE,
+    &ADMIN,
+    &LOG,
+    &SERVICE,
+    &SERVER,
+    &QUEUE,
+    &KEEPALIVE,
+    &HEALTH,
+    &MONITOR,
+    &SERVER_TLS,
+];
+
+/// Keys of `[[service]]` that belong to protocols which are not served yet.
+pub static NOT_YET: [&str; 5] = ["role", "pool", "split", "auth", "tls"];
+
+/// Protocols that are not served yet.
+pub static PROTOCOLS_NOT_YET: [&str; 3] = ["mysql", "postgres", "http"];
+
+impl Section {
+    /// The key of that name.
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}
+
+/// The nearest of the words, if it is near enough to be meant.
+pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    words
+        .into_iter()
+        .map(|candidate| (closeness(&word, candidate), candidate))
+        .filter(|(closeness, _)| *closeness >= 0.82)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// 1 for the same word. The edit distance sees typing errors, Jaro-Winkler shortened words
+/// (`leastconn`).
+fn closeness(word: &str, candidate: &str) -> f64 {
+    let edits = strsim::damerau_levenshtein(word, candidate);
+    let typing_error = edits <= 1 + candidate.len() / 8;
+    let jaro = strsim::jaro_winkler(word, candidate);
+    if typing_error && candidate.len() > 3 {
+        jaro.max(0.9)
+    } else {
+        jaro
+    }
+}

@@ -1,0 +1,174 @@
+//! What is wrong with a config file: where, what, and what to do.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::status;
+
+/// Bytes of the file that something was read from; `None` when it was not in a file.
+pub type Place = Option<Range<usize>>;
+
+/// Whether a problem stops the file from being used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The file is not used.
+    Error,
+    /// The file is used.
+    Warning,
+}
+
+impl Severity {
+    /// The word in messages and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub place: Place,
+    /// Whether the file can be used all the same.
+    pub severity: Severity,
+    /// Stable, for machines: `E_UNKNOWN_KEY`; warnings begin with `W_`.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+    /// The other place, where it takes two, and what it is.
+    pub other: Option<(Range<usize>, String)>,
+}
+
+/// All that is wrong with one file, in the file's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    /// The file as the user named it; `None` for the command line.
+    pub file: Option<String>,
+    /// Its text, to show the lines.
+    pub text: String,
+    /// The problems.
+    pub list: Vec<Problem>,
+}
+
+impl Problems {
+    /// None so far.
+    pub fn new(file: Option<&Path>, text: &str) -> Problems {
+        let file = file.map(|path| path.display().to_string());
+        Problems {
+            file,
+            text: text.to_owned(),
+            list: Vec::new(),
+        }
+    }
+
+    /// Notes an error.
+    pub fn error(
+        &mut self,
+        place: &Place,
+        code: &'static str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> &mut Problem {
+        self.push(Severity::Error, place, code, message.into(), help.into())
+    }
+
+    /// Notes a warning.
+    pub fn warning(
+        &mut self,
+        place: &Place,
+        code: &'static str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> &mut Problem {
+        self.push(Severity::Warning, place, code, message.into(), help.into())
+    }
+
+    fn push(
+        &mut self,
+        severity: Severity,
+        place: &Place,
+        code: &'static str,
+        message: String,
+        help: String,
+    ) -> &mut Problem {
+        let place = place.clone();
+        self.list.push(Problem {
+            place,
+            severity,
+            code,
+            message,
+            help,
+            other: None,
+        });
+        let last = self.list.len() - 1;
+        &mut self.list[last]
+    }
+
+    /// The file cannot be used.
+    pub fn has_errors(&self) -> bool {
+        self.list
+            .iter()
+            .any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// The file's order, whatever order they were found in.
+    pub(super) fn sort(&mut self) {
+        self.list
+            .sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
+    }
+
+    /// Line and column of a byte, both from 1; the column counts characters.
+    pub fn line_column(&self, offset: usize) -> (u32, u32) {
+        let before = &self.text[..self.text.floor_char_boundary(offset)];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
+        (line as u32, column as u32)
+    }
+
+    /// For `--json`, the API and `status`.
+    pub fn to_status(&self) -> Vec<status::Problem> {
+        self.list
+            .iter()
+            .map(|problem| self.one_to_status(problem))
+            .collect()
+    }
+
+    fn one_to_status(&self, problem: &Problem) -> status::Problem {
+        let at = problem
+            .place
+            .as_ref()
+            .map(|place| self.line_column(place.start));
+        status::Problem {
+            file: self.file.clone(),
+            line: at.map(|(line, _)| line),
+            column: at.map(|(_, column)| column),
+            severity: problem.severity.name().to_owned(),
+            code: problem.code.to_owned(),
+            message: self.whole_message(problem),
+            help: Some(problem.help.clone()).filter(|help| !help.is_empty()),
+        }
+    }
+
+    /// The message with the line of the other place, for those who see one place only.
+    pub(super) fn whole_message(&self, problem: &Problem) -> String {
+        match &problem.other {
+            Some((place, what)) => {
+                let (line, _) = self.line_column(place.start);
+                format!("{} ({what} in line {line})", problem.message)
+            }
+            None => problem.message.clone(),
+        }
+    }
+}
+
+impl Problem {
+    /// Adds the other place of a contradiction.
+    pub(super) fn with_other(&mut self, place: &Place, what: &str) {
+        self.other = place.clone().map(|place| (place, what.to_owned()));
+    }
+}

@@ -1,0 +1,297 @@
+//! Takes typed values out of a TOML table and notes whatever is not as it should be.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeInteger, DeTable, DeValue};
+
+use super::keys::{self, Kind, Section};
+use super::problem::{Place, Problems};
+
+/// A value and the place it was read from.
+pub(super) type Value<'a> = Spanned<DeValue<'a>>;
+
+/// One table of the file, with the keys it may have.
+pub(super) struct Table<'a> {
+    section: &'static Section,
+    values: &'a DeTable<'a>,
+    /// The table's own place.
+    pub(super) place: Place,
+}
+
+impl<'a> Table<'a> {
+    /// Notes the keys that this table does not have.
+    pub(super) fn open(
+        section: &'static Section,
+        values: &'a DeTable<'a>,
+        place: Range<usize>,
+        problems: &mut Problems,
+    ) -> Table<'a> {
+        for key in values.keys() {
+            if section.key(key.get_ref()).is_none() {
+                unknown_key(section, key.get_ref(), &Some(key.span()), problems);
+            }
+        }
+        Table {
+            section,
+            values,
+            place: Some(place),
+        }
+    }
+
+    /// The value of a key.
+    pub(super) fn value(&self, key: &str) -> Option<&'a Value<'a>> {
+        debug_assert!(
+            self.section.key(key).is_some(),
+            "{key} is not in the table of keys"
+        );
+        self.values
+            .iter()
+            .find(|(name, _)| name.get_ref() == key)
+            .map(|(_, value)| value)
+    }
+
+    /// Where the key itself stands.
+    pub(super) fn key_place(&self, key: &str) -> Place {
+        self.values
+            .keys()
+            .find(|name| name.get_ref() == key)
+            .map(Spanned::span)
+    }
+
+    /// Where the value of a key stands.
+    pub(super) fn value_place(&self, key: &str) -> Place {
+        self.value(key).map(Spanned::span)
+    }
+
+    /// A whole number within the key's bounds.
+    pub(super) fn number(&self, key: &str, problems: &mut Problems) -> Option<u64> {
+        let value = self.value(key)?;
+        let Some(Kind::Number(min, max)) = self.section.key(key).map(|key| key.kind) else {
+            return None;
+        };
+        let DeValue::Integer(integer) = value.get_ref() else {
+            let help = number_help(key, value.get_ref(), min, max);
+            wrong_type(key, "a whole number", value, help, problems);
+            return None;
+        };
+        let number = to_u64(integer).filter(|number| (min..=max).contains(number));
+        if number.is_none() {
+            let message = format!("`{key}` is {integer}, but must be {min} to {max}");
+            let help = range_help(key, integer, min, max);
+            problems.error(&Some(value.span()), "E_RANGE", message, help);
+        }
+        number
+    }
+
+    /// A number of at most 32 bits; the table of keys sees to the bounds.
+    pub(super) fn small_number(&self, key: &str, problems: &mut Problems) -> Option<u32> {
+        self.number(key, problems)
+            .and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&self, key: &str, problems: &mut Problems) -> Option<bool> {
+        let value = self.value(key)?;
+        let flag = value.get_ref().as_bool();
+        if flag.is_none() {
+            let help = format!("write `{key} = true` or `{key} = false`, without quotes");
+            wrong_type(key, "true or false", value, help, problems);
+        }
+        flag
+    }
+
+    /// Any string without control characters.
+    pub(super) fn text(&self, key: &str, problems: &mut Problems) -> Option<&'a str> {
+        let value = self.value(key)?;
+        let Some(text) = value.get_ref().as_str() else {
+            let help = format!("put it in quotes: `{key} = \"…\"`");
+            wrong_type(key, "a string", value, help, problems);
+            return None;
+        };
+        if text.is_empty() || text.chars().any(char::is_control) {
+            let what = if text.is_empty() {
+                "is empty"
+            } else {
+                "contains a control character"
+            };
+            let help = "give it a value, or leave the key out";
+            problems.error(
+                &Some(value.span()),
+                "E_VALUE",
+                format!("`{key}` {what}"),
+                help,
+            );
+            return None;
+        }
+        Some(text)
+    }
+
+    /// The index of one of the key's words.
+    pub(super) fn word(&self, key: &str, problems: &mut Problems) -> Option<&'static str> {
+        let Some(Kind::Word(words)) = self.section.key(key).map(|key| key.kind) else {
+            return None;
+        };
+        self.word_of(key, words, problems)
+    }
+
+    /// One of these words.
+    pub(super) fn word_of(
+        &self,
+        key: &str,
+        words: &[&'static str],
+        problems: &mut Problems,
+    ) -> Option<&'static str> {
+        let value = self.value(key)?;
+        let Some(text) = value.get_ref().as_str() else {
+            let help = format!("one of {}, in quotes", listed(words));
+            wrong_type(key, "a word", value, help, problems);
+            return None;
+        };
+        if let Some(word) = words.iter().find(|word| **word == text) {
+            return Some(word);
+        }
+        let message = format!("`{text}` is not a value of `{key}`");
+        let help = match keys::nearest(text, words.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`? It is one of {}", listed(words)),
+            None => format!("it is one of {}", listed(words)),
+        };
+        problems.error(&Some(value.span()), "E_UNKNOWN_WORD", message, help);
+        None
+    }
+
+    /// The elements of an array, or the one value that stands for an array of one.
+    pub(super) fn elements(&self, key: &str) -> Vec<&'a Value<'a>> {
+        match self.value(key) {
+            None => Vec::new(),
+            Some(value) => match value.get_ref() {
+                DeValue::Array(array) => array.iter().collect(),
+                _ => vec![value],
+            },
+        }
+    }
+
+    /// A table within this one.
+    pub(super) fn table(
+        &self,
+        key: &str,
+        section: &'static Section,
+        problems: &mut Problems,
+    ) -> Option<Table<'a>> {
+        let value = self.value(key)?;
+        let Some(values) = value.get_ref().as_table() else {
+            let help = format!("write its keys below a line `{}`", section.title);
+            wrong_type(key, "a table", value, help, problems);
+            return None;
+        };
+        let place = self.key_place(key).unwrap_or(value.span());
+        Some(Table::open(section, values, place, problems))
+    }
+}
+
+/// A value of a type that the key does not take.
+pub(super) fn wrong_type(
+    key: &str,
+    wanted: &str,
+    value: &Value<'_>,
+    help: impl Into<String>,
+    problems: &mut Problems,
+) {
+    let found = match value.get_ref() {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    };
+    let message = format!("`{key}` must be {wanted}, not {found}");
+    problems.error(&Some(value.span()), "E_TYPE", message, help);
+}
+
+/// Words for a message: `a`, `b` or `c`.
+pub(super) fn listed(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+fn unknown_key(section: &'static Section, key: &str, place: &Place, problems: &mut Problems) {
+    let not_yet = std::ptr::eq(section, &raw const keys::SERVICE) && keys::NOT_YET.contains(&key);
+    if not_yet {
+        let message = format!("`{key}` is not supported yet");
+        let help = "this version balances `protocol = \"tcp\"`; remove the key";
+        problems.error(place, "E_NOT_YET", message, help);
+        return;
+    }
+    let message = format!("{} has no key `{key}`", section.title);
+    problems.error(
+        place,
+        "E_UNKNOWN_KEY",
+        message,
+        unknown_key_help(section, key),
+    );
+}
+
+fn unknown_key_help(section: &'static Section, key: &str) -> String {
+    let names = section.keys.iter().map(|key| key.name);
+    let elsewhere = keys::SECTIONS.iter().find(|other| other.key(key).is_some());
+    if let Some(other) = elsewhere {
+        return format!("it belongs to {}", other.title);
+    }
+    if let Some(near) = keys::nearest(key, names.clone()) {
+        return format!("did you mean `{near}`?");
+    }
+    let names: Vec<&str> = names.collect();
+    format!("its keys are {}", listed(&names).replace(" or ", " and "))
+}
+
+fn to_u64(integer: &DeInteger<'_>) -> Option<u64> {
+    u64::from_str_radix(integer.as_str().trim_start_matches('+'), integer.radix()).ok()
+}
+
+/// `"5s"` is what people write who do not read the key's end.
+fn number_help(key: &str, value: &DeValue<'_>, min: u64, max: u64) -> String {
+    let text = value.as_str().unwrap_or_default().trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match text[digits.len()..].trim() {
+        "" => Some(1),
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" | "min" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let number = digits.trim().parse::<u64>().ok();
+    let unit = if key.contains("_ms") {
+        " (milliseconds)"
+    } else {
+        ""
+    };
+    match number
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor))
+    {
+        Some(number) => format!("write `{key} = {number}`{unit}, without quotes"),
+        None => format!("a number from {min} to {max}{unit}, without quotes"),
+    }
+}
+
+fn range_help(key: &str, integer: &DeInteger<'_>, min: u64, max: u64) -> String {
+    let nearest = match to_u64(integer) {
+        Some(number) if number > max => max,
+        _ if integer.as_str().starts_with('-') => min,
+        Some(_) => min,
+        None => max,
+    };
+    let unit = if key.contains("_ms") {
+        "; the unit is milliseconds"
+    } else {
+        ""
+    };
+    format!("the nearest is {nearest}{unit}")
+}

@@ -1,0 +1,111 @@
+//! Reads `servers`: addresses as strings, or tables with an address and more.
+
+use toml::de::DeValue;
+
+use super::keys;
+use super::plan::{Address, ServerPlan};
+use super::problem::{Place, Problems};
+use super::reader::{Table, Value, wrong_type};
+
+/// Where the parts of a server stand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServerPlaces {
+    pub(super) address: Place,
+    pub(super) name: Place,
+    pub(super) max_connections: Place,
+}
+
+/// One entry; `None` when it is not usable.
+pub(super) fn read(
+    value: &Value<'_>,
+    problems: &mut Problems,
+) -> Option<(ServerPlan, ServerPlaces)> {
+    match value.get_ref() {
+        DeValue::String(text) => {
+            let place = Some(value.span());
+            let address = address(text, &place, problems)?;
+            let places = ServerPlaces {
+                address: place.clone(),
+                name: place.clone(),
+                max_connections: place,
+            };
+            Some((ServerPlan::at(address), places))
+        }
+        DeValue::Table(values) => read_table(
+            &Table::open(&keys::SERVER, values, value.span(), problems),
+            problems,
+        ),
+        _ => {
+            let help = "write `\"db1:3306\"` or `{ address = \"db1:3306\", weight = 2 }`";
+            wrong_type("servers", "addresses or tables", value, help, problems);
+            None
+        }
+    }
+}
+
+fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan, ServerPlaces)> {
+    let name = table
+        .text("name", problems)
+        .filter(|_| check_name(table, "server", problems));
+    let weight = table.small_number("weight", problems);
+    let backup = table.flag("backup", problems);
+    let max_connections = table.small_number("max_connections", problems);
+    if table.value("address").is_none() {
+        let help = "add `address = \"db1:3306\"`";
+        problems.error(
+            &table.place,
+            "E_MISSING_KEY",
+            "this server has no `address`",
+            help,
+        );
+    }
+    let text = table.text("address", problems)?;
+    let place = table.value_place("address");
+    let mut server = ServerPlan::at(address(text, &place, problems)?);
+    server.name = name.map_or(server.name, str::to_owned);
+    server.weight = weight.unwrap_or(server.weight);
+    server.backup = backup.unwrap_or(server.backup);
+    server.max_connections = max_connections;
+    let places = ServerPlaces {
+        name: table.value_place("name").or_else(|| place.clone()),
+        max_connections: table
+            .value_place("max_connections")
+            .or_else(|| place.clone()),
+        address: place,
+    };
+    Some((server, places))
+}
+
+/// Names stand in URLs, metrics and `service/server`. Call only when the key is a string.
+pub(super) fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems) -> bool {
+    let Some(name) = table
+        .value("name")
+        .and_then(|value| value.get_ref().as_str())
+    else {
+        return false;
+    };
+    // A server's default name is its address, so its characters are allowed for servers.
+    let extra: &[char] = if whose == "server" {
+        &['.', '_', '-', ':', '[', ']']
+    } else {
+        &['.', '_', '-']
+    };
+    let good = |c: char| c.is_ascii_alphanumeric() || extra.contains(&c);
+    if name.len() <= 64 && name.chars().all(good) {
+        return true;
+    }
+    let message = format!("`{name}` is not a name for a {whose}");
+    let help = "up to 64 letters (a-z), digits, `.`, `_` and `-`";
+    problems.error(&table.value_place("name"), "E_NAME", message, help);
+    false
+}
+
+fn address(text: &str, place: &Place, problems: &mut Problems) -> Option<Address> {
+    match text.parse() {
+        Ok(address) => Some(address),
+        Err(super::AddressError { message, help }) => {
+            problems.error(place, "E_ADDRESS", message, help);
+            None
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Reads `[[service]]`.
+
+use std::net::IpAddr;
+
+use evenkeel_policy::balance::Algorithm;
+use ipnet::IpNet;
+use toml::de::DeValue;
+
+use super::file::Sources;
+use super::keys;
+use super::plan::{AllDown, Keepalive, Listen, OnServerDown, Queue, SendProxy, ServicePlan};
+use super::problem::{Place, Problems};
+use super::reader::{Table, Value, wrong_type};
+use super::server::{self, ServerPlaces};
+use super::{AddressError, health};
+
+/// A service as far as it could be read, and where its parts stand.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) plan: ServicePlan,
+    pub(super) places: ServicePlaces,
+}
+
+/// Where the parts of a service stand; `monitor` and `server_tls` are `None` when left out, other
+/// parts then have the service's place.
+#[derive(Debug, Default)]
+pub(super) struct ServicePlaces {
+    pub(super) name: Place,
+    pub(super) listen: Vec<Place>,
+    pub(super) servers: Vec<ServerPlaces>,
+    pub(super) servers_key: Place,
+    pub(super) probe: Place,
+    pub(super) health: Place,
+    pub(super) monitor: Place,
+    pub(super) server_tls: Place,
+    pub(super) service: Place,
+}
+
+/// Reads one table of `[[service]]`.
+pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Draft {
+    let name = read_name(table, problems);
+    let mut plan = ServicePlan::with_defaults(name);
+    let mut places = ServicePlaces {
+        service: table.place.clone(),
+        name: table.value_place("name").or_else(|| table.place.clone()),
+        servers_key: table.key_place("servers").or_else(|| table.place.clone()),
+        ..ServicePlaces::default()
+    };
+    check_protocol(table, problems);
+    read_listen(table, &mut plan, &mut places, problems);
+    read_servers(table, &mut plan, &mut places, problems);
+    read_balance(table, &mut plan, problems);
+    read_limits(table, &mut plan, problems);
+    read_words(table, &mut plan, problems);
+    plan.accept_proxy_from = table
+        .elements("accept_proxy_from")
+        .iter()
+        .filter_map(|v| network(v, problems))
+        .collect();
+    read_tables(table, &mut plan, &mut places, sources, problems);
+    Draft { plan, places }
+}
+
+fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
+    if table.value("name").is_none() {
+        let help = "add `name = \"…\"`; `status`, logs and metrics call it by its name";
+        problems.error(
+            &table.place,
+            "E_MISSING_KEY",
+            "this service has no `name`",
+            help,
+        );
+    }
+    let name = table.text("name", problems).unwrap_or_default();
+    if !name.is_empty() {
+        server::check_name(table, "service", problems);
+    }
+    name.to_owned()
+}
+
+fn check_protocol(table: &Table<'_>, problems: &mut Problems) {
+    let value = table.value("protocol");
+    let word = value
+        .and_then(|value| value.get_ref().as_str())
+        .unwrap_or("tcp");
+    if keys::PROTOCOLS_NOT_YET.contains(&word) {
+        let message = format!("`protocol = \"{word}\"` is not supported yet");
+        let help = "use `protocol = \"tcp\"`: it carries any protocol, and can probe with it ([service.health] probe)";
+        problems.error(&table.value_place("protocol"), "E_NOT_YET", message, help);
+        return;
+    }
+    table.word("protocol", problems);
+}
+
+fn read_listen(
+    table: &Table<'_>,
+    plan: &mut ServicePlan,
+    places: &mut ServicePlaces,
+    problems: &mut Problems,
+) {
+    let elements = table.elements("listen");
+    if elements.is_empty() {
+        let place = table.key_place("listen").or_else(|| table.place.clone());
+        let help = "add `listen = \"127.0.0.1:3306\"`, or `\"*:3306\"` for all addresses";
+        problems.error(
+            &place,
+            "E_MISSING_KEY",
+            "this service listens nowhere",
+            help,
+        );
+    }
+    for value in elements {
+        let DeValue::String(text) = value.get_ref() else {
+            let help = "write `listen = \"127.0.0.1:3306\"` or an array of such";
+            wrong_type(
+                "listen",
+                "an address or an array of them",
+                value,
+                help,
+                problems,
+            );
+            continue;
+        };
+        match text.parse::<Listen>() {
+            Ok(listen) => {
+                plan.listen.push(listen);
+                places.listen.push(Some(value.span()));
+            }
+            Err(AddressError { message, help }) => {
+                problems.error(&Some(value.span()), "E_ADDRESS", message, help);
+            }
+        }
+    }
+}
+
+fn read_servers(
+    table: &Table<'_>,
+    plan: &mut ServicePlan,
+    places: &mut ServicePlaces,
+    problems: &mut Problems,
+) {
+    let elements = table.elements("servers");
+    if elements.is_empty() {
+        let help = "add `servers = [\"db1:3306\", \"db2:3306\"]`";
+        problems.error(
+            &places.servers_key,
+            "E_NO_SERVERS",
+            "this service has no servers",
+            help,
+        );
+    }
+    for value in elements {
+        if let Some((server, place)) = server::read(value, problems) {
+            plan.servers.push(server);
+            places.servers.push(place);
+        }
+    }
+}
+
+fn read_balance(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems) {
+    let names: Vec<&'static str> = Algorithm::ALL.iter().map(|one| one.name()).collect();
+    let name = table.word_of("balance", &names, problems);
+    let chosen = Algorithm::ALL.iter().find(|one| Some(one.name()) == name);
+    if let Some(algorithm) = chosen {
+        plan.balance = *algorithm;
+    }
+}
+
+fn read_limits(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems) {
+    let mut small = |key, field: &mut u32| {
+        *field = table.small_number(key, problems).unwrap_or(*field);
+    };
+    small("max_connections", &mut plan.max_connections);
+    small("retries", &mut plan.retries);
+    let mut number = |key, field: &mut u64| {
+        *field = table.number(key, problems).unwrap_or(*field);
+    };
+    number("connect_timeout_ms", &mut plan.connect_timeout_ms);
+    number("idle_timeout_ms", &mut plan.idle_timeout_ms);
+    number("half_close_timeout_ms", &mut plan.half_close_timeout_ms);
+    number("slow_start_ms", &mut plan.slow_start_ms);
+    number("drain_limit_ms", &mut plan.drain_limit_ms);
+}
+
+fn read_words(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems) {
+    match table.word("on_server_down", problems) {
+        Some("cut") => plan.on_server_down = OnServerDown::Cut,
+        _ => plan.on_server_down = OnServerDown::Leave,
+    }
+    match table.word("all_down", problems) {
+        Some("wait") => plan.all_down = AllDown::Wait,
+        _ => plan.all_down = AllDown::Refuse,
+    }
+    plan.send_proxy = match table.word("send_proxy", problems) {
+        Some("v1") => SendProxy::V1,
+        Some("v2") => SendProxy::V2,
+        _ => SendProxy::Off,
+    };
+}
+
+fn network(value: &Value<'_>, problems: &mut Problems) -> Option<IpNet> {
+    let place = Some(value.span());
+    let help = "write an address or a network: `\"10.0.0.5\"`, `\"10.0.0.0/8\"`, `\"fd00::/8\"`";
+    let Some(text) = value.get_ref().as_str() else {
+        wrong_type(
+            "accept_proxy_from",
+            "addresses or networks",
+            value,
+            help,
+            problems,
+        );
+        return None;
+    };
+    let parsed = text
+        .parse::<IpNet>()
+        .ok()
+        .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+    let Some(network) = parsed else {
+        let message = format!("`{text}` is not a network");
+        problems.error(&place, "E_ADDRESS", message, help);
+        return None;
+    };
+    if network != network.trunc() {
+        let message = format!("`{text}` has bits beyond its prefix");
+        let help = format!(
+            "write `{}` for the network, or `{}` for the one address",
+            network.trunc(),
+            network.addr()
+        );
+        problems.error(&place, "E_ADDRESS", message, help);
+        return None;
+    }
+    Some(network)
+}
+
+fn read_tables(
+    table: &Table<'_>,
+    plan: &mut ServicePlan,
+    places: &mut ServicePlaces,
+    sources: &Sources,
+    problems: &mut Problems,
+) {
+    if let Some(queue) = table.table("queue", &keys::QUEUE, problems) {
+        plan.queue = read_queue(&queue, problems);
+    }
+    if let Some(keepalive) = table.table("keepalive", &keys::KEEPALIVE, problems) {
+        plan.keepalive = read_keepalive(&keepalive, problems);
+    }
+    places.health = table.place.clone();
+    places.probe = table.place.clone();
+    if let Some(health) = table.table("health", &keys::HEALTH, problems) {
+        plan.health = health::read(&health, problems);
+        places.health = health.place.clone();
+        places.probe = health.value_place("probe").or(health.place);
+    }
+    if let Some(monitor) = table.table("monitor", &keys::MONITOR, problems) {
+        plan.monitor = health::read_monitor(&monitor, sources, problems);
+        places.monitor = monitor.place;
+    }
+    if let Some(tls) = table.table("server_tls", &keys::SERVER_TLS, problems) {
+        plan.server_tls = health::read_server_tls(&tls, sources, problems);
+        places.server_tls = tls.place;
+    }
+}
+
+fn read_queue(table: &Table<'_>, problems: &mut Problems) -> Queue {
+    let default = Queue::default();
+    Queue {
+        length: table
+            .small_number("length", problems)
+            .unwrap_or(default.length),
+        wait_ms: table.number("wait_ms", problems).unwrap_or(default.wait_ms),
+    }
+}
+
+fn read_keepalive(table: &Table<'_>, problems: &mut Problems) -> Keepalive {
+    let default = Keepalive::default();
+    let mut seconds = |key| whole_seconds(table, key, problems);
+    let (idle_ms, interval_ms) = (seconds("idle_ms"), seconds("interval_ms"));
+    Keepalive {
+        idle_ms: idle_ms.unwrap_or(default.idle_ms),
+        interval_ms: interval_ms.unwrap_or(default.interval_ms),
+        probes: table
+            .small_number("probes", problems)
+            .unwrap_or(default.probes),
+        user_timeout_ms: table
+            .number("user_timeout_ms", problems)
+            .unwrap_or(default.user_timeout_ms),
+    }
+}
+
+/// The kernel takes these two in seconds.
+fn whole_seconds(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<u64> {
+    let number = table.number(key, problems)?;
+    if !number.is_multiple_of(1_000) {
+        let message = format!("`{key}` is {number}, but the kernel counts whole seconds here");
+        let help = format!("use {}", number.next_multiple_of(1_000));
+        problems.error(&table.value_place(key), "E_RANGE", message, help);
+    }
+    Some(number)
+}

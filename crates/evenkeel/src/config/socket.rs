@@ -1,0 +1,23 @@
+//! Where the control socket is when nobody says.
+
+use std::env;
+use std::path::PathBuf;
+
+/// `/run/evenkeel/evenkeel.sock` for root; else in `$XDG_RUNTIME_DIR`, or in a directory of the
+/// user's own under `/tmp`.
+pub fn default_socket() -> PathBuf {
+    let uid = effective_uid();
+    if uid == 0 {
+        return PathBuf::from("/run/evenkeel/evenkeel.sock");
+    }
+    match env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir).join("evenkeel.sock"),
+        None => PathBuf::from(format!("/tmp/evenkeel-{uid}/evenkeel.sock")),
+    }
+}
+
+#[expect(unsafe_code, reason = "the standard library does not tell the user id")]
+fn effective_uid() -> u32 {
+    // SAFETY: geteuid takes nothing, touches no memory and cannot fail.
+    unsafe { libc::geteuid() }
+}

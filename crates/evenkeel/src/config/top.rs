@@ -1,0 +1,171 @@
+//! Reads `[engine]`, `[admin]` and `[log]`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::file::Sources;
+use super::plan::{Admin, Engine, Io, Listen, Log, LogFormat, LogLevel};
+use super::problem::{Place, Problems};
+use super::reader::{Table, wrong_type};
+use super::socket::default_socket;
+
+impl Default for Engine {
+    fn default() -> Engine {
+        Engine {
+            io: Io::Auto,
+            workers: None,
+            shutdown_limit_ms: 30_000,
+        }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Admin {
+        Admin {
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 9_000))),
+            socket: default_socket(),
+            token: None,
+            allowed_hosts: Vec::new(),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log {
+            format: LogFormat::Text,
+            level: LogLevel::Info,
+            connections: false,
+        }
+    }
+}
+
+/// `[engine]`
+pub(super) fn read_engine(table: &Table<'_>, problems: &mut Problems) -> Engine {
+    let default = Engine::default();
+    let io = match table.word("io", problems) {
+        Some("io_uring") => Io::IoUring,
+        Some("epoll") => Io::Epoll,
+        _ => default.io,
+    };
+    let workers = table
+        .small_number("workers", problems)
+        .map(|number| number as usize);
+    let limit = table.number("shutdown_limit_ms", problems);
+    Engine {
+        io,
+        workers,
+        shutdown_limit_ms: limit.unwrap_or(default.shutdown_limit_ms),
+    }
+}
+
+/// `[admin]`
+pub(super) fn read_admin(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Admin {
+    let mut admin = Admin::default();
+    if let Some(text) = table.text("listen", problems) {
+        admin.listen = read_listen(text, &table.value_place("listen"), problems);
+    }
+    if let Some(text) = table.text("socket", problems) {
+        admin.socket = read_socket(text, table, sources, problems);
+    }
+    admin.token = sources.secret(table, "token", "token_file", problems);
+    admin.allowed_hosts = read_hosts(table, problems);
+    let elsewhere = admin.listen.filter(|address| !address.ip().is_loopback());
+    if let Some(address) = elsewhere.filter(|_| admin.token.is_none()) {
+        let message = format!(
+            "{address} is open to other machines, but without a token they may not even read"
+        );
+        let help = "set `token_file = \"…\"`, or listen on 127.0.0.1";
+        problems.warning(&table.value_place("listen"), "W_NO_TOKEN", message, help);
+    }
+    admin
+}
+
+fn read_listen(text: &str, place: &Place, problems: &mut Problems) -> Option<SocketAddr> {
+    let (message, help) = match parse_listen(text) {
+        Ok(listen) => return listen,
+        Err(wrong) => wrong,
+    };
+    problems.error(place, "E_ADDRESS", message, help);
+    None
+}
+
+/// `off`, or one IP address and port. The error is what is wrong and what to do.
+pub(super) fn parse_listen(text: &str) -> Result<Option<SocketAddr>, (String, String)> {
+    if text == "off" {
+        return Ok(None);
+    }
+    match text.parse::<Listen>() {
+        Ok(Listen::Tcp(address)) => Ok(Some(address)),
+        Ok(Listen::Any(port)) => {
+            let help = format!("use `0.0.0.0:{port}` or `[::]:{port}`");
+            Err(("the admin port listens on one address".to_owned(), help))
+        }
+        Ok(Listen::Unix(path)) => {
+            let help = format!("set `socket = \"{}\"`; `listen` is for TCP", path.display());
+            Err(("the control socket has a key of its own".to_owned(), help))
+        }
+        Err(wrong) => Err((wrong.message, wrong.help)),
+    }
+}
+
+fn read_socket(
+    text: &str,
+    table: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> PathBuf {
+    let path = sources.path(text.strip_prefix("unix:").unwrap_or(text));
+    let bytes = path.as_os_str().len();
+    if bytes > 107 {
+        let message = format!("the path of the control socket has {bytes} bytes");
+        let help = "the kernel allows 107: use a shorter path";
+        problems.error(&table.value_place("socket"), "E_ADDRESS", message, help);
+    }
+    path
+}
+
+fn read_hosts(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for value in table.elements("allowed_hosts") {
+        match value.get_ref().as_str() {
+            Some(host) if !host.is_empty() && !host.contains(['/', ':', ' ']) => {
+                hosts.push(host.to_ascii_lowercase());
+            }
+            Some(host) => {
+                let message = format!("`{host}` is not a host name");
+                let help = "only the name, without scheme and port: `balancer.example.org`";
+                problems.error(&Some(value.span()), "E_VALUE", message, help);
+            }
+            None => {
+                let help = "write `allowed_hosts = [\"balancer.example.org\"]`";
+                wrong_type("allowed_hosts", "host names", value, help, problems);
+            }
+        }
+    }
+    hosts
+}
+
+/// `[log]`
+pub(super) fn read_log(table: &Table<'_>, problems: &mut Problems) -> Log {
+    let default = Log::default();
+    let format = match table.word("format", problems) {
+        Some("json") => LogFormat::Json,
+        _ => default.format,
+    };
+    let level = match table.word("level", problems) {
+        Some("error") => LogLevel::Error,
+        Some("warn") => LogLevel::Warn,
+        Some("debug") => LogLevel::Debug,
+        Some("trace") => LogLevel::Trace,
+        _ => default.level,
+    };
+    let connections = table
+        .flag("connections", problems)
+        .unwrap_or(default.connections);
+    Log {
+        format,
+        level,
+        connections,
+    }
+}
