@@ -42,9 +42,10 @@ impl Nginx {
         } else {
             ""
         };
+        let files = files_max();
         let config = format!(
-            "load_module {};\n{user}daemon off;\nworker_processes {WORKERS};\nworker_rlimit_nofile 40000;\n\
-             pid {room}/pid;\nevents {{ worker_connections 20000; }}\n\
+            "load_module {};\n{user}daemon off;\nworker_processes {WORKERS};\nworker_rlimit_nofile {files};\n\
+             pid {room}/pid;\nevents {{ worker_connections {files}; }}\n\
              stream {{\n  upstream servers {{ {upstream}}}\n\
              \x20 server {{ listen {listen} reuseport backlog=4096; proxy_pass servers; }}\n}}\n",
             module.display(),
@@ -82,8 +83,10 @@ impl Haproxy {
             .zip(servers)
             .map(|(i, server)| format!("  server s{i} {server}\n"))
             .collect();
+        // Two sockets each, and some for itself.
+        let connections = files_max() / 2 - 100;
         let config = format!(
-            "global\n  nbthread {WORKERS}\n  maxconn 20000\n\
+            "global\n  nbthread {WORKERS}\n  maxconn {connections}\n\
              defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
              listen all\n  bind {listen}\n  balance roundrobin\n{lines}"
         );
@@ -137,6 +140,16 @@ impl Rival {
         )?;
         Ok(rival)
     }
+}
+
+/// As many file descriptors as this machine allows, 40,000 at most.
+fn files_max() -> u64 {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let hard = line.and_then(|line| line.split_whitespace().nth(4)?.parse().ok());
+    hard.unwrap_or(40_000).min(40_000)
 }
 
 fn text(path: &Path) -> String {
