@@ -3,6 +3,7 @@
 mod address;
 mod check;
 mod file;
+mod flags;
 mod health;
 pub mod keys;
 pub mod plan;
@@ -16,7 +17,8 @@ mod socket;
 mod top;
 
 pub use address::AddressError;
-pub use file::{Loaded, Sources, load, parse};
+pub use file::{Loaded, Sources, load, parse, socket_of};
+pub use flags::{Flags, from_flags};
 pub use plan::{Address, Listen, Plan};
 pub use problem::{Place, Problem, Problems, Severity};
 pub use render::Style;

@@ -1,7 +1,10 @@
 //! Runs: config, control plane, admin and metrics of the Evenkeel load balancer, as a library so that tests can use it.
 
 pub mod admin;
+pub mod cli;
+pub mod client;
 pub mod config;
 pub mod log;
 pub mod metrics;
+pub mod run;
 pub mod status;

@@ -13,6 +13,7 @@ use super::plan::{Plan, Secret};
 use super::problem::{Place, Problems};
 use super::reader::{Table, wrong_type};
 use super::service::{self, Draft};
+use super::socket::default_socket;
 use super::{secrets, top};
 
 /// A config file is written by people; more than this is another file given by mistake.
@@ -45,6 +46,22 @@ pub fn parse(text: &str, path: Option<&Path>, sources: &Sources) -> Loaded {
     problems.sort();
     let plan = plan.filter(|_| !problems.has_errors());
     Loaded { plan, problems }
+}
+
+/// The control socket that a file names. The file may be wrong elsewhere: the process that was
+/// started with an earlier state of it still answers.
+pub fn socket_of(path: &Path) -> Result<PathBuf, Problems> {
+    let (text, sources) = read_text(path)?;
+    let (root, _) = DeTable::parse_recoverable(&text);
+    let admin = root
+        .get_ref()
+        .get("admin")
+        .and_then(|admin| admin.get_ref().get("socket"));
+    let named = admin.and_then(|socket| socket.get_ref().as_str());
+    Ok(match named {
+        Some(text) => sources.path(text.strip_prefix("unix:").unwrap_or(text)),
+        None => default_socket(),
+    })
 }
 
 /// What a file's reading depends on beside its text.

@@ -239,9 +239,12 @@ fn unknown_key(section: &'static Section, key: &str, place: &Place, problems: &m
 
 fn unknown_key_help(section: &'static Section, key: &str) -> String {
     let names = section.keys.iter().map(|key| key.name);
-    let elsewhere = keys::SECTIONS.iter().find(|other| other.key(key).is_some());
-    if let Some(other) = elsewhere {
-        return format!("it belongs to {}", other.title);
+    let elsewhere = keys::SECTIONS
+        .iter()
+        .filter(|other| other.key(key).is_some());
+    let titles: Vec<&str> = elsewhere.map(|other| other.title).collect();
+    if !titles.is_empty() {
+        return format!("it belongs to {}", listed(&titles).replace('`', ""));
     }
     if let Some(near) = keys::nearest(key, names.clone()) {
         return format!("did you mean `{near}`?");

@@ -1,0 +1,128 @@
+//! `status`, `reload`, `drain`, `undrain`, `weight`: asks the running process and prints its answer.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::{DrainArgs, ServerArgs, StatusArgs, WeightArgs, Where, table};
+use crate::client::Client;
+use crate::config::{Style, default_socket, socket_of};
+use crate::status::Problem;
+
+pub(super) fn status(args: &StatusArgs) -> ExitCode {
+    let Some(client) = client(&args.place) else {
+        return ExitCode::FAILURE;
+    };
+    let answer = if args.json {
+        client.status_json()
+    } else {
+        client.status().map(|status| table::rendered(&status))
+    };
+    match answer {
+        Ok(text) => print(text.trim_end()),
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+pub(super) fn reload(place: &Where) -> ExitCode {
+    command(place, "/api/v1/reload", &json!({}))
+}
+
+pub(super) fn drain(args: &DrainArgs) -> ExitCode {
+    let body = args
+        .limit_ms
+        .map_or(json!({}), |limit| json!({ "limit_ms": limit }));
+    server_command(&args.server, "drain", &body)
+}
+
+pub(super) fn undrain(args: &ServerArgs) -> ExitCode {
+    server_command(args, "undrain", &json!({}))
+}
+
+pub(super) fn weight(args: &WeightArgs) -> ExitCode {
+    server_command(&args.server, "weight", &json!({ "weight": args.weight }))
+}
+
+fn server_command(args: &ServerArgs, verb: &str, body: &Value) -> ExitCode {
+    let path = format!("/api/v1/servers/{}/{verb}", url_encoded(&args.server));
+    command(&args.place, &path, body)
+}
+
+fn command(place: &Where, path: &str, body: &Value) -> ExitCode {
+    let Some(client) = client(place) else {
+        return ExitCode::FAILURE;
+    };
+    match client.post(path, body) {
+        Ok(reply) => {
+            for problem in &reply.problems {
+                eprintln!("{}", one_line(problem));
+            }
+            if reply.ok {
+                print(&reply.message)
+            } else {
+                fail(&reply.message)
+            }
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn client(place: &Where) -> Option<Client> {
+    let socket = match (&place.socket, &place.config) {
+        (Some(socket), _) => socket.clone(),
+        (None, None) => default_socket(),
+        (None, Some(file)) => match socket_of(file) {
+            Ok(socket) => socket,
+            Err(problems) => {
+                eprint!("{}", problems.render(Style::for_stderr()));
+                return None;
+            }
+        },
+    };
+    Some(Client::new(socket))
+}
+
+fn one_line(problem: &Problem) -> String {
+    let mut line = problem
+        .file
+        .clone()
+        .unwrap_or_else(|| "command line".to_owned());
+    for number in [problem.line, problem.column].into_iter().flatten() {
+        line.push_str(&format!(":{number}"));
+    }
+    let Problem {
+        severity,
+        code,
+        message,
+        ..
+    } = problem;
+    line.push_str(&format!(": {severity}[{code}]: {message}"));
+    match &problem.help {
+        Some(help) => format!("{line}\n  help: {help}"),
+        None => line,
+    }
+}
+
+/// A name may hold colons and slashes; only what a URL keeps as it is stays.
+fn url_encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encode = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    name.bytes().map(encode).collect()
+}
+
+/// Prints without a panic when the reader (`head`) has gone.
+fn print(text: &str) -> ExitCode {
+    use std::io::Write;
+    match writeln!(std::io::stdout(), "{text}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("error: {message}");
+    ExitCode::FAILURE
+}

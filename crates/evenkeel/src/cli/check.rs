@@ -1,0 +1,66 @@
+//! `evenkeel check`: says what is wrong with a config file.
+
+use std::process::ExitCode;
+
+use super::CheckArgs;
+use crate::config::{self, Plan, Problems, Severity, Style};
+
+pub(super) fn check(args: &CheckArgs) -> ExitCode {
+    let loaded = config::load(&args.config);
+    if args.json {
+        print_json(&loaded.problems);
+    } else {
+        eprint!("{}", loaded.problems.render(Style::for_stderr()));
+        match &loaded.plan {
+            Some(plan) => println!("{}: good: {}", args.config.display(), summary(plan)),
+            None => eprintln!("{}: {}", args.config.display(), counted(&loaded.problems)),
+        }
+    }
+    if loaded.plan.is_some() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn print_json(problems: &Problems) {
+    // Strings and numbers alone always have a JSON form.
+    let json = serde_json::to_string_pretty(&problems.to_status()).unwrap_or_default();
+    println!("{json}");
+}
+
+fn summary(plan: &Plan) -> String {
+    let servers = plan
+        .services
+        .iter()
+        .map(|service| service.servers.len())
+        .sum();
+    format!(
+        "{}, {}",
+        number(plan.services.len(), "service"),
+        number(servers, "server")
+    )
+}
+
+fn counted(problems: &Problems) -> String {
+    let count = |severity| {
+        problems
+            .list
+            .iter()
+            .filter(|one| one.severity == severity)
+            .count()
+    };
+    match count(Severity::Warning) {
+        0 => number(count(Severity::Error), "error"),
+        warnings => format!(
+            "{}, {}",
+            number(count(Severity::Error), "error"),
+            number(warnings, "warning")
+        ),
+    }
+}
+
+fn number(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}

@@ -1,0 +1,201 @@
+//! The status as a table for a terminal.
+
+use crate::status::{ServerStatus, ServiceStatus, Status};
+
+/// The whole status as text.
+pub(super) fn rendered(status: &Status) -> String {
+    let mut lines = Vec::new();
+    head(status, &mut lines);
+    for service in &status.services {
+        lines.push(String::new());
+        service_lines(service, status.now_unix_ms, &mut lines);
+    }
+    differences(status, &mut lines);
+    lines.join("\n")
+}
+
+fn head(status: &Status, lines: &mut Vec<String>) {
+    let engine = &status.engine;
+    let up = ago(status.started_at_unix_ms, status.now_unix_ms);
+    let workers = engine.workers.len();
+    let reason = match engine.io_reason.as_str() {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
+    };
+    lines.push(format!(
+        "evenkeel {}, pid {}, up {up}",
+        status.version, status.pid
+    ));
+    lines.push(format!("engine   {}{reason}, {workers} workers", engine.io));
+    let loaded = ago(status.config.loaded_at_unix_ms, status.now_unix_ms);
+    lines.push(match &status.config.path {
+        Some(path) => format!("config   {path}, read {loaded} ago"),
+        None => "config   from the command line".to_owned(),
+    });
+    for problem in &status.config.problems {
+        let line = problem
+            .line
+            .map_or(String::new(), |line| format!("line {line}: "));
+        lines.push(format!(
+            "         {}: {line}{}",
+            problem.severity, problem.message
+        ));
+    }
+}
+
+fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<String>) {
+    let ServiceStatus {
+        name,
+        protocol,
+        balance,
+        sessions,
+        queue,
+        rates,
+        ..
+    } = service;
+    let reason = in_words(&service.reason);
+    let since = ago(service.since_unix_ms, now_unix_ms);
+    let listen = service.listen.join(", ");
+    lines.push(format!(
+        "service {name}: {}{reason}, since {since}",
+        service.state.name()
+    ));
+    lines.push(format!("  listens on {listen}, {protocol}, {balance}"));
+    lines.push(format!(
+        "  sessions {} of {}, {} in all, {} refused; queue {} of {}",
+        sessions.current,
+        sessions.limit,
+        sessions.total,
+        sessions.refused,
+        queue.current,
+        queue.limit
+    ));
+    lines.push(format!(
+        "  last second: {} new sessions, {} from clients, {} to clients",
+        rates.sessions,
+        bytes(rates.bytes_in),
+        bytes(rates.bytes_out)
+    ));
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(
+        service
+            .servers
+            .iter()
+            .map(|server| server_row(server, now_unix_ms)),
+    );
+    lines.extend(aligned(&rows));
+}
+
+const HEAD: [&str; 9] = [
+    "SERVER", "ADDRESS", "STATE", "SINCE", "WEIGHT", "SESSIONS", "TOTAL", "ERRORS", "WHY",
+];
+
+fn server_row(server: &ServerStatus, now_unix_ms: u64) -> [String; 9] {
+    let errors = &server.errors;
+    let state = match server.backup {
+        true => format!("{}, backup", server.state.name()),
+        false => server.state.name().to_owned(),
+    };
+    let sessions = match server.sessions.limit {
+        Some(limit) => format!("{} of {limit}", server.sessions.current),
+        None => server.sessions.current.to_string(),
+    };
+    let why = match (&server.monitor_problem, server.reason.as_str()) {
+        (Some(problem), "") => problem.clone(),
+        (Some(problem), reason) => format!("{reason}; monitor: {problem}"),
+        (None, reason) => reason.to_owned(),
+    };
+    [
+        server.name.clone(),
+        if server.address == server.name {
+            "=".to_owned()
+        } else {
+            server.address.clone()
+        },
+        state,
+        ago(server.since_unix_ms, now_unix_ms),
+        weight(server),
+        sessions,
+        server.sessions.total.to_string(),
+        (errors.connect + errors.early_close + errors.reset).to_string(),
+        why,
+    ]
+}
+
+fn weight(server: &ServerStatus) -> String {
+    // In slow start the weight in force is not yet the whole one.
+    if server.weight_now < f64::from(server.weight) && server.weight_now > 0.0 {
+        return format!("{:.1} of {}", server.weight_now, server.weight);
+    }
+    server.weight.to_string()
+}
+
+fn differences(status: &Status, lines: &mut Vec<String>) {
+    let mut found = Vec::new();
+    for service in &status.services {
+        for server in &service.servers {
+            if let Some(difference) = &server.differs_from_file {
+                found.push(format!("  {}/{}: {difference}", service.name, server.name));
+            }
+        }
+    }
+    if !found.is_empty() {
+        lines.push(String::new());
+        lines.push("differs from the file:".to_owned());
+        lines.extend(found);
+    }
+}
+
+/// Columns as wide as their widest cell; the last one is not padded.
+fn aligned(rows: &[[String; 9]]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..9).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; 9]| {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        format!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn in_words(reason: &str) -> String {
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!(" ({reason})")
+    }
+}
+
+/// The two largest units tell enough.
+fn ago(then_unix_ms: u64, now_unix_ms: u64) -> String {
+    if then_unix_ms == 0 {
+        return "-".to_owned();
+    }
+    let seconds = now_unix_ms.saturating_sub(then_unix_ms) / 1_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1_000.0 && unit + 1 < units.len() {
+        value /= 1_000.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests;

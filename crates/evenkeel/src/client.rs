@@ -1,0 +1,141 @@
+//! Talks to the running process: HTTP over its control socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+
+use crate::status::{Reply, Status};
+
+/// A reload reads files and resolves names; anything longer is a process that hangs.
+const ANSWER_MS_MAX: u64 = 30_000;
+/// Ten thousand servers with their history stay below this.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// A running process, known by its control socket.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+/// Why there is no answer, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing listens there.
+    #[error(
+        "no evenkeel answers on {}: is it running? Name its control socket with --socket PATH, or its config file with -c FILE",
+        .0.display()
+    )]
+    Nobody(PathBuf),
+    /// The socket belongs to somebody else.
+    #[error("not allowed to use {}: run this as the user that runs evenkeel, or as root", .0.display())]
+    NotAllowed(PathBuf),
+    /// It accepted, but gave no good answer.
+    #[error("{} gave no good answer: {what}. Is it the control socket of an evenkeel?", .socket.display())]
+    BadAnswer {
+        /// The socket.
+        socket: PathBuf,
+        /// What went wrong.
+        what: String,
+    },
+}
+
+impl Client {
+    /// Nothing is connected yet.
+    pub fn new(socket: PathBuf) -> Client {
+        Client { socket }
+    }
+
+    /// What the process says of itself.
+    pub fn status(&self) -> Result<Status, ClientError> {
+        let json = self.status_json()?;
+        serde_json::from_str(&json).map_err(|error| self.bad(error))
+    }
+
+    /// The same as the process wrote it.
+    pub fn status_json(&self) -> Result<String, ClientError> {
+        let (ok, text) = self.exchange(Method::GET, "/api/v1/status", String::new())?;
+        if ok {
+            Ok(text)
+        } else {
+            Err(self.bad(text.trim()))
+        }
+    }
+
+    /// Has something changed; `Reply::ok` says whether it was.
+    pub fn post(&self, path: &str, body: &serde_json::Value) -> Result<Reply, ClientError> {
+        let (_, text) = self.exchange(Method::POST, path, body.to_string())?;
+        serde_json::from_str(&text).map_err(|error| self.bad(error))
+    }
+
+    fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<(bool, String), ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|error| self.bad(error))?;
+        runtime.block_on(async {
+            let limit = Duration::from_millis(ANSWER_MS_MAX);
+            match tokio::time::timeout(limit, self.ask(method, path, body)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(self.bad(format!("none within {ANSWER_MS_MAX} ms"))),
+            }
+        })
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<(bool, String), ClientError> {
+        let stream = UnixStream::connect(&self.socket).await;
+        let stream = stream.map_err(|error| no_connection(&self.socket, &error))?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = handshake.map_err(|error| self.bad(error))?;
+        // The answer or the sender's error tells how it went.
+        tokio::spawn(async move { connection.await.ok() });
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| self.bad(error))?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| self.bad(error))?;
+        let ok = response.status().is_success();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await;
+        let bytes = body.map_err(|error| self.bad(error))?.to_bytes();
+        let text = String::from_utf8(bytes.into()).map_err(|error| self.bad(error))?;
+        Ok((ok, text))
+    }
+
+    fn bad(&self, what: impl ToString) -> ClientError {
+        ClientError::BadAnswer {
+            socket: self.socket.clone(),
+            what: what.to_string(),
+        }
+    }
+}
+
+fn no_connection(socket: &Path, error: &io::Error) -> ClientError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ClientError::NotAllowed(socket.to_owned()),
+        _ => ClientError::Nobody(socket.to_owned()),
+    }
+}
