@@ -1,0 +1,184 @@
+//! Which crate may depend on which: the gravest change there is, so the list is closed.
+
+use toml::Table;
+
+use super::rust::line_of;
+use super::{Problem, Tree};
+
+/// A member's folder below `crates/`, its package, and the packages of ours it may depend on.
+const CRATES: [(&str, &str, &[&str]); 5] = [
+    ("wire", "evenkeel-wire", &[]),
+    ("policy", "evenkeel-policy", &[]),
+    (
+        "proxy",
+        "evenkeel-proxy",
+        &["evenkeel-wire", "evenkeel-policy"],
+    ),
+    (
+        "evenkeel",
+        "evenkeel",
+        &["evenkeel-proxy", "evenkeel-policy"],
+    ),
+    ("lab", "evenkeel-lab", &["evenkeel-wire"]),
+];
+
+/// Edges that only tests may have: the balancer is tested against the lab's real servers.
+const FOR_TESTS: [(&str, &str); 1] = [("evenkeel", "evenkeel-lab")];
+
+/// Names under which everything ends up in time.
+const MAGNETS: [&str; 4] = ["core", "common", "util", "utils"];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
+    let manifests = tree
+        .below("crates/")
+        .filter(|(path, _)| path.ends_with("/Cargo.toml"));
+    manifests
+        .flat_map(|(path, text)| check_manifest(path, text))
+        .collect()
+}
+
+fn check_manifest(path: &str, text: &str) -> Vec<Problem> {
+    let folder = path
+        .trim_start_matches("crates/")
+        .trim_end_matches("/Cargo.toml");
+    let manifest: Table = match text.parse() {
+        Ok(manifest) => manifest,
+        Err(error) => return vec![Problem::new(path, 1, format!("not TOML: {error}"))],
+    };
+    let package = manifest
+        .get("package")
+        .and_then(|package| package.get("name")?.as_str());
+    let package = package.unwrap_or_default();
+    if MAGNETS
+        .iter()
+        .any(|word| package.split('-').any(|part| part == *word))
+    {
+        let what = format!("a crate called `{package}` attracts everything: name what it does");
+        return vec![Problem::new(path, line_with(text, package), what)];
+    }
+    let Some((_, _, legal)) = CRATES
+        .iter()
+        .find(|(f, p, _)| (*f, *p) == (folder, package))
+    else {
+        let what = "a crate that xtask/src/tidy/edges.rs does not know: add it there with its \
+            legal dependencies, or make it a folder of an existing crate";
+        return vec![Problem::new(path, 1, what)];
+    };
+    let illegal = dependencies(&manifest).into_iter().filter(|(name, kind)| {
+        let for_tests = *kind == "dev-dependencies" && FOR_TESTS.contains(&(package, name));
+        name.starts_with("evenkeel") && !legal.contains(&name.as_str()) && !for_tests
+    });
+    let problem = |(name, kind): (String, &str)| {
+        let what = format!(
+            "`{package}` must not depend on `{name}` ([{kind}]); its legal ones: {legal:?}. \
+             Pass a value in, or move the code to the crate that may know both"
+        );
+        Problem::new(path, line_with(text, &name), what)
+    };
+    illegal.map(problem).collect()
+}
+
+/// Every dependency's package name and the kind of table it stands in, target tables included.
+fn dependencies(manifest: &Table) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
+        for (key, value) in manifest
+            .get(kind)
+            .and_then(|table| table.as_table())
+            .into_iter()
+            .flatten()
+        {
+            let renamed = value.get("package").and_then(|package| package.as_str());
+            found.push((renamed.unwrap_or(key).to_owned(), kind));
+        }
+    }
+    let targets = manifest
+        .get("target")
+        .and_then(|targets| targets.as_table());
+    for (_, table) in targets.into_iter().flatten() {
+        found.extend(table.as_table().map(dependencies).unwrap_or_default());
+    }
+    found
+}
+
+fn line_with(text: &str, name: &str) -> usize {
+    let last = text.rfind(name).unwrap_or_default();
+    line_of(text, last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::assert_found;
+
+    #[track_caller]
+    fn found(folder: &str, manifest: &str, expect: &[(&str, &str)]) {
+        assert_found(
+            check,
+            &[(&format!("crates/{folder}/Cargo.toml"), manifest)],
+            expect,
+        );
+    }
+
+    #[test]
+    fn legal_edges_pass() {
+        found(
+            "proxy",
+            "[package]\nname = \"evenkeel-proxy\"\n[dependencies]\n\
+             evenkeel-wire.workspace = true\nevenkeel-policy.workspace = true\ncompio = \"1\"\n",
+            &[],
+        );
+        let tests =
+            "[package]\nname = \"evenkeel\"\n[dev-dependencies]\nevenkeel-lab.workspace = true";
+        found("evenkeel", tests, &[]);
+    }
+
+    #[test]
+    fn an_edge_upwards_is_found_in_every_kind_of_table() {
+        let wire = "[package]\nname = \"evenkeel-wire\"\n";
+        for table in [
+            "dependencies",
+            "dev-dependencies",
+            "target.'cfg(unix)'.build-dependencies",
+        ] {
+            let manifest = format!("{wire}[{table}]\nevenkeel-policy.workspace = true\n");
+            found(
+                "wire",
+                &manifest,
+                &[("crates/wire/Cargo.toml:4", "must not depend")],
+            );
+        }
+        let renamed = format!("{wire}[dependencies]\np = {{ package = \"evenkeel-proxy\" }}\n");
+        found(
+            "wire",
+            &renamed,
+            &[("crates/wire/Cargo.toml:4", "`evenkeel-proxy`")],
+        );
+        let lab = "[package]\nname = \"evenkeel\"\n[dependencies]\nevenkeel-lab.workspace = true";
+        found(
+            "evenkeel",
+            lab,
+            &[("crates/evenkeel/Cargo.toml:4", "must not depend")],
+        );
+    }
+
+    #[test]
+    fn an_unknown_crate_is_found() {
+        let place = "crates/extra/Cargo.toml:1";
+        found(
+            "extra",
+            "[package]\nname = \"evenkeel-extra\"\n",
+            &[(place, "does not know")],
+        );
+    }
+
+    #[test]
+    fn a_magnet_is_found() {
+        let place = "crates/core/Cargo.toml:2";
+        found(
+            "core",
+            "[package]\nname = \"evenkeel-core\"\n",
+            &[(place, "name what it does")],
+        );
+    }
+}

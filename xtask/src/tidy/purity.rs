@@ -1,0 +1,148 @@
+//! `wire` and `policy` compute: they touch no clock, socket, thread, file or chance.
+
+use super::rust::{code, find_words, inline_tests, line_of};
+use super::{Problem, Tree};
+
+const PURE: [&str; 2] = ["crates/wire/src/", "crates/policy/src/"];
+
+/// What must not be named there, and what to do instead.
+const BANNED: [(&[&str], &str); 4] = [
+    (
+        &["Instant::now", "SystemTime", "UNIX_EPOCH"],
+        "take the time as an argument",
+    ),
+    (
+        &[
+            "TcpStream",
+            "TcpListener",
+            "UdpSocket",
+            "UnixStream",
+            "UnixListener",
+            "UnixDatagram",
+            "ToSocketAddrs",
+            "std::os",
+        ],
+        "sockets belong to crates/proxy",
+    ),
+    (
+        &["std::thread", "std::fs", "std::env", "std::process"],
+        "the caller does this",
+    ),
+    (
+        &[
+            "rand::",
+            "fastrand",
+            "getrandom",
+            "thread_rng",
+            "RandomState",
+        ],
+        "take it as an argument",
+    ),
+];
+
+/// Modules that would escape the list above in a grouped `use std::{…}`.
+const BANNED_IN_GROUPS: [&str; 5] = ["thread", "fs", "env", "process", "os"];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
+    let pure = tree.ending(".rs").filter(|(path, _)| {
+        let shared_tests = path.ends_with("/tests.rs") || path.ends_with("/laws.rs");
+        PURE.iter().any(|room| path.starts_with(room))
+            && !shared_tests
+            && !path.contains("/tests/")
+            && !path.contains("/laws/")
+    });
+    pure.flat_map(|(path, text)| check_file(path, text))
+        .collect()
+}
+
+fn check_file(path: &str, text: &str) -> Vec<Problem> {
+    let code = code(text);
+    let production = inline_tests(&code).map_or(usize::MAX, |line| line - 1);
+    let mut found: Vec<(usize, &str, &str)> = Vec::new();
+    for (words, instead) in BANNED {
+        for word in words {
+            let alone = |at: &usize| *word != "rand::" || !code[..*at].ends_with("::");
+            let places = find_words(&code, word).filter(alone);
+            found.extend(places.map(|at| (line_of(&code, at), *word, instead)));
+        }
+    }
+    found.extend(in_groups(&code).map(|(line, word)| (line, word, "the caller does this")));
+    let in_production = found.into_iter().filter(|(line, ..)| *line <= production);
+    let problem = |(line, word, instead)| {
+        Problem::new(path, line, format!("`{word}` in a pure crate: {instead}"))
+    };
+    in_production.map(problem).collect()
+}
+
+fn in_groups(code: &str) -> impl Iterator<Item = (usize, &'static str)> {
+    code.match_indices("use std::{").flat_map(move |(at, _)| {
+        let group = code[at..].split(';').next().unwrap_or_default();
+        BANNED_IN_GROUPS.into_iter().flat_map(move |word| {
+            let top = find_words(group, word).filter(|offset| {
+                let before = &group[..*offset];
+                let depth = before.matches('{').count() - before.matches('}').count();
+                depth == 1 && !before.ends_with(':')
+            });
+            top.map(move |offset| (line_of(code, at + offset), word))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::assert_found;
+
+    const FILE: &str = "crates/policy/src/a.rs";
+
+    #[test]
+    fn types_of_addresses_and_time_pass() {
+        let text = "use std::net::{IpAddr, SocketAddr};\nuse std::time::Instant;\n\
+            // SystemTime is not used\nfn f(rand: u64) { self::rand::next(\"std::fs\") }\n";
+        assert_found(
+            check,
+            &[(FILE, text), ("crates/proxy/src/a.rs", "std::fs::read()")],
+            &[],
+        );
+    }
+
+    #[test]
+    fn each_impurity_is_found() {
+        let lines = [
+            "Instant::now()",
+            "use std::time::SystemTime;",
+            "std::net::TcpStream::connect(x)",
+            "use std::net::{IpAddr, UdpSocket};",
+            "use std::os::unix::net::SocketAddr;",
+            "std::thread::sleep(x)",
+            "use std::fs;",
+            "rand::random()",
+            "use std::{fmt, fs};",
+            "use std::{thread, time};",
+        ];
+        for line in lines {
+            let place = format!("{FILE}:2");
+            assert_found(
+                check,
+                &[(FILE, &format!("\n{line}\n"))],
+                &[(&place, "pure crate")],
+            );
+        }
+    }
+
+    #[test]
+    fn tests_may_use_threads() {
+        let inline = "\n#[cfg(test)]\nmod tests {\n    std::thread::spawn(f);\n}\n";
+        let files = [
+            (FILE, inline),
+            ("crates/wire/src/a/tests.rs", "std::thread::spawn(f)"),
+        ];
+        assert_found(check, &files, &[]);
+        let early = "std::thread::spawn(f);\n#[cfg(test)]\nmod tests {\n}\n";
+        assert_found(
+            check,
+            &[(FILE, early)],
+            &[("crates/policy/src/a.rs:1", "std::thread")],
+        );
+    }
+}
