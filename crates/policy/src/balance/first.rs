@@ -10,3 +10,38 @@ impl Balance for First {
         field.open(request).next()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{Algorithm, Load, Member, Pick, Pool, Request, Tried};
+
+    #[test]
+    fn servers_fill_up_in_the_order_of_the_list() {
+        let member = |id| Member {
+            id,
+            weight: 10,
+            backup: false,
+            accepting: true,
+            load: Arc::new(Load::new(Some(2))),
+        };
+        let members = (0..3).map(member).collect();
+        let pool = Pool::new(Algorithm::First, members, Arc::default());
+        let tried = &Tried::none();
+        let pick = || {
+            pool.pick(&Request {
+                key: 9,
+                tried,
+                random: 9,
+                now_us: 9,
+            })
+        };
+        assert_eq!([pick(), pick(), pick()], [0, 0, 1].map(Pick::Server));
+        pool.members()[0].load.release();
+        assert_eq!(
+            [pick(), pick(), pick(), pick()],
+            [0, 1, 2, 2].map(Pick::Server)
+        );
+    }
+}

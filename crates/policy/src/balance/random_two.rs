@@ -41,3 +41,47 @@ fn draw(
     }
     drawn
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{Algorithm, Load, Member, Pick, Pool, Request, Tried};
+
+    #[test]
+    fn of_two_servers_the_busier_for_its_weight_is_never_taken() {
+        let member = |id, weight| Member {
+            id,
+            weight,
+            backup: false,
+            accepting: true,
+            load: Arc::new(Load::new(None)),
+        };
+        let pool = Pool::new(
+            Algorithm::RandomTwo,
+            vec![member(0, 10), member(1, 30)],
+            Arc::default(),
+        );
+        let mut random = 1_u64;
+        for _ in 0..400 {
+            random = random.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+            let tried = &Tried::none();
+            let request = Request {
+                key: 0,
+                tried,
+                random,
+                now_us: 0,
+            };
+            assert!(matches!(pool.pick(&request), Pick::Server(_)));
+        }
+        let active: Vec<u32> = pool
+            .members()
+            .iter()
+            .map(|member| member.load.active())
+            .collect();
+        assert!(
+            (99..=101).contains(&active[0]),
+            "weights 1 and 3: {active:?}"
+        );
+    }
+}
