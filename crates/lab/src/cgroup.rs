@@ -27,7 +27,7 @@ pub(crate) fn create(room: &Path, server: &str, percent: u32) -> Result<PathBuf>
     let lab = room.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{lab}-{server}");
     let quota_us = PERIOD_US / 100 * percent;
-    match find(&mounts, |mount| has_cpu(mount))? {
+    match find(&mounts, has_cpu)? {
         Controller::Version1(mount) => {
             let group = make(room, &mount.join(name))?;
             write(&group.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;

@@ -5,6 +5,7 @@
 
 pub mod balancer;
 mod cgroup;
+pub mod config;
 mod lab;
 pub mod mariadb;
 pub mod newcomers;
@@ -22,6 +23,7 @@ mod wait;
 pub mod web;
 
 pub use balancer::Balancer;
+pub use config::Service;
 pub use lab::Lab;
 pub use mariadb::{MariadbCluster, MariadbOptions};
 pub use newcomers::{Greeting, Newcomers, NewcomersReport};

@@ -154,7 +154,7 @@ impl Lab {
         };
         let launch = Launch {
             program: tool::find("mariadbd")?,
-            arguments: arguments(&place, role),
+            arguments: arguments(&place, role)?,
             stop_signal: libc::SIGTERM,
             ..Launch::default()
         };
@@ -176,6 +176,7 @@ impl Lab {
         ]);
         command.arg(format!("--auth-root-socket-user={}", os_user()?));
         command.arg(format!("--datadir={}", directory.display()));
+        command.arg(temporary_files(self.path())?);
         command.args(SMALL_AND_FAST).args(run_as_root());
         let output = command
             .current_dir("/")
@@ -242,14 +243,14 @@ fn follow(replica: &Server, primary: &Server) -> Result<()> {
     Ok(())
 }
 
-fn arguments(place: &Place, role: Role) -> Vec<String> {
+fn arguments(place: &Place, role: Role) -> Result<Vec<String>> {
     let data = place.directory.join("data");
     let mut arguments = vec![
         "--no-defaults".to_owned(),
         format!("--datadir={}", data.display()),
         format!("--socket={}", socket(place).display()),
         format!("--pid-file={}", place.directory.join("pid").display()),
-        format!("--tmpdir={}", data.display()),
+        temporary_files(&place.directory)?,
         "--bind-address=127.0.0.1".to_owned(),
         format!("--port={}", place.address.port()),
         // Unique among all labs of this machine, as the port is.
@@ -268,7 +269,14 @@ fn arguments(place: &Place, role: Role) -> Vec<String> {
     if role == Role::Replica {
         arguments.push("--read-only=ON".to_owned());
     }
-    arguments
+    Ok(arguments)
+}
+
+/// Never /tmp: a MariaDB that starts deletes the temporary tables which others have there.
+fn temporary_files(room: &Path) -> Result<String> {
+    let directory = room.join("mariadb-tmp");
+    fs::create_dir(&directory)?;
+    Ok(format!("--tmpdir={}", directory.display()))
 }
 
 fn socket(place: &Place) -> PathBuf {

@@ -1,5 +1,7 @@
 //! The lab against real servers: they serve, they can be hurt, and nothing of them stays behind.
 
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

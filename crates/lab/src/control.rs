@@ -1,0 +1,153 @@
+//! Talks to labs that run in other terminals: list their servers, hurt and heal them by name.
+//!
+//! Each lab listens on a Unix socket in its own directory, which disappears with it.
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use evenkeel_lab::{Lab, Server};
+
+use crate::{row, table};
+
+const SOCKET: &str = "control";
+
+/// A server of a running lab.
+#[derive(Args)]
+pub(crate) struct Target {
+    /// The server's name, as `evenkeel-lab list` shows it.
+    name: String,
+}
+
+/// Answers commands for this lab until the process ends.
+pub(crate) fn serve(lab: &Arc<Lab>) -> Result<()> {
+    let socket = lab.path().join(SOCKET);
+    let listener = UnixListener::bind(&socket)?;
+    fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
+    let lab = Arc::downgrade(lab);
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let Some(lab) = lab.upgrade() else { return };
+            let _ = answer(&lab, stream);
+        }
+    });
+    Ok(())
+}
+
+/// Sends one command to the lab that has the server.
+pub(crate) fn tell(verb: &str, target: &Target) -> Result<ExitCode> {
+    let name = &target.name;
+    for socket in sockets() {
+        if ask(&socket, "names")?.lines().any(|known| known == name) {
+            let reply = ask(&socket, &format!("{verb} {name}"))?;
+            let Some(done) = reply.strip_prefix("ok ") else {
+                bail!("{}", reply.trim_end())
+            };
+            print!("{done}");
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    bail!("no running lab of yours has a server {name:?}; `evenkeel-lab list` shows them all")
+}
+
+/// Prints the servers of all labs of this user.
+pub(crate) fn list() -> Result<ExitCode> {
+    let sockets = sockets();
+    if sockets.is_empty() {
+        bail!("no lab of yours runs on this machine; `evenkeel-lab up mariadb` starts one");
+    }
+    for socket in sockets {
+        print!("{}", ask(&socket, "list")?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The servers as a person wants to see them.
+pub(crate) fn server_table(servers: &[Server]) -> String {
+    let mut rows = vec![row!["SERVER", "ROLE", "ADDRESS", "PID", "CONNECT"]];
+    for server in servers {
+        let pid = server
+            .pid()
+            .map_or("not running".to_owned(), |pid| pid.to_string());
+        rows.push(row![
+            server.name,
+            server.role,
+            server.address,
+            pid,
+            server.how_to_connect()
+        ]);
+    }
+    table::columns(&rows)
+}
+
+fn answer(lab: &Lab, stream: UnixStream) -> Result<()> {
+    let mut line = String::new();
+    BufReader::new(&stream).read_line(&mut line)?;
+    let reply = match line.trim().split_once(' ') {
+        None if line.trim() == "names" => names(lab),
+        None => server_table(&lab.servers()),
+        Some((verb, name)) => match obey(lab, verb, name) {
+            Ok(()) => format!("ok {name}: {verb} done\n"),
+            Err(error) => format!("{error:#}\n"),
+        },
+    };
+    Ok((&stream).write_all(reply.as_bytes())?)
+}
+
+fn names(lab: &Lab) -> String {
+    lab.servers()
+        .iter()
+        .map(|server| format!("{}\n", server.name))
+        .collect()
+}
+
+fn obey(lab: &Lab, verb: &str, name: &str) -> Result<()> {
+    let server = lab
+        .server(name)
+        .with_context(|| format!("no server {name:?}"))?;
+    if verb != "start" && !server.is_running() {
+        bail!("{name} is not running");
+    }
+    match verb {
+        "kill" => server.kill(),
+        "stop" => server.stop(),
+        "start" => server.start(),
+        "freeze" => server.freeze(),
+        "thaw" => server.thaw(),
+        _ => bail!("unknown command {verb:?}"),
+    }
+}
+
+fn ask(socket: &Path, line: &str) -> Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    writeln!(stream, "{line}")?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    Ok(reply)
+}
+
+/// The sockets of this user's labs that answer.
+fn sockets() -> Vec<PathBuf> {
+    let mut parents = vec![env::temp_dir(), PathBuf::from("/tmp")];
+    parents.dedup();
+    let own_uid = fs::metadata("/proc/self").map_or(u32::MAX, |meta| meta.uid());
+    let entries = parents
+        .iter()
+        .filter_map(|parent| fs::read_dir(parent).ok())
+        .flatten()
+        .flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("evenkeel-"))
+        .map(|entry| entry.path().join(SOCKET))
+        .filter(|socket| fs::metadata(socket).is_ok_and(|meta| meta.uid() == own_uid))
+        .filter(|socket| UnixStream::connect(socket).is_ok())
+        .collect()
+}

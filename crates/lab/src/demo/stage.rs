@@ -1,0 +1,156 @@
+//! The stage: two clusters, Evenkeel in front, and a probe at each door.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use evenkeel_lab::{
+    Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, NewcomersReport, PostgresOptions,
+    Server, Service, free_port,
+};
+use serde_json::Value;
+
+const SBTEST_ROWS: u32 = 20_000;
+const NEWCOMER_EVERY: Duration = Duration::from_millis(20);
+const NEWCOMER_LIMIT: Duration = Duration::from_secs(10);
+
+/// One database behind Evenkeel.
+pub(crate) struct Act {
+    /// As it is called.
+    pub(crate) title: &'static str,
+    pub(crate) driver: Driver,
+    /// The primary first.
+    pub(crate) servers: Vec<Server>,
+    pub(crate) reads: Service,
+    pub(crate) writes: Service,
+    greeting: Greeting,
+}
+
+impl Act {
+    /// The server that will be killed.
+    pub(crate) fn victim(&self) -> Result<&Server> {
+        self.servers.last().context("a cluster has servers")
+    }
+
+    /// Opens new connections for reads until it is finished.
+    pub(crate) fn newcomers(&self) -> Newcomers {
+        Newcomers::start(
+            self.reads.listen,
+            self.greeting,
+            NEWCOMER_EVERY,
+            NEWCOMER_LIMIT,
+        )
+    }
+}
+
+/// Both clusters, started side by side.
+pub(crate) fn acts(lab: &Lab) -> Result<[Act; 2]> {
+    let sbtest_rows = Some(SBTEST_ROWS);
+    let (mariadb, postgres) = thread::scope(|scope| {
+        let mariadb = scope.spawn(|| {
+            lab.mariadb(MariadbOptions {
+                replicas: 2,
+                sbtest_rows,
+                ..Default::default()
+            })
+        });
+        let postgres = lab.postgres(PostgresOptions {
+            replicas: 1,
+            sbtest_rows,
+            ..Default::default()
+        });
+        (mariadb.join().expect("starting does not panic"), postgres)
+    });
+    let (mariadb, postgres) = (mariadb?.servers(), postgres?.servers());
+    Ok([
+        act("MariaDB", "mysql", Driver::Mysql, Greeting::Mysql, mariadb),
+        act(
+            "PostgreSQL",
+            "postgres",
+            Driver::Pgsql,
+            Greeting::Postgres,
+            postgres,
+        ),
+    ])
+}
+
+fn act(
+    title: &'static str,
+    probe: &str,
+    driver: Driver,
+    greeting: Greeting,
+    servers: Vec<Server>,
+) -> Act {
+    let service = |door: &str, servers: &[Server]| {
+        let name = format!("{}-{door}", title.to_lowercase());
+        Service::new(
+            &name,
+            SocketAddr::from(([127, 0, 0, 1], free_port())),
+            probe,
+            servers,
+        )
+    };
+    let reads = service("reads", &servers);
+    let writes = service("writes", &servers[..1]);
+    Act {
+        title,
+        driver,
+        servers,
+        reads,
+        writes,
+        greeting,
+    }
+}
+
+/// Starts Evenkeel in front of them.
+pub(crate) fn balancer(acts: &[Act]) -> Result<Balancer> {
+    let services = acts
+        .iter()
+        .flat_map(|act| [act.reads.toml(), act.writes.toml()]);
+    let config: String = services.collect();
+    Balancer::start(&format!("[engine]\nworkers = 2\n\n{config}"))
+}
+
+/// Connections which a service has given to each server so far.
+pub(crate) fn shares(status: &Value, service: &str) -> Vec<(String, u64)> {
+    let services = status["services"].as_array().into_iter().flatten();
+    let found = services.filter(|entry| entry["name"] == service);
+    let servers = found
+        .filter_map(|entry| entry["servers"].as_array())
+        .flatten();
+    servers
+        .map(|server| {
+            let name = server["name"].as_str().unwrap_or_default().to_owned();
+            (name, server["sessions"]["total"].as_u64().unwrap_or(0))
+        })
+        .collect()
+}
+
+/// The state that Evenkeel sees a server in, for example `up`.
+pub(crate) fn state_of(status: &Value, service: &str, server: &str) -> String {
+    let services = status["services"].as_array().into_iter().flatten();
+    let servers = services
+        .filter(|entry| entry["name"] == service)
+        .filter_map(|entry| entry["servers"].as_array())
+        .flatten();
+    let state = servers
+        .filter(|entry| entry["name"] == server)
+        .find_map(|entry| entry["state"].as_str());
+    state.unwrap_or("unknown").to_owned()
+}
+
+/// What the newcomers of one act saw, in a sentence.
+pub(crate) fn newcomers_sentence(report: &NewcomersReport) -> String {
+    let first = report
+        .failures
+        .first()
+        .map(|failure| format!(" ({})", failure.why))
+        .unwrap_or_default();
+    format!(
+        "{} opened, {} failed{first}, longest wait {} ms",
+        report.attempts,
+        report.failures.len(),
+        report.longest_wait.as_millis()
+    )
+}

@@ -1,0 +1,122 @@
+//! `evenkeel-lab up`: servers to try things with, until Ctrl-C.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use evenkeel_lab::{Lab, MariadbOptions, PostgresOptions, Server, Service, free_port};
+
+use crate::control;
+use crate::stop::Stop;
+
+/// What to start.
+#[derive(Subcommand)]
+pub(crate) enum Up {
+    /// A MariaDB primary and its replicas (GTID).
+    Mariadb(Cluster),
+    /// A PostgreSQL primary and its replicas (streaming).
+    Postgres(Cluster),
+    /// Web servers (nginx).
+    Web(Web),
+}
+
+#[derive(Args)]
+pub(crate) struct Cluster {
+    /// How many replicas follow the primary.
+    #[arg(long, default_value_t = 1)]
+    replicas: usize,
+    /// Load sysbench's four tables with this many rows each.
+    #[arg(long)]
+    rows: Option<u32>,
+    /// Give each server this many percent of one processor (needs root).
+    #[arg(long)]
+    cpu_percent: Option<u32>,
+}
+
+#[derive(Args)]
+pub(crate) struct Web {
+    /// How many.
+    #[arg(long, default_value_t = 2)]
+    servers: usize,
+    /// Give each server this many percent of one processor (needs root).
+    #[arg(long)]
+    cpu_percent: Option<u32>,
+}
+
+pub(crate) fn run(up: &Up) -> Result<ExitCode> {
+    let stop = Stop::on_signals()?;
+    let lab = Arc::new(Lab::new("lab")?);
+    eprintln!("starting …");
+    let (config, cpu_percent) = start(&lab, up)?;
+    let servers = lab.servers();
+    for server in &servers {
+        cpu_percent.map_or(Ok(()), |percent| server.cpu_share(percent))?;
+    }
+    control::serve(&lab)?;
+    println!("{}", control::server_table(&servers));
+    println!("Another terminal: evenkeel-lab list · kill|stop|start|freeze|thaw SERVER\n");
+    println!("An evenkeel.toml for them:\n\n{config}");
+    println!("Ctrl-C ends the lab and removes its data.");
+    stop.wait();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
+    match up {
+        Up::Mariadb(options) => {
+            let Cluster {
+                replicas,
+                rows: sbtest_rows,
+                ..
+            } = *options;
+            let cluster = lab.mariadb(MariadbOptions {
+                replicas,
+                sbtest_rows,
+                ..Default::default()
+            })?;
+            Ok((
+                reads_and_writes("mariadb", "mysql", &cluster.servers())?,
+                options.cpu_percent,
+            ))
+        }
+        Up::Postgres(options) => {
+            let Cluster {
+                replicas,
+                rows: sbtest_rows,
+                ..
+            } = *options;
+            let cluster = lab.postgres(PostgresOptions {
+                replicas,
+                sbtest_rows,
+                ..Default::default()
+            })?;
+            Ok((
+                reads_and_writes("postgres", "postgres", &cluster.servers())?,
+                options.cpu_percent,
+            ))
+        }
+        Up::Web(options) => {
+            let servers = lab.web(options.servers)?;
+            let config = service("web", "http", &servers).toml();
+            Ok((config, options.cpu_percent))
+        }
+    }
+}
+
+fn reads_and_writes(name: &str, probe: &str, servers: &[Server]) -> Result<String> {
+    let primary = servers.get(..1).context("a cluster has a primary")?;
+    let reads = service(&format!("{name}-reads"), probe, servers);
+    let writes = service(&format!("{name}-writes"), probe, primary);
+    Ok(format!("{}\n{}", reads.toml(), writes.toml()))
+}
+
+fn service(name: &str, probe: &str, servers: &[Server]) -> Service {
+    Service::new(
+        name,
+        SocketAddr::from(([127, 0, 0, 1], free_port())),
+        probe,
+        servers,
+    )
+}
