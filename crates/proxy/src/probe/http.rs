@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     AskerError, Failure, Progress, Target, Tls,
-    stream::{self, Heard, Listening, Socket},
+    stream::{self, Heard, Listening, Plausible, Socket},
     tls, words,
 };
 
@@ -61,7 +61,12 @@ impl Request {
 
     pub(super) async fn ask(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
         let socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
-        let (socket, heard) = Listening::new(socket, |_| true);
+        let plausible: Plausible = if self.tls_config.is_some() {
+            |_| true
+        } else {
+            may_answer
+        };
+        let (socket, heard) = Listening::new(socket, plausible);
         let socket = self.secured(socket, target, progress).await?;
         progress.step("waiting for the HTTP answer");
         let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
@@ -80,7 +85,7 @@ impl Request {
 
     async fn secured(
         &self,
-        socket: Listening<Box<dyn Socket>>,
+        socket: Listening,
         target: &Target,
         progress: &Progress,
     ) -> Result<Box<dyn Socket>, Failure> {
@@ -208,9 +213,11 @@ fn unwanted_status(status: StatusCode, wanted: &[RangeInclusive<u16>]) -> String
 }
 
 fn explain(error: &hyper::Error, heard: &Heard) -> String {
-    let first = heard.bytes();
-    if error.is_parse() && !first.is_empty() {
+    if let Some(first) = heard.implausible() {
         return words::speaks_no("HTTP", &first);
+    }
+    if error.is_parse() {
+        return format!("the HTTP answer is malformed: {}", words::chain(error));
     }
     if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
         return words::closed();
@@ -219,6 +226,14 @@ fn explain(error: &hyper::Error, heard: &Heard) -> String {
         Some(io) => words::io(io),
         None => words::chain(error),
     }
+}
+
+/// "HTTP-version SP status-code SP" (RFC 9112, section 4), in either version 1.
+fn may_answer(first: &[u8]) -> bool {
+    first
+        .iter()
+        .zip(b"HTTP/1.")
+        .all(|(heard, expected)| heard == expected)
 }
 
 fn parse_path(path: &str) -> Result<hyper::Uri, AskerError> {

@@ -20,11 +20,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     Account, AskerError, Failure, Progress, QUERY, Target, Tls,
-    stream::{self, Heard, Listening, Socket},
+    stream::{self, Heard, Listening},
     tls, words,
 };
 
-type Stream = Listening<Box<dyn Socket>>;
+type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<Listening>>::TlsConnect;
 
 /// The account, the query and the way to encrypt.
 pub(super) struct Login {
@@ -76,10 +76,10 @@ impl Login {
         }
     }
 
-    async fn talk<T: TlsConnect<Stream>>(
+    async fn talk<T: TlsConnect<Listening>>(
         &self,
         config: &Config,
-        socket: Stream,
+        socket: Listening,
         tls: T,
         progress: &Progress,
     ) -> Result<(), Error> {
@@ -160,12 +160,9 @@ async fn run(client: &Client, query: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn connector(
-    config: &Arc<ClientConfig>,
-    server_name: String,
-) -> Result<impl TlsConnect<Stream>, Failure> {
+fn connector(config: &Arc<ClientConfig>, server_name: String) -> Result<TlsConnector, Failure> {
     let mut make = MakeRustlsConnect::new(ClientConfig::clone(config));
-    MakeTlsConnect::<Stream>::make_tls_connect(&mut make, &server_name)
+    MakeTlsConnect::<Listening>::make_tls_connect(&mut make, &server_name)
         .map_err(|e| Failure::Failed(e.to_string()))
 }
 

@@ -56,15 +56,6 @@ impl Heard {
         heard.implausible.then(|| heard.bytes.clone())
     }
 
-    /// The first bytes, whatever they are.
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .bytes
-            .clone()
-    }
-
     fn hear(&self, new: &[u8], plausible: Plausible) -> io::Result<()> {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = HEARD_BYTES_MAX.saturating_sub(heard.bytes.len());
@@ -87,15 +78,15 @@ impl Heard {
 ///
 /// The check stands before the protocol libraries: they would take the text of a banner for the length of a message
 /// and wait for gigabytes.
-pub(super) struct Listening<S> {
-    inner: S,
+pub(super) struct Listening {
+    inner: Box<dyn Socket>,
     heard: Heard,
     plausible: Plausible,
     read_bytes: usize,
 }
 
-impl<S> Listening<S> {
-    pub(super) fn new(inner: S, plausible: Plausible) -> (Self, Heard) {
+impl Listening {
+    pub(super) fn new(inner: Box<dyn Socket>, plausible: Plausible) -> (Self, Heard) {
         let heard = Heard::default();
         (
             Self {
@@ -109,7 +100,7 @@ impl<S> Listening<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Listening<S> {
+impl AsyncRead for Listening {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -127,7 +118,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Listening<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Listening<S> {
+impl AsyncWrite for Listening {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

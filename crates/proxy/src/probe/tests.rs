@@ -1,1 +1,98 @@
 //! Tests of the parts that need no server.
+
+use super::*;
+
+fn http_probe(path: &str, host: Option<&str>) -> Probe {
+    let host = host.map(str::to_owned);
+    Probe::Http {
+        path: path.to_owned(),
+        host,
+        status: Vec::new(),
+        body: None,
+    }
+}
+
+fn account() -> Account {
+    Account {
+        user: "monitor".to_owned(),
+        password: "s3cret".to_owned(),
+        database: None,
+    }
+}
+
+#[test]
+fn no_debug_output_shows_the_password() {
+    let text = format!("{:?}", account());
+    assert!(
+        text.contains("monitor") && !text.contains("s3cret"),
+        "{text}"
+    );
+    for probe in [
+        Probe::Mysql {
+            query: "SELECT 1".to_owned(),
+        },
+        Probe::Postgres {
+            query: "SELECT 1".to_owned(),
+        },
+    ] {
+        let asker = Asker::new(probe, Some(account()), Tls::Off).unwrap();
+        assert!(!format!("{asker:?}").contains("s3cret"));
+    }
+}
+
+#[test]
+fn what_can_be_known_wrong_without_a_server_is_refused_at_the_start() {
+    let verify = |name: &str| Tls::Verify {
+        ca: None,
+        server_name: name.to_owned(),
+    };
+    let refused =
+        |probe: Probe, account, tls| Asker::new(probe, account, tls).unwrap_err().to_string();
+    let mysql = || Probe::Mysql {
+        query: "SELECT 1".to_owned(),
+    };
+    let postgres = || Probe::Postgres {
+        query: "SELECT 1".to_owned(),
+    };
+    assert!(refused(mysql(), None, Tls::Off).contains("[service.monitor]"));
+    assert!(refused(postgres(), None, Tls::Off).contains("[service.monitor]"));
+    for probe in [mysql(), postgres(), http_probe("/", None)] {
+        assert!(refused(probe, Some(account()), verify("no name")).contains("\"no name\""));
+    }
+    assert!(refused(http_probe("health", None), None, Tls::Off).contains("begin with a slash"));
+    assert!(refused(http_probe("/", Some("a\r\nb: c")), None, Tls::Off).contains("host"));
+    let empty = Authorities::from_pem(b"no certificate")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        empty.contains("[service.server_tls] ca: holds no PEM certificate"),
+        "{empty}"
+    );
+    let missing = Authorities::from_pem_file("/nonexistent/ca.pem".as_ref()).unwrap_err();
+    assert!(missing.to_string().contains("/nonexistent/ca.pem"));
+}
+
+#[test]
+fn a_probe_may_run_in_a_task_of_its_own() {
+    fn sendable<T: Send>(value: T) -> T {
+        value
+    }
+    let asker = Asker::new(http_probe("/", None), None, Tls::Off).unwrap();
+    let target = Target::Unix("/nonexistent/socket".into());
+    let ask = sendable(asker.ask(&target, Duration::from_secs(5)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let seen = runtime.block_on(ask);
+    assert_eq!(
+        seen.outcome,
+        Outcome::Failed("no such socket file".to_owned())
+    );
+}
+
+#[test]
+fn a_servers_words_are_passed_on_short_and_on_one_line() {
+    assert_eq!(words::clipped("a\nb\x1b[31m"), "a b [31m");
+    assert_eq!(words::clipped(&"x".repeat(1000)).chars().count(), 301);
+}

@@ -73,6 +73,9 @@ pub(super) fn tls(error: &TlsError) -> String {
         TlsError::InvalidCertificate(_) => format!(
             "certificate not trusted ({error}): set [service.server_tls] ca = \"…\" or mode = \"encrypt\""
         ),
+        TlsError::InvalidMessage(_) => format!(
+            "the answer is not TLS ({error}): set [service.server_tls] mode = \"off\" if the server speaks plaintext"
+        ),
         other => format!("TLS failed: {other}"),
     }
 }

@@ -1,0 +1,14 @@
+//! The probes against real servers that this test starts itself, and against peers that misbehave.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "probe_real/http.rs"]
+mod http;
+#[path = "probe_real/mysql.rs"]
+mod mysql;
+#[path = "probe_real/peers.rs"]
+mod peers;
+#[path = "probe_real/postgres.rs"]
+mod postgres;
+#[path = "probe_real/rig.rs"]
+mod rig;

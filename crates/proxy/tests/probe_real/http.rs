@@ -1,0 +1,165 @@
+//! The HTTP probe and the TCP probe against a real nginx.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use evenkeel_proxy::probe::{Authorities, Observation, Outcome, Probe, Target, Tls};
+
+use crate::rig::{
+    PATIENCE, Server, ask, assert_failed, assert_passed, certificates, free_port, program,
+};
+
+fn start(tls_port: u16) -> Server {
+    let server = Server::start(libc::SIGKILL, |dir, port| command(dir, port, tls_port));
+    server.until("nginx listens", || {
+        ask(Probe::Tcp, None, Tls::Off, &server.tcp(), PATIENCE).outcome == Outcome::Passed
+    });
+    server
+}
+
+fn command(dir: &Path, port: u16, tls_port: u16) -> Command {
+    let (authority, certificate, key) = certificates();
+    for (name, text) in [
+        ("ca.pem", authority),
+        ("cert.pem", certificate),
+        ("key.pem", key),
+    ] {
+        std::fs::write(dir.join(name), text).unwrap();
+    }
+    std::fs::write(dir.join("big"), vec![b'x'; 200_000]).unwrap();
+    let config = CONFIG
+        .replace("TLS_PORT", &tls_port.to_string())
+        .replace("PORT", &port.to_string())
+        .replace("DIR", &dir.display().to_string());
+    std::fs::write(dir.join("nginx.conf"), config).unwrap();
+    let mut command = Command::new(program("nginx", &[], "nginx-light"));
+    command
+        .arg("-e")
+        .arg("stderr")
+        .arg("-p")
+        .arg(dir)
+        .arg("-c")
+        .arg(dir.join("nginx.conf"));
+    command
+}
+
+const CONFIG: &str = r#"
+daemon off; master_process off; pid DIR/pid; error_log stderr info;
+events {}
+http {
+  log_format seen '$status host=$http_host agent=$http_user_agent connection=$http_connection';
+  access_log DIR/access seen;
+  client_body_temp_path DIR/t1; proxy_temp_path DIR/t2; fastcgi_temp_path DIR/t3;
+  uwsgi_temp_path DIR/t4; scgi_temp_path DIR/t5;
+  server {
+    listen 127.0.0.1:PORT; listen unix:DIR/sock;
+    listen 127.0.0.1:TLS_PORT ssl; ssl_certificate DIR/cert.pem; ssl_certificate_key DIR/key.pem;
+    root DIR;
+    location = /ok { return 200 "all is well"; }
+    location = /moved { return 301 /ok; }
+    location = /down { return 503; }
+  }
+}
+"#;
+
+fn get(path: &str) -> Probe {
+    Probe::Http {
+        path: path.to_owned(),
+        host: None,
+        status: Vec::new(),
+        body: None,
+    }
+}
+
+fn with_body(path: &str, text: &str) -> Probe {
+    let body = Some(text.to_owned());
+    Probe::Http {
+        path: path.to_owned(),
+        host: None,
+        status: Vec::new(),
+        body,
+    }
+}
+
+#[test]
+fn status_body_and_host_are_asked_and_judged() {
+    let tls_port = free_port();
+    let server = start(tls_port);
+    let ask_it = |probe| ask(probe, None, Tls::Off, &server.tcp(), PATIENCE);
+    assert_passed(&ask_it(get("/ok")));
+    assert_passed(&ask_it(get("/moved")));
+    assert_failed(
+        &ask_it(get("/down")),
+        "answered 503 Service Unavailable, wanted 200-399",
+    );
+    assert_passed(&ask_it(with_body("/ok", "is well")));
+    let missing = ask_it(with_body("/ok", "is ill"));
+    assert_failed(
+        &missing,
+        "\"is ill\" is not in the first 11 bytes of the body",
+    );
+    assert_passed(&ask_it(get("/big")));
+    assert_failed(&ask_it(with_body("/big", "y")), "in the first 65536 bytes");
+    let path = "/ok?deep=1".to_owned();
+    let host = Some("shop.test".to_owned());
+    assert_passed(&ask_it(Probe::Http {
+        path,
+        host,
+        status: vec![200..=200],
+        body: None,
+    }));
+    let only = Probe::Http {
+        path: "/moved".to_owned(),
+        host: None,
+        status: vec![200..=204, 418..=418],
+        body: None,
+    };
+    assert_failed(
+        &ask_it(only),
+        "answered 301 Moved Permanently, wanted 200-204, 418",
+    );
+    let seen = "200 host=shop.test agent=evenkeel-probe connection=close";
+    server.until("nginx saw our headers", || {
+        std::fs::read_to_string(server.path("access"))
+            .unwrap()
+            .contains(seen)
+    });
+}
+
+#[test]
+fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
+    let tls_port = free_port();
+    let server = start(tls_port);
+    let unix = Target::Unix(server.path("sock"));
+    assert_passed(&ask(get("/ok"), None, Tls::Off, &unix, PATIENCE));
+    assert_passed(&ask(Probe::Tcp, None, Tls::Off, &unix, PATIENCE));
+    let tls = |tls| -> Observation {
+        let target = Target::Tcp(([127, 0, 0, 1], tls_port).into());
+        ask(with_body("/ok", "well"), None, tls, &target, PATIENCE)
+    };
+    let ca = Some(Authorities::from_pem_file(&server.path("ca.pem")).unwrap());
+    assert_passed(&tls(Tls::Encrypt));
+    assert_passed(&tls(Tls::Verify {
+        ca,
+        server_name: "db.test".to_owned(),
+    }));
+    let public = Tls::Verify {
+        ca: None,
+        server_name: "db.test".to_owned(),
+    };
+    assert_failed(&tls(public), "certificate not trusted");
+    server.signal(libc::SIGSTOP);
+    let limit = Duration::from_millis(500);
+    let frozen = ask(get("/ok"), None, Tls::Off, &server.tcp(), limit);
+    assert_failed(
+        &frozen,
+        "timed out after 500 ms while waiting for the HTTP answer",
+    );
+    server.kill();
+    for probe in [get("/ok"), Probe::Tcp] {
+        assert_failed(
+            &ask(probe, None, Tls::Off, &server.tcp(), PATIENCE),
+            "connection refused",
+        );
+    }
+    assert!(!server.log().contains("eset by peer"), "{}", server.log());
+}

@@ -1,0 +1,254 @@
+//! Starts real servers on free ports in directories of their own, and ends them; asks through a runtime like the real one.
+
+use std::{
+    fs::{File, Permissions},
+    net::{SocketAddr, TcpListener},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use evenkeel_proxy::probe::{Account, Asker, Observation, Outcome, Probe, Target, Tls};
+use tempfile::TempDir;
+
+/// Long enough for a loaded machine: a probe that waits for it has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server. It dies with this value, and with the test process however that ends.
+pub(crate) struct Server {
+    pid: i32,
+    waiter: JoinHandle<()>,
+    pub(crate) dir: TempDir,
+    pub(crate) port: u16,
+    stop_signal: i32,
+}
+
+impl Server {
+    /// `start` is told a directory and a port and gives the command.
+    pub(crate) fn start(stop_signal: i32, start: impl FnOnce(&Path, u16) -> Command) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("ek-probe-")
+            .tempdir()
+            .unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let port = free_port();
+        let mut command = start(dir.path(), port);
+        let log = File::create(dir.path().join("log")).unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        let (pid, waiter) = spawn(command);
+        Self {
+            pid,
+            waiter,
+            dir,
+            port,
+            stop_signal,
+        }
+    }
+
+    pub(crate) fn tcp(&self) -> Target {
+        Target::Tcp(SocketAddr::from(([127, 0, 0, 1], self.port)))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.path("log")).unwrap()).into_owned()
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        if self.waiter.is_finished() {
+            return;
+        }
+        #[expect(unsafe_code, reason = "std can only kill; this freezes too")]
+        // SAFETY: the child was not waited for a moment ago, so its pid is still its own.
+        unsafe {
+            libc::kill(self.pid, signal);
+        }
+    }
+
+    pub(crate) fn kill(&self) {
+        self.signal(libc::SIGKILL);
+        until("the server's end", || self.waiter.is_finished());
+    }
+
+    /// Waits until the server answers, or fails with its log.
+    pub(crate) fn until(&self, what: &str, mut ready: impl FnMut() -> bool) {
+        until_or(what, &mut ready, || self.log());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.signal(libc::SIGCONT);
+        self.signal(self.stop_signal);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !self.waiter.is_finished() {
+            if Instant::now() > deadline {
+                self.signal(libc::SIGKILL);
+            }
+            thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The kernel kills a child when the *thread* that made it ends; so each has a thread that waits for it.
+fn spawn(mut command: Command) -> (i32, JoinHandle<()>) {
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe way to have a child die with its parent"
+    )]
+    // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+    let (pid_tx, pid_rx) = mpsc::channel();
+    let waiter = thread::spawn(move || {
+        let mut child = command.spawn().unwrap();
+        pid_tx.send(child.id() as i32).unwrap();
+        child.wait().unwrap();
+    });
+    (pid_rx.recv().unwrap(), waiter)
+}
+
+pub(crate) fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    until_or(what, &mut ready, String::new);
+}
+
+fn until_or(what: &str, ready: &mut dyn FnMut() -> bool, detail: impl Fn() -> String) {
+    let deadline = Instant::now() + PATIENCE;
+    while !ready() {
+        assert!(
+            Instant::now() < deadline,
+            "not in {PATIENCE:?}: {what}\n{}",
+            detail()
+        );
+        thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// Where a program is, or a failure that names the package to install.
+pub(crate) fn program(name: &str, places: &[&str], package: &str) -> PathBuf {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = path.split(':').map(PathBuf::from).collect();
+    dirs.extend(["/usr/sbin", "/usr/bin"].map(PathBuf::from));
+    dirs.extend(places.iter().map(PathBuf::from));
+    let found = dirs
+        .iter()
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("{name} is missing: install the Debian package {package}"))
+}
+
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {text}{errors}");
+    text
+}
+
+pub(crate) fn is_root() -> bool {
+    #[expect(unsafe_code, reason = "std does not tell who we are")]
+    // SAFETY: geteuid takes nothing and cannot fail.
+    let uid = unsafe { libc::geteuid() };
+    uid == 0
+}
+
+/// An authority and a certificate for `db.test` and 127.0.0.1 that it signed: PEM of the authority, certificate, key.
+pub(crate) fn certificates() -> (String, String, String) {
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let authority = rcgen::CertifiedIssuer::self_signed(params, authority_key).unwrap();
+    let names = vec!["db.test".to_owned(), "127.0.0.1".to_owned()];
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(names).unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    (authority.pem(), certificate.pem(), key.serialize_pem())
+}
+
+pub(crate) fn account(user: &str, password: &str) -> Account {
+    Account {
+        user: user.to_owned(),
+        password: password.to_owned(),
+        database: None,
+    }
+}
+
+/// Asks on a runtime as the control plane has it, and checks the promises that hold for every probe.
+pub(crate) fn ask(
+    probe: Probe,
+    account: Option<Account>,
+    tls: Tls,
+    target: &Target,
+    timeout: Duration,
+) -> Observation {
+    let asker = Asker::new(probe, account, tls).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let start = Instant::now();
+        let observation = asker.ask(target, timeout).await;
+        let took = start.elapsed();
+        assert!(
+            took < timeout + Duration::from_millis(500),
+            "took {took:?}: {observation:?}"
+        );
+        assert!(observation.took <= took);
+        let deadline = Instant::now() + PATIENCE;
+        while tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+            > 0
+        {
+            assert!(
+                Instant::now() < deadline,
+                "a task is left behind: {observation:?}"
+            );
+            tokio::task::yield_now().await;
+        }
+        observation
+    })
+}
+
+#[track_caller]
+pub(crate) fn assert_passed(observation: &Observation) {
+    assert_eq!(observation.outcome, Outcome::Passed, "{observation:?}");
+}
+
+#[track_caller]
+pub(crate) fn assert_failed(observation: &Observation, words: &str) {
+    match &observation.outcome {
+        Outcome::Failed(why) if why.contains(words) => {}
+        _ => panic!("wanted Failed with {words:?}: {observation:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_refused(observation: &Observation, words: &str) {
+    match &observation.outcome {
+        Outcome::LoginRefused(why) if why.contains(words) => {}
+        _ => panic!("wanted LoginRefused with {words:?}: {observation:?}"),
+    }
+}
