@@ -8,3 +8,4 @@ pub mod log;
 pub mod metrics;
 pub mod run;
 pub mod status;
+pub mod world;

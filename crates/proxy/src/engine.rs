@@ -205,17 +205,20 @@ impl Engine {
     }
 
     /// Starts accepting clients of a service. The answer is the id for [`Self::unlisten`].
-    pub fn listen(&self, listener: Listener, service: &Arc<Service>) -> u64 {
+    ///
+    /// The caller keeps the listener: as long as it lives no client is lost between two services.
+    pub fn listen(&self, listener: &Listener, service: &Arc<Service>) -> io::Result<u64> {
         let id = self.new_id();
-        let listener = Arc::new(ListenerShared::new(id, listener, Arc::clone(service)));
+        let listener = ListenerShared::new(id, listener, Arc::clone(service))?;
+        let listener = Arc::new(listener);
         for orders in &self.shared.orders {
             // A worker that is gone accepts nothing either.
             let _ = orders.send(Order::Listen(Arc::clone(&listener)));
         }
-        id
+        Ok(id)
     }
 
-    /// Stops accepting; the socket is closed once all workers have let go of it.
+    /// Stops accepting; clients that the kernel holds stay with the [`Listener`].
     pub fn unlisten(&self, id: u64) {
         for orders in &self.shared.orders {
             let _ = orders.send(Order::Unlisten(id));

@@ -6,6 +6,7 @@
 
 mod clock;
 pub mod counters;
+mod dice;
 pub mod engine;
 pub mod listen;
 pub mod probe;
@@ -19,5 +20,6 @@ mod socket;
 mod upstream;
 
 pub use clock::{now_ms, now_us};
+pub use dice::dice;
 pub use server::{Endpoint, Server};
 pub use service::{Service, View};

@@ -163,17 +163,18 @@ fn remove_if_nobody_answers(path: &Path) -> io::Result<()> {
 /// A listener and its service, held by all workers.
 pub(crate) struct ListenerShared {
     pub(crate) id: u64,
-    listener: Listener,
+    socket: Socket,
     service: Arc<Service>,
 }
 
 impl ListenerShared {
-    pub(crate) fn new(id: u64, listener: Listener, service: Arc<Service>) -> Self {
-        Self {
+    pub(crate) fn new(id: u64, listener: &Listener, service: Arc<Service>) -> io::Result<Self> {
+        let socket = listener.socket.try_clone()?;
+        Ok(Self {
             id,
-            listener,
+            socket,
             service,
-        }
+        })
     }
 }
 
@@ -186,7 +187,7 @@ pub(crate) struct Accepted {
 /// Accepts the clients of one listener on one worker, as long as the task lives.
 pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerShared>) {
     // A descriptor of its own for each worker: the socket closes when the last has let go.
-    let socket = match listener.listener.socket.try_clone() {
+    let socket = match listener.socket.try_clone() {
         Ok(socket) => socket,
         Err(error) => return accept_failed(&worker, &error),
     };

@@ -1,13 +1,14 @@
 //! One service as the data plane sees it: an immutable view, replaced as a whole, and its numbers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use arc_swap::{ArcSwap, Guard};
 use evenkeel_policy::pool::{Pick, Pool, Request, Tried};
 
 use crate::clock;
 use crate::counters::ServiceCounters;
+use crate::dice::dice;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::upstream::queue::Queue;
@@ -122,17 +123,4 @@ impl Drop for Seat {
     fn drop(&mut self) {
         self.service.active.fetch_sub(1, Relaxed);
     }
-}
-
-/// A random number for the algorithms that want one: splitmix64 over a shared counter, which need
-/// not be secret, only well spread.
-fn dice() -> u64 {
-    static STATE: AtomicU64 = AtomicU64::new(0);
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut z = STATE
-        .fetch_add(GOLDEN, Relaxed)
-        .wrapping_add(clock::now_us());
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

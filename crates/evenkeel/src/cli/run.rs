@@ -29,10 +29,10 @@ pub(super) fn run(args: RunArgs) -> ExitCode {
     let Some(plan) = plan else {
         return ExitCode::FAILURE;
     };
-    match crate::run::run(plan) {
+    match crate::run::run(plan, problems) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,0 +1,261 @@
+//! The control plane: one owner of everything that changes, fed by probes, traffic, commands and
+//! the clock, which replaces what the data plane sees.
+
+mod command;
+mod history;
+mod leaving;
+mod listening;
+mod probing;
+mod publish;
+mod reload;
+mod report;
+mod server;
+mod service;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::engine::event::{Event, Sign};
+use evenkeel_proxy::listen::ListenError;
+use evenkeel_proxy::now_ms;
+use evenkeel_proxy::record::CutReason;
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use crate::config::{Address, Plan, Problems};
+use crate::log::Format;
+use crate::status::Request;
+use leaving::Leaving;
+use probing::Report;
+use server::ServerState;
+use service::ServiceState;
+
+/// Rates and histories are sampled once a second.
+const SAMPLE_INTERVAL_MS: u64 = 1_000;
+
+/// Answers of probes and of name resolution that may wait; each server has at most two under way.
+const REPORTS_WAITING_MAX: usize = 1_024;
+
+/// Why a plan cannot be put to work.
+#[derive(Debug, Error)]
+pub enum WorldError {
+    /// An address of a service cannot be listened on.
+    #[error("service {service:?}: {cause}")]
+    Listen {
+        /// The service.
+        service: String,
+        /// Why.
+        cause: ListenError,
+    },
+    /// A probe cannot be built.
+    #[error("service {service:?}, server {server:?}: {cause}")]
+    Probe {
+        /// The service.
+        service: String,
+        /// The server.
+        server: String,
+        /// Why.
+        cause: String,
+    },
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGHUP.
+    Reload,
+    /// SIGTERM or SIGINT; the second one does not wait.
+    Stop,
+}
+
+/// Everything that changes while the process runs.
+pub struct World {
+    engine: Engine,
+    io_reason: String,
+    plan: Plan,
+    problems: Problems,
+    servers: BTreeMap<Address, ServerState>,
+    services: Vec<ServiceState>,
+    leaving: Vec<Leaving>,
+    reports: (mpsc::Sender<Report>, mpsc::Receiver<Report>),
+    started_ms: u64,
+    loaded_ms: u64,
+    next_sample_ms: u64,
+    /// Set once we stop: when the last sessions are cut.
+    stop_by_ms: Option<u64>,
+}
+
+impl World {
+    /// Binds all listeners, then starts serving: an error leaves nothing behind.
+    pub fn new(
+        engine: Engine,
+        io_reason: String,
+        plan: Plan,
+        problems: Problems,
+    ) -> Result<Self, WorldError> {
+        let now_ms = now_ms();
+        let mut world = Self {
+            engine,
+            io_reason,
+            plan: Plan {
+                services: Vec::new(),
+                ..plan.clone()
+            },
+            problems,
+            servers: BTreeMap::new(),
+            services: Vec::new(),
+            leaving: Vec::new(),
+            reports: mpsc::channel(REPORTS_WAITING_MAX),
+            started_ms: now_ms,
+            loaded_ms: now_ms,
+            next_sample_ms: now_ms + SAMPLE_INTERVAL_MS,
+            stop_by_ms: None,
+        };
+        world.adopt(plan)?;
+        Ok(world)
+    }
+
+    /// Runs until all sessions have ended after a stop.
+    pub async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<Request>,
+        events: flume::Receiver<Event>,
+        mut signals: mpsc::Receiver<Signal>,
+    ) {
+        let format = match self.plan.log.format {
+            crate::config::plan::LogFormat::Text => Format::Text,
+            crate::config::plan::LogFormat::Json => Format::Json,
+        };
+        while !self.is_over() {
+            let wait = Duration::from_millis(self.next_wake_ms().saturating_sub(now_ms()));
+            tokio::select! {
+                Some(request) = requests.recv() => self.answer(request).await,
+                Ok(event) = events.recv_async() => self.notice(event, format),
+                Some(report) = self.reports.1.recv() => self.take_report(report),
+                Some(signal) = signals.recv() => self.obey(signal).await,
+                () = tokio::time::sleep(wait) => {}
+            }
+            self.do_what_is_due(now_ms());
+        }
+        tracing::info!("stopped");
+        self.engine.stop();
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(stop_by_ms) = self.stop_by_ms else {
+            return false;
+        };
+        // A moment more than the limit, for the cut itself to be carried out.
+        self.sessions() == 0 || now_ms() >= stop_by_ms + SAMPLE_INTERVAL_MS
+    }
+
+    fn sessions(&self) -> usize {
+        self.engine.sessions().iter().sum()
+    }
+
+    fn next_wake_ms(&self) -> u64 {
+        let servers = self.servers.values().map(|server| server.next_due_ms());
+        let services = self
+            .services
+            .iter()
+            .filter_map(|service| service.next_ramp_ms);
+        let leaving = self.leaving.iter().map(Leaving::next_due_ms);
+        let stopping = self.stop_by_ms.map(|_| now_ms() + 50);
+        let due = servers.chain(services).chain(leaving).chain(stopping).min();
+        due.map_or(self.next_sample_ms, |due| due.min(self.next_sample_ms))
+    }
+
+    fn do_what_is_due(&mut self, now_ms: u64) {
+        self.start_due_probes(now_ms);
+        self.cut_what_overstayed(now_ms);
+        self.climb_ramps(now_ms);
+        if now_ms >= self.next_sample_ms {
+            self.sample();
+            self.next_sample_ms = (self.next_sample_ms + SAMPLE_INTERVAL_MS).max(now_ms);
+        }
+        if self.stop_by_ms.is_some_and(|by_ms| now_ms >= by_ms) && self.sessions() > 0 {
+            self.engine.cut(None, None, CutReason::Shutdown);
+        }
+    }
+
+    fn notice(&mut self, event: Event, format: Format) {
+        match event {
+            Event::Sign { server_id, sign } => self.take_sign(server_id, &sign),
+            Event::Ended(record) => report::connection(&record).write(format),
+            Event::AcceptFailed(why) => tracing::error!("{why}"),
+        }
+    }
+
+    fn take_sign(&mut self, server_id: u64, sign: &Sign) {
+        let found = self
+            .servers
+            .iter()
+            .find(|(_, state)| state.server.id == server_id);
+        let Some(address) = found.map(|(address, _)| address.clone()) else {
+            return;
+        };
+        let last = self.is_last(&address);
+        let Some(state) = self.servers.get_mut(&address) else {
+            return;
+        };
+        let sign = match sign {
+            Sign::ConnectFailed(why) => {
+                tracing::debug!(server = %address, "{why}");
+                evenkeel_policy::health::Sign::ConnectFailed
+            }
+            Sign::ClosedBeforeAnyByte => evenkeel_policy::health::Sign::ClosedBeforeAnyByte,
+        };
+        let change = state.notice_sign(now_ms(), sign, last);
+        self.follow(&address, change);
+    }
+
+    /// Some service would have nobody left without this server.
+    fn is_last(&self, address: &Address) -> bool {
+        self.services.iter().any(|service| {
+            let mut others = service
+                .plan
+                .servers
+                .iter()
+                .filter(|server| server.address != *address);
+            let lists = service
+                .plan
+                .servers
+                .iter()
+                .any(|server| server.address == *address);
+            lists && !others.any(|server| self.takes_clients(&server.address))
+        })
+    }
+
+    fn takes_clients(&self, address: &Address) -> bool {
+        self.servers
+            .get(address)
+            .is_some_and(ServerState::takes_clients)
+    }
+
+    async fn obey(&mut self, signal: Signal) {
+        match signal {
+            Signal::Reload => {
+                self.reload().await;
+            }
+            Signal::Stop if self.stop_by_ms.is_some() => {
+                tracing::warn!("told to stop twice: ending now");
+                self.stop_by_ms = Some(0);
+            }
+            Signal::Stop => self.stop(),
+        }
+    }
+
+    fn stop(&mut self) {
+        let limit_ms = self.plan.engine.shutdown_limit_ms;
+        tracing::info!(
+            sessions = self.sessions(),
+            limit_ms,
+            "stopping: no new clients"
+        );
+        self.stop_by_ms = Some(now_ms() + limit_ms);
+        for service in &mut self.services {
+            service.stop_listening(&self.engine);
+        }
+    }
+}

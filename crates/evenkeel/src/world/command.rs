@@ -1,0 +1,146 @@
+//! What an operator asks for while the process runs: drain, undrain, weight, reload.
+
+use std::sync::Arc;
+
+use evenkeel_proxy::now_ms;
+
+use super::World;
+use super::server::Drain;
+use crate::config::Address;
+use crate::status::{Command, Reply, Request};
+
+/// The largest weight, as in the file.
+const WEIGHT_MAX: u32 = 256;
+
+impl World {
+    /// Answers a request of the admin door. Nobody waiting for the answer is no error.
+    pub(super) async fn answer(&mut self, request: Request) {
+        match request {
+            Request::Status(answer) => {
+                let _ = answer.send(Arc::new(self.status()));
+            }
+            Request::Command(command, answer) => {
+                let reply = self.carry_out(command).await;
+                let _ = answer.send(reply);
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, command: Command) -> Reply {
+        let done = match command {
+            Command::Reload => return self.reload().await,
+            Command::Drain { server, limit_ms } => self.drain(&server, limit_ms),
+            Command::Undrain { server } => self.undrain(&server),
+            Command::Weight { server, weight } => self.set_weight(&server, weight),
+        };
+        match done {
+            Ok(message) => {
+                tracing::info!("command: {message}");
+                Reply::done(message)
+            }
+            Err(message) => Reply::failed(message),
+        }
+    }
+
+    fn drain(&mut self, wanted: &str, limit_ms: Option<u64>) -> Result<String, String> {
+        let found = self.find(wanted)?;
+        let limit_ms = limit_ms.unwrap_or(found.drain_limit_ms);
+        let address = found.address;
+        let Some(state) = self.servers.get_mut(&address) else {
+            return Err(unknown(wanted));
+        };
+        let since_ms = now_ms();
+        let until_ms = since_ms.saturating_add(limit_ms);
+        state.drain = Some(Drain {
+            since_ms,
+            until_ms,
+            cut: false,
+        });
+        let sessions = state.server.load.active();
+        self.publish_all_with(&address);
+        Ok(format!(
+            "{address} is draining: {sessions} sessions may finish within {limit_ms} ms"
+        ))
+    }
+
+    fn undrain(&mut self, wanted: &str) -> Result<String, String> {
+        let address = self.find(wanted)?.address;
+        let Some(state) = self.servers.get_mut(&address) else {
+            return Err(unknown(wanted));
+        };
+        if state.drain.take().is_none() {
+            return Ok(format!("{address} was not draining"));
+        }
+        state.back_since_ms = Some(now_ms());
+        self.publish_all_with(&address);
+        Ok(format!("{address} takes new clients again"))
+    }
+
+    fn set_weight(&mut self, wanted: &str, weight: u32) -> Result<String, String> {
+        if weight > WEIGHT_MAX {
+            return Err(format!("weight {weight} is over {WEIGHT_MAX}"));
+        }
+        let found = self.find(wanted)?;
+        for index in found.services {
+            let service = &mut self.services[index];
+            let listed = service
+                .plan
+                .servers
+                .iter()
+                .find(|s| s.address == found.address);
+            if listed.is_some_and(|listed| listed.weight == weight) {
+                service.weights.remove(&found.address);
+            } else {
+                service.weights.insert(found.address.clone(), weight);
+            }
+            self.publish(index);
+        }
+        Ok(format!(
+            "{} has weight {weight} until it is changed or the process ends",
+            found.address
+        ))
+    }
+
+    /// The server that a person means: name or address, optionally `service/server`.
+    fn find(&self, wanted: &str) -> Result<Found, String> {
+        let mut found: Option<Found> = None;
+        for (index, service) in self.services.iter().enumerate() {
+            for listed in &service.plan.servers {
+                let names = [listed.name.clone(), listed.address.to_string()];
+                let qualified = names
+                    .iter()
+                    .any(|n| format!("{}/{n}", service.plan.name) == wanted);
+                if !qualified && !names.iter().any(|name| name == wanted) {
+                    continue;
+                }
+                match &mut found {
+                    None => {
+                        found = Some(Found {
+                            address: listed.address.clone(),
+                            services: vec![index],
+                            drain_limit_ms: service.plan.drain_limit_ms,
+                        });
+                    }
+                    Some(known) if known.address == listed.address => known.services.push(index),
+                    Some(_) => {
+                        return Err(format!(
+                            "{wanted:?} names several servers: say which as service/server or by address"
+                        ));
+                    }
+                }
+            }
+        }
+        found.ok_or_else(|| unknown(wanted))
+    }
+}
+
+/// A server, and the services for which it was named.
+struct Found {
+    address: Address,
+    services: Vec<usize>,
+    drain_limit_ms: u64,
+}
+
+fn unknown(wanted: &str) -> String {
+    format!("no server is named {wanted:?}: `evenkeel status` lists them")
+}

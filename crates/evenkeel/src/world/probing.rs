@@ -1,0 +1,137 @@
+//! Starts probes and name look-ups when they are due, and takes their answers.
+
+use std::time::Duration;
+
+use evenkeel_policy::health::{Change, Standing};
+use evenkeel_proxy::Endpoint;
+use evenkeel_proxy::probe::{Observation, Outcome, Target};
+use evenkeel_proxy::record::CutReason;
+
+use super::World;
+use super::report::now_unix_ms;
+use super::server::DueProbe;
+use crate::config::Address;
+use crate::config::plan::OnServerDown;
+
+/// An answer that came from outside.
+#[derive(Debug)]
+pub(super) enum Report {
+    Probed(Address, Observation),
+    Resolved(Address, Result<Vec<Endpoint>, String>),
+}
+
+impl World {
+    pub(super) fn start_due_probes(&mut self, now_ms: u64) {
+        let addresses: Vec<_> = self.servers.keys().cloned().collect();
+        for address in addresses {
+            self.start_due_probe(&address, now_ms);
+        }
+    }
+
+    fn start_due_probe(&mut self, address: &Address, now_ms: u64) {
+        let reports = self.reports.0.clone();
+        let Some(state) = self.servers.get_mut(address) else {
+            return;
+        };
+        if let Some((host, port)) = state.due_resolve(now_ms) {
+            let (address, reports) = (address.clone(), reports.clone());
+            tokio::spawn(async move {
+                let answer = resolve(&host, port).await;
+                // The world is gone only when the process ends.
+                let _ = reports.send(Report::Resolved(address, answer)).await;
+            });
+        }
+        match state.due_probe(now_ms) {
+            DueProbe::NotYet => {}
+            DueProbe::Ticked(change) => self.follow(address, change),
+            DueProbe::Ask(asker, timeout_ms) => {
+                let target = state.server.endpoints().first().map(target);
+                let address = address.clone();
+                tokio::spawn(async move {
+                    let seen = match target {
+                        Some(target) => asker.ask(&target, Duration::from_millis(timeout_ms)).await,
+                        None => unresolved(),
+                    };
+                    let _ = reports.send(Report::Probed(address, seen)).await;
+                });
+            }
+        }
+    }
+
+    pub(super) fn take_report(&mut self, report: Report) {
+        match report {
+            Report::Probed(address, seen) => {
+                // A server that left the configuration meanwhile is nobody's concern.
+                let Some(state) = self.servers.get_mut(&address) else {
+                    return;
+                };
+                let change = state.notice_probe(seen, now_unix_ms());
+                self.follow(&address, change);
+            }
+            Report::Resolved(address, answer) => {
+                if let Some(state) = self.servers.get_mut(&address) {
+                    state.resolved(answer);
+                }
+            }
+        }
+    }
+
+    /// Draws the consequences of a change of standing: log, new views, cuts.
+    pub(super) fn follow(&mut self, address: &Address, change: Option<Change>) {
+        let Some(change) = change else { return };
+        match (change.from, change.to) {
+            (_, Standing::Down) => tracing::warn!(server = %address, "down: {}", change.reason),
+            (_, Standing::Up) => tracing::info!(server = %address, "up: {}", change.reason),
+            _ => tracing::info!(server = %address, "tried again: {}", change.reason),
+        }
+        if let Some(state) = self.servers.get_mut(address) {
+            state.note_return(Some(&change));
+        }
+        self.publish_all_with(address);
+        if change.to == Standing::Down {
+            self.cut_sessions_of_dead(address);
+        }
+    }
+
+    fn cut_sessions_of_dead(&self, address: &Address) {
+        let Some(state) = self.servers.get(address) else {
+            return;
+        };
+        for service in &self.services {
+            if service.lists(address) && service.plan.on_server_down == OnServerDown::Cut {
+                let ids = (Some(service.service.id), Some(state.server.id));
+                self.engine.cut(ids.0, ids.1, CutReason::ServerDown);
+            }
+        }
+    }
+}
+
+async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, String> {
+    let mut endpoints: Vec<_> = match tokio::net::lookup_host((host, port)).await {
+        Ok(found) => found.map(Endpoint::Tcp).collect(),
+        Err(error) => return Err(format!("the name {host} is not resolved: {error}")),
+    };
+    if endpoints.is_empty() {
+        return Err(format!("the name {host} has no address"));
+    }
+    // Round-robin DNS shuffles its answers: the same set must not look like a change.
+    endpoints.sort_by_key(ToString::to_string);
+    endpoints.dedup();
+    Ok(endpoints)
+}
+
+fn target(endpoint: &Endpoint) -> Target {
+    match endpoint {
+        Endpoint::Tcp(address) => Target::Tcp(*address),
+        Endpoint::Unix(path) => Target::Unix(path.clone()),
+    }
+}
+
+fn unresolved() -> Observation {
+    let outcome = Outcome::Failed("its name is not resolved".to_owned());
+    Observation {
+        outcome,
+        took: Duration::ZERO,
+        note: None,
+    }
+}

@@ -1,0 +1,290 @@
+//! Takes over a new plan in place: what stays is not touched, what is wrong changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_policy::pool::Pool;
+use evenkeel_proxy::{Server, View, now_ms};
+
+use super::leaving::Leaving;
+use super::listening::{Bound, Listening};
+use super::publish::{keepalive, settings};
+use super::server::{ServerState, Watch};
+use super::service::ServiceState;
+use super::{World, WorldError};
+use crate::config::plan::ServicePlan;
+use crate::config::{self, Address, Listen, Plan};
+use crate::status::{self, Reply};
+
+/// Everything of a new plan that can fail, done before anything is changed.
+struct Prepared {
+    servers: BTreeMap<Address, ServerState>,
+    bound: Vec<Bound>,
+}
+
+impl World {
+    /// Reads the file again and takes it over; a wrong file changes nothing.
+    pub(super) async fn reload(&mut self) -> Reply {
+        let reply = self.try_reload();
+        if reply.ok {
+            tracing::info!("{}", reply.message);
+        } else {
+            tracing::error!("{}", reply.message);
+        }
+        reply
+    }
+
+    fn try_reload(&mut self) -> Reply {
+        if self.stop_by_ms.is_some() {
+            return Reply::failed("the process is stopping: nothing is reloaded");
+        }
+        let Some(path) = self.plan.path.clone() else {
+            return Reply::failed("started without a file: there is nothing to read again");
+        };
+        let loaded = config::load(&path);
+        let problems = loaded.problems.to_status();
+        let Some(plan) = loaded.plan else {
+            let text = loaded.problems.render(config::Style::Plain);
+            self.problems = loaded.problems;
+            let message = format!(
+                "{}: not reloaded, nothing is changed:\n{text}",
+                path.display()
+            );
+            return Reply {
+                ok: false,
+                message,
+                problems,
+            };
+        };
+        let restart = self.needs_restart(&plan);
+        if let Err(error) = self.adopt(plan) {
+            let message = format!(
+                "{}: not reloaded, nothing is changed: {error}",
+                path.display()
+            );
+            return Reply {
+                ok: false,
+                message,
+                problems,
+            };
+        }
+        self.problems = loaded.problems;
+        self.loaded_ms = now_ms();
+        let message = format!("{}: reloaded{restart}", path.display());
+        Reply {
+            ok: true,
+            message,
+            problems,
+        }
+    }
+
+    /// What a reload cannot change, said instead of silently ignored.
+    fn needs_restart(&self, plan: &Plan) -> String {
+        let mut tables = Vec::new();
+        if plan.engine.io != self.plan.engine.io || plan.engine.workers != self.plan.engine.workers
+        {
+            tables.push("[engine]");
+        }
+        if plan.admin != self.plan.admin {
+            tables.push("[admin]");
+        }
+        if plan.log.format != self.plan.log.format || plan.log.level != self.plan.log.level {
+            tables.push("[log]");
+        }
+        match tables.as_slice() {
+            [] => String::new(),
+            changed => format!("; changes of {} need a restart", changed.join(" and ")),
+        }
+    }
+
+    /// Takes a checked plan over, or changes nothing.
+    pub(super) fn adopt(&mut self, plan: Plan) -> Result<(), WorldError> {
+        let prepared = self.prepare(&plan)?;
+        self.engine.want_records(plan.log.connections);
+        self.adopt_servers(&plan, prepared.servers);
+        self.adopt_services(&plan.services, prepared.bound);
+        self.plan = plan;
+        self.servers
+            .retain(|address, _| self.services.iter().any(|service| service.lists(address)));
+        for index in 0..self.services.len() {
+            self.publish(index);
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, plan: &Plan) -> Result<Prepared, WorldError> {
+        let mut servers = BTreeMap::new();
+        for service in &plan.services {
+            for listed in &service.servers {
+                let fail = |cause| WorldError::Probe {
+                    service: service.name.clone(),
+                    server: listed.name.clone(),
+                    cause,
+                };
+                let watch = Watch::of(service);
+                // Built once for nothing where it exists: the later update must not fail.
+                watch.asker(&listed.address).map_err(fail)?;
+                if self.servers.contains_key(&listed.address)
+                    || servers.contains_key(&listed.address)
+                {
+                    continue;
+                }
+                let max = listed.max_connections;
+                let mut state =
+                    ServerState::new(&self.engine, &listed.address, watch, max).map_err(fail)?;
+                if let Some(known) = self.leaving_server(&listed.address) {
+                    known.load.set_max_connections(max);
+                    state.server = known;
+                }
+                servers.insert(listed.address.clone(), state);
+            }
+        }
+        Ok(Prepared {
+            servers,
+            bound: self.bind_new(plan)?,
+        })
+    }
+
+    /// A server that comes back before its last session has ended is the same server.
+    fn leaving_server(&self, address: &Address) -> Option<Arc<Server>> {
+        let name = address.to_string();
+        let mut servers = self
+            .leaving
+            .iter()
+            .filter_map(|leaving| leaving.server.as_ref());
+        servers.find(|server| *server.name == *name).map(Arc::clone)
+    }
+
+    fn bind_new(&self, plan: &Plan) -> Result<Vec<Bound>, WorldError> {
+        let open: Vec<&Listen> = self
+            .services
+            .iter()
+            .flat_map(|service| service.listening.iter().map(|listening| &listening.listen))
+            .collect();
+        let mut bound = Vec::new();
+        for service in &plan.services {
+            for listen in service
+                .listen
+                .iter()
+                .filter(|listen| !open.contains(listen))
+            {
+                let opened = Bound::bind(listen, &keepalive(&service.keepalive));
+                let fail = |cause| WorldError::Listen {
+                    service: service.name.clone(),
+                    cause,
+                };
+                bound.push(opened.map_err(fail)?);
+            }
+        }
+        Ok(bound)
+    }
+
+    fn adopt_servers(&mut self, plan: &Plan, new: BTreeMap<Address, ServerState>) {
+        for service in &plan.services {
+            for listed in &service.servers {
+                if let Some(known) = self.servers.get_mut(&listed.address)
+                    && let Err(error) = known.update(Watch::of(service), listed.max_connections)
+                {
+                    tracing::error!(server = %listed.address, "probes stay as they were: {error}");
+                }
+            }
+        }
+        self.servers.extend(new);
+    }
+
+    fn adopt_services(&mut self, plans: &[ServicePlan], mut bound: Vec<Bound>) {
+        let mut old = std::mem::take(&mut self.services);
+        // Sockets whose service no longer wants them are free for another one, or closed.
+        for service in &mut old {
+            let wanted = plans.iter().find(|plan| plan.name == service.plan.name);
+            let keeps = |listen: &Listen| wanted.is_some_and(|plan| plan.listen.contains(listen));
+            let all = std::mem::take(&mut service.listening);
+            for listening in all {
+                if keeps(&listening.listen) {
+                    service.listening.push(listening);
+                } else {
+                    bound.push(listening.release(&self.engine));
+                }
+            }
+        }
+        for plan in plans {
+            let index = old
+                .iter()
+                .position(|service| service.plan.name == plan.name);
+            let mut service = match index {
+                Some(index) => self.keep_service(old.remove(index), plan),
+                None => self.new_service(plan),
+            };
+            self.start_listening(&mut service, &mut bound);
+            self.services.push(service);
+        }
+        for gone in old {
+            tracing::info!(service = gone.plan.name, "left the configuration");
+            self.leaving
+                .push(Leaving::new(&gone.service, None, gone.plan.drain_limit_ms));
+        }
+    }
+
+    fn keep_service(&mut self, mut service: ServiceState, plan: &ServicePlan) -> ServiceState {
+        for listed in &service.plan.servers {
+            let stays = plan
+                .servers
+                .iter()
+                .any(|server| server.address == listed.address);
+            if let (false, Some(state)) = (stays, self.servers.get(&listed.address)) {
+                let server = Some(&state.server);
+                self.leaving
+                    .push(Leaving::new(&service.service, server, plan.drain_limit_ms));
+            }
+        }
+        service
+            .weights
+            .retain(|address, _| plan.servers.iter().any(|s| s.address == *address));
+        self.leaving.retain(|leaving| {
+            let id = leaving.server.as_ref().map(|server| &server.name);
+            leaving.service.id != service.service.id
+                || !plan
+                    .servers
+                    .iter()
+                    .any(|s| id.is_some_and(|name| **name == *s.address.to_string()))
+        });
+        service.plan = plan.clone();
+        service
+    }
+
+    fn new_service(&self, plan: &ServicePlan) -> ServiceState {
+        let cursor = Arc::default();
+        let nobody = Pool::new(plan.balance, Vec::new(), Arc::clone(&cursor));
+        let view = View {
+            settings: settings(plan),
+            pool: nobody,
+            servers: Vec::new(),
+        };
+        ServiceState {
+            plan: plan.clone(),
+            service: self.engine.add_service(&plan.name, view),
+            cursor,
+            listening: Vec::new(),
+            weights: BTreeMap::new(),
+            next_ramp_ms: None,
+            history: super::history::History::default(),
+            state: status::ServiceState::Down,
+            state_since_ms: now_ms(),
+        }
+    }
+
+    /// Gives a service the sockets that it wants and does not have.
+    fn start_listening(&mut self, service: &mut ServiceState, bound: &mut Vec<Bound>) {
+        // The first clients must find servers, not the empty view that a new service starts with.
+        self.publish_before_listening(service);
+        for listen in &service.plan.listen {
+            let Some(index) = bound.iter().position(|bound| bound.listen == *listen) else {
+                continue;
+            };
+            match Listening::start(bound.swap_remove(index), &self.engine, &service.service) {
+                Ok(listening) => service.listening.push(listening),
+                Err(error) => tracing::error!(%listen, "cannot accept clients: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The status: everything the world knows, as the documented plain data.
+
+use std::borrow::Cow;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use evenkeel_policy::health::Standing;
+use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
+use evenkeel_proxy::counters::{self, ServiceCounters};
+use evenkeel_proxy::record::Record;
+use evenkeel_proxy::{now_ms, now_us};
+
+use super::World;
+use super::leaving::Leaving;
+use super::server::ServerState as Known;
+use super::service::ServiceState as Offer;
+use crate::config::plan::ServerPlan;
+use crate::log::ConnectionRecord;
+use crate::status::{
+    Bytes, ConfigStatus, EngineStatus, Histogram, QueueStatus, ServerErrors, ServerSessions,
+    ServerState, ServerStatus, ServiceErrors, ServiceSessions, ServiceState, ServiceStatus, Status,
+    WorkerStatus,
+};
+
+/// The wall clock.
+pub(super) fn now_unix_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A moment of the monotonic clock on the wall clock.
+fn unix_ms(at_ms: u64) -> u64 {
+    now_unix_ms().saturating_sub(now_ms().saturating_sub(at_ms))
+}
+
+impl World {
+    pub(super) fn status(&self) -> Status {
+        let mut services: Vec<_> = self
+            .services
+            .iter()
+            .map(|s| self.service_status(s))
+            .collect();
+        services.extend(
+            self.leaving
+                .iter()
+                .filter(|l| l.server.is_none())
+                .map(leaving_service),
+        );
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_at_unix_ms: unix_ms(self.started_ms),
+            now_unix_ms: now_unix_ms(),
+            engine: self.engine_status(),
+            config: ConfigStatus {
+                path: self
+                    .plan
+                    .path
+                    .as_ref()
+                    .map(|path| path.display().to_string()),
+                loaded_at_unix_ms: unix_ms(self.loaded_ms),
+                problems: self.problems.to_status(),
+            },
+            services,
+        }
+    }
+
+    fn engine_status(&self) -> EngineStatus {
+        let sessions = self.engine.sessions();
+        EngineStatus {
+            io: self.engine.driver().name().to_owned(),
+            io_reason: self.io_reason.clone(),
+            workers: sessions
+                .iter()
+                .map(|n| WorkerStatus {
+                    sessions: *n as u64,
+                })
+                .collect(),
+        }
+    }
+
+    fn service_status(&self, offer: &Offer) -> ServiceStatus {
+        let plan = &offer.plan;
+        let service = &offer.service;
+        let counters = &service.counters;
+        let errors = errors(counters, self.connect_errors(offer));
+        let stopping = self.stop_by_ms.is_some();
+        let state = if stopping {
+            ServiceState::Stopping
+        } else {
+            offer.state
+        };
+        ServiceStatus {
+            name: plan.name.clone(),
+            protocol: plan.protocol.name().to_owned(),
+            listen: offer.listening.iter().flat_map(|l| l.addresses()).collect(),
+            balance: plan.balance.name().to_owned(),
+            state,
+            reason: self.reason(offer, state),
+            since_unix_ms: unix_ms(offer.state_since_ms),
+            sessions: ServiceSessions {
+                current: u64::from(service.active()),
+                limit: u64::from(plan.max_connections),
+                total: counters.sessions.get(),
+                refused: refused(counters),
+            },
+            queue: QueueStatus {
+                current: service.queued() as u64,
+                limit: u64::from(plan.queue.length),
+                wait_ms_limit: plan.queue.wait_ms,
+                timed_out_total: counters.queue_timeout.get(),
+            },
+            bytes: bytes(&counters.bytes),
+            errors,
+            rates: offer.history.rates(),
+            retries_total: counters.retries.get(),
+            connect_us: histogram(&counters.connect_us),
+            session_ms: histogram(&counters.session_ms),
+            history: offer.history.points(),
+            servers: self.server_statuses(offer),
+        }
+    }
+
+    /// Failed connects of the service's servers; a retry may have saved the client.
+    fn connect_errors(&self, offer: &Offer) -> u64 {
+        let listed = offer
+            .plan
+            .servers
+            .iter()
+            .filter_map(|s| self.servers.get(&s.address));
+        listed
+            .map(|known| known.server.counters.connect_errors.get())
+            .sum()
+    }
+
+    fn reason(&self, offer: &Offer, state: ServiceState) -> String {
+        match state {
+            ServiceState::Up => String::new(),
+            ServiceState::Stopping => "the process is stopping".to_owned(),
+            ServiceState::Degraded | ServiceState::Down => {
+                let out: Vec<_> = offer
+                    .plan
+                    .servers
+                    .iter()
+                    .filter(|server| !self.takes_clients(&server.address))
+                    .map(|server| server.name.as_str())
+                    .collect();
+                format!("no new clients for {}", out.join(", "))
+            }
+        }
+    }
+
+    fn server_statuses(&self, offer: &Offer) -> Vec<ServerStatus> {
+        let listed = offer.plan.servers.iter();
+        let mut all: Vec<_> = listed
+            .filter_map(|server| {
+                self.servers
+                    .get(&server.address)
+                    .map(|known| server_status(offer, server, known))
+            })
+            .collect();
+        let gone = self
+            .leaving
+            .iter()
+            .filter(|leaving| leaving.service.id == offer.service.id);
+        all.extend(gone.filter_map(leaving_server));
+        all
+    }
+}
+
+fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
+    let server = &known.server;
+    let (state, reason, since_ms) = state_of(known);
+    let weight = offer.weight(listed);
+    let up_for_ms = known
+        .back_since_ms
+        .map_or(u64::MAX, |at_ms| now_ms().saturating_sub(at_ms));
+    let ramped = effective_weight(weight, up_for_ms, offer.plan.slow_start_ms).weight;
+    let latency_us = server.load.latency_us(now_us());
+    ServerStatus {
+        name: listed.name.clone(),
+        address: listed.address.to_string(),
+        resolved: server.endpoints().iter().map(ToString::to_string).collect(),
+        weight,
+        weight_now: f64::from(ramped) / f64::from(WEIGHT_SCALE),
+        file_weight: listed.weight,
+        backup: listed.backup,
+        state,
+        reason,
+        since_unix_ms: unix_ms(since_ms),
+        monitor_problem: known.health.monitor_problem().map(str::to_owned),
+        last_probe: known.last_probe.clone(),
+        sessions: ServerSessions {
+            current: u64::from(server.load.active()),
+            limit: listed.max_connections.map(u64::from),
+            total: server.counters.sessions.get(),
+        },
+        bytes: bytes(&server.counters.bytes),
+        errors: ServerErrors {
+            connect: server.counters.connect_errors.get(),
+            early_close: server.counters.early_closes.get(),
+            reset: server.counters.resets.get(),
+        },
+        latency_us: (latency_us > 0).then_some(latency_us),
+        history: known.history.points(),
+        differs_from_file: differs(offer, listed, known),
+    }
+}
+
+fn state_of(known: &Known) -> (ServerState, String, u64) {
+    if let Some(drain) = known.drain {
+        let left_ms = drain.until_ms.saturating_sub(now_ms());
+        let reason = if drain.cut {
+            "drained by command; the rest was cut".to_owned()
+        } else {
+            format!("drained by command; the rest is cut in {left_ms} ms")
+        };
+        return (ServerState::Draining, reason, drain.since_ms);
+    }
+    let state = match known.health.standing() {
+        Standing::Starting => ServerState::Starting,
+        Standing::Up => ServerState::Up,
+        Standing::Down => ServerState::Down,
+    };
+    let reason = match &known.resolve_error {
+        Some(error) => error.clone(),
+        None => known.health.reason().to_owned(),
+    };
+    (state, reason, known.health.since_ms())
+}
+
+fn differs(offer: &Offer, listed: &ServerPlan, known: &Known) -> Option<String> {
+    let mut differences = Vec::new();
+    if known.drain.is_some() {
+        differences.push("drained by command".to_owned());
+    }
+    let weight = offer.weight(listed);
+    if weight != listed.weight {
+        differences.push(format!(
+            "weight {weight} by command, {} in the file",
+            listed.weight
+        ));
+    }
+    (!differences.is_empty()).then(|| differences.join("; "))
+}
+
+fn leaving_server(leaving: &Leaving) -> Option<ServerStatus> {
+    let server = leaving.server.as_ref()?;
+    Some(ServerStatus {
+        name: server.name.to_string(),
+        address: server.name.to_string(),
+        state: ServerState::Removed,
+        reason: "left the configuration; its last sessions finish".to_owned(),
+        since_unix_ms: unix_ms(leaving.since_ms),
+        sessions: ServerSessions {
+            current: u64::from(server.load.active()),
+            limit: None,
+            total: server.counters.sessions.get(),
+        },
+        bytes: bytes(&server.counters.bytes),
+        ..ServerStatus::default()
+    })
+}
+
+fn leaving_service(leaving: &Leaving) -> ServiceStatus {
+    let counters = &leaving.service.counters;
+    ServiceStatus {
+        name: leaving.service.name.to_string(),
+        protocol: "tcp".to_owned(),
+        state: ServiceState::Stopping,
+        reason: "left the configuration; its last sessions finish".to_owned(),
+        since_unix_ms: unix_ms(leaving.since_ms),
+        sessions: ServiceSessions {
+            current: u64::from(leaving.service.active()),
+            total: counters.sessions.get(),
+            refused: refused(counters),
+            ..ServiceSessions::default()
+        },
+        bytes: bytes(&counters.bytes),
+        errors: errors(counters, 0),
+        ..ServiceStatus::default()
+    }
+}
+
+fn refused(counters: &ServiceCounters) -> u64 {
+    [
+        &counters.over_limit,
+        &counters.queue_full,
+        &counters.queue_timeout,
+        &counters.no_server,
+        &counters.connect_failed,
+        &counters.proxy_header,
+    ]
+    .iter()
+    .map(|tally| tally.get())
+    .sum()
+}
+
+fn errors(counters: &ServiceCounters, connect: u64) -> ServiceErrors {
+    ServiceErrors {
+        connect,
+        no_server: counters.no_server.get() + counters.connect_failed.get(),
+        queue_full: counters.queue_full.get(),
+        queue_timeout: counters.queue_timeout.get(),
+        limit: counters.over_limit.get(),
+        proxy_header: counters.proxy_header.get(),
+        reset_by_client: counters.reset_by_client.get(),
+        reset_by_server: counters.reset_by_server.get(),
+        idle_timeout: counters.idle_timeout.get(),
+        cut: counters.cut.get(),
+    }
+}
+
+fn bytes(bytes: &counters::Bytes) -> Bytes {
+    Bytes {
+        from_clients: bytes.from_clients(),
+        to_clients: bytes.to_clients(),
+    }
+}
+
+fn histogram(histogram: &counters::Histogram) -> Histogram {
+    let counts = histogram.counts();
+    Histogram {
+        bounds: histogram.bounds().to_vec(),
+        count: counts.iter().sum(),
+        counts,
+        sum: histogram.sum(),
+    }
+}
+
+/// The data plane's record as the log writes it.
+pub(super) fn connection(record: &Record) -> ConnectionRecord {
+    ConnectionRecord {
+        ended_at_unix_ms: now_unix_ms(),
+        service: record.service.to_string(),
+        client: record
+            .client
+            .map_or_else(|| "unix".to_owned(), |client| client.to_string()),
+        server: record.server.as_ref().map(ToString::to_string),
+        tried: record.tried.iter().map(ToString::to_string).collect(),
+        wait_us: record.wait_ms * 1_000,
+        connect_us: record.server.as_ref().map(|_| record.connect_us),
+        first_byte_us: record.first_byte_us,
+        total_us: record.total_ms * 1_000,
+        from_client_bytes: record.from_client,
+        to_client_bytes: record.to_client,
+        ended: Cow::Owned(record.ending.to_string()),
+    }
+}

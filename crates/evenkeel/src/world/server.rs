@@ -1,0 +1,327 @@
+//! One server address in the control plane: its verdict, its probes, its drain.
+
+use std::sync::Arc;
+
+use evenkeel_policy::health::{Change, Health, Settings, Sign, Standing};
+use evenkeel_policy::load::Load;
+use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::probe::{Account, Asker, Authorities, Observation, Outcome, Probe, Tls};
+use evenkeel_proxy::{Endpoint, Server, dice, now_ms};
+
+use super::history::History;
+use crate::config::Address;
+use crate::config::plan::{self, Monitor, ServerTls, ServicePlan, TlsMode};
+use crate::status::LastProbe;
+
+/// A name is resolved again this often; the system's resolver tells no lifetime.
+const RESOLVE_INTERVAL_MS: u64 = 10_000;
+
+/// What the probes of a server depend on: a change of it makes a new asker.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Watch {
+    health: plan::Health,
+    monitor: Option<Monitor>,
+    tls: ServerTls,
+}
+
+impl Watch {
+    pub(super) fn of(service: &ServicePlan) -> Self {
+        Self {
+            health: service.health.clone(),
+            monitor: service.monitor.clone(),
+            tls: service.server_tls.clone(),
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            interval_ms: self.health.interval_ms,
+            timeout_ms: self.health.timeout_ms,
+            rise: self.health.rise,
+            fall: self.health.fall,
+            dead_interval_ms_max: self.health.dead_interval_ms_max,
+            probing: self.health.probe != plan::Probe::Off,
+        }
+    }
+
+    /// The asker, or none if nothing is asked.
+    pub(super) fn asker(&self, address: &Address) -> Result<Option<Arc<Asker>>, String> {
+        let probe = match self.health.probe.clone() {
+            plan::Probe::Off => return Ok(None),
+            plan::Probe::Tcp => Probe::Tcp,
+            plan::Probe::Http {
+                path,
+                host,
+                status,
+                body,
+            } => Probe::Http {
+                path,
+                host,
+                status,
+                body,
+            },
+            plan::Probe::Mysql { query } => Probe::Mysql { query },
+            plan::Probe::Postgres { query } => Probe::Postgres { query },
+        };
+        let account = self.monitor.as_ref().map(|monitor| Account {
+            user: monitor.user.clone(),
+            password: monitor.password.expose().to_owned(),
+            database: monitor.database.clone(),
+        });
+        let asker = Asker::new(probe, account, self.tls(address)?);
+        asker
+            .map(|asker| Some(Arc::new(asker)))
+            .map_err(|error| error.to_string())
+    }
+
+    fn tls(&self, address: &Address) -> Result<Tls, String> {
+        let speaks_tls = !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
+        Ok(match (self.tls.mode_for(address), address) {
+            // An HTTP probe speaks TLS only when told to: most web servers behind a balancer do not.
+            (TlsMode::Verify, _) if self.tls.mode.is_none() && self.is_http() => Tls::Off,
+            (TlsMode::Verify, Address::Tcp { host, .. }) if speaks_tls => {
+                let ca = self
+                    .tls
+                    .ca
+                    .as_deref()
+                    .map(Authorities::from_pem_file)
+                    .transpose();
+                let ca = ca.map_err(|error| error.to_string())?;
+                Tls::Verify {
+                    ca,
+                    server_name: host.clone(),
+                }
+            }
+            (TlsMode::Encrypt, _) => Tls::Encrypt,
+            _ => Tls::Off,
+        })
+    }
+
+    fn is_http(&self) -> bool {
+        matches!(self.health.probe, plan::Probe::Http { .. })
+    }
+}
+
+/// A drain asked for by a command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drain {
+    pub(super) since_ms: u64,
+    pub(super) until_ms: u64,
+    pub(super) cut: bool,
+}
+
+/// One server address, shared by all services that list it.
+pub(super) struct ServerState {
+    pub(super) server: Arc<Server>,
+    pub(super) address: Address,
+    pub(super) asker: Option<Arc<Asker>>,
+    pub(super) health: Health,
+    pub(super) last_probe: Option<LastProbe>,
+    pub(super) drain: Option<Drain>,
+    /// When it came back: the start of its slow start.
+    pub(super) back_since_ms: Option<u64>,
+    pub(super) resolve_error: Option<String>,
+    pub(super) history: History,
+    watch: Watch,
+    asking: bool,
+    next_probe_ms: u64,
+    resolving: bool,
+    next_resolve_ms: u64,
+}
+
+impl ServerState {
+    pub(super) fn new(
+        engine: &Engine,
+        address: &Address,
+        watch: Watch,
+        max_connections: Option<u32>,
+    ) -> Result<Self, String> {
+        let now_ms = now_ms();
+        let asker = watch.asker(address)?;
+        let load = Arc::new(Load::new(max_connections));
+        let name = address.to_string().into();
+        let server = Arc::new(Server::new(engine.new_id(), name, load, engine.workers()));
+        if let Some(endpoint) = fixed_endpoint(address) {
+            server.set_endpoints(vec![endpoint]);
+        }
+        let health = Health::new(watch.settings(), now_ms);
+        let next_probe_ms = now_ms + health.next_probe_in_ms(dice());
+        Ok(Self {
+            server,
+            address: address.clone(),
+            asker,
+            health,
+            last_probe: None,
+            drain: None,
+            back_since_ms: None,
+            resolve_error: None,
+            history: History::default(),
+            watch,
+            asking: false,
+            next_probe_ms,
+            resolving: false,
+            next_resolve_ms: if fixed_endpoint(address).is_some() {
+                u64::MAX
+            } else {
+                now_ms
+            },
+        })
+    }
+
+    /// Goes on under a new configuration; what is known of the server stays.
+    pub(super) fn update(
+        &mut self,
+        watch: Watch,
+        max_connections: Option<u32>,
+    ) -> Result<(), String> {
+        self.server.load.set_max_connections(max_connections);
+        if watch == self.watch {
+            return Ok(());
+        }
+        self.asker = watch.asker(&self.address)?;
+        self.health.update_settings(watch.settings());
+        self.watch = watch;
+        self.schedule(now_ms());
+        Ok(())
+    }
+
+    pub(super) fn takes_clients(&self) -> bool {
+        self.drain.is_none() && self.health.standing().takes_clients()
+    }
+
+    pub(super) fn next_due_ms(&self) -> u64 {
+        let probe_ms = if self.asking {
+            u64::MAX
+        } else {
+            self.next_probe_ms
+        };
+        let resolve_ms = if self.resolving {
+            u64::MAX
+        } else {
+            self.next_resolve_ms
+        };
+        let drain = self.drain.filter(|drain| !drain.cut);
+        probe_ms
+            .min(resolve_ms)
+            .min(drain.map_or(u64::MAX, |drain| drain.until_ms))
+    }
+
+    /// The next probe is due: the asker and its time limit. Without an asker time itself is a sign.
+    pub(super) fn due_probe(&mut self, now_ms: u64) -> DueProbe {
+        if self.asking || now_ms < self.next_probe_ms {
+            return DueProbe::NotYet;
+        }
+        match &self.asker {
+            Some(asker) => {
+                self.asking = true;
+                DueProbe::Ask(Arc::clone(asker), self.watch.health.timeout_ms)
+            }
+            None => {
+                let change = self.health.tick(now_ms);
+                self.schedule(now_ms);
+                DueProbe::Ticked(change)
+            }
+        }
+    }
+
+    pub(super) fn due_resolve(&mut self, now_ms: u64) -> Option<(String, u16)> {
+        if self.resolving || now_ms < self.next_resolve_ms {
+            return None;
+        }
+        let Address::Tcp { host, port } = &self.address else {
+            return None;
+        };
+        self.resolving = true;
+        Some((host.clone(), *port))
+    }
+
+    pub(super) fn resolved(&mut self, answer: Result<Vec<Endpoint>, String>) {
+        self.resolving = false;
+        self.next_resolve_ms = now_ms() + RESOLVE_INTERVAL_MS;
+        match answer {
+            Ok(endpoints) => {
+                self.resolve_error = None;
+                if *self.server.endpoints() != endpoints {
+                    let to: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
+                    tracing::info!(server = %self.address, "resolves to {}", to.join(", "));
+                    self.server.set_endpoints(endpoints);
+                    self.next_probe_ms = now_ms();
+                }
+            }
+            // The former answer stays in use: a broken resolver must not take servers down.
+            Err(error) if self.resolve_error.as_ref() != Some(&error) => {
+                tracing::warn!(server = %self.address, "{error}");
+                self.resolve_error = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+
+    pub(super) fn notice_probe(&mut self, seen: Observation, at_unix_ms: u64) -> Option<Change> {
+        let now_ms = now_ms();
+        self.asking = false;
+        let (ok, message, outcome) = match seen.outcome {
+            Outcome::Passed => (true, seen.note.unwrap_or_default(), HealthOutcome::Passed),
+            Outcome::Failed(why) => (false, why.clone(), HealthOutcome::Failed(why)),
+            Outcome::LoginRefused(why) => (false, why.clone(), HealthOutcome::LoginRefused(why)),
+        };
+        let took_us = u64::try_from(seen.took.as_micros()).unwrap_or(u64::MAX);
+        self.last_probe = Some(LastProbe {
+            ok,
+            took_us,
+            at_unix_ms,
+            message,
+        });
+        let known_problem = self.health.monitor_problem().map(str::to_owned);
+        let change = self.health.probe(now_ms, outcome);
+        self.tell_monitor_problem(known_problem.as_deref());
+        self.schedule(now_ms);
+        self.note_return(change.as_ref());
+        change
+    }
+
+    fn tell_monitor_problem(&self, known: Option<&str>) {
+        match (known, self.health.monitor_problem()) {
+            (None, Some(problem)) => {
+                tracing::error!(server = %self.address, "monitor: {problem} (the server stays in use)");
+            }
+            (Some(_), None) => tracing::info!(server = %self.address, "monitor: works again"),
+            _ => {}
+        }
+    }
+
+    pub(super) fn notice_sign(&mut self, now_ms: u64, sign: Sign, last: bool) -> Option<Change> {
+        let change = self.health.passive(now_ms, sign, last);
+        self.next_probe_ms = self
+            .next_probe_ms
+            .min(now_ms + self.health.next_probe_in_ms(dice()));
+        change
+    }
+
+    pub(super) fn note_return(&mut self, change: Option<&Change>) {
+        if change.is_some_and(|change| change.from == Standing::Down) {
+            self.back_since_ms = Some(now_ms());
+        }
+    }
+
+    fn schedule(&mut self, now_ms: u64) {
+        self.next_probe_ms = now_ms + self.health.next_probe_in_ms(dice());
+    }
+}
+
+/// What is to be done about a server's next probe.
+pub(super) enum DueProbe {
+    NotYet,
+    Ask(Arc<Asker>, u64),
+    Ticked(Option<Change>),
+}
+
+type HealthOutcome = evenkeel_policy::health::Outcome;
+
+/// The endpoint of an address that needs no resolving.
+fn fixed_endpoint(address: &Address) -> Option<Endpoint> {
+    match address {
+        Address::Unix(path) => Some(Endpoint::Unix(path.clone())),
+        Address::Tcp { .. } => address.socket_addr().map(Endpoint::Tcp),
+    }
+}

@@ -1,0 +1,50 @@
+//! One service in the control plane: its plan, its listeners, what commands have changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_policy::pool::Cursor;
+use evenkeel_proxy::Service;
+use evenkeel_proxy::engine::Engine;
+
+use super::history::History;
+use super::listening::Listening;
+use crate::config::Address;
+use crate::config::plan::{ServerPlan, ServicePlan};
+use crate::status;
+
+/// A service and everything that belongs to it alone.
+pub(super) struct ServiceState {
+    pub(super) plan: ServicePlan,
+    pub(super) service: Arc<Service>,
+    pub(super) cursor: Arc<Cursor>,
+    pub(super) listening: Vec<Listening>,
+    /// Weights set by command, which outlive reloads.
+    pub(super) weights: BTreeMap<Address, u32>,
+    pub(super) next_ramp_ms: Option<u64>,
+    pub(super) history: History,
+    pub(super) state: status::ServiceState,
+    pub(super) state_since_ms: u64,
+}
+
+impl ServiceState {
+    pub(super) fn lists(&self, address: &Address) -> bool {
+        self.plan
+            .servers
+            .iter()
+            .any(|server| server.address == *address)
+    }
+
+    pub(super) fn weight(&self, server: &ServerPlan) -> u32 {
+        self.weights
+            .get(&server.address)
+            .copied()
+            .unwrap_or(server.weight)
+    }
+
+    pub(super) fn stop_listening(&mut self, engine: &Engine) {
+        for listening in self.listening.drain(..) {
+            listening.stop(engine);
+        }
+    }
+}
