@@ -1,0 +1,526 @@
+// Draws /api/v1/status once a second. Text goes in through textContent only, so a name is never markup.
+"use strict";
+
+const REFRESH_MS = 1000;
+const ANSWER_TIMEOUT_MS = 3000;
+const SVG = "http://www.w3.org/2000/svg";
+const GRAPH_SECONDS = 60;
+
+const $ = (id) => document.getElementById(id);
+
+// --- Small DOM helpers: built once, then only changed text is touched, so nothing jumps or flickers.
+
+function make(tag, className, ...children) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  element.append(...children);
+  return element;
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function setData(element, key, value) {
+  if (element.dataset[key] !== value) element.dataset[key] = value;
+}
+
+/// Keeps one child per item, in order, made when new and dropped when gone.
+function reconcile(parent, views, items, keyOf, build) {
+  const wanted = new Set();
+  items.forEach((item, index) => {
+    let key = keyOf(item);
+    while (wanted.has(key)) key += "\u0000";
+    wanted.add(key);
+    if (!views.has(key)) views.set(key, build(item));
+    const view = views.get(key);
+    if (parent.children[index] !== view.root) parent.insertBefore(view.root, parent.children[index] || null);
+    view.update(item);
+  });
+  for (const [key, view] of views) {
+    if (!wanted.has(key)) {
+      view.root.remove();
+      views.delete(key);
+    }
+  }
+}
+
+// --- Numbers as people read them.
+
+const count = (number) => number.toLocaleString("en");
+
+function bytes(number) {
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  let unit = 0;
+  while (number >= 999.5 && unit < units.length - 1) {
+    number /= 1000;
+    unit += 1;
+  }
+  return `${unit === 0 || number >= 99.95 ? Math.round(number) : number.toFixed(1)} ${units[unit]}`;
+}
+
+function span(ms) {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  const [d, h, m, s] = [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60, seconds % 60];
+  if (d > 0) return `${d} d ${h} h`;
+  if (h > 0) return `${h} h ${m} min`;
+  return m > 0 ? `${m} min ${s} s` : `${s} s`;
+}
+
+function micros(us) {
+  if (us < 1000) return `${us} µs`;
+  if (us < 1e6) return `${Number((us / 1e3).toFixed(us < 1e4 ? 2 : us < 1e5 ? 1 : 0))} ms`;
+  return us < 60e6 ? `${Number((us / 1e6).toFixed(1))} s` : span(us / 1000).replace(/ 0 \w+$/, "");
+}
+
+/// The bound below which a share of the values lies, as far as the buckets can tell.
+function within(histogram, share, unitUs) {
+  const need = histogram.count * share;
+  if (histogram.count === 0) return "–";
+  let seen = 0;
+  for (let i = 0; i < histogram.bounds.length; i += 1) {
+    seen += histogram.counts[i] || 0;
+    if (seen >= need) return `≤ ${micros(histogram.bounds[i] * unitUs)}`;
+  }
+  return `> ${micros((histogram.bounds.at(-1) || 0) * unitUs)}`;
+}
+
+const words = (key) => key.replaceAll("_", " ");
+
+function kinds(errors) {
+  const found = Object.entries(errors).filter(([, number]) => number > 0);
+  return found.map(([kind, number]) => `${words(kind)} ${count(number)}`).join(" · ");
+}
+
+const sum = (object) => Object.values(object).reduce((total, number) => total + number, 0);
+
+// --- Graphs: a minute, newest at the right edge.
+
+function chart(className) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("class", className);
+  svg.setAttribute("viewBox", `0 0 ${GRAPH_SECONDS - 1} 100`);
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("role", "img");
+  const area = document.createElementNS(SVG, "path");
+  area.setAttribute("class", "area");
+  const line = document.createElementNS(SVG, "path");
+  line.setAttribute("class", "line");
+  svg.append(area, line);
+
+  const update = (values, label, format) => {
+    const peak = Math.max(0, ...values);
+    const left = GRAPH_SECONDS - values.length;
+    const y = (value) => (96 - (value / Math.max(peak, 1)) * 90).toFixed(1);
+    const points = values.map((value, index) => `${left + index} ${y(value)}`);
+    line.setAttribute("d", points.length ? `M${points.join("L")}` : "");
+    area.setAttribute("d", points.length ? `M${left} 100L${points.join("L")}L${GRAPH_SECONDS - 1} 100Z` : "");
+    const now = values.length ? values.at(-1) : 0;
+    svg.setAttribute("aria-label", `${label}, the last minute: now ${format(now)}, peak ${format(peak)}`);
+    return { now, peak };
+  };
+  return { root: svg, update };
+}
+
+function graph(title, format) {
+  const drawing = chart("plot");
+  const numbers = make("span");
+  const root = make("figure", "graph", make("figcaption", "", make("span", "", title), numbers), drawing.root);
+  const update = (values) => {
+    const { now, peak } = drawing.update(values, title, format);
+    setText(numbers, `now ${format(now)} · peak ${format(peak)}`);
+  };
+  return { root, update };
+}
+
+// --- One number with its name, and room for a remark below.
+
+function figure(title) {
+  const value = make("span");
+  const remark = make("small");
+  const root = make("div", "", make("dt", "", title), make("dd", "", value, remark));
+  const update = (text, below = "") => {
+    setText(value, text);
+    setText(remark, below);
+  };
+  return { root, update };
+}
+
+function stateWord() {
+  const root = make("span", "state");
+  const update = (state) => {
+    setData(root, "state", state);
+    setText(root, state);
+  };
+  return { root, update };
+}
+
+// --- A service.
+
+function serviceView(first) {
+  const title = make("h2");
+  const state = stateWord();
+  const why = make("span", "why");
+  const about = make("p", "about");
+  const figures = {};
+  const numbers = make("dl", "numbers");
+  for (const [key, name] of SERVICE_FIGURES) {
+    figures[key] = figure(name);
+    numbers.append(figures[key].root);
+    if (key === "errors") figures[key].root.className = "wide";
+  }
+  const sessions = graph("New sessions per second", count);
+  const traffic = graph("Bytes per second", bytes);
+  const table = serverTable();
+  const root = make("section", "service", make("header", "", title, state.root, why, about), numbers,
+    make("div", "graphs", sessions.root, traffic.root), table.root);
+  root.id = anchor(first.name);
+
+  const update = (service) => {
+    setText(title, service.name);
+    state.update(service.state);
+    setText(why, reasonAndSince(service));
+    setText(about, `${service.protocol} on ${service.listen.join(", ") || "–"} · ${service.balance}`);
+    updateFigures(figures, service);
+    sessions.update(service.history.map((point) => point.sessions_per_s));
+    traffic.update(service.history.map((point) => point.bytes_per_s));
+    table.update(service);
+  };
+  return { root, update };
+}
+
+const SERVICE_FIGURES = [
+  ["sessions", "Sessions"], ["queue", "Queue"], ["rate", "New per second"], ["in", "From clients"],
+  ["out", "To clients"], ["retries", "Retries"], ["connect", "Connect, median"], ["length", "Session, median"], ["errors", "Errors"],
+];
+
+function updateFigures(figures, service) {
+  const { sessions, queue, rates, bytes: moved } = service;
+  figures.sessions.update(count(sessions.current), `of ${count(sessions.limit)}\n${count(sessions.total)} in all\n${count(sessions.refused)} refused`);
+  figures.queue.update(count(queue.current), `of ${count(queue.limit)}\nfor ≤ ${micros(queue.wait_ms_limit * 1000)}\n${count(queue.timed_out_total)} in vain`);
+  figures.rate.update(count(rates.sessions), "sessions");
+  figures.in.update(`${bytes(rates.bytes_in)}/s`, `${bytes(moved.from_clients)} in all`);
+  figures.out.update(`${bytes(rates.bytes_out)}/s`, `${bytes(moved.to_clients)} in all`);
+  figures.errors.update(count(sum(service.errors)), kinds(service.errors));
+  figures.retries.update(count(service.retries_total), "on another server");
+  figures.connect.update(within(service.connect_us, 0.5, 1), `99 % ${within(service.connect_us, 0.99, 1)}`);
+  figures.length.update(within(service.session_ms, 0.5, 1000), `99 % ${within(service.session_ms, 0.99, 1000)}`);
+}
+
+const anchor = (name) => `service-${encodeURIComponent(name)}`;
+
+function reasonAndSince(object) {
+  const since = object.since_unix_ms ? `for ${span(current.now_unix_ms - object.since_unix_ms)}` : "";
+  return [object.reason, since].filter(Boolean).join(", ");
+}
+
+// --- Its servers.
+
+const COLUMNS = [
+  ["name", "Server"], ["state", "State"], ["weight", "Weight"], ["sessions", "Sessions"], ["graph", "New per second"],
+  ["bytes", "Bytes"], ["errors", "Errors"], ["probe", "Last probe"], ["act", "Change"],
+];
+
+function serverTable() {
+  const heads = COLUMNS.map(([key, name]) => {
+    const head = make("th", `c-${key}`, name);
+    head.scope = "col";
+    head.setAttribute("role", "columnheader");
+    return head;
+  });
+  const headRow = make("tr", "", ...heads);
+  const body = make("tbody");
+  const caption = make("caption");
+  const root = make("table", "", caption, make("thead", "", headRow), body);
+  // On a phone the table is laid out as blocks, which would take its meaning away from screen readers.
+  root.setAttribute("role", "table");
+  headRow.setAttribute("role", "row");
+  const views = new Map();
+  const update = (service) => {
+    const up = service.servers.filter((server) => server.state === "up").length;
+    setText(caption, `${up} of ${service.servers.length} servers up`);
+    reconcile(body, views, service.servers, (server) => `${server.name}\u0000${server.address}`, () => serverView(service.name));
+  };
+  return { root, update };
+}
+
+function serverView(serviceName) {
+  const cells = {};
+  const parts = COLUMNS.map(([key, name]) => {
+    const cell = make(key === "name" ? "th" : "td", `c-${key}`);
+    cell.setAttribute("role", key === "name" ? "rowheader" : "cell");
+    if (key === "name") cell.scope = "row";
+    else cell.dataset.label = name;
+    cells[key] = cell;
+    return cell;
+  });
+  const root = make("tr", "", ...parts);
+  root.setAttribute("role", "row");
+
+  const line = (cell, className) => cells[cell].appendChild(make("small", className));
+  const value = (cell) => cells[cell].appendChild(make("span"));
+  const name = value("name"), address = line("name"), marks = line("name", "flag");
+  const state = stateWord();
+  cells.state.append(state.root);
+  const why = line("state"), monitor = line("state", "failed"), differs = line("state", "flag");
+  const weight = value("weight"), fileWeight = line("weight");
+  const sessions = value("sessions"), total = line("sessions");
+  const spark = chart("spark");
+  cells.graph.append(spark.root);
+  const sparkNow = line("graph");
+  const sent = value("bytes"), received = line("bytes");
+  const errors = value("errors"), errorKinds = line("errors");
+  const probe = value("probe"), probeText = line("probe"), latency = line("probe");
+  const button = cells.act.appendChild(make("button"));
+  button.type = "button";
+  let shown = null;
+  button.addEventListener("click", () => askForChange(serviceName, shown));
+
+  const update = (server) => {
+    shown = server;
+    setData(root, "state", server.state);
+    setText(name, server.name);
+    setText(address, addressText(server));
+    setText(marks, server.backup ? "backup" : "");
+    state.update(server.state);
+    setText(why, reasonAndSince(server));
+    setText(monitor, server.monitor_problem ? `monitor: ${server.monitor_problem}` : "");
+    setText(differs, server.differs_from_file || "");
+    setText(weight, weightText(server));
+    setText(fileWeight, server.weight === server.file_weight ? "" : `file: ${server.file_weight}`);
+    setText(sessions, `${count(server.sessions.current)}${server.sessions.limit === null ? "" : ` of ${count(server.sessions.limit)}`}`);
+    setText(total, `${count(server.sessions.total)} in all`);
+    const rate = spark.update(server.history.map((point) => point.sessions_per_s), `New sessions per second on ${server.name}`, count);
+    setText(sparkNow, `now ${count(rate.now)}`);
+    setText(sent, `${bytes(server.bytes.to_clients)} out`);
+    setText(received, `${bytes(server.bytes.from_clients)} in`);
+    setText(errors, count(sum(server.errors)));
+    setText(errorKinds, kinds(server.errors));
+    updateProbe(probe, probeText, server.last_probe);
+    setText(latency, server.latency_us === null ? "" : `first byte ${micros(server.latency_us)}`);
+    const verb = server.state === "draining" ? "Undrain" : "Drain";
+    setText(button, verb);
+    button.setAttribute("aria-label", `${verb} ${server.name}`);
+    button.hidden = server.state === "removed";
+  };
+  return { root, update };
+}
+
+function addressText(server) {
+  const resolved = server.resolved.filter((address) => address !== server.address).join(", ");
+  const named = server.address === server.name ? "" : server.address;
+  return [named, resolved && `→ ${resolved}`].filter(Boolean).join(" ");
+}
+
+function weightText(server) {
+  const slow = server.state === "up" && Math.abs(server.weight_now - server.weight) > 0.005;
+  return slow ? `${server.weight_now.toFixed(1)} → ${server.weight}` : String(server.weight);
+}
+
+function updateProbe(value, text, probe) {
+  if (!probe) {
+    setText(value, "–");
+    setText(text, "");
+    return;
+  }
+  value.className = probe.ok ? "" : "failed";
+  setText(value, `${probe.ok ? "ok" : "failed"} in ${micros(probe.took_us)}`);
+  setText(text, `${span(current.now_unix_ms - probe.at_unix_ms)} ago${probe.message ? `: ${probe.message}` : ""}`);
+}
+
+// --- The page as a whole.
+
+let current = null;
+const serviceViews = new Map();
+const overviewViews = new Map();
+
+function overviewItem(first) {
+  const name = make("span");
+  const state = stateWord();
+  const root = make("a", "", name, state.root);
+  root.href = `#${encodeURIComponent(anchor(first.name))}`;
+  const update = (service) => {
+    setText(name, service.name);
+    state.update(service.state);
+  };
+  return { root, update };
+}
+
+function draw(status) {
+  current = status;
+  setText($("version"), status.version);
+  drawFacts(status);
+  drawProblems(status.config.problems);
+  const nameOf = (service) => service.name;
+  $("overview").hidden = status.services.length < 2;
+  reconcile($("overview"), overviewViews, status.services, nameOf, overviewItem);
+  reconcile($("services"), serviceViews, status.services, nameOf, serviceView);
+  const worst = status.services.filter((service) => service.state !== "up").length;
+  document.title = worst ? `(${worst}) Evenkeel` : "Evenkeel";
+}
+
+const factViews = new Map();
+
+function drawFacts(status) {
+  const { engine, config } = status;
+  const workers = engine.workers.map((worker) => worker.sessions).join(" + ");
+  const facts = [
+    ["uptime", span(status.now_unix_ms - status.started_at_unix_ms)],
+    ["pid", String(status.pid)],
+    ["I/O", `${engine.io}${engine.io_reason ? ` (${engine.io_reason})` : ""}`],
+    ["workers", `${engine.workers.length} (${workers || 0} sessions)`],
+    ["config", config.path || "from the command line"],
+    ["read", `${span(status.now_unix_ms - config.loaded_at_unix_ms)} ago`],
+  ];
+  reconcile($("facts"), factViews, facts, (fact) => fact[0], ([name]) => {
+    const value = make("dd");
+    return { root: make("div", "", make("dt", "", name), value), update: (fact) => setText(value, fact[1]) };
+  });
+}
+
+const problemViews = new Map();
+
+function drawProblems(problems) {
+  $("problems").hidden = problems.length === 0;
+  reconcile($("problems"), problemViews, problems, (problem) => JSON.stringify(problem), () => {
+    const root = make("p");
+    return { root, update: (problem) => setText(root, problemText(problem)) };
+  });
+}
+
+function problemText({ file, line, column, severity, message, help }) {
+  const place = [file, line, column].filter((part) => part !== null).join(":");
+  return `${place ? `${place}: ` : ""}${severity}: ${message}${help ? ` (${help})` : ""}`;
+}
+
+// --- Asking, again and again.
+
+let lastAnswer = null;
+
+function headers() {
+  const token = sessionStorage.getItem("token");
+  return token ? { authorization: `Bearer ${token}` } : {};
+}
+
+async function refresh() {
+  try {
+    const response = await fetch("/api/v1/status", { headers: headers(), signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.message);
+    lastAnswer = new Date();
+    document.body.classList.remove("stale");
+    draw(answer);
+    setText($("liveness"), "Live, refreshed every second");
+  } catch (error) {
+    document.body.classList.add("stale");
+    const since = lastAnswer ? `What you see is from ${lastAnswer.toLocaleTimeString()}.` : "";
+    const why = error.name === "TypeError" || error.name === "TimeoutError" ? "The process does not answer." : error.message;
+    setText($("liveness"), `${why} ${since}`);
+  }
+}
+
+async function refreshForEver() {
+  for (;;) {
+    if (!document.hidden) await refresh();
+    await new Promise((resolve) => setTimeout(resolve, REFRESH_MS));
+  }
+}
+
+// --- Changing something.
+
+let pending = null;
+
+function askForChange(service, server) {
+  const verb = server.state === "draining" ? "undrain" : "drain";
+  const target = `${service}/${server.name}`;
+  const mayChange = sessionStorage.getItem("token") !== null;
+  pending = mayChange ? { verb, target } : null;
+  setText($("change-title"), `${verb === "drain" ? "Drain" : "Undrain"} ${server.name}`);
+  setText($("change-text"), verb === "drain"
+    ? "It gets no new clients; those it has may finish within the drain limit."
+    : "It takes new clients again.");
+  setText($("change-command"), `evenkeel ${verb} ${shellWord(target)}`);
+  setText($("change-hint"), mayChange ? "" : "To do it from here, give this page the token first.");
+  setText($("change-ok"), verb === "drain" ? "Drain" : "Undrain");
+  $("change-ok").hidden = !mayChange;
+  $("change-dialog").showModal();
+}
+
+const shellWord = (text) => (/^[\w@%+=:,./[\]-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+async function change({ verb, target }) {
+  let message;
+  try {
+    const response = await fetch(`/api/v1/servers/${encodeURIComponent(target)}/${verb}`, {
+      method: "POST", headers: { ...headers(), "content-type": "application/json" }, body: "{}",
+      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+    });
+    const reply = await response.json();
+    message = reply.ok ? "" : reply.message;
+  } catch {
+    message = "The process does not answer.";
+  }
+  await refresh();
+  if (message) explainFailure(message);
+}
+
+function explainFailure(message) {
+  setText($("change-text"), `Not done: ${message}`);
+  setText($("change-hint"), "");
+  $("change-ok").hidden = true;
+  pending = null;
+  $("change-dialog").showModal();
+}
+
+function setUpDialogs() {
+  $("change-dialog").addEventListener("close", () => {
+    const wanted = $("change-dialog").returnValue === "ok" ? pending : null;
+    pending = null;
+    $("change-dialog").returnValue = "";
+    if (wanted) change(wanted);
+  });
+  $("token-button").addEventListener("click", () => {
+    if (sessionStorage.getItem("token") === null) $("token-dialog").showModal();
+    else forgetToken();
+  });
+  $("token-dialog").addEventListener("close", () => {
+    const token = $("token-input").value.trim();
+    $("token-input").value = "";
+    if ($("token-dialog").returnValue === "ok" && token) sessionStorage.setItem("token", token);
+    $("token-dialog").returnValue = "";
+    showTokenButton();
+  });
+  showTokenButton();
+}
+
+function forgetToken() {
+  sessionStorage.removeItem("token");
+  showTokenButton();
+}
+
+function showTokenButton() {
+  setText($("token-button"), sessionStorage.getItem("token") === null ? "Token…" : "Forget token");
+}
+
+// --- Light and dark.
+
+const THEMES = ["auto", "light", "dark"];
+
+function setUpTheme() {
+  let theme = localStorage.getItem("theme");
+  const show = () => {
+    if (!THEMES.includes(theme)) theme = "auto";
+    document.documentElement.dataset.theme = theme;
+    setText($("theme-button"), `Theme: ${theme}`);
+  };
+  $("theme-button").addEventListener("click", () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    localStorage.setItem("theme", theme);
+    show();
+  });
+  show();
+}
+
+setUpTheme();
+setUpDialogs();
+refreshForEver();
