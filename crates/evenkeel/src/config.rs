@@ -19,7 +19,7 @@ mod top;
 pub use address::AddressError;
 pub use file::{Loaded, Sources, load, parse, socket_of};
 pub use flags::{Flags, from_flags};
-pub use plan::{Address, Listen, Plan};
+pub use plan::*;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use render::Style;
 pub use socket::default_socket;

@@ -222,10 +222,7 @@ fn read_plan(
     problems: &mut Problems,
 ) -> Option<Plan> {
     let (root, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let help = syntax_help(error.message());
-        problems.error(&error.span(), "E_SYNTAX", error.message(), help);
-    }
+    syntax_errors(&errors, problems);
     if !errors.is_empty() {
         // What could be saved of the rest would give wrong advice.
         return None;
@@ -292,6 +289,26 @@ fn read_services(root: &Table<'_>, sources: &Sources, problems: &mut Problems) -
         );
     }
     drafts
+}
+
+/// One for each line: what follows an error in its line is mostly its consequence.
+fn syntax_errors(errors: &[toml::de::Error], problems: &mut Problems) {
+    let mut line_before = None;
+    for error in errors {
+        let place = error.span();
+        let line = place
+            .as_ref()
+            .map(|place| problems.line_column(place.start).0);
+        if line.is_none() || line != line_before {
+            problems.error(
+                &place,
+                "E_SYNTAX",
+                error.message(),
+                syntax_help(error.message()),
+            );
+        }
+        line_before = line;
+    }
 }
 
 fn syntax_help(message: &str) -> &'static str {

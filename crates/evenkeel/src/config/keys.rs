@@ -254,12 +254,13 @@ pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// 1 for the same word. The edit distance sees typing errors, Jaro-Winkler shortened words
-/// (`leastconn`).
+/// (`leastconn`), and a part of a word (`uring`) is meant for the whole.
 fn closeness(word: &str, candidate: &str) -> f64 {
     let edits = strsim::damerau_levenshtein(word, candidate);
     let typing_error = edits <= 1 + candidate.len() / 8;
     let jaro = strsim::jaro_winkler(word, candidate);
-    if typing_error && candidate.len() > 3 {
+    let part = word.len() > 3 && candidate.contains(word);
+    if part || (typing_error && candidate.len() >= 3) {
         jaro.max(0.9)
     } else {
         jaro

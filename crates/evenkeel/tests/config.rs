@@ -1,0 +1,47 @@
+//! The config file as users meet it: wrong files with the message each gets, right ones with their plan.
+
+#[path = "config/documentation.rs"]
+mod documentation;
+#[path = "config/files.rs"]
+mod files;
+#[path = "config/wrong.rs"]
+mod wrong;
+
+use std::path::Path;
+
+use evenkeel::config::{Plan, Sources, parse};
+use evenkeel::status::Problem;
+
+/// A good service; the lines that are given follow from line 5 on.
+fn service(lines: &str) -> String {
+    let head = "[[service]]\nname = \"a\"\nlisten = \"127.0.0.1:3306\"\n";
+    format!("{head}servers = [\"db1:3306\", \"db2:3306\"]\n{lines}")
+}
+
+fn load(text: &str) -> (Option<Plan>, Vec<Problem>) {
+    let loaded = parse(text, Some(Path::new("evenkeel.toml")), &Sources::default());
+    let problems = loaded.problems.to_status();
+    let errors = problems.iter().any(|problem| problem.severity == "error");
+    assert_eq!(
+        loaded.plan.is_none(),
+        errors,
+        "a plan exactly when no error: {problems:#?}"
+    );
+    (loaded.plan, problems)
+}
+
+/// The plan of a file without any problem.
+fn plan(text: &str) -> Plan {
+    match load(text) {
+        (Some(plan), problems) if problems.is_empty() => plan,
+        (_, problems) => panic!("{text}\n{problems:#?}"),
+    }
+}
+
+/// `CODE line:column`, or `CODE -` without a place.
+fn code_and_place(problem: &Problem) -> String {
+    match (problem.line, problem.column) {
+        (Some(line), Some(column)) => format!("{} {line}:{column}", problem.code),
+        _ => format!("{} -", problem.code),
+    }
+}

@@ -1,0 +1,182 @@
+//! Holds docs/config.md and the program together: keys, defaults, limits, message codes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use evenkeel::config::keys::{Key, Kind, SECTIONS, Section};
+
+use super::{load, plan, service};
+
+/// One row of a table: key, default, limits.
+struct Row {
+    key: String,
+    default: String,
+    limits: String,
+}
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+    fs::read_to_string(path).expect("docs/config.md")
+}
+
+/// The rows below one heading.
+fn rows(page: &str, title: &str) -> Vec<Row> {
+    let heading = format!("\n## {title}\n");
+    let title = title.to_owned();
+    let start = page
+        .find(&heading.replace("the top", "The top"))
+        .unwrap_or_else(|| panic!("no {title}"));
+    let body = &page[start + heading.len()..];
+    let body = body.split("\n## ").next().unwrap_or(body);
+    let lines = body.lines().filter(|line| line.starts_with("| `"));
+    lines
+        .map(|line| {
+            let mut cells = line
+                .trim_matches('|')
+                .split('|')
+                .map(|cell| cell.trim().to_owned());
+            let mut cell = || cells.next().unwrap_or_default();
+            Row {
+                key: cell().replace('`', ""),
+                default: cell(),
+                limits: cell(),
+            }
+        })
+        .collect()
+}
+
+fn for_each(check: impl Fn(&Section, &Key, &Row)) {
+    let page = page();
+    for section in SECTIONS {
+        let rows = rows(&page, section.title);
+        let names = |keys: &[Key]| {
+            keys.iter()
+                .map(|key| key.name.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let documented: Vec<String> = rows.iter().map(|row| row.key.clone()).collect();
+        assert_eq!(documented, names(section.keys), "{}", section.title);
+        for (key, row) in section.keys.iter().zip(&rows) {
+            check(section, key, row);
+        }
+    }
+}
+
+/// A file in which one key of one section has this value.
+fn file_with(section: &Section, key: &str, value: &str) -> String {
+    let line = format!("{key} = {value}");
+    match section.title {
+        "an entry of `servers`" => format!(
+            "[[service]]\nname = 'a'\nlisten = '127.0.0.1:3306'\nservers = ['db1:3306', {{ address = 'db2:3306', {line} }}]\n"
+        ),
+        "[[service]]" => service(&line),
+        "[service.health]" => {
+            let probe = match key {
+                "path" | "status" => "probe = 'http'\n",
+                "query" => "probe = 'mysql'\n",
+                _ => "",
+            };
+            let monitor = if key == "query" {
+                "\n[service.monitor]\nuser = 'm'"
+            } else {
+                ""
+            };
+            service(&format!("[service.health]\n{probe}{line}{monitor}\n"))
+        }
+        title => service(&format!("{title}\n{line}\n")),
+    }
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_exists() {
+    for_each(|_, _, _| {});
+}
+
+#[test]
+fn documented_limits_are_the_programs() {
+    for_each(|section, key, row| match key.kind {
+        Kind::Number(min, max) => {
+            assert_eq!(row.limits, format!("{min} to {max}"), "{}", key.name);
+            let (_, problems) = load(&file_with(section, key.name, &(max + 1).to_string()));
+            assert!(
+                problems.iter().any(|one| one.code == "E_RANGE"),
+                "{} {problems:?}",
+                key.name
+            );
+        }
+        Kind::Word(words) => {
+            let listed: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+            assert_eq!(row.limits, listed.join(", "), "{}", key.name);
+        }
+        Kind::Flag => assert_eq!(row.limits, "true, false", "{}", key.name),
+        Kind::Text | Kind::Table => assert!(!row.limits.is_empty(), "{}", key.name),
+    });
+}
+
+#[test]
+fn documented_defaults_are_the_programs() {
+    for_each(|section, key, row| {
+        if row.default.is_empty() {
+            assert!(
+                !matches!(key.kind, Kind::Flag),
+                "{} has no default",
+                key.name
+            );
+            return;
+        }
+        let value = match row
+            .default
+            .strip_prefix('`')
+            .and_then(|rest| rest.strip_suffix('`'))
+        {
+            Some(list @ "[]") => list.to_owned(),
+            Some(word) => format!("\"{word}\""),
+            None => row.default.clone(),
+        };
+        let with = plan(&file_with(section, key.name, &value));
+        let without =
+            file_with(section, key.name, &value).replace(&format!("{} = {value}", key.name), "");
+        assert_eq!(
+            with,
+            plan(&without.replace(", }", " }")),
+            "{} {}",
+            section.title,
+            key.name
+        );
+    });
+}
+
+/// The words like `E_RANGE` in a text.
+fn codes(text: &str) -> BTreeSet<String> {
+    let word = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let words = text.split(|c| !word(c));
+    words
+        .filter(|w| w.starts_with("E_") || w.starts_with("W_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_message_code_is_documented_and_every_documented_one_exists() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config");
+    let mut used = BTreeSet::new();
+    for entry in fs::read_dir(source).expect("the sources") {
+        let path = entry.expect("a file").path();
+        if path.is_file() {
+            let text = fs::read_to_string(path).expect("a source");
+            let quoted = text
+                .split('"')
+                .skip(1)
+                .step_by(2)
+                .filter(|w| codes(w).contains(*w));
+            used.extend(quoted.map(str::to_owned));
+        }
+    }
+    let page = page();
+    let documented = page
+        .split("## Messages of `check`")
+        .nth(1)
+        .expect("the messages");
+    assert_eq!(used, codes(documented));
+}
