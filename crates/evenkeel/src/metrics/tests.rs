@@ -269,3 +269,27 @@ fn a_removed_server_does_not_double_its_successor() {
     let series = "evenkeel_server_sessions_total{service=\"orders\",server=\"db1\"}";
     assert_eq!(page.get(series), 100_000.0);
 }
+
+#[test]
+fn the_document_lists_every_metric_and_no_other() {
+    let document = include_str!("../../../../docs/api.md");
+    let page = Page::of(sample::status());
+    let suffix = |kind: &str| match kind {
+        "counter" => "_total",
+        "info" => "_info",
+        _ => "",
+    };
+    let real: BTreeSet<String> = page
+        .types
+        .iter()
+        .map(|(family, kind)| format!("{family}{}", suffix(kind)))
+        .collect();
+    let named = document
+        .split('`')
+        .filter(|word| word.starts_with("evenkeel_"));
+    let named: BTreeSet<String> = named
+        .filter(|word| !word.contains('<'))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(named, real);
+}

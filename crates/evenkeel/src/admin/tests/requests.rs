@@ -290,3 +290,31 @@ async fn a_command_that_is_not_obeyed_is_a_422_with_the_reason() {
     assert_eq!(answer.code, 422);
     assert!(answer.reply().message.contains("nobody"));
 }
+
+#[test]
+fn the_document_lists_every_field_of_the_status() {
+    fn names(value: &serde_json::Value, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+                found.push(name.clone());
+                names(value, found);
+            }),
+            serde_json::Value::Array(items) => items.iter().for_each(|item| names(item, found)),
+            _ => {}
+        }
+    }
+    let mut status = sample::status();
+    status.config.problems.push(Default::default());
+    let mut found = Vec::new();
+    names(&serde_json::to_value(status).unwrap(), &mut found);
+    let document = include_str!("../../../../../docs/api.md");
+    let words: Vec<&str> = document
+        .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .collect();
+    for name in found {
+        assert!(
+            words.contains(&&*name),
+            "docs/api.md does not mention {name}"
+        );
+    }
+}
