@@ -127,9 +127,6 @@ impl Request {
         progress.passed(None);
         // What is left is read, so that the close is no reset to the server.
         let mut left = BODY_BYTES_MAX;
-        if left > 0 {
-            return Ok(());
-        }
         while let Some(Ok(frame)) = response.frame().await {
             left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
             if left == 0 {

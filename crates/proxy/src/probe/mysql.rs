@@ -64,7 +64,7 @@ impl Login {
             progress.passed(None);
         }
         // Without the COM_QUIT that this sends the server counts an aborted client.
-        drop(connection);
+        let _ = connection.disconnect().await;
         answer
     }
 

@@ -98,7 +98,7 @@ impl Login {
         }
         // Without its client the connection sends Terminate and closes.
         drop(client);
-        drop(connection);
+        let _ = connection.await;
         answer
     }
 
