@@ -51,8 +51,19 @@ pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
             && !path.contains("/tests/")
             && !path.contains("/laws/")
     });
-    pure.flat_map(|(path, text)| check_file(path, text))
-        .collect()
+    let mut problems: Vec<_> = pure
+        .flat_map(|(path, text)| check_file(path, text))
+        .collect();
+    problems.extend(PURE.iter().filter_map(|room| unsafe_allowed(tree, room)));
+    problems
+}
+
+/// `deny`, as everywhere else, could be lifted by an attribute further down.
+fn unsafe_allowed(tree: &Tree, room: &str) -> Option<Problem> {
+    let path = format!("{room}lib.rs");
+    let code = code(tree.text(&path)?);
+    let what = "a pure crate begins with #![forbid(unsafe_code)]";
+    (!code.contains("#![forbid(unsafe_code)]")).then(|| Problem::new(&path, 1, what))
 }
 
 fn check_file(path: &str, text: &str) -> Vec<Problem> {
@@ -128,6 +139,22 @@ mod tests {
                 &[(&place, "pure crate")],
             );
         }
+    }
+
+    #[test]
+    fn a_pure_crate_that_may_have_unsafe_code_is_found() {
+        let lib = "crates/wire/src/lib.rs";
+        assert_found(
+            check,
+            &[(lib, "//! Speaks.\n#![forbid(unsafe_code)]\n")],
+            &[],
+        );
+        let text = "//! Speaks.\n// #![forbid(unsafe_code)]\n";
+        assert_found(
+            check,
+            &[(lib, text)],
+            &[("crates/wire/src/lib.rs:1", "forbid")],
+        );
     }
 
     #[test]
