@@ -166,6 +166,30 @@ fn malformed_packets_end_the_probe_and_nothing_else() {
     }
 }
 
+// TO SEE THIS RED: leave out what follows `progress.passed` in probe/tcp.rs and probe/http.rs.
+#[test]
+fn the_goodbye_is_an_end_and_no_reset_though_the_peer_said_more_than_was_asked() {
+    for (probe, answer) in [
+        (Probe::Tcp, ""),
+        (http(), "HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n"),
+    ] {
+        let (tx, ends) = mpsc::channel();
+        let peer = Peer::start(move |mut stream| {
+            let mut request = [0; 4096];
+            if !answer.is_empty() {
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(answer.as_bytes());
+                // The answer has passed by now, and the rest comes as a surplus.
+                thread::park_timeout(Duration::from_millis(50));
+            }
+            let wrote = stream.write_all(&[b'x'; 40_000]);
+            let _ = tx.send(wrote.and_then(|()| stream.read(&mut request)));
+        });
+        assert_passed(&peer.ask(probe, Tls::Off));
+        assert_eq!(ends.recv_timeout(PATIENCE).unwrap().unwrap(), 0);
+    }
+}
+
 #[test]
 fn a_peer_that_closes_at_once_is_told_from_one_that_refuses() {
     let peer = Peer::start(drop);
