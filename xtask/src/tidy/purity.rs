@@ -91,8 +91,8 @@ fn in_groups(code: &str) -> impl Iterator<Item = (usize, &'static str)> {
         BANNED_IN_GROUPS.into_iter().flat_map(move |word| {
             let top = find_words(group, word).filter(|offset| {
                 let before = &group[..*offset];
-                let depth = before.matches('{').count() - before.matches('}').count();
-                depth == 1 && !before.ends_with(':')
+                let [opened, closed] = ['{', '}'].map(|brace| before.matches(brace).count());
+                opened == closed + 1 && !before.ends_with(':')
             });
             top.map(move |offset| (line_of(code, at + offset), word))
         })
