@@ -47,7 +47,12 @@ enum Command {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// The config file.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to", "balance", "admin", "socket"])]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["listen", "to", "balance", "admin", "socket"]
+    )]
     config: Option<PathBuf>,
     /// Where clients connect: tcp://127.0.0.1:3306, or tcp://*:3306 for all addresses.
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
@@ -127,7 +132,7 @@ struct Where {
     config: Option<PathBuf>,
 }
 
-/// Runs what the command line asks for: 0 when it was done, 1 when not, 2 when it was not understood.
+/// Does what the command line asks: 0 when it was done, 1 when not, 2 when it was not understood.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {

@@ -29,15 +29,22 @@ pub struct Client {
 pub enum ClientError {
     /// Nothing listens there.
     #[error(
-        "no evenkeel answers on {}: is it running? Name its control socket with --socket PATH, or its config file with -c FILE",
+        "no evenkeel answers on {}: is it running? \
+         Name its control socket with --socket PATH, or its config file with -c FILE",
         .0.display()
     )]
     Nobody(PathBuf),
     /// The socket belongs to somebody else.
-    #[error("not allowed to use {}: run this as the user that runs evenkeel, or as root", .0.display())]
+    #[error(
+        "not allowed to use {}: run this as the user that runs evenkeel, or as root",
+        .0.display()
+    )]
     NotAllowed(PathBuf),
     /// It accepted, but gave no good answer.
-    #[error("{} gave no good answer: {what}. Is it the control socket of an evenkeel?", .socket.display())]
+    #[error(
+        "{} gave no good answer: {what}. Is it the control socket of an evenkeel?",
+        .socket.display()
+    )]
     BadAnswer {
         /// The socket.
         socket: PathBuf,

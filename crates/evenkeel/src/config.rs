@@ -1,4 +1,4 @@
-//! Config: a TOML file read with spans, every problem collected, and turned into a checked [`Plan`].
+//! Config: a TOML file, read with spans and every problem collected, becomes a checked [`Plan`].
 
 mod address;
 mod check;

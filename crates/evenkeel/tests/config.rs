@@ -1,9 +1,11 @@
-//! The config file as users meet it: wrong files with the message each gets, right ones with their plan.
+//! The config file as users meet it: wrong files and their messages, right ones and their plan.
 
 #[path = "config/documentation.rs"]
 mod documentation;
 #[path = "config/files.rs"]
 mod files;
+#[path = "config/messages.rs"]
+mod messages;
 #[path = "config/wrong.rs"]
 mod wrong;
 

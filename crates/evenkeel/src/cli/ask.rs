@@ -1,4 +1,4 @@
-//! `status`, `reload`, `drain`, `undrain`, `weight`: asks the running process and prints its answer.
+//! The commands that ask the running process: `status`, `reload`, `drain`, `undrain`, `weight`.
 
 use std::process::ExitCode;
 

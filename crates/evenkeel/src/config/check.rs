@@ -1,4 +1,4 @@
-//! Checks that need more than one place of the file: duplicates, and settings that contradict each other.
+//! Checks that need more than one place of the file: duplicates and contradictions.
 
 use std::collections::HashMap;
 

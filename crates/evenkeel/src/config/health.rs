@@ -48,7 +48,8 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
     if health.timeout_ms > interval_ms {
         let message = "`timeout_ms` is more than `interval_ms`";
         let help = format!(
-            "a frozen server is noticed after `fall` times `timeout_ms`; use {interval_ms} or less to notice it sooner"
+            "a frozen server is noticed after `fall` times `timeout_ms`; \
+             use {interval_ms} or less to notice it sooner"
         );
         let place = table.value_place("timeout_ms");
         problems.warning(&place, "W_TIMEOUT", message, help);

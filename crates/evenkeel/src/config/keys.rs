@@ -1,4 +1,4 @@
-//! Every key of the file, in one table: the reader, the suggestions and the documentation's test use it.
+//! Every key of the file, in one table for the reader, the suggestions and the documentation.
 
 /// One table of the file.
 #[derive(Debug)]

@@ -125,7 +125,8 @@ pub struct ServicePlan {
     pub max_connections: u32,
     /// For one attempt at one server, 1 ms to 10 minutes. Default 2 000.
     pub connect_timeout_ms: u64,
-    /// Further attempts after a failed connect, each on another server while there is one. 0 to 100, default 3.
+    /// Further attempts after a failed connect, on another server while there is one. 0 to 100,
+    /// default 3.
     pub retries: u32,
     /// Neither side sent anything for so long. Default 28 800 000 (8 hours); 0 = never.
     pub idle_timeout_ms: u64,
@@ -135,7 +136,8 @@ pub struct ServicePlan {
     pub queue: Queue,
     /// A server that came back gets its whole share after so long. Default 0 = at once.
     pub slow_start_ms: u64,
-    /// How long sessions of a drained or removed server may finish. Default 30 000; 0 = cut at once.
+    /// Sessions of a drained or removed server may finish for so long. Default 30 000; 0 = cut at
+    /// once.
     pub drain_limit_ms: u64,
     /// The sessions of a server that goes down. Default leave.
     pub on_server_down: OnServerDown,
@@ -284,7 +286,7 @@ pub struct Keepalive {
     pub interval_ms: u64,
     /// Unanswered probes that end the connection, 1 to 127. Default 3.
     pub probes: u32,
-    /// TCP_USER_TIMEOUT: sent data unacknowledged for so long. Default 30 000; 0 = the kernel's own.
+    /// TCP_USER_TIMEOUT: sent data unacknowledged for so long. Default 30 000; 0 = the kernel's.
     pub user_timeout_ms: u64,
 }
 
@@ -312,7 +314,8 @@ pub struct Health {
     pub rise: u32,
     /// Failed probes in a row until a server is down, 1 to 100. Default 3.
     pub fall: u32,
-    /// The longest interval between probes of a server that stays down. Default 10 000, or `interval_ms` if that is more.
+    /// The longest interval between probes of a server that stays down. Default 10 000, or
+    /// `interval_ms` if that is more.
     pub dead_interval_ms_max: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Reads `[[service]]`.
+//! Reads one `[[service]]` of the file.
 
 use std::net::IpAddr;
 
@@ -85,7 +85,7 @@ fn check_protocol(table: &Table<'_>, problems: &mut Problems) {
         .unwrap_or("tcp");
     if keys::PROTOCOLS_NOT_YET.contains(&word) {
         let message = format!("`protocol = \"{word}\"` is not supported yet");
-        let help = "use `protocol = \"tcp\"`: it carries any protocol, and can probe with it ([service.health] probe)";
+        let help = "use `protocol = \"tcp\"`: it carries any protocol; [service.health] can log in";
         problems.error(&table.value_place("protocol"), "E_NOT_YET", message, help);
         return;
     }

@@ -68,7 +68,8 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
     let line = format!("{key} = {value}");
     match section.title {
         "an entry of `servers`" => format!(
-            "[[service]]\nname = 'a'\nlisten = '127.0.0.1:3306'\nservers = ['db1:3306', {{ address = 'db2:3306', {line} }}]\n"
+            "[[service]]\nname = 'a'\nlisten = '127.0.0.1:3306'\n\
+             servers = ['db1:3306', {{ address = 'db2:3306', {line} }}]\n"
         ),
         "[[service]]" => service(&line),
         "[service.health]" => {

@@ -60,7 +60,9 @@ fn secrets_are_read_from_files_beside_the_config() {
     let directory = TempDir::new().expect("a directory");
     write(&directory, "password", "hunter2\n", 0o600);
     write(&directory, "ca.pem", "x", 0o644);
-    let tables = "[service.health]\nprobe='mysql'\n[service.monitor]\nuser='m'\npassword_file='password'\n[service.server_tls]\nca='ca.pem'\n[admin]\nsocket='s.sock'";
+    let tables = "[service.health]\nprobe='mysql'\n\
+        [service.monitor]\nuser='m'\npassword_file='password'\n\
+        [service.server_tls]\nca='ca.pem'\n[admin]\nsocket='s.sock'";
     let path = write(&directory, "evenkeel.toml", service(tables), 0o644);
     let loaded = load(&path);
     assert_eq!(loaded.problems.list, []);
@@ -100,7 +102,8 @@ fn files_that_are_missing_empty_or_open_to_all_are_told() {
     );
     check("[admin]\ntoken='x'", 0o644, "W_SECRET_READABLE 6:1");
     check("[admin]\ntoken='x'\ntoken_file='open'", 0o600, "E_BOTH 7:1");
-    let tls = "[service.health]\nprobe='postgres'\n[service.monitor]\nuser='m'\n[service.server_tls]\nca='none'";
+    let tls = "[service.health]\nprobe='postgres'\n[service.monitor]\nuser='m'\n\
+        [service.server_tls]\nca='none'";
     check(tls, 0o644, "E_FILE 10:4");
     check(
         &tls.replace("ca='none'", "ca='open'\nmode='off'"),

@@ -1,0 +1,286 @@
+//! The program's commands from outside: exit codes, what they print, what reaches the process.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Output};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use evenkeel::admin::{AdminSettings, bind_socket, serve};
+use evenkeel::status::{Command, ControlHandle, Problem, Reply, Request, Status};
+use tempfile::TempDir;
+
+const CONFIG: &str =
+    "[[service]]\nname = 'a'\nlisten = '127.0.0.1:3306'\nservers = ['127.0.0.1:3307']\n";
+
+fn evenkeel(arguments: &[&str]) -> Output {
+    Process::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(arguments)
+        .output()
+        .expect("run evenkeel")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn write(directory: &TempDir, text: &str) -> PathBuf {
+    let path = directory.path().join("evenkeel.toml");
+    fs::write(&path, text).expect("write the config");
+    path
+}
+
+/// A control plane that knows one server, `a/db:1`, behind the real admin door.
+struct Running {
+    directory: TempDir,
+    commands: mpsc::Receiver<Command>,
+}
+
+impl Running {
+    fn start() -> Running {
+        let directory = TempDir::new().expect("a directory");
+        let path = directory.path().join("own/evenkeel.sock");
+        let (told, commands) = mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.expect("a runtime").block_on(async {
+                let socket = bind_socket(&path).expect("the control socket");
+                let (control, requests) = ControlHandle::channel();
+                ready.send(()).expect("the test waits");
+                let door = serve(None, Some(socket), AdminSettings::default(), control);
+                tokio::join!(door, answer(requests, told));
+            });
+        });
+        is_ready.recv().expect("the socket is open");
+        Running {
+            directory,
+            commands,
+        }
+    }
+
+    fn socket(&self) -> String {
+        self.directory
+            .path()
+            .join("own/evenkeel.sock")
+            .display()
+            .to_string()
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        let socket = self.socket();
+        evenkeel(&[arguments, &["--socket", &socket]].concat())
+    }
+}
+
+async fn answer(mut requests: tokio::sync::mpsc::Receiver<Request>, told: mpsc::Sender<Command>) {
+    while let Some(request) = requests.recv().await {
+        match request {
+            Request::Status(sender) => {
+                let status = Status {
+                    version: "9.8.7".to_owned(),
+                    pid: 42,
+                    ..Status::default()
+                };
+                let _ = sender.send(Arc::new(status));
+            }
+            Request::Command(command, sender) => {
+                let _ = sender.send(reply(&command));
+                let _ = told.send(command);
+            }
+        }
+    }
+}
+
+fn reply(command: &Command) -> Reply {
+    match command {
+        Command::Undrain { .. } => Reply::failed("no server is called that"),
+        Command::Reload => {
+            let problem = Problem {
+                file: Some("x.toml".to_owned()),
+                line: Some(3),
+                column: Some(4),
+                severity: "error".to_owned(),
+                code: "E_RANGE".to_owned(),
+                message: "too much".to_owned(),
+                help: Some("take less".to_owned()),
+            };
+            Reply {
+                problems: vec![problem],
+                ..Reply::failed("the file was not taken")
+            }
+        }
+        _ => Reply::done("done"),
+    }
+}
+
+#[test]
+fn check_says_in_words_and_exit_code_whether_a_file_is_good() {
+    let directory = TempDir::new().expect("a directory");
+    let path = write(&directory, CONFIG).display().to_string();
+    let good = evenkeel(&["check", "-c", &path]);
+    assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
+    assert!(
+        stdout(&good).contains("good: 1 service, 1 server"),
+        "{}",
+        stdout(&good)
+    );
+    write(&directory, &CONFIG.replace("name", "nmae"));
+    let bad = evenkeel(&["check", "-c", &path]);
+    assert_eq!(bad.status.code(), Some(1));
+    let text = stderr(&bad);
+    assert!(text.contains(":2:1: error[E_UNKNOWN_KEY]"), "{text}");
+    assert!(
+        text.contains("did you mean `name`?") && text.ends_with("2 errors\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains('\u{1b}'),
+        "colours without a terminal: {text}"
+    );
+}
+
+#[test]
+fn check_prints_json_for_machines() {
+    let directory = TempDir::new().expect("a directory");
+    let path = write(&directory, &CONFIG.replace("'a'", "'a'\nretries = -1"))
+        .display()
+        .to_string();
+    let output = evenkeel(&["check", "--json", "-c", &path]);
+    assert_eq!(output.status.code(), Some(1));
+    let problems: Vec<Problem> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:#?}")
+    };
+    let place = (problem.file.as_deref(), problem.line, problem.column);
+    assert_eq!(place, (Some(path.as_str()), Some(3), Some(11)));
+    assert_eq!(
+        (problem.severity.as_str(), problem.code.as_str()),
+        ("error", "E_RANGE")
+    );
+    assert!(problem.message.contains("0 to 100"), "{problem:?}");
+    write(&directory, CONFIG);
+    assert_eq!(stdout(&evenkeel(&["check", "--json", "-c", &path])), "[]\n");
+}
+
+#[test]
+fn run_says_how_to_begin_and_what_is_wrong() {
+    let check = |arguments: &[&str], code: i32, words: &str| {
+        let output = evenkeel(arguments);
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    };
+    check(&["run"], 2, "evenkeel run -c evenkeel.toml");
+    check(
+        &["run", "--listen", "127.0.0.1:1"],
+        1,
+        "`--listen` needs servers",
+    );
+    check(
+        &["run", "--listen", "x", "--to", "a:1"],
+        1,
+        "--listen: `x` has no port",
+    );
+    check(&["run", "-c", "/nonexistent/x.toml"], 1, "no such file");
+    check(
+        &["run", "-c", "x.toml", "--to", "a:1"],
+        2,
+        "cannot be used with",
+    );
+    check(&["weight", "db1", "257"], 2, "257");
+    check(&["frobnicate"], 2, "Usage");
+}
+
+#[test]
+fn status_is_asked_for_over_the_socket() {
+    let running = Running::start();
+    let table = running.ask(&["status"]);
+    assert_eq!(table.status.code(), Some(0), "{}", stderr(&table));
+    assert!(
+        stdout(&table).contains("evenkeel 9.8.7, pid 42"),
+        "{}",
+        stdout(&table)
+    );
+    let json = running.ask(&["status", "--json"]);
+    let status: Status = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(status.pid, 42);
+}
+
+#[test]
+fn the_socket_is_found_through_the_config_file() {
+    let running = Running::start();
+    let text = format!("{CONFIG}[admin]\nsocket = 'own/evenkeel.sock'\n");
+    let path = write(&running.directory, &text).display().to_string();
+    let output = evenkeel(&["status", "-c", &path]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn commands_arrive_whole_whatever_the_servers_name() {
+    let running = Running::start();
+    let server = "a/unix:/run/x y%2F?#ü.sock".to_owned();
+    let check = |arguments: &[&str], expected: Command| {
+        let output = running.ask(arguments);
+        assert_eq!(
+            (output.status.code(), stdout(&output)),
+            (Some(0), "done\n".to_owned())
+        );
+        assert_eq!(running.commands.recv(), Ok(expected));
+    };
+    check(
+        &["drain", &server],
+        Command::Drain {
+            server: server.clone(),
+            limit_ms: None,
+        },
+    );
+    let limited = Command::Drain {
+        server: "[::1]:1".to_owned(),
+        limit_ms: Some(5),
+    };
+    check(&["drain", "[::1]:1", "--limit-ms", "5"], limited);
+    check(
+        &["weight", &server, "0"],
+        Command::Weight {
+            server: server.clone(),
+            weight: 0,
+        },
+    );
+}
+
+#[test]
+fn what_was_not_done_is_an_error_with_its_reason() {
+    let running = Running::start();
+    let output = running.ask(&["undrain", "x"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "error: no server is called that\n");
+    let output = running.ask(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "x.toml:3:4: error[E_RANGE]: too much\n  help: take less\n\
+        error: the file was not taken\n";
+    assert_eq!(stderr(&output), expected);
+}
+
+#[test]
+fn nobody_and_a_stranger_at_the_socket_are_told_apart() {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("x.sock");
+    let ask = |path: &Path| {
+        let output = evenkeel(&["status", "--socket", &path.display().to_string()]);
+        assert_eq!(output.status.code(), Some(1));
+        stderr(&output)
+    };
+    assert!(ask(&path).contains("is it running?"), "{}", ask(&path));
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let stranger = thread::spawn(move || drop(listener.accept()));
+    let text = ask(&path);
+    stranger.join().expect("the stranger ends");
+    assert!(text.contains("gave no good answer"), "{text}");
+}
