@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -158,7 +159,7 @@ impl Balancer {
     fn wait_ready(&self) -> Result<()> {
         eventually(READY_LIMIT, "an answer of evenkeel status", || {
             if !self.process.is_running() {
-                bail!("evenkeel ended at its start; it said:\n{}", self.log());
+                bail!("evenkeel ended at its start");
             }
             Ok((self.socket.exists() && self.status().is_ok()).then_some(()))
         })
@@ -232,6 +233,8 @@ fn with_admin_at(config: &str, socket: &Path, port: Option<u16>) -> (String, Pat
 fn write_whole(file: &Path, text: &str) -> Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, text)?;
+    // It may hold the monitor's password.
+    fs::set_permissions(&new, Permissions::from_mode(0o600))?;
     Ok(fs::rename(new, file)?)
 }
 

@@ -69,7 +69,7 @@ impl Service {
             toml,
             "[service.health]\nprobe = {probe:?}\ninterval_ms = {interval_ms}"
         );
-        let _ = writeln!(toml, "timeout_ms = {}\nrise = 2\nfall = 2", interval_ms * 2);
+        let _ = writeln!(toml, "timeout_ms = {interval_ms}\nrise = 2\nfall = 2");
         let _ = writeln!(toml, "dead_interval_ms_max = {interval_ms}");
         if matches!(probe.as_str(), "mysql" | "postgres") {
             toml.push_str("[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n");

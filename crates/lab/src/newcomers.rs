@@ -23,8 +23,8 @@ pub enum Greeting {
 /// A connection that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// When it was begun, since the start of the probe.
-    pub at: Duration,
+    /// When it was begun.
+    pub begun: Instant,
     /// How long it had waited when it failed.
     pub waited: Duration,
     /// What happened.
@@ -61,9 +61,7 @@ impl Newcomers {
         let report = Arc::new(Mutex::new(NewcomersReport::default()));
         let (stop, results) = (ended.clone(), report.clone());
         let opener = thread::spawn(move || {
-            open_until(&stop, &results, every, |at| {
-                visit(address, greeting, limit, at)
-            })
+            open_until(&stop, &results, every, || visit(address, greeting, limit));
         });
         Newcomers {
             ended,
@@ -109,15 +107,13 @@ fn open_until(
     ended: &AtomicBool,
     report: &Mutex<NewcomersReport>,
     every: Duration,
-    visit: impl Fn(Duration) -> Visit + Sync,
+    visit: impl Fn() -> Visit + Sync,
 ) {
-    let began = Instant::now();
     thread::scope(|scope| {
         while !ended.load(Ordering::Relaxed) {
-            let at = began.elapsed();
             let visit = &visit;
             scope.spawn(move || {
-                let visit = visit(at);
+                let visit = visit();
                 let mut report = report.lock().expect("no holder of the lock panics");
                 report.attempts += 1;
                 report.longest_wait = report.longest_wait.max(visit.waited);
@@ -128,12 +124,12 @@ fn open_until(
     });
 }
 
-fn visit(address: SocketAddr, greeting: Greeting, limit: Duration, at: Duration) -> Visit {
-    let began = Instant::now();
+fn visit(address: SocketAddr, greeting: Greeting, limit: Duration) -> Visit {
+    let begun = Instant::now();
     let outcome = greet(address, greeting, limit);
-    let waited = began.elapsed();
+    let waited = begun.elapsed();
     let failure = outcome.err().map(|error| Failure {
-        at,
+        begun,
         waited,
         why: format!("{error:#}"),
     });

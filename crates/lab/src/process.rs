@@ -90,9 +90,8 @@ impl Process {
         running
     }
 
-    /// Kills the whole tree at once; stopped first, so that it cannot fork meanwhile.
+    /// Kills the whole tree, the process itself first: it has no moment to notice anything.
     pub(crate) fn kill(&self) -> Result<()> {
-        self.signal(libc::SIGSTOP);
         let pids = self.pids();
         pids.iter().for_each(|pid| send(*pid, libc::SIGKILL));
         self.wait_gone(&pids, GONE_LIMIT)

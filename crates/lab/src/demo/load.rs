@@ -110,8 +110,8 @@ impl Load {
     }
 
     /// The result; rate and latency are those of the seconds before `until_s`.
-    pub(crate) fn outcome(&self, until_s: usize) -> Outcome {
-        let seconds = 1..until_s.max(2);
+    pub(crate) fn outcome(&self, until_s: u32) -> Outcome {
+        let seconds = 1..(until_s as usize).max(2);
         let rates = seconds
             .clone()
             .map(|second| self.qps_of(second))

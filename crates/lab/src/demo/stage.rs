@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use evenkeel_lab::{
-    Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, NewcomersReport, PostgresOptions,
-    Server, Service, free_port,
+    Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, PostgresOptions, Server, Service,
+    free_port,
 };
 use serde_json::Value;
 
@@ -138,19 +138,4 @@ pub(crate) fn state_of(status: &Value, service: &str, server: &str) -> String {
         .filter(|entry| entry["name"] == server)
         .find_map(|entry| entry["state"].as_str());
     state.unwrap_or("unknown").to_owned()
-}
-
-/// What the newcomers of one act saw, in a sentence.
-pub(crate) fn newcomers_sentence(report: &NewcomersReport) -> String {
-    let first = report
-        .failures
-        .first()
-        .map(|failure| format!(" ({})", failure.why))
-        .unwrap_or_default();
-    format!(
-        "{} opened, {} failed{first}, longest wait {} ms",
-        report.attempts,
-        report.failures.len(),
-        report.longest_wait.as_millis()
-    )
 }

@@ -1,0 +1,98 @@
+//! What the demonstration came to, as tables and sentences.
+
+use std::time::Instant;
+
+use evenkeel_lab::NewcomersReport;
+use evenkeel_lab::newcomers::Failure;
+
+use super::load::Outcome;
+use crate::{row, table};
+
+/// What one database's act came to.
+pub(crate) struct Played {
+    pub(crate) title: &'static str,
+    pub(crate) direct_reads: Outcome,
+    pub(crate) reads: Outcome,
+    pub(crate) direct_writes: Outcome,
+    pub(crate) writes: Outcome,
+    pub(crate) newcomers: NewcomersReport,
+    pub(crate) killed: Instant,
+    pub(crate) shares: Vec<(String, u64)>,
+    pub(crate) victim: String,
+}
+
+impl Played {
+    pub(crate) fn no_newcomer_failed(&self) -> bool {
+        self.failed().is_empty() && self.reads.refused.is_empty() && self.writes.refused.is_empty()
+    }
+
+    fn failed(&self) -> Vec<&Failure> {
+        self.newcomers
+            .failures
+            .iter()
+            .filter(|failure| failure.begun > self.killed)
+            .collect()
+    }
+
+    /// Failures that were begun before the kill: the server may have had them already.
+    fn caught(&self) -> usize {
+        self.newcomers.failures.len() - self.failed().len()
+    }
+}
+
+pub(crate) fn print(played: &Played) {
+    println!("\n{}", table::columns(&rate_rows(played)));
+    println!("Connections for reads: {}", shares_sentence(&played.shares));
+    let failed = played.failed();
+    println!(
+        "New connections: {} opened, {} failed, longest wait {} ms",
+        played.newcomers.attempts,
+        failed.len(),
+        played.newcomers.longest_wait.as_millis()
+    );
+    let refused = played.reads.refused.iter().chain(&played.writes.refused);
+    for why in failed
+        .iter()
+        .map(|failure| &failure.why)
+        .chain(refused)
+        .take(3)
+    {
+        println!("  a client could not connect: {why}");
+    }
+    println!(
+        "Open on {} when it was killed, and lost with it: {} sessions of the load, {} new connections",
+        played.victim,
+        played.reads.broken,
+        played.caught()
+    );
+}
+
+fn rate_rows(played: &Played) -> Vec<Vec<String>> {
+    let mut rows = vec![row![played.title, "direct", "Evenkeel", "ratio"]];
+    let pairs = [
+        ("reads", &played.direct_reads, &played.reads),
+        ("writes", &played.direct_writes, &played.writes),
+    ];
+    for (what, direct, through) in pairs {
+        rows.push(row![
+            format!("{what}, queries/s"),
+            format!("{:.0}", direct.qps),
+            format!("{:.0}", through.qps),
+            format!("{:.2}", through.qps / direct.qps.max(1.0))
+        ]);
+        rows.push(row![
+            format!("{what}, p95 ms"),
+            format!("{:.2}", direct.p95_ms),
+            format!("{:.2}", through.p95_ms),
+            format!("{:.2}", through.p95_ms / direct.p95_ms.max(0.001))
+        ]);
+    }
+    rows
+}
+
+fn shares_sentence(shares: &[(String, u64)]) -> String {
+    let total = shares.iter().map(|(_, count)| count).sum::<u64>().max(1);
+    let share =
+        |(name, count): &(String, u64)| format!("{name} {count} ({} %)", count * 100 / total);
+    shares.iter().map(share).collect::<Vec<String>>().join(", ")
+}
