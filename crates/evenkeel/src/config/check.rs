@@ -1,11 +1,15 @@
 //! Checks that need more than one place of the file: duplicates and contradictions.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::plan::{Address, Admin, Listen, Probe};
+use super::plan::{Address, Admin, AllDown, Listen, Probe};
 use super::problem::{Place, Problems};
 use super::server::ServerPlaces;
 use super::service::Draft;
+
+/// What the name `localhost` stands for.
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Everything that a single key cannot tell.
 pub(super) fn whole(admin: &Admin, admin_place: &Place, drafts: &[Draft], problems: &mut Problems) {
@@ -13,7 +17,9 @@ pub(super) fn whole(admin: &Admin, admin_place: &Place, drafts: &[Draft], proble
     listens(admin, admin_place, drafts, problems);
     for draft in drafts {
         servers_of_one(draft, problems);
+        own_address(draft, problems);
         backups(draft, problems);
+        waiting(draft, problems);
         probe_accounts(draft, problems);
     }
     shared_servers(drafts, problems);
@@ -106,6 +112,36 @@ fn place_of(places: Option<&ServerPlaces>) -> ServerPlaces {
     places.cloned().unwrap_or_default()
 }
 
+/// A service that is its own server would connect to itself until no descriptor is left.
+fn own_address(Draft { plan, places }: &Draft, problems: &mut Problems) {
+    for (index, server) in plan.servers.iter().enumerate() {
+        let Some(listen) = plan
+            .listen
+            .iter()
+            .find(|listen| reaches(&server.address, listen))
+        else {
+            continue;
+        };
+        let message = format!(
+            "{} is this service itself: it listens on {listen}",
+            server.address
+        );
+        let help = "name the server's address, not the one that clients use";
+        let place = place_of(places.servers.get(index)).address;
+        problems.error(&place, "E_LOOP", message, help);
+    }
+}
+
+fn reaches(address: &Address, listen: &Listen) -> bool {
+    let Address::Tcp { host, port } = address else {
+        return matches!((address, listen), (Address::Unix(a), Listen::Unix(b)) if a == b);
+    };
+    let same = Listen::Tcp(SocketAddr::new(host.parse().unwrap_or(LOCALHOST), *port));
+    let known = address.socket_addr().is_some() || host == "localhost";
+    // An address that is not loopback may be another machine's, so it must be the very same.
+    known && (same == *listen || (address.is_local() && same.overlaps(listen)))
+}
+
 fn backups(Draft { plan, places }: &Draft, problems: &mut Problems) {
     if plan.servers.is_empty() {
         return;
@@ -119,6 +155,15 @@ fn backups(Draft { plan, places }: &Draft, problems: &mut Problems) {
         let message = "all servers of this service have weight 0: no client is served";
         let help = "give at least one a weight of 1 or more";
         problems.warning(&places.servers_key, "W_ALL_ZERO", message, help);
+    }
+}
+
+fn waiting(Draft { plan, places }: &Draft, problems: &mut Problems) {
+    if plan.all_down == AllDown::Wait && plan.queue.length == 0 {
+        let message =
+            "`all_down = \"wait\"` has no effect: nobody may wait with `queue.length = 0`";
+        let help = "set [service.queue] length to 1 or more, or remove `all_down`";
+        problems.warning(&places.all_down, "W_NO_EFFECT", message, help);
     }
 }
 

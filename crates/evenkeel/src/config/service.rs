@@ -29,6 +29,7 @@ pub(super) struct ServicePlaces {
     pub(super) listen: Vec<Place>,
     pub(super) servers: Vec<ServerPlaces>,
     pub(super) servers_key: Place,
+    pub(super) all_down: Place,
     pub(super) probe: Place,
     pub(super) health: Place,
     pub(super) monitor: Place,
@@ -44,6 +45,7 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
         service: table.place.clone(),
         name: table.value_place("name").or_else(|| table.place.clone()),
         servers_key: table.key_place("servers").or_else(|| table.place.clone()),
+        all_down: table.value_place("all_down"),
         ..ServicePlaces::default()
     };
     check_protocol(table, problems);

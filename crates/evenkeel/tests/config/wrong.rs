@@ -367,7 +367,7 @@ fn names_and_servers_are_unique() {
         "`weight = 2`",
     );
     check(
-        &with("'[::1]:1', '[0::1]:1'"),
+        &with("'[::1]:2', '[0::1]:2'"),
         "E_DUPLICATE_SERVER 4:21",
         "is listed twice",
     );
@@ -383,6 +383,30 @@ fn names_and_servers_are_unique() {
         "W_ALL_ZERO 4:1",
         "no client is served",
     );
+}
+
+#[test]
+fn a_service_is_not_its_own_server() {
+    let check = |listen: &str, server: &str, loops: bool| {
+        let text = format!("[[service]]\nname='a'\nlisten='{listen}'\nservers=['{server}']");
+        let (_, problems) = load(&text);
+        let found: Vec<String> = problems.iter().map(code_and_place).collect();
+        assert_eq!(
+            found,
+            if loops { vec!["E_LOOP 4:10"] } else { vec![] },
+            "{text}"
+        );
+    };
+    check("127.0.0.1:1", "127.0.0.1:1", true);
+    check("127.0.0.1:1", "localhost:1", true);
+    check("*:1", "[::1]:1", true);
+    check("0.0.0.0:1", "127.0.0.1:1", true);
+    check("10.0.0.1:1", "10.0.0.1:1", true);
+    check("unix:/a", "unix:/a", true);
+    check("*:1", "10.0.0.1:1", false);
+    check("*:1", "db1:1", false);
+    check("127.0.0.1:1", "127.0.0.1:2", false);
+    check("127.0.0.1:1", "127.0.0.2:1", false);
 }
 
 #[test]
@@ -429,6 +453,12 @@ fn keys_that_nothing_uses_are_told() {
         "W_NO_EFFECT 5:10",
         "does not log in",
     );
+}
+
+#[test]
+fn waiting_takes_a_queue() {
+    let lines = "all_down='wait'\n[service.queue]\nlength=0";
+    check_service(lines, "W_NO_EFFECT 5:10", "length");
 }
 
 #[test]
