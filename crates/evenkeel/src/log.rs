@@ -263,6 +263,12 @@ mod tests {
             "{line}"
         );
         assert!(!line.contains('\n'));
+        record.service = "a\u{2028}b".into();
+        assert!(
+            record
+                .render(Format::Text)
+                .contains(r#"service="a\u{2028}b" "#)
+        );
     }
 
     #[test]

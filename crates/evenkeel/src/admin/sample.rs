@@ -50,8 +50,15 @@ fn orders() -> ServiceStatus {
         },
         errors: ServiceErrors {
             connect: 4,
+            no_server: 11,
+            queue_full: 12,
+            queue_timeout: 13,
+            limit: 14,
+            proxy_header: 15,
             reset_by_client: 5,
-            ..ServiceErrors::default()
+            reset_by_server: 16,
+            idle_timeout: 17,
+            cut: 18,
         },
         rates: Rates {
             sessions: 12,

@@ -153,6 +153,22 @@ fn values_are_those_of_the_status_in_base_units() {
 }
 
 #[test]
+fn every_kind_of_error_is_counted_apart() {
+    let page = Page::of(sample::status());
+    let kinds = serde_json::to_value(&sample::status().services[0].errors).unwrap();
+    for (kind, count) in kinds.as_object().unwrap() {
+        let series = format!("evenkeel_service_errors_total{{service=\"orders\",kind=\"{kind}\"}}");
+        assert_eq!(page.get(&series), count.as_f64().unwrap(), "{kind}");
+    }
+    let kinds = serde_json::to_value(&sample::status().services[0].servers[1].errors).unwrap();
+    for (kind, count) in kinds.as_object().unwrap() {
+        let labels = format!("service=\"orders\",server=\"db2:3306\",kind=\"{kind}\"");
+        let series = format!("evenkeel_server_errors_total{{{labels}}}");
+        assert_eq!(page.get(&series), count.as_f64().unwrap(), "{kind}");
+    }
+}
+
+#[test]
 fn histograms_are_cumulative_and_end_at_their_count() {
     let page = Page::of(sample::status());
     let bucket = |name: &str, le: &str| {

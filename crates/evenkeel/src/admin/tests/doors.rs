@@ -2,12 +2,19 @@
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::sync::Arc;
 
-use tokio::io::AsyncReadExt;
-use tokio::net::{TcpStream, UnixListener};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 
 use super::world::{DEADLINE, World, exchange, raw};
-use crate::admin::{CONNECTIONS_MAX, bind_socket};
+use crate::admin::routes::router;
+use crate::admin::{
+    AdminSettings, CLOSING_TIME_MAX, CONNECTION_AGE_MAX, CONNECTIONS_MAX, Door, HEADER_TIMEOUT,
+    bind_socket, serve_connection,
+};
 use crate::status::{ControlHandle, Stopped};
 
 fn mode(path: &std::path::Path) -> u32 {
@@ -115,10 +122,42 @@ async fn a_silent_connection_loses_its_place() {
     // The clock is paused: it jumps to the next timer once everybody waits.
     let _ = silent.read_to_end(&mut bytes).await;
     assert!(
-        started.elapsed() <= super::super::HEADER_TIMEOUT * 2,
+        started.elapsed() <= HEADER_TIMEOUT * 2,
         "{:?}",
         started.elapsed()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let world = World::start(None).await;
+    let stream = UnixStream::connect(&world.socket).await.unwrap();
+    let request = "POST /api/v1/reload HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+        content-length: 2\r\nconnection: close\r\n\r\n{";
+    let answer = exchange(stream, request).await.unwrap();
+    assert_eq!(answer.code, 408, "{}", answer.body);
+    assert!(world.commands().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stops_reading_loses_its_place() {
+    let (control, _requests) = ControlHandle::channel();
+    let app = TowerToHyperService::new(router(AdminSettings::default(), control));
+    let places = Arc::new(Semaphore::new(1));
+    let place = Arc::clone(&places).acquire_owned().await.unwrap();
+    // The page does not fit into this pipe, and nobody empties it.
+    let (mut client, server) = tokio::io::duplex(512);
+    let serving = tokio::spawn(serve_connection(server, Door::Unix, app, place));
+    client
+        .write_all(raw("GET /app.js", &["host: x"], "").as_bytes())
+        .await
+        .unwrap();
+    let limit = CONNECTION_AGE_MAX + CLOSING_TIME_MAX * 2;
+    tokio::time::timeout(limit, serving)
+        .await
+        .expect("it is cut off")
+        .unwrap();
+    assert_eq!(places.available_permits(), 1);
 }
 
 #[tokio::test]
