@@ -99,6 +99,7 @@ impl Problems {
         let source = NamedSource::new(file, self.text.clone());
         let shown = Shown {
             problem,
+            file,
             source: problem.place.is_some().then_some(source),
         };
         let handler = GraphicalReportHandler::new_themed(theme).with_links(false);
@@ -118,12 +119,16 @@ fn push_line(out: &mut String, line: fmt::Arguments<'_>) {
 #[derive(Debug)]
 struct Shown<'a> {
     problem: &'a Problem,
+    file: &'a str,
     source: Option<NamedSource<String>>,
 }
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem.message)
+        match self.source {
+            Some(_) => f.write_str(&self.problem.message),
+            None => write!(f, "{}: {}", self.file, self.problem.message),
+        }
     }
 }
 

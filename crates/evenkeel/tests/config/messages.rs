@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evenkeel::config::{Flags, Sources, Style, from_flags, parse};
+use evenkeel::config::{Flags, Sources, Style, from_flags, load, parse};
 
 use super::{plan, service};
 
@@ -23,7 +23,7 @@ fn the_plain_text_shows_the_line_and_a_caret() {
 }
 
 #[test]
-fn colours_come_only_when_asked_for() {
+fn a_drawn_problem_names_its_file_and_is_coloured_only_when_asked_for() {
     let loaded = parse(
         &service("retries = 101"),
         Some(Path::new("x.toml")),
@@ -34,6 +34,9 @@ fn colours_come_only_when_asked_for() {
     assert!(with.contains('\u{1b}'), "{with}");
     assert!(!without.contains('\u{1b}'), "{without}");
     assert!(without.contains("x.toml:5:11"), "{without}");
+    let missing = load(Path::new("/nonexistent/x.toml")).problems;
+    let text = missing.render(Style::Drawn { colours: false });
+    assert!(text.contains("/nonexistent/x.toml: cannot read"), "{text}");
 }
 
 #[test]
