@@ -50,7 +50,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Sent to a surplus connection; it has not been read from, so this is all it gets.
 const SURPLUS_ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\nconnection: close\r\n\r\n\
-    {\"ok\":false,\"message\":\"too many admin connections at once: close some, or use the Unix socket\"}\n";
+    {\"ok\":false,\"message\":\"too many admin connections at once: close some, \
+    or use the Unix socket\"}\n";
 
 /// Who may do what.
 #[derive(Clone, Default)]

@@ -230,8 +230,7 @@ pub struct Rates {
 pub struct Histogram {
     /// Upper bounds (inclusive), rising.
     pub bounds: Vec<u64>,
-    /// How many fell into each bucket, not cumulative: one entry per bound, then one for those above
-    /// the last.
+    /// How many fell into each bucket, not cumulative: one per bound, then one for the rest.
     pub counts: Vec<u64>,
     /// Sum of all values.
     pub sum: u64,

@@ -1,4 +1,4 @@
-//! Binds the Unix socket: mode 0600 from its first moment, a stale one replaced, a live one left alone.
+//! Binds the Unix socket: mode 0600 from its first moment, a stale one replaced, a live one kept.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};

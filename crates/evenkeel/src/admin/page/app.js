@@ -160,6 +160,7 @@ function stateWord() {
 function serviceView(first) {
   const title = make("h2");
   const state = stateWord();
+  const age = make("span", "quiet");
   const why = make("span", "why");
   const about = make("p", "about");
   const figures = {};
@@ -172,14 +173,15 @@ function serviceView(first) {
   const sessions = graph("New sessions per second", count);
   const traffic = graph("Bytes per second", bytes);
   const table = serverTable();
-  const root = make("section", "service", make("header", "", title, state.root, why, about), numbers,
+  const root = make("section", "service", make("header", "", title, state.root, age, why, about), numbers,
     make("div", "graphs", sessions.root, traffic.root), table.root);
   root.id = anchor(first.name);
 
   const update = (service) => {
     setText(title, service.name);
     state.update(service.state);
-    setText(why, reasonAndSince(service));
+    setText(age, since(service));
+    setText(why, service.reason);
     setText(about, `${service.protocol} on ${service.listen.join(", ") || "–"} · ${service.balance}`);
     updateFigures(figures, service);
     sessions.update(service.history.map((point) => point.sessions_per_s));
@@ -209,10 +211,7 @@ function updateFigures(figures, service) {
 
 const anchor = (name) => `service-${encodeURIComponent(name)}`;
 
-function reasonAndSince(object) {
-  const since = object.since_unix_ms ? `for ${span(current.now_unix_ms - object.since_unix_ms)}` : "";
-  return [object.reason, since].filter(Boolean).join(", ");
-}
+const since = (object) => (object.since_unix_ms ? `for ${span(current.now_unix_ms - object.since_unix_ms)}` : "");
 
 // --- Its servers.
 
@@ -261,7 +260,8 @@ function serverView(serviceName) {
   const value = (cell) => cells[cell].appendChild(make("span"));
   const name = value("name"), address = line("name"), marks = line("name", "flag");
   const state = stateWord();
-  cells.state.append(state.root);
+  const age = make("span", "quiet");
+  cells.state.append(state.root, " ", age);
   const why = line("state"), monitor = line("state", "failed"), differs = line("state", "flag");
   const weight = value("weight"), fileWeight = line("weight");
   const sessions = value("sessions"), total = line("sessions");
@@ -283,9 +283,11 @@ function serverView(serviceName) {
     setText(address, addressText(server));
     setText(marks, server.backup ? "backup" : "");
     state.update(server.state);
-    setText(why, reasonAndSince(server));
+    setText(age, since(server));
+    setText(why, server.reason);
     setText(monitor, server.monitor_problem ? `monitor: ${server.monitor_problem}` : "");
-    setText(differs, server.differs_from_file || "");
+    const difference = server.differs_from_file || "";
+    setText(differs, server.reason.includes(difference) ? "" : difference);
     setText(weight, weightText(server));
     setText(fileWeight, server.weight === server.file_weight ? "" : `file: ${server.file_weight}`);
     setText(sessions, `${count(server.sessions.current)}${server.sessions.limit === null ? "" : ` of ${count(server.sessions.limit)}`}`);
