@@ -1,0 +1,318 @@
+//! Servers that die, freeze or are cut off under load: what clients of the balancer see of it.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "rig/rig.rs"]
+mod rig;
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::sysbench::RunningSysbench;
+use evenkeel_lab::{
+    Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, NewcomersReport, PostgresOptions,
+    Server, Service, Sysbench,
+};
+use rig::{DRIVERS, LIMIT, engine, loopback, server, wait_state, wait_until};
+
+const EVERY: Duration = Duration::from_millis(20);
+const CLIENTS: usize = 6;
+
+/// A balancer under load: long sessions of sysbench and a new connection every few milliseconds.
+struct Loaded {
+    balancer: Balancer,
+    newcomers: Newcomers,
+    sysbench: Vec<RunningSysbench>,
+}
+
+/// The load and what it needs to know of the servers.
+struct Load<'a> {
+    greeting: Greeting,
+    probe: &'a str,
+    sysbench: Option<Driver>,
+    extra: &'a [&'a str],
+}
+
+impl Loaded {
+    fn start(io: &str, servers: &[Server], load: &Load<'_>) -> Loaded {
+        let address = loopback();
+        let mut service = Service::new("front", address, load.probe, servers);
+        service.extra = load.extra.iter().map(ToString::to_string).collect();
+        let balancer = Balancer::start(&format!("{}{}", engine(io), service.toml())).unwrap();
+        for server in servers {
+            wait_state(&balancer, &format!("front/{}", server.name), "up");
+        }
+        Loaded {
+            newcomers: Newcomers::start(address, load.greeting, EVERY, LIMIT),
+            sysbench: load
+                .sysbench
+                .map_or_else(Vec::new, |driver| sysbench(driver, address)),
+            balancer,
+        }
+    }
+
+    /// Waits until so many more new connections have been made.
+    fn wait_newcomers(&self, more: u64) {
+        let until = self.newcomers.so_far().attempts + more;
+        wait_until(&self.balancer, "new connections", || {
+            self.newcomers.so_far().attempts >= until
+        });
+    }
+
+    /// Waits until every client of sysbench has reported a second.
+    fn wait_load(&mut self) {
+        let clients = &mut self.sysbench;
+        wait_until(&self.balancer, "the first second of sysbench", || {
+            clients
+                .iter()
+                .all(|client| !client.so_far().seconds.is_empty())
+        });
+    }
+
+    /// Those on the server that died are gone, the others never noticed.
+    fn assert_most_clients_went_on(&mut self) {
+        let count = self.sysbench.len();
+        let clients = &mut self.sysbench;
+        clients.retain_mut(|client| client.is_running());
+        let left = clients.len();
+        assert!(left * 3 >= count, "{left} of {count} clients went on");
+        for client in clients {
+            let report = client.so_far();
+            let quiet = report.seconds.iter().any(|second| second.qps == 0.0);
+            assert!(!quiet && report.failure.is_none(), "{report:?}");
+        }
+    }
+
+    fn sessions(&self, of: &Server) -> u64 {
+        server(&self.balancer, &format!("front/{}", of.name))["sessions"]["current"]
+            .as_u64()
+            .unwrap()
+    }
+}
+
+/// Clients of one session each: sysbench gives up when its server is gone.
+fn sysbench(driver: Driver, address: SocketAddr) -> Vec<RunningSysbench> {
+    let client = Sysbench {
+        threads: 1,
+        seconds: 120,
+        rows: 100,
+        extra: vec!["--rate=20".to_owned()],
+        ..Sysbench::new(driver, address)
+    };
+    (0..CLIENTS).map(|_| client.start().unwrap()).collect()
+}
+
+fn both(servers: &[Server], load: &Load<'_>) -> Vec<Loaded> {
+    DRIVERS
+        .iter()
+        .map(|io| Loaded::start(io, servers, load))
+        .collect()
+}
+
+/// What was begun before the server was gone may have been in its hands.
+fn assert_none_failed(report: &NewcomersReport, since: Instant, balancer: &Balancer) {
+    let failed: Vec<_> = report
+        .failures
+        .iter()
+        .filter(|failure| failure.begun >= since)
+        .collect();
+    assert!(
+        failed.is_empty() && report.failures.len() < 3,
+        "{:?} of {} failed; the balancer said:\n{}",
+        report.failures,
+        report.attempts,
+        balancer.log()
+    );
+}
+
+/// Kills a server under load and starts it again: no new connection fails, and it comes back.
+fn assert_a_killed_server_costs_no_new_connection(victim: &Server, mut fronts: Vec<Loaded>) {
+    let path = format!("front/{}", victim.name);
+    for front in &mut fronts {
+        front.wait_newcomers(30);
+        front.wait_load();
+    }
+    victim.kill().unwrap();
+    let killed = Instant::now();
+    for front in &fronts {
+        front.wait_newcomers(30);
+        wait_state(&front.balancer, &path, "down");
+        wait_until(&front.balancer, "the end of sessions on the dead", || {
+            front.sessions(victim) == 0
+        });
+    }
+    victim.start().unwrap();
+    for mut front in fronts {
+        wait_state(&front.balancer, &path, "up");
+        let reason = server(&front.balancer, &path)["reason"].to_string();
+        assert!(reason.contains("2 probes passed"), "{reason}");
+        let before = total(&front, victim);
+        wait_until(&front.balancer, "new sessions on the server", || {
+            total(&front, victim) > before
+        });
+        front.wait_newcomers(10);
+        front.assert_most_clients_went_on();
+        assert_none_failed(&front.newcomers.finish(), killed, &front.balancer);
+    }
+}
+
+fn total(front: &Loaded, of: &Server) -> u64 {
+    server(&front.balancer, &format!("front/{}", of.name))["sessions"]["total"]
+        .as_u64()
+        .unwrap()
+}
+
+/// Freezes a server: after the verdict no new connection meets it, and once it thaws it is back.
+fn assert_a_frozen_server_is_left_alone(victim: &Server, fronts: Vec<Loaded>) {
+    let path = format!("front/{}", victim.name);
+    victim.freeze().unwrap();
+    let frozen = Instant::now();
+    for front in &fronts {
+        wait_state(&front.balancer, &path, "down");
+    }
+    let verdict = Instant::now();
+    for front in &fronts {
+        front.wait_newcomers(50);
+    }
+    victim.thaw().unwrap();
+    for front in fronts {
+        wait_state(&front.balancer, &path, "up");
+        let report = front.newcomers.finish();
+        let late: Vec<_> = report
+            .failures
+            .iter()
+            .filter(|failure| failure.begun > verdict)
+            .collect();
+        assert!(late.is_empty(), "{late:?}");
+        eprintln!(
+            "frozen {}: verdict after {:?}, {} of {} new connections failed, longest wait {:?}: {:?}",
+            victim.name,
+            verdict - frozen,
+            report.failures.len(),
+            report.attempts,
+            report.longest_wait,
+            report.failures.first(),
+        );
+    }
+}
+
+#[test]
+fn a_mariadb_replica_that_is_killed_costs_no_new_connection_and_comes_back() {
+    let lab = Lab::new("faults-mariadb").unwrap();
+    let options = MariadbOptions {
+        replicas: 2,
+        sbtest_rows: Some(100),
+        ..Default::default()
+    };
+    let cluster = lab.mariadb(options).unwrap();
+    let load = Load {
+        greeting: Greeting::Mysql,
+        probe: "mysql",
+        sysbench: Some(Driver::Mysql),
+        extra: &[],
+    };
+    let victim = &cluster.replicas[0];
+    let fronts = both(&cluster.servers(), &load);
+    assert_a_killed_server_costs_no_new_connection(victim, fronts);
+    let load = Load {
+        extra: &["on_server_down = \"cut\""],
+        sysbench: None,
+        ..load
+    };
+    let fronts = both(&cluster.servers(), &load);
+    assert_a_frozen_server_is_left_alone(victim, fronts);
+}
+
+#[test]
+fn a_postgres_replica_that_is_killed_costs_no_new_connection_and_comes_back() {
+    let lab = Lab::new("faults-postgres").unwrap();
+    let options = PostgresOptions {
+        replicas: 1,
+        sbtest_rows: None,
+        ..Default::default()
+    };
+    let cluster = lab.postgres(options).unwrap();
+    let load = Load {
+        greeting: Greeting::Postgres,
+        probe: "postgres",
+        sysbench: None,
+        extra: &[],
+    };
+    let victim = &cluster.replicas[0];
+    let fronts = both(&cluster.servers(), &load);
+    assert_a_killed_server_costs_no_new_connection(victim, fronts);
+    let load = Load {
+        extra: &["on_server_down = \"cut\""],
+        ..load
+    };
+    let fronts = both(&cluster.servers(), &load);
+    assert_a_frozen_server_is_left_alone(victim, fronts);
+}
+
+#[test]
+fn a_web_server_that_is_killed_costs_no_new_connection_and_comes_back() {
+    let lab = Lab::new("faults-web").unwrap();
+    let servers = lab.web(3).unwrap();
+    let load = Load {
+        greeting: Greeting::Http,
+        probe: "http",
+        sysbench: None,
+        extra: &[],
+    };
+    let fronts = both(&servers, &load);
+    assert_a_killed_server_costs_no_new_connection(&servers[1], fronts);
+    let load = Load {
+        extra: &["on_server_down = \"cut\""],
+        ..load
+    };
+    let fronts = both(&servers, &load);
+    assert_a_frozen_server_is_left_alone(&servers[1], fronts);
+}
+
+/// The end of a connection as its client sees it: `Ok(true)` a reset, `Ok(false)` an orderly end.
+fn end_of(stream: &mut TcpStream, limit: Duration) -> std::io::Result<bool> {
+    stream.set_read_timeout(Some(limit))?;
+    let mut bytes = [0; 256];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(false),
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Ok(true),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[test]
+fn sessions_of_a_frozen_server_are_reset_when_the_service_says_cut_and_left_otherwise() {
+    let lab = Lab::new("faults-cut").unwrap();
+    let server = lab.web(1).unwrap().remove(0);
+    for io in DRIVERS {
+        let (cutting, leaving) = (loopback(), loopback());
+        let mut services = [
+            Service::new("cutting", cutting, "http", std::slice::from_ref(&server)),
+            Service::new("leaving", leaving, "http", std::slice::from_ref(&server)),
+        ];
+        services[0]
+            .extra
+            .push("on_server_down = \"cut\"".to_owned());
+        let config = services.map(|service| service.toml()).concat();
+        let balancer = Balancer::start(&format!("{}{config}", engine(io))).unwrap();
+        wait_state(&balancer, &format!("cutting/{}", server.name), "up");
+        let mut cut = TcpStream::connect(cutting).unwrap();
+        let mut left = TcpStream::connect(leaving).unwrap();
+        wait_until(&balancer, "two sessions", || {
+            let known = rig::server(&balancer, &format!("leaving/{}", server.name));
+            known["sessions"]["current"] == 2
+        });
+        server.freeze().unwrap();
+        assert!(end_of(&mut cut, LIMIT).unwrap(), "a cut is a reset");
+        let open = end_of(&mut left, Duration::from_millis(300)).unwrap_err();
+        assert_eq!(open.kind(), std::io::ErrorKind::WouldBlock, "{io}: {open}");
+        server.thaw().unwrap();
+        wait_state(&balancer, &format!("cutting/{}", server.name), "up");
+        std::io::Write::write_all(&mut left, b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        assert!(!end_of(&mut left, LIMIT).unwrap(), "{io}: it went on");
+    }
+}

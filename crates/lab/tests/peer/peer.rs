@@ -1,0 +1,267 @@
+//! Scripted clients and servers on plain sockets: what they send, when they end, how they break.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::{Balancer, eventually, free_port};
+use serde_json::Value;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+mod script;
+
+pub use script::{Scripted, name_of};
+
+/// Nothing here takes longer; whoever waits in vain fails with the name of what he waited for.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// What a socket is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    V4,
+    V6,
+    Unix,
+}
+
+/// A server's listening socket; the test accepts when it wants to.
+pub struct Listening {
+    pub socket: Socket,
+    /// As the configuration names it.
+    pub address: String,
+    file: Option<PathBuf>,
+}
+
+impl Listening {
+    pub fn new(kind: Kind) -> Listening {
+        Listening::with_backlog(kind, 1024)
+    }
+
+    pub fn with_backlog(kind: Kind, backlog: i32) -> Listening {
+        let address = own_address(kind);
+        let (at, domain) = parse(&address);
+        let socket = Socket::new(domain, Type::STREAM, None).unwrap();
+        if kind != Kind::Unix {
+            socket.set_reuse_address(true).unwrap();
+        }
+        socket.bind(&at).unwrap();
+        socket.listen(backlog).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        let file = address.strip_prefix("unix:").map(PathBuf::from);
+        Listening {
+            socket,
+            address,
+            file,
+        }
+    }
+
+    pub fn accept(&self) -> Socket {
+        let (socket, _) = self.socket.accept().expect("a connection to the server");
+        with_limits(socket)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Wakes a thread that waits in accept.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        if let Some(file) = &self.file {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// A free address of this kind, as the configuration names it.
+pub fn own_address(kind: Kind) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    match kind {
+        Kind::V4 => format!("127.0.0.1:{}", free_port()),
+        Kind::V6 => format!("[::1]:{}", free_port()),
+        Kind::Unix => {
+            let number = NEXT.fetch_add(1, Relaxed);
+            let name = format!("evenkeel-peer-{}-{number}.sock", std::process::id());
+            format!("unix:{}", PathBuf::from("/tmp").join(name).display())
+        }
+    }
+}
+
+/// Connects to an address as the configuration names it.
+pub fn connect(address: &str) -> Socket {
+    try_connect(address).unwrap_or_else(|error| panic!("{address}: {error}"))
+}
+
+pub fn try_connect(address: &str) -> io::Result<Socket> {
+    let (to, domain) = parse(address);
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    socket.connect_timeout(&to, LIMIT)?;
+    Ok(with_limits(socket))
+}
+
+/// Connects from another address of the loopback network, such as 127.0.0.9.
+pub fn connect_from(source: [u8; 4], address: &str) -> Socket {
+    let (to, domain) = parse(address);
+    let socket = Socket::new(domain, Type::STREAM, None).unwrap();
+    socket
+        .bind(&SocketAddr::from((source, 0)).into())
+        .unwrap();
+    socket.connect(&to).unwrap();
+    with_limits(socket)
+}
+
+fn with_limits(socket: Socket) -> Socket {
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket.set_write_timeout(Some(LIMIT)).unwrap();
+    // Small packets leave when they are written; a Unix socket knows no delay.
+    let _ = socket.set_tcp_nodelay(true);
+    socket
+}
+
+fn parse(address: &str) -> (SockAddr, Domain) {
+    if let Some(path) = address.strip_prefix("unix:") {
+        return (SockAddr::unix(path).unwrap(), Domain::UNIX);
+    }
+    let tcp: SocketAddr = address.parse().unwrap();
+    (tcp.into(), Domain::for_address(tcp))
+}
+
+/// Closes with a reset.
+pub fn reset(socket: Socket) {
+    socket.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(socket);
+}
+
+pub fn send(mut socket: &Socket, bytes: &[u8]) {
+    socket.write_all(bytes).expect("the peer takes it");
+}
+
+pub fn end_sending(socket: &Socket) {
+    socket.shutdown(Shutdown::Write).unwrap();
+}
+
+/// Reads exactly so many bytes.
+pub fn receive(mut socket: &Socket, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    socket.read_exact(&mut bytes).expect("that many bytes");
+    bytes
+}
+
+/// Reads to the end, which must be a clean one.
+pub fn receive_all(mut socket: &Socket) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    socket.read_to_end(&mut bytes).expect("a clean end");
+    bytes
+}
+
+/// How a connection ended for the one who reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Clean,
+    Reset,
+}
+
+/// Reads and ignores what comes, until the end.
+pub fn end_of(mut socket: &Socket) -> End {
+    let mut ignored = [0; 4096];
+    loop {
+        match socket.read(&mut ignored) {
+            Ok(0) => return End::Clean,
+            Ok(_) => {}
+            Err(error) if is_reset(&error) => return End::Reset,
+            Err(error) => panic!("neither an end nor a reset: {error}"),
+        }
+    }
+}
+
+pub fn is_reset(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
+}
+
+/// Waits for the condition; the test fails when it does not come true.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(LIMIT, what, || Ok(holds().then_some(()))).unwrap();
+}
+
+/// Asserts that something stays true for this long.
+#[track_caller]
+pub fn stays(what: &str, time: Duration, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        assert!(holds(), "{what}");
+        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// A balancer of two workers on one of the drivers.
+pub fn balancer(io: &str, services: &str) -> Balancer {
+    let config = format!("[engine]\nio = {io:?}\nworkers = 2\n{services}");
+    Balancer::start(&config).unwrap()
+}
+
+/// A `[[service]]`; `more` are further keys and tables.
+pub fn service(listen: &str, servers: &[&str], more: &str) -> String {
+    named_service("s", listen, servers, more)
+}
+
+pub fn named_service(name: &str, listen: &str, servers: &[&str], more: &str) -> String {
+    let health = if more.contains("[service.health]") {
+        ""
+    } else {
+        "[service.health]\nprobe = \"off\"\n"
+    };
+    format!(
+        "[[service]]\nname = {name:?}\nlisten = {listen:?}\nservers = {servers:?}\n{more}\n{health}"
+    )
+}
+
+/// Waits until the only service says this of itself.
+#[track_caller]
+pub fn until_service(balancer: &Balancer, what: &str, holds: impl Fn(&Value) -> bool) {
+    until(what, || holds(&balancer.status().unwrap()["services"][0]));
+}
+
+/// Open descriptors of a process.
+pub fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// Whether the kernel lets us run on this driver; containers often have no io_uring.
+pub fn is_available(io: &str) -> bool {
+    if io == "epoll" {
+        return true;
+    }
+    #[expect(unsafe_code, reason = "io_uring_setup has no wrapper in libc")]
+    // SAFETY: a null pointer is refused by the kernel, or the call is not there at all.
+    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
+    let fault = io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
+    result < 0 && fault
+}
+
+/// Makes two tests of each `name(io)`: one for each driver.
+#[macro_export]
+macro_rules! on_both_drivers {
+    ($($name:ident)*) => {$(
+        mod $name {
+            #[test]
+            fn on_io_uring() {
+                if $crate::peer::is_available("io_uring") {
+                    super::$name("io_uring");
+                } else {
+                    eprintln!("not run: the kernel offers no io_uring here");
+                }
+            }
+
+            #[test]
+            fn on_epoll() {
+                super::$name("epoll");
+            }
+        }
+    )*};
+}

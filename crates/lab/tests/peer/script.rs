@@ -1,0 +1,125 @@
+//! A server in a thread: does the same with every connection and remembers how many there were.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+
+use socket2::Socket;
+
+use super::{Kind, Listening, end_of, receive, send, with_limits};
+
+/// What the server does with a connection.
+type Script = dyn Fn(&Socket) + Send + Sync;
+
+#[derive(Default)]
+struct Count {
+    total: AtomicUsize,
+    current: AtomicUsize,
+    highest: AtomicUsize,
+}
+
+/// A running server; stops accepting when dropped.
+pub struct Scripted {
+    listening: Arc<Listening>,
+    count: Arc<Count>,
+}
+
+impl Scripted {
+    pub fn start(kind: Kind, script: impl Fn(&Socket) + Send + Sync + 'static) -> Scripted {
+        Scripted::on(Listening::new(kind), script)
+    }
+
+    pub fn on(
+        listening: Listening,
+        script: impl Fn(&Socket) + Send + Sync + 'static,
+    ) -> Scripted {
+        let listening = Arc::new(listening);
+        let count = Arc::new(Count::default());
+        let server = Scripted {
+            listening: Arc::clone(&listening),
+            count: Arc::clone(&count),
+        };
+        let socket = listening.socket.try_clone().unwrap();
+        let script: Arc<Script> = Arc::new(script);
+        thread::spawn(move || {
+            loop {
+                match socket.accept() {
+                    Ok((client, _)) => serve(with_limits(client), &count, &script),
+                    // Nobody came for a while.
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    Err(_) => return,
+                }
+            }
+        });
+        server
+    }
+
+    /// Says its name to everybody and waits for their end.
+    pub fn named(name: &'static str) -> Scripted {
+        Scripted::start(Kind::V4, move |client| {
+            send(client, name.as_bytes());
+            end_of(client);
+        })
+    }
+
+    /// Answers every line with the line.
+    pub fn echo(kind: Kind) -> Scripted {
+        Scripted::start(kind, echo)
+    }
+
+    pub fn address(&self) -> &str {
+        &self.listening.address
+    }
+
+    /// Connections so far.
+    pub fn total(&self) -> usize {
+        self.count.total.load(SeqCst)
+    }
+
+    /// Connections now.
+    pub fn current(&self) -> usize {
+        self.count.current.load(SeqCst)
+    }
+
+    /// The most connections there ever were at once.
+    pub fn highest(&self) -> usize {
+        self.count.highest.load(SeqCst)
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        let _ = self.listening.socket.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// The name (of three letters) of the server that serves this client.
+pub fn name_of(client: &Socket) -> String {
+    String::from_utf8(receive(client, 3)).unwrap()
+}
+
+fn echo(client: &Socket) {
+    use std::io::{Read, Write};
+    let (mut reader, mut writer) = (client, client);
+    let mut bytes = [0; 4096];
+    while let Ok(count) = reader.read(&mut bytes) {
+        if count == 0 || writer.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+fn serve(client: Socket, count: &Arc<Count>, script: &Arc<Script>) {
+    count.total.fetch_add(1, SeqCst);
+    let now = count.current.fetch_add(1, SeqCst) + 1;
+    count.highest.fetch_max(now, SeqCst);
+    let (count, script) = (Arc::clone(count), Arc::clone(script));
+    let builder = thread::Builder::new().stack_size(64 * 1024);
+    let run = move || {
+        script(&client);
+        // Counted out before the close: the balancer may come again as soon as it sees that.
+        count.current.fetch_sub(1, SeqCst);
+        drop(client);
+    };
+    builder.spawn(run).unwrap();
+}
