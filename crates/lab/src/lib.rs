@@ -21,6 +21,7 @@ pub mod sysbench;
 mod tool;
 mod wait;
 pub mod web;
+pub mod wrk;
 
 pub use balancer::Balancer;
 pub use config::Service;
@@ -29,7 +30,9 @@ pub use mariadb::{MariadbCluster, MariadbOptions};
 pub use newcomers::{Greeting, Newcomers, NewcomersReport};
 pub use port::free_port;
 pub use postgres::{PostgresCluster, PostgresOptions};
+pub use process::raise_open_files_limit;
 pub use rival::{Haproxy, Nginx};
 pub use server::{Role, Server};
 pub use sysbench::{Driver, Sysbench, SysbenchReport};
 pub use wait::eventually;
+pub use wrk::Wrk;

@@ -1,10 +1,65 @@
-//! `evenkeel-lab measure`: see below.
-use anyhow::Result;
-use clap::Args;
+//! `evenkeel-lab measure`: Evenkeel and its rivals in interleaved blocks, as ratios.
+//!
+//! Load, balancer and servers share the machine, so only numbers of one block may be compared, and
+//! the result of a comparison is the ratio, block by block.
+
+mod blocks;
+mod front;
+mod idle;
+mod speed;
+mod transfer;
+mod web;
+
 use std::process::ExitCode;
-/// x
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::stop::Stop;
+
+/// How much to measure.
 #[derive(Args)]
-pub(crate) struct Options {}
-pub(crate) fn run(_: &Options) -> Result<ExitCode> {
+pub(crate) struct Options {
+    /// Blocks; each runs every balancer once.
+    #[arg(long, default_value_t = 5)]
+    blocks: usize,
+    /// Length of one run.
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+    /// Rows in each of the four sysbench tables.
+    #[arg(long, default_value_t = 100_000)]
+    rows: u32,
+    /// Idle connections.
+    #[arg(long, default_value_t = 4_500)]
+    connections: usize,
+    /// Only these parts.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+}
+
+/// A part of the measurement.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Queries through 8 and 64 connections.
+    Speed,
+    /// HTTP requests, a new connection for each.
+    Web,
+    /// One gigabyte through one connection.
+    Transfer,
+    /// Memory and processor time of idle connections.
+    Idle,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let stop = Stop::on_signals()?;
+    let wanted = |part: &Part| options.only.is_empty() || options.only.contains(part);
+    for part in Part::value_variants().iter().filter(|part| wanted(part)) {
+        match part {
+            Part::Speed => speed::measure(options, &stop)?,
+            Part::Web => web::measure(options, &stop)?,
+            Part::Transfer => transfer::measure(options, &stop)?,
+            Part::Idle => idle::measure(options, &stop)?,
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -167,6 +167,25 @@ impl Drop for Process {
     }
 }
 
+/// Lets this process, and what it starts from now on, open as many files as the machine allows.
+pub fn raise_open_files_limit() {
+    #[expect(
+        unsafe_code,
+        reason = "the limit has no wrapper in the standard library"
+    )]
+    // SAFETY: both calls only use the struct that they are given.
+    unsafe {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
 /// Whether the lab itself is root.
 pub(crate) fn is_root() -> bool {
     own_uid() == 0

@@ -113,7 +113,7 @@ fn configuration(place: &Place) -> String {
     format!(
         "daemon off;\nmaster_process off;\nworker_rlimit_nofile 20000;\npid {directory}/pid;\n\
          events {{ worker_connections 10000; }}\n\
-         http {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  keepalive_timeout 60s;\n\
+         http {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  keepalive_timeout 3600s;\n\
          \x20 keepalive_requests 1000000000;\n\
          \x20 client_body_temp_path {directory}/t1;\n  proxy_temp_path {directory}/t2;\n\
          \x20 fastcgi_temp_path {directory}/t3;\n  uwsgi_temp_path {directory}/t4;\n  scgi_temp_path {directory}/t5;\n\

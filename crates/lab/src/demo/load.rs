@@ -128,7 +128,11 @@ impl Load {
             ..self.template.clone()
         }
         .start()?;
-        self.parts.push(Part { sysbench, seen: 0, begun_at_s: begun_at_s as usize });
+        self.parts.push(Part {
+            sysbench,
+            seen: 0,
+            begun_at_s: begun_at_s as usize,
+        });
         Ok(())
     }
 

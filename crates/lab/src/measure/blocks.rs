@@ -1,0 +1,156 @@
+//! Runs every target once per block, in rotating order, and compares within the blocks.
+
+use anyhow::{Context, Result};
+
+use crate::stop::Stop;
+use crate::{row, table};
+
+/// What a run gives: its name and unit, and how many decimals are worth reading.
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) decimals: usize,
+}
+
+/// Something to measure; a run gives one value for each metric.
+pub(crate) struct Target<'a> {
+    pub(crate) name: String,
+    pub(crate) run: Box<dyn FnMut() -> Result<Vec<f64>> + 'a>,
+}
+
+/// The values of one target, one row per block.
+struct Measured {
+    name: String,
+    blocks: Vec<Vec<f64>>,
+}
+
+/// A comparison: what it is called, what is read off, and whom everyone is compared with.
+pub(crate) struct Comparison<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) metrics: &'a [Metric],
+    pub(crate) rival: &'a str,
+    pub(crate) blocks: usize,
+}
+
+/// Runs the comparison and prints medians, and ratios to the rival as median (smallest..largest).
+pub(crate) fn interleaved(
+    comparison: &Comparison,
+    targets: &mut [Target],
+    stop: &Stop,
+) -> Result<()> {
+    let mut measured: Vec<Measured> = targets
+        .iter()
+        .map(|target| Measured {
+            name: target.name.clone(),
+            blocks: Vec::new(),
+        })
+        .collect();
+    for block in 0..comparison.blocks {
+        for turn in 0..targets.len() {
+            stop.check()?;
+            let index = (block + turn) % targets.len();
+            let target = &mut targets[index];
+            let values =
+                (target.run)().with_context(|| format!("{}: {}", comparison.title, target.name))?;
+            measured[index].blocks.push(values);
+        }
+        eprintln!(
+            "{}: block {} of {}",
+            comparison.title,
+            block + 1,
+            comparison.blocks
+        );
+    }
+    println!("{}\n{}", comparison.title, rendered(comparison, &measured));
+    Ok(())
+}
+
+fn rendered(comparison: &Comparison, measured: &[Measured]) -> String {
+    let rival = measured
+        .iter()
+        .find(|target| target.name == comparison.rival);
+    let mut heading = row![""];
+    for metric in comparison.metrics {
+        heading.extend([metric.name.to_owned(), format!("x {}", comparison.rival)]);
+    }
+    let mut rows = vec![heading];
+    for target in measured {
+        let mut row = row![target.name];
+        for (column, metric) in comparison.metrics.iter().enumerate() {
+            row.push(format!(
+                "{:.*}",
+                metric.decimals,
+                median(target.column(column))
+            ));
+            row.push(rival.map_or(String::new(), |rival| ratio(target, rival, column)));
+        }
+        rows.push(row);
+    }
+    table::columns(&rows)
+}
+
+impl Measured {
+    fn column(&self, column: usize) -> Vec<f64> {
+        self.blocks.iter().map(|values| values[column]).collect()
+    }
+}
+
+/// The ratio within each block, so that what slows a whole block down falls out.
+fn ratio(target: &Measured, rival: &Measured, column: usize) -> String {
+    let pairs = target.column(column).into_iter().zip(rival.column(column));
+    let mut ratios: Vec<f64> = pairs
+        .map(|(own, other)| own / other)
+        .filter(|ratio| ratio.is_finite())
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    match (ratios.first(), ratios.last()) {
+        (Some(least), Some(most)) => {
+            format!("{:.2} ({least:.2}..{most:.2})", median(ratios.clone()))
+        }
+        _ => "-".to_owned(),
+    }
+}
+
+/// The middle value, or the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => values[count / 2],
+        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(name: &str, values: &[f64]) -> Measured {
+        let blocks = values.iter().map(|value| vec![*value]).collect();
+        Measured {
+            name: name.to_owned(),
+            blocks,
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_each_block() {
+        let (own, rival) = (
+            measured("own", &[5.0, 20.0, 3.0]),
+            measured("rival", &[10.0, 40.0, 4.0]),
+        );
+        assert_eq!(ratio(&own, &rival, 0), "0.50 (0.50..0.75)");
+    }
+
+    #[test]
+    fn a_rival_that_used_nothing_gives_no_ratio() {
+        assert_eq!(
+            ratio(&measured("own", &[1.0]), &measured("direct", &[0.0]), 0),
+            "-"
+        );
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
+    }
+}

@@ -1,0 +1,65 @@
+//! HTTP requests with a new connection for each.
+
+use anyhow::Result;
+use evenkeel_lab::{Lab, Wrk};
+
+use super::Options;
+use super::blocks::{Comparison, Metric, Target, interleaved};
+use super::front::{ALL, Front, Kind};
+use crate::stop::Stop;
+
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "requests/s",
+        decimals: 0,
+    },
+    Metric {
+        name: "us CPU/request",
+        decimals: 1,
+    },
+    Metric {
+        name: "errors",
+        decimals: 0,
+    },
+];
+
+/// Two web servers, a 1 kB file, 64 clients, `Connection: close`.
+pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
+    let lab = Lab::new("web")?;
+    let fronts = Front::start_all(&ALL, &lab.web(2)?)?;
+    let comparison = Comparison {
+        title: "HTTP, 1 kB, a new connection per request, 64 clients",
+        metrics: METRICS,
+        rival: Kind::Nginx.name(),
+        blocks: options.blocks,
+    };
+    let mut targets: Vec<Target> = fronts
+        .iter()
+        .map(|front| target(front, options.seconds))
+        .collect();
+    interleaved(&comparison, &mut targets, stop)
+}
+
+fn target(front: &Front, seconds: u32) -> Target<'_> {
+    let wrk = Wrk {
+        address: front.address,
+        path: "/1k".to_owned(),
+        connections: 64,
+        seconds,
+        keep_alive: false,
+    };
+    let run = move || {
+        let before = front.cpu_us();
+        let report = wrk.run()?;
+        let used_us = (front.cpu_us() - before) as f64;
+        Ok(vec![
+            report.requests_per_s,
+            used_us / report.requests.max(1) as f64,
+            report.errors as f64,
+        ])
+    };
+    Target {
+        name: front.kind.name().to_owned(),
+        run: Box::new(run),
+    }
+}

@@ -1,0 +1,97 @@
+//! Runs wrk, the HTTP load generator, and reads its report.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{process, tool};
+
+/// A run of wrk, on one thread.
+#[derive(Clone, Debug)]
+pub struct Wrk {
+    /// Where.
+    pub address: SocketAddr,
+    /// What, for example `/1k`.
+    pub path: String,
+    /// How many connections at once.
+    pub connections: u32,
+    /// How long.
+    pub seconds: u32,
+    /// Whether a connection serves many requests, or one.
+    pub keep_alive: bool,
+}
+
+/// What wrk reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WrkReport {
+    /// Requests answered.
+    pub requests: u64,
+    /// Requests per second.
+    pub requests_per_s: f64,
+    /// Failed connects, reads, writes, timeouts, and answers with an error status.
+    pub errors: u64,
+}
+
+impl Wrk {
+    /// Runs to the end.
+    pub fn run(&self) -> Result<WrkReport> {
+        let mut command = Command::new(tool::find("wrk")?);
+        command.args([
+            "--threads=1",
+            &format!("--connections={}", self.connections),
+        ]);
+        command.arg(format!("--duration={}s", self.seconds));
+        if !self.keep_alive {
+            command.args(["--header", "Connection: close"]);
+        }
+        command.arg(format!("http://{}{}", self.address, self.path));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let output = process::spawn_tied(command)?.wait_with_output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            bail!("wrk: {text}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        read(&text).with_context(|| format!("wrk reported something else than usual:\n{text}"))
+    }
+}
+
+fn read(text: &str) -> Option<WrkReport> {
+    let mut report = WrkReport::default();
+    for line in text.lines().map(str::trim) {
+        if let Some((requests, _)) = line.split_once(" requests in ") {
+            report.requests = requests.parse().ok()?;
+        } else if let Some(rate) = line.strip_prefix("Requests/sec:") {
+            report.requests_per_s = rate.trim().parse().ok()?;
+        } else if line.starts_with("Socket errors:") || line.starts_with("Non-2xx") {
+            let words = line
+                .split(|c: char| !c.is_ascii_digit())
+                .filter(|word| word.len() < 12);
+            let counts = words.filter_map(|word| word.parse::<u64>().ok());
+            // "Non-2xx or 3xx responses: N" begins with two digits that are no counts.
+            let skip = if line.starts_with("Non-2xx") { 2 } else { 0 };
+            report.errors += counts.skip(skip).sum::<u64>();
+        }
+    }
+    (report.requests_per_s > 0.0).then_some(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_with_all_its_errors() {
+        let text = "  48321 requests in 5.00s, 58.1MB read\n  Socket errors: connect 1, read 2, write 0, timeout 3\n\
+            \x20 Non-2xx or 3xx responses: 40\nRequests/sec:   9664.2\nTransfer/sec:     11.6MB\n";
+        let expected = WrkReport {
+            requests: 48_321,
+            requests_per_s: 9664.2,
+            errors: 46,
+        };
+        assert_eq!(read(text), Some(expected));
+    }
+}
