@@ -212,18 +212,12 @@ impl World {
 
     /// Some service would have nobody left without this server.
     fn is_last(&self, address: &Address) -> bool {
-        self.services.iter().any(|service| {
-            let mut others = service
-                .plan
-                .servers
-                .iter()
-                .filter(|server| server.address != *address);
-            let lists = service
-                .plan
-                .servers
-                .iter()
-                .any(|server| server.address == *address);
-            lists && !others.any(|server| self.takes_clients(&server.address))
+        self.services.iter().filter(|service| service.lists(address)).any(|service| {
+            !service.plan.servers.iter().any(|other| {
+                other.address != *address
+                    && service.weight(other) > 0
+                    && self.takes_clients(&other.address)
+            })
         })
     }
 

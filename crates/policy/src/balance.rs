@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+pub use source::key_of;
+
 use crate::load::Load;
 use crate::pool::{Cursor, Member, Request};
 

@@ -179,6 +179,8 @@ impl ServiceCounters {
 pub struct ServerCounters {
     /// Sessions that got a connection to it.
     pub sessions: Tally,
+    /// Sessions in which it has sent a byte.
+    pub served: Tally,
     /// Connects that failed.
     pub connect_errors: Tally,
     /// Connections it closed before it had sent a byte.
@@ -193,6 +195,7 @@ impl ServerCounters {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             sessions: Tally::default(),
+            served: Tally::default(),
             connect_errors: Tally::default(),
             early_closes: Tally::default(),
             resets: Tally::default(),

@@ -1,9 +1,9 @@
 //! Makes the views that the data plane serves by, whenever something about a service has changed.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_policy::balance::key_of;
 use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_proxy::settings::{Keepalive, ProxyVersion, Settings};
@@ -128,9 +128,7 @@ fn up_for_ms(state: &ServerState, now_ms: u64) -> u64 {
 
 /// The same for the same address in every process, so that `source` agrees between balancers.
 fn identity(address: &Address) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    address.to_string().hash(&mut hasher);
-    hasher.finish()
+    key_of(address.to_string().as_bytes())
 }
 
 /// A plan's settings as the data plane wants them.

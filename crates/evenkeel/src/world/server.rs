@@ -127,6 +127,7 @@ pub(super) struct ServerState {
     next_probe_ms: u64,
     resolving: bool,
     next_resolve_ms: u64,
+    served_seen: u64,
 }
 
 impl ServerState {
@@ -160,6 +161,7 @@ impl ServerState {
             asking: false,
             next_probe_ms,
             resolving: false,
+            served_seen: 0,
             next_resolve_ms: if fixed_endpoint(address).is_some() {
                 u64::MAX
             } else {
@@ -291,6 +293,11 @@ impl ServerState {
     }
 
     pub(super) fn notice_sign(&mut self, now_ms: u64, sign: Sign, last: bool) -> Option<Change> {
+        // Clients that were served since the last sign break a row of bad ones.
+        let served = self.server.counters.served.get();
+        if std::mem::replace(&mut self.served_seen, served) != served {
+            self.health.served(now_ms);
+        }
         let change = self.health.passive(now_ms, sign, last);
         self.next_probe_ms = self
             .next_probe_ms

@@ -24,6 +24,14 @@ impl Source {
     }
 }
 
+/// The hash of what a client or a server is known by: FNV-1a, 64 bits. Fixed for ever, so that
+/// balancers of different builds place the same client on the same server.
+pub fn key_of(bytes: &[u8]) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+}
+
 impl Balance for Source {
     fn pick(&self, field: &Field<'_>, request: &Request<'_>) -> Option<usize> {
         if self.cells.is_empty() {

@@ -120,6 +120,7 @@ impl Live {
         let took_us = now_us - relaying.since_us;
         self.first_byte_us.set(Some(took_us));
         relaying.server.load.observe_latency(now_us, took_us);
+        relaying.server.counters.served.add(1);
     }
 
     pub(crate) fn relayed_for_ms(&self) -> u64 {

@@ -1,9 +1,10 @@
 //! `protocol = "tcp"`: PROXY header, server, relay.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+
+use evenkeel_policy::balance::key_of;
 
 use super::{closed_before_any_byte, hello, refuse};
 use crate::engine::event::Event;
@@ -129,9 +130,11 @@ fn canonical(peer: SocketAddr) -> IpAddr {
 
 /// What the `source` algorithm hashes: the client's address without its port.
 fn source_key(source: Option<SocketAddr>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    source.map(|address| address.ip()).hash(&mut hasher);
-    hasher.finish()
+    match source.map(|address| canonical(address)) {
+        Some(IpAddr::V4(ip)) => key_of(&ip.octets()),
+        Some(IpAddr::V6(ip)) => key_of(&ip.octets()),
+        None => 0,
+    }
 }
 
 /// A cut is a reset, so that nobody takes half an answer for a whole one; a timeout in silence is
