@@ -194,6 +194,17 @@ fn numbers_have_limits_and_units() {
 }
 
 #[test]
+fn defaults_that_depend_on_the_interval_follow_it() {
+    let health = |interval_ms: u64| {
+        let text = service(&format!("[service.health]\ninterval_ms = {interval_ms}"));
+        let health = plan(&text).services.remove(0).health;
+        (health.timeout_ms, health.dead_interval_ms_max)
+    };
+    assert_eq!(health(100), (100, 10_000));
+    assert_eq!(health(60_000), (1_000, 60_000));
+}
+
+#[test]
 fn values_of_the_wrong_type_are_named() {
     check_service(
         "balance = 3",
