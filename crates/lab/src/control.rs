@@ -14,7 +14,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use evenkeel_lab::{Lab, Server};
+use evenkeel_lab::{Lab, Server, own_uid};
 
 use crate::{row, table};
 
@@ -138,7 +138,6 @@ fn ask(socket: &Path, line: &str) -> Result<String> {
 fn sockets() -> Vec<PathBuf> {
     let mut parents = vec![env::temp_dir(), PathBuf::from("/tmp")];
     parents.dedup();
-    let own_uid = fs::metadata("/proc/self").map_or(u32::MAX, |meta| meta.uid());
     let entries = parents
         .iter()
         .filter_map(|parent| fs::read_dir(parent).ok())
@@ -147,7 +146,7 @@ fn sockets() -> Vec<PathBuf> {
     entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("evenkeel-"))
         .map(|entry| entry.path().join(SOCKET))
-        .filter(|socket| fs::metadata(socket).is_ok_and(|meta| meta.uid() == own_uid))
+        .filter(|socket| fs::metadata(socket).is_ok_and(|meta| meta.uid() == own_uid()))
         .filter(|socket| UnixStream::connect(socket).is_ok())
         .collect()
 }

@@ -30,7 +30,7 @@ pub use mariadb::{MariadbCluster, MariadbOptions};
 pub use newcomers::{Greeting, Newcomers, NewcomersReport};
 pub use port::free_port;
 pub use postgres::{PostgresCluster, PostgresOptions};
-pub use process::raise_open_files_limit;
+pub use process::{own_uid, raise_open_files_limit};
 pub use rival::{Haproxy, Nginx};
 pub use server::{Role, Server};
 pub use sysbench::{Driver, Sysbench, SysbenchReport};

@@ -191,7 +191,8 @@ pub(crate) fn is_root() -> bool {
     own_uid() == 0
 }
 
-pub(crate) fn own_uid() -> u32 {
+/// The user that the lab runs as.
+pub fn own_uid() -> u32 {
     #[expect(unsafe_code, reason = "geteuid has no wrapper in the standard library")]
     // SAFETY: geteuid always succeeds and takes nothing.
     unsafe {
