@@ -62,7 +62,10 @@ pub fn run(plan: Plan, problems: Problems) -> Result<(), RunError> {
         .enable_all()
         .build()
         .map_err(RunError::Runtime)?;
-    runtime.block_on(serve(plan, problems))
+    let outcome = runtime.block_on(serve(plan, problems));
+    // A name look-up that hangs must not keep the process from ending.
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn serve(plan: Plan, problems: Problems) -> Result<(), RunError> {

@@ -48,6 +48,19 @@ pub enum WorldError {
         /// Why.
         cause: ListenError,
     },
+    /// A service wants an address that another one of this process, or its own old one, still has.
+    #[error(
+        "service {service:?}: {listen} cannot be taken while this process listens on {held}: \
+         choose another port, or restart"
+    )]
+    OwnPort {
+        /// The service.
+        service: String,
+        /// The address it wants.
+        listen: String,
+        /// The address in the way.
+        held: String,
+    },
     /// A probe cannot be built.
     #[error("service {service:?}, server {server:?}: {cause}")]
     Probe {
@@ -155,13 +168,17 @@ impl World {
     }
 
     fn next_wake_ms(&self) -> u64 {
-        let servers = self.servers.values().map(|server| server.next_due_ms());
+        let now_ms = now_ms();
+        let servers = self
+            .servers
+            .values()
+            .map(|server| server.next_due_ms(now_ms));
         let services = self
             .services
             .iter()
             .filter_map(|service| service.next_ramp_ms);
         let leaving = self.leaving.iter().map(Leaving::next_due_ms);
-        let stopping = self.stop_by_ms.map(|_| now_ms() + 50);
+        let stopping = self.stop_by_ms.map(|_| now_ms + 50);
         let due = servers.chain(services).chain(leaving).chain(stopping).min();
         due.map_or(self.next_sample_ms, |due| due.min(self.next_sample_ms))
     }

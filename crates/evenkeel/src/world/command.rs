@@ -54,7 +54,7 @@ impl World {
         state.drain = Some(Drain {
             since_ms,
             until_ms,
-            cut: false,
+            cut_again_ms: None,
         });
         let sessions = state.server.load.active();
         self.publish_all_with(&address);

@@ -6,32 +6,57 @@ use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::{Server, Service, now_ms};
 
 use super::World;
+use crate::config::plan::ServicePlan;
+
+/// Between two looks at what should be gone.
+const LAST_LOOK_MS: u64 = 1_000;
 
 /// A service, or one server of a service, that new clients no longer see.
 pub(super) struct Leaving {
     pub(super) service: Arc<Service>,
     /// `None`: the whole service leaves.
     pub(super) server: Option<Arc<Server>>,
+    /// Those that its last sessions are on: if one is listed again meanwhile, it is the same.
+    pub(super) servers: Vec<Arc<Server>>,
     pub(super) since_ms: u64,
-    until_ms: u64,
+    /// The end of the limit, then of each look at whether somebody is left.
+    next_cut_ms: u64,
+    /// A connect that was under way when it left has come to something by then.
+    last_cut_ms: u64,
 }
 
 impl Leaving {
-    pub(super) fn new(service: &Arc<Service>, server: Option<&Arc<Server>>, limit_ms: u64) -> Self {
+    /// One server of a service whose other servers stay.
+    pub(super) fn server(service: &Arc<Service>, server: &Arc<Server>, plan: &ServicePlan) -> Self {
+        Self {
+            server: Some(Arc::clone(server)),
+            ..Self::service(service, vec![Arc::clone(server)], plan)
+        }
+    }
+
+    /// A whole service.
+    pub(super) fn service(
+        service: &Arc<Service>,
+        servers: Vec<Arc<Server>>,
+        plan: &ServicePlan,
+    ) -> Self {
         let since_ms = now_ms();
+        let until_ms = since_ms.saturating_add(plan.drain_limit_ms);
         Self {
             service: Arc::clone(service),
-            server: server.map(Arc::clone),
+            server: None,
+            servers,
             since_ms,
-            until_ms: since_ms.saturating_add(limit_ms),
+            next_cut_ms: until_ms,
+            last_cut_ms: until_ms.max(since_ms + plan.connect_timeout_ms) + LAST_LOOK_MS,
         }
     }
 
     pub(super) fn next_due_ms(&self) -> u64 {
-        self.until_ms
+        self.next_cut_ms
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let on_server = self.server.as_ref().map(|server| server.load.active());
         self.service.active() == 0 || on_server == Some(0)
     }
@@ -44,20 +69,25 @@ impl World {
             let Some(drain) = state.drain.as_mut() else {
                 continue;
             };
-            if now_ms >= drain.until_ms && !drain.cut {
-                drain.cut = true;
+            if now_ms < drain.until_ms {
+                continue;
+            }
+            let again = drain.cut_again_ms.is_none_or(|at_ms| now_ms >= at_ms);
+            // Again, for a connect that was under way when the drain began.
+            if again && state.server.load.active() > 0 {
+                drain.cut_again_ms = Some(now_ms + LAST_LOOK_MS);
                 self.engine
                     .cut(None, Some(state.server.id), CutReason::DrainLimit);
             }
         }
         let engine = &self.engine;
-        self.leaving.retain(|leaving| {
-            let over = now_ms >= leaving.until_ms;
-            if over {
+        self.leaving.retain_mut(|leaving| {
+            if now_ms >= leaving.next_cut_ms {
+                leaving.next_cut_ms = now_ms + LAST_LOOK_MS;
                 let server_id = leaving.server.as_ref().map(|server| server.id);
                 engine.cut(Some(leaving.service.id), server_id, CutReason::Removed);
             }
-            !over && !leaving.is_empty()
+            now_ms < leaving.last_cut_ms && !leaving.is_empty()
         });
     }
 }

@@ -9,7 +9,7 @@ use evenkeel_proxy::record::CutReason;
 
 use super::World;
 use super::report::now_unix_ms;
-use super::server::DueProbe;
+use super::server::{DueProbe, ServerState};
 use crate::config::Address;
 use crate::config::plan::OnServerDown;
 
@@ -22,7 +22,9 @@ pub(super) enum Report {
 
 impl World {
     pub(super) fn start_due_probes(&mut self, now_ms: u64) {
-        let addresses: Vec<_> = self.servers.keys().cloned().collect();
+        let due = |state: &ServerState| state.next_due_ms(now_ms) <= now_ms;
+        let servers = self.servers.iter().filter(|(_, state)| due(state));
+        let addresses: Vec<_> = servers.map(|(address, _)| address.clone()).collect();
         for address in addresses {
             self.start_due_probe(&address, now_ms);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_policy::pool::Pool;
+use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::{Server, View, now_ms};
 
 use super::leaving::Leaving;
@@ -26,6 +27,13 @@ impl World {
     /// Reads the file again and takes it over; a wrong file changes nothing.
     pub(super) async fn reload(&mut self) -> Reply {
         let reply = self.try_reload();
+        for problem in &reply.problems {
+            let line = one_line(problem);
+            match problem.severity.as_str() {
+                "error" => tracing::error!("{line}"),
+                _ => tracing::warn!("{line}"),
+            }
+        }
         if reply.ok {
             tracing::info!("{}", reply.message);
         } else {
@@ -44,12 +52,8 @@ impl World {
         let loaded = config::load(&path);
         let problems = loaded.problems.to_status();
         let Some(plan) = loaded.plan else {
-            let text = loaded.problems.render(config::Style::Plain);
             self.problems = loaded.problems;
-            let message = format!(
-                "{}: not reloaded, nothing is changed:\n{text}",
-                path.display()
-            );
+            let message = format!("{}: not reloaded, nothing is changed", path.display());
             return Reply {
                 ok: false,
                 message,
@@ -148,10 +152,7 @@ impl World {
     /// A server that comes back before its last session has ended is the same server.
     fn leaving_server(&self, address: &Address) -> Option<Arc<Server>> {
         let name = address.to_string();
-        let mut servers = self
-            .leaving
-            .iter()
-            .filter_map(|leaving| leaving.server.as_ref());
+        let mut servers = self.leaving.iter().flat_map(|leaving| &leaving.servers);
         servers.find(|server| *server.name == *name).map(Arc::clone)
     }
 
@@ -169,9 +170,17 @@ impl World {
                 .filter(|listen| !open.contains(listen))
             {
                 let opened = Bound::bind(listen, &keepalive(&service.keepalive));
-                let fail = |cause| WorldError::Listen {
-                    service: service.name.clone(),
-                    cause,
+                let held = open.iter().find(|held| held.overlaps(listen));
+                let fail = |cause| match (cause, held) {
+                    (ListenError::InUse(_), Some(held)) => WorldError::OwnPort {
+                        service: service.name.clone(),
+                        listen: listen.to_string(),
+                        held: held.to_string(),
+                    },
+                    (cause, _) => WorldError::Listen {
+                        service: service.name.clone(),
+                        cause,
+                    },
                 };
                 bound.push(opened.map_err(fail)?);
             }
@@ -219,9 +228,16 @@ impl World {
             self.services.push(service);
         }
         for gone in old {
-            tracing::info!(service = gone.plan.name, "left the configuration");
+            tracing::info!(
+                service = gone.plan.name,
+                sessions = gone.service.active(),
+                "left the configuration"
+            );
+            let listed = gone.plan.servers.iter();
+            let states = listed.filter_map(|server| self.servers.get(&server.address));
+            let servers = states.map(|state| Arc::clone(&state.server)).collect();
             self.leaving
-                .push(Leaving::new(&gone.service, None, gone.plan.drain_limit_ms));
+                .push(Leaving::service(&gone.service, servers, &gone.plan));
         }
     }
 
@@ -232,9 +248,8 @@ impl World {
                 .iter()
                 .any(|server| server.address == listed.address);
             if let (false, Some(state)) = (stays, self.servers.get(&listed.address)) {
-                let server = Some(&state.server);
                 self.leaving
-                    .push(Leaving::new(&service.service, server, plan.drain_limit_ms));
+                    .push(Leaving::server(&service.service, &state.server, plan));
             }
         }
         service
@@ -287,4 +302,22 @@ impl World {
             }
         }
     }
+}
+
+/// A problem as a line of the log.
+fn one_line(problem: &status::Problem) -> String {
+    let place = [
+        problem.file.clone(),
+        problem.line.map(|line| line.to_string()),
+        problem.column.map(|column| column.to_string()),
+    ];
+    let place: Vec<_> = place.into_iter().flatten().collect();
+    let help = problem.help.as_ref();
+    let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
+    format!(
+        "{}: [{}] {}{help}",
+        place.join(":"),
+        problem.code,
+        problem.message
+    )
 }

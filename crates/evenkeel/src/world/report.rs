@@ -44,7 +44,7 @@ impl World {
         services.extend(
             self.leaving
                 .iter()
-                .filter(|l| l.server.is_none())
+                .filter(|l| l.server.is_none() && !l.is_empty())
                 .map(leaving_service),
         );
         Status {
@@ -163,7 +163,7 @@ impl World {
         let gone = self
             .leaving
             .iter()
-            .filter(|leaving| leaving.service.id == offer.service.id);
+            .filter(|leaving| leaving.service.id == offer.service.id && !leaving.is_empty());
         all.extend(gone.filter_map(leaving_server));
         all
     }
@@ -211,8 +211,10 @@ fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerSta
 fn state_of(known: &Known) -> (ServerState, String, u64) {
     if let Some(drain) = known.drain {
         let left_ms = drain.until_ms.saturating_sub(now_ms());
-        let reason = if drain.cut {
-            "drained by command; the rest was cut".to_owned()
+        let reason = if known.server.load.active() == 0 {
+            "drained by command; no session is left".to_owned()
+        } else if left_ms == 0 {
+            "drained by command; the rest is being cut".to_owned()
         } else {
             format!("drained by command; the rest is cut in {left_ms} ms")
         };

@@ -107,7 +107,8 @@ impl Watch {
 pub(super) struct Drain {
     pub(super) since_ms: u64,
     pub(super) until_ms: u64,
-    pub(super) cut: bool,
+    /// Set once the limit has passed and somebody was cut.
+    pub(super) cut_again_ms: Option<u64>,
 }
 
 /// One server address, shared by all services that list it.
@@ -191,8 +192,13 @@ impl ServerState {
         self.drain.is_none() && self.health.standing().takes_clients()
     }
 
-    pub(super) fn next_due_ms(&self) -> u64 {
-        let probe_ms = if self.asking {
+    /// Nobody can be asked before the name has its first answer, and that is no sign of a dead server.
+    fn awaits_name(&self) -> bool {
+        self.resolving && self.server.endpoints().is_empty()
+    }
+
+    pub(super) fn next_due_ms(&self, now_ms: u64) -> u64 {
+        let probe_ms = if self.asking || self.awaits_name() {
             u64::MAX
         } else {
             self.next_probe_ms
@@ -202,7 +208,7 @@ impl ServerState {
         } else {
             self.next_resolve_ms
         };
-        let drain = self.drain.filter(|drain| !drain.cut);
+        let drain = self.drain.filter(|drain| now_ms < drain.until_ms);
         probe_ms
             .min(resolve_ms)
             .min(drain.map_or(u64::MAX, |drain| drain.until_ms))
@@ -210,7 +216,7 @@ impl ServerState {
 
     /// The next probe is due: the asker and its time limit. Without an asker time itself is a sign.
     pub(super) fn due_probe(&mut self, now_ms: u64) -> DueProbe {
-        if self.asking || now_ms < self.next_probe_ms {
+        if self.asking || self.awaits_name() || now_ms < self.next_probe_ms {
             return DueProbe::NotYet;
         }
         match &self.asker {
