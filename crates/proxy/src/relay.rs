@@ -68,6 +68,10 @@ impl Direction<'_> {
 
     /// The sender has ended its sending: so do we, towards the receiver.
     fn end(&self) -> Result<(), Broken> {
+        // Of a reset the kernel tells one call only. The other way's send may have been that one.
+        if !self.live.half_closed() && self.from.was_reset() {
+            return Err(self.receive_failed(io::ErrorKind::ConnectionReset.into()));
+        }
         self.live.ended_sending(self.way);
         self.to
             .end_sending()

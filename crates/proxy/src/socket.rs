@@ -157,6 +157,26 @@ impl Socket {
         self.shared.shutdown(Shutdown::Write)
     }
 
+    /// Whether the peer has reset the connection, also when another call was told of it already:
+    /// the kernel says so once, to the next it says "the end".
+    pub(crate) fn was_reset(&self) -> bool {
+        /// TCP_CLOSE of the kernel's tcp_states.h; after a mere end it would be TCP_CLOSE_WAIT.
+        const CLOSED: u8 = 7;
+        let (mut state, mut length) = (0_u8, 1);
+        // SAFETY: the first byte of tcp_info is the state, and no more than that is asked for.
+        #[expect(unsafe_code, reason = "TCP_INFO has no safe form in std or socket2")]
+        let result = unsafe {
+            libc::getsockopt(
+                self.fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut state).cast(),
+                &raw mut length,
+            )
+        };
+        result == 0 && state == CLOSED
+    }
+
     /// Makes the close of this socket a reset instead of an end.
     pub(crate) fn reset_on_close(&self) {
         // It fails only for sockets that cannot be reset.
@@ -209,9 +229,10 @@ fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether the peer's socket has failed or gone altogether, seen without reading.
+/// Whether the connection has failed, seen without reading. Not POLLHUP: it comes too when both
+/// sides have ended, while the last bytes still wait to be read.
 pub(crate) fn is_broken(fd: RawFd) -> bool {
-    poll_now(fd, 0) & (libc::POLLERR | libc::POLLHUP) != 0
+    poll_now(fd, 0) & libc::POLLERR != 0
 }
 
 /// Whether the peer has ended its sending or gone altogether, seen without reading.

@@ -14,33 +14,33 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 mod script;
 
-pub use script::{Scripted, name_of};
+pub(crate) use script::{Scripted, name_of};
 
 /// Nothing here takes longer; whoever waits in vain fails with the name of what he waited for.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// What a socket is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     V4,
     V6,
     Unix,
 }
 
 /// A server's listening socket; the test accepts when it wants to.
-pub struct Listening {
-    pub socket: Socket,
+pub(crate) struct Listening {
+    pub(crate) socket: Socket,
     /// As the configuration names it.
-    pub address: String,
+    pub(crate) address: String,
     file: Option<PathBuf>,
 }
 
 impl Listening {
-    pub fn new(kind: Kind) -> Listening {
+    pub(crate) fn new(kind: Kind) -> Listening {
         Listening::with_backlog(kind, 1024)
     }
 
-    pub fn with_backlog(kind: Kind, backlog: i32) -> Listening {
+    pub(crate) fn with_backlog(kind: Kind, backlog: i32) -> Listening {
         let address = own_address(kind);
         let (at, domain) = parse(&address);
         let socket = Socket::new(domain, Type::STREAM, None).unwrap();
@@ -58,7 +58,7 @@ impl Listening {
         }
     }
 
-    pub fn accept(&self) -> Socket {
+    pub(crate) fn accept(&self) -> Socket {
         let (socket, _) = self.socket.accept().expect("a connection to the server");
         with_limits(socket)
     }
@@ -75,7 +75,7 @@ impl Drop for Listening {
 }
 
 /// A free address of this kind, as the configuration names it.
-pub fn own_address(kind: Kind) -> String {
+pub(crate) fn own_address(kind: Kind) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     match kind {
         Kind::V4 => format!("127.0.0.1:{}", free_port()),
@@ -89,11 +89,11 @@ pub fn own_address(kind: Kind) -> String {
 }
 
 /// Connects to an address as the configuration names it.
-pub fn connect(address: &str) -> Socket {
+pub(crate) fn connect(address: &str) -> Socket {
     try_connect(address).unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 
-pub fn try_connect(address: &str) -> io::Result<Socket> {
+pub(crate) fn try_connect(address: &str) -> io::Result<Socket> {
     let (to, domain) = parse(address);
     let socket = Socket::new(domain, Type::STREAM, None)?;
     socket.connect_timeout(&to, LIMIT)?;
@@ -101,12 +101,10 @@ pub fn try_connect(address: &str) -> io::Result<Socket> {
 }
 
 /// Connects from another address of the loopback network, such as 127.0.0.9.
-pub fn connect_from(source: [u8; 4], address: &str) -> Socket {
+pub(crate) fn connect_from(source: [u8; 4], address: &str) -> Socket {
     let (to, domain) = parse(address);
     let socket = Socket::new(domain, Type::STREAM, None).unwrap();
-    socket
-        .bind(&SocketAddr::from((source, 0)).into())
-        .unwrap();
+    socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
     socket.connect(&to).unwrap();
     with_limits(socket)
 }
@@ -128,28 +126,28 @@ fn parse(address: &str) -> (SockAddr, Domain) {
 }
 
 /// Closes with a reset.
-pub fn reset(socket: Socket) {
+pub(crate) fn reset(socket: Socket) {
     socket.set_linger(Some(Duration::ZERO)).unwrap();
     drop(socket);
 }
 
-pub fn send(mut socket: &Socket, bytes: &[u8]) {
+pub(crate) fn send(mut socket: &Socket, bytes: &[u8]) {
     socket.write_all(bytes).expect("the peer takes it");
 }
 
-pub fn end_sending(socket: &Socket) {
+pub(crate) fn end_sending(socket: &Socket) {
     socket.shutdown(Shutdown::Write).unwrap();
 }
 
 /// Reads exactly so many bytes.
-pub fn receive(mut socket: &Socket, count: usize) -> Vec<u8> {
+pub(crate) fn receive(mut socket: &Socket, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     socket.read_exact(&mut bytes).expect("that many bytes");
     bytes
 }
 
 /// Reads to the end, which must be a clean one.
-pub fn receive_all(mut socket: &Socket) -> Vec<u8> {
+pub(crate) fn receive_all(mut socket: &Socket) -> Vec<u8> {
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes).expect("a clean end");
     bytes
@@ -157,13 +155,13 @@ pub fn receive_all(mut socket: &Socket) -> Vec<u8> {
 
 /// How a connection ended for the one who reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     Clean,
     Reset,
 }
 
 /// Reads and ignores what comes, until the end.
-pub fn end_of(mut socket: &Socket) -> End {
+pub(crate) fn end_of(mut socket: &Socket) -> End {
     let mut ignored = [0; 4096];
     loop {
         match socket.read(&mut ignored) {
@@ -175,7 +173,7 @@ pub fn end_of(mut socket: &Socket) -> End {
     }
 }
 
-pub fn is_reset(error: &io::Error) -> bool {
+pub(crate) fn is_reset(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
@@ -184,13 +182,13 @@ pub fn is_reset(error: &io::Error) -> bool {
 
 /// Waits for the condition; the test fails when it does not come true.
 #[track_caller]
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(LIMIT, what, || Ok(holds().then_some(()))).unwrap();
 }
 
 /// Asserts that something stays true for this long.
 #[track_caller]
-pub fn stays(what: &str, time: Duration, mut holds: impl FnMut() -> bool) {
+pub(crate) fn stays(what: &str, time: Duration, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + time;
     while Instant::now() < end {
         assert!(holds(), "{what}");
@@ -200,17 +198,17 @@ pub fn stays(what: &str, time: Duration, mut holds: impl FnMut() -> bool) {
 }
 
 /// A balancer of two workers on one of the drivers.
-pub fn balancer(io: &str, services: &str) -> Balancer {
+pub(crate) fn balancer(io: &str, services: &str) -> Balancer {
     let config = format!("[engine]\nio = {io:?}\nworkers = 2\n{services}");
     Balancer::start(&config).unwrap()
 }
 
 /// A `[[service]]`; `more` are further keys and tables.
-pub fn service(listen: &str, servers: &[&str], more: &str) -> String {
+pub(crate) fn service(listen: &str, servers: &[&str], more: &str) -> String {
     named_service("s", listen, servers, more)
 }
 
-pub fn named_service(name: &str, listen: &str, servers: &[&str], more: &str) -> String {
+pub(crate) fn named_service(name: &str, listen: &str, servers: &[&str], more: &str) -> String {
     let health = if more.contains("[service.health]") {
         ""
     } else {
@@ -223,17 +221,19 @@ pub fn named_service(name: &str, listen: &str, servers: &[&str], more: &str) -> 
 
 /// Waits until the only service says this of itself.
 #[track_caller]
-pub fn until_service(balancer: &Balancer, what: &str, holds: impl Fn(&Value) -> bool) {
+pub(crate) fn until_service(balancer: &Balancer, what: &str, holds: impl Fn(&Value) -> bool) {
     until(what, || holds(&balancer.status().unwrap()["services"][0]));
 }
 
 /// Open descriptors of a process.
-pub fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+pub(crate) fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .count()
 }
 
 /// Whether the kernel lets us run on this driver; containers often have no io_uring.
-pub fn is_available(io: &str) -> bool {
+pub(crate) fn is_available(io: &str) -> bool {
     if io == "epoll" {
         return true;
     }

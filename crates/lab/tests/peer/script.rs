@@ -19,17 +19,17 @@ struct Count {
 }
 
 /// A running server; stops accepting when dropped.
-pub struct Scripted {
+pub(crate) struct Scripted {
     listening: Arc<Listening>,
     count: Arc<Count>,
 }
 
 impl Scripted {
-    pub fn start(kind: Kind, script: impl Fn(&Socket) + Send + Sync + 'static) -> Scripted {
+    pub(crate) fn start(kind: Kind, script: impl Fn(&Socket) + Send + Sync + 'static) -> Scripted {
         Scripted::on(Listening::new(kind), script)
     }
 
-    pub fn on(
+    pub(crate) fn on(
         listening: Listening,
         script: impl Fn(&Socket) + Send + Sync + 'static,
     ) -> Scripted {
@@ -55,7 +55,7 @@ impl Scripted {
     }
 
     /// Says its name to everybody and waits for their end.
-    pub fn named(name: &'static str) -> Scripted {
+    pub(crate) fn named(name: &'static str) -> Scripted {
         Scripted::start(Kind::V4, move |client| {
             send(client, name.as_bytes());
             end_of(client);
@@ -63,26 +63,26 @@ impl Scripted {
     }
 
     /// Answers every line with the line.
-    pub fn echo(kind: Kind) -> Scripted {
+    pub(crate) fn echo(kind: Kind) -> Scripted {
         Scripted::start(kind, echo)
     }
 
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.listening.address
     }
 
     /// Connections so far.
-    pub fn total(&self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         self.count.total.load(SeqCst)
     }
 
     /// Connections now.
-    pub fn current(&self) -> usize {
+    pub(crate) fn current(&self) -> usize {
         self.count.current.load(SeqCst)
     }
 
     /// The most connections there ever were at once.
-    pub fn highest(&self) -> usize {
+    pub(crate) fn highest(&self) -> usize {
         self.count.highest.load(SeqCst)
     }
 }
@@ -94,7 +94,7 @@ impl Drop for Scripted {
 }
 
 /// The name (of three letters) of the server that serves this client.
-pub fn name_of(client: &Socket) -> String {
+pub(crate) fn name_of(client: &Socket) -> String {
     String::from_utf8(receive(client, 3)).unwrap()
 }
 

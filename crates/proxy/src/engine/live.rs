@@ -148,7 +148,8 @@ impl Live {
         matches!(self.ended.get(), Ended::Client | Ended::ClientThenServer)
     }
 
-    fn half_closed(&self) -> bool {
+    /// One side has ended its sending, the other has not.
+    pub(crate) fn half_closed(&self) -> bool {
         matches!(self.ended.get(), Ended::Client | Ended::Server)
     }
 

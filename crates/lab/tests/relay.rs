@@ -1,0 +1,205 @@
+//! Bytes, ends and resets through the balancer: what one side does the other must see.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "relay/matrix.rs"]
+mod matrix;
+#[path = "relay/pair.rs"]
+mod pair;
+#[path = "peer/peer.rs"]
+mod peer;
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::{Balancer, eventually};
+use matrix::Run;
+use pair::{Lane, payload};
+use peer::{Kind, LIMIT, descriptors, end_of, end_sending, receive, reset, send, stays, until};
+
+/// Runs at the same time; each has a service and a server of its own.
+const LANES: usize = 12;
+
+on_both_drivers! {
+    what_one_side_does_in_a_thousand_runs_the_other_sees
+    an_answer_that_is_read_late_arrives_although_both_sides_have_ended
+    a_client_that_does_not_read_costs_no_memory_and_stalls_the_server
+    a_client_that_pauses_longer_than_the_user_timeout_is_not_cut
+    idle_connections_cost_little_memory_and_no_processor_time
+    more_busy_clients_than_the_ring_has_buffers_all_get_their_answers
+}
+
+/// Both drivers together: over 1,000 runs. To see it red: let `Direction::end` do nothing, or do
+/// not call `reset_on_close`.
+fn what_one_side_does_in_a_thousand_runs_the_other_sees(io: &str) {
+    let kinds = [Kind::V4, Kind::V6, Kind::Unix];
+    let lanes: Vec<Vec<Lane>> = (0..LANES)
+        .map(|_| kinds.iter().map(|kind| Lane::new(*kind)).collect())
+        .collect();
+    let services: Vec<String> = lanes.iter().flatten().map(Lane::service).collect();
+    let balancer = peer::balancer(io, &services.concat());
+    let before = descriptors(balancer.pid());
+
+    let runs = matrix::all_runs(&kinds);
+    assert!(runs.len() > 500, "{}", runs.len());
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for lanes in &lanes {
+            scope.spawn(|| {
+                while let Some(run) = take(&runs, &next) {
+                    let kind = kinds.iter().position(|kind| *kind == run.kind).unwrap();
+                    run.carry_out(&lanes[kind]);
+                }
+            });
+        }
+    });
+    assert_nothing_left(&balancer, before);
+}
+
+fn take<'a>(runs: &'a [Run], next: &std::sync::atomic::AtomicUsize) -> Option<&'a Run> {
+    runs.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+}
+
+fn assert_nothing_left(balancer: &Balancer, descriptors_before: usize) {
+    let left = || {
+        let status = balancer.status().unwrap();
+        let services = status["services"].as_array().unwrap().iter();
+        let busy = services.filter(|service| service["sessions"]["current"] != 0);
+        let busy: Vec<String> = busy.map(|service| service["listen"].to_string()).collect();
+        let workers = status["engine"]["workers"].as_array().unwrap();
+        (busy, workers.iter().any(|worker| worker["sessions"] != 0))
+    };
+    let ended = eventually(LIMIT, "end", || {
+        Ok((left() == (vec![], false)).then_some(()))
+    });
+    assert!(ended.is_ok(), "sessions are left: {:?}", left());
+    until("all descriptors closed", || {
+        descriptors(balancer.pid()) <= descriptors_before
+    });
+}
+
+/// The sweeper looks for resets twice a second, and must not take two ends for one.
+fn an_answer_that_is_read_late_arrives_although_both_sides_have_ended(io: &str) {
+    for kind in [Kind::V4, Kind::Unix] {
+        let lane = Lane::new(kind);
+        let _balancer = peer::balancer(io, &lane.service());
+        let (client, server) = lane.pair();
+        client.set_recv_buffer_size(16 * 1024).unwrap();
+        send(&client, b"question");
+        end_sending(&client);
+        assert_eq!(peer::receive_all(&server), b"question");
+        let answer = payload(0, 1 << 20);
+        std::thread::scope(|scope| {
+            scope.spawn(move || send(&server, answer));
+            // Slowly, so that the server is gone while we are still owed its last bytes.
+            let read = pair::read_slowly(&client, answer.len(), Duration::from_secs(3));
+            assert!(read == answer, "{} of {} bytes", read.len(), answer.len());
+        });
+    }
+}
+
+fn a_client_that_does_not_read_costs_no_memory_and_stalls_the_server(io: &str) {
+    const SENT: usize = 200 << 20;
+    let lane = Lane::new(Kind::V4);
+    let balancer = peer::balancer(io, &lane.service());
+    let (client, server) = lane.pair();
+    send(&client, b"!");
+    receive(&server, 1);
+    let before_kb = balancer.memory_kb();
+    let sent = &std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            pair::send_counted(&server, SENT, sent);
+        });
+        let stalled_at = pair::wait_until_stalled(sent, SENT);
+        assert!(stalled_at < SENT / 2, "{stalled_at} bytes went somewhere");
+        let grown_kb = balancer.memory_kb().saturating_sub(before_kb);
+        assert!(grown_kb < 2_048, "{grown_kb} kB more");
+        pair::receive_checked(&client, SENT);
+        assert_eq!(end_of(&client), peer::End::Clean);
+        sender.join().unwrap();
+    });
+    let grown_kb = balancer.memory_kb().saturating_sub(before_kb);
+    assert!(grown_kb < 2_048, "{grown_kb} kB more after {SENT} bytes");
+}
+
+/// TCP_USER_TIMEOUT is about peers that do not answer; one that answers "not now" is alive.
+fn a_client_that_pauses_longer_than_the_user_timeout_is_not_cut(io: &str) {
+    let lane = Lane::new(Kind::V4);
+    let keepalive = "[service.keepalive]\nuser_timeout_ms = 1000\n";
+    let balancer = peer::balancer(io, &lane.service_with(keepalive));
+    let (client, server) = lane.pair();
+    // The balancer sets its options at the first sweep.
+    send(&client, b"!");
+    receive(&server, 1);
+    let answer = payload(0, 8 << 20);
+    let sent = &std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            pair::send_counted(&server, 8 << 20, sent);
+        });
+        pair::wait_until_stalled(sent, usize::MAX);
+        // The kernel's probes of a closed window come ever more seldom: long enough for several.
+        let time = Duration::from_millis(6_000);
+        stays("the client is not cut", time, || {
+            client.take_error().unwrap().is_none()
+        });
+        assert!(peer::receive_all(&client) == answer, "not the same bytes");
+    });
+    let service = &balancer.status().unwrap()["services"][0];
+    assert_eq!(service["errors"]["reset_by_client"], 0);
+}
+
+fn idle_connections_cost_little_memory_and_no_processor_time(io: &str) {
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock();
+    let descriptors_max = pair::raise_descriptor_limit();
+    let count = 4_500.min(descriptors_max.saturating_sub(1_000) / 4);
+    let lane = Lane::new(Kind::V4);
+    let balancer = peer::balancer(io, &lane.service());
+    let warm = lane.talk();
+    let before_kb = balancer.memory_kb();
+    let idle: Vec<_> = (0..count).map(|_| lane.talk()).collect();
+    let grown_kb = balancer.memory_kb().saturating_sub(before_kb);
+    let each = grown_kb as f64 / count as f64;
+    println!("{io}: {each:.2} kB for each of {count} idle connections");
+    assert!(each < 8.0, "{each:.2} kB for each of {count} on {io}");
+
+    let (cpu_us, started) = (balancer.cpu_us(), Instant::now());
+    stays("measuring", Duration::from_secs(5), || true);
+    let used_us = balancer.cpu_us() - cpu_us;
+    let share = used_us as f64 / started.elapsed().as_micros() as f64;
+    println!("{io}: {:.2} % of a processor while idle", share * 100.0);
+    let bound = if cfg!(debug_assertions) { 0.03 } else { 0.01 };
+    assert!(share < bound, "{:.2} % of a processor", share * 100.0);
+    drop((warm, idle));
+}
+
+/// The ring of a worker has 128 buffers; without one a session must still move its bytes.
+fn more_busy_clients_than_the_ring_has_buffers_all_get_their_answers(io: &str) {
+    let lane = Lane::new(Kind::V4);
+    let balancer = peer::balancer(io, &lane.service());
+    let pairs: Vec<_> = (0..600).map(|_| lane.pair()).collect();
+    let stopped = pair::stop(balancer.pid());
+    let request = payload(1, 3_000);
+    for (client, server) in &pairs {
+        send(client, request);
+        send(server, request);
+    }
+    drop(stopped);
+    for (client, server) in &pairs {
+        assert!(receive(server, request.len()) == request);
+        assert!(receive(client, request.len()) == request);
+    }
+    // And none of them was mixed up with another: each still has its own peer.
+    for (number, (mut client, mut server)) in pairs.iter().map(|(c, s)| (c, s)).enumerate() {
+        let number = u32::try_from(number).unwrap().to_be_bytes();
+        client.write_all(&number).unwrap();
+        let mut seen = [0; 4];
+        server.read_exact(&mut seen).unwrap();
+        assert_eq!(seen, number);
+    }
+    for (client, _server) in pairs {
+        reset(client);
+    }
+}

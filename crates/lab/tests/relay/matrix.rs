@@ -1,0 +1,290 @@
+//! The matrix: who ends first, how much is sent, how fast it is read, over what, who resets when.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+
+use socket2::Socket;
+
+use crate::pair::{self, Lane, payload};
+use crate::peer::{Kind, end_sending, is_reset, receive_all, reset, send, until};
+
+const SIZES: [usize; 4] = [7, 300, 64 * 1024, 4 << 20];
+
+/// A side of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Client,
+    Server,
+}
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+enum Story {
+    /// One side sends and ends; the other, having seen the end, sends and ends.
+    EndsFirst(Who),
+    /// Both send and end their sending at once.
+    BothEnd,
+    /// Both send, nobody ends until everything has arrived; then the client closes.
+    NobodyEnds,
+    /// One side sends and closes at once, without a look back.
+    SendsAndCloses(Who),
+    /// One side closes with a reset.
+    Resets(Who, When),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    BeforeAnyByte,
+    InTheMiddle,
+    AfterItsOwnEnd,
+    AfterTheOthersEnd,
+}
+
+/// One run of the matrix.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) kind: Kind,
+    number: usize,
+    story: Story,
+    from_client: usize,
+    from_server: usize,
+    slow: bool,
+}
+
+/// Every combination that means something.
+pub(crate) fn all_runs(kinds: &[Kind]) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for &kind in kinds {
+        for slow in [false, true] {
+            for from_client in SIZES {
+                for story in resets(kind) {
+                    runs.push((kind, story, from_client, from_client, slow));
+                }
+                for from_server in SIZES {
+                    for story in ends() {
+                        runs.push((kind, story, from_client, from_server, slow));
+                    }
+                }
+            }
+        }
+    }
+    let number = |(number, (kind, story, from_client, from_server, slow))| Run {
+        kind,
+        number,
+        story,
+        from_client,
+        from_server,
+        slow,
+    };
+    runs.into_iter().enumerate().map(number).collect()
+}
+
+fn ends() -> [Story; 6] {
+    [
+        Story::EndsFirst(Who::Client),
+        Story::EndsFirst(Who::Server),
+        Story::BothEnd,
+        Story::NobodyEnds,
+        Story::SendsAndCloses(Who::Client),
+        Story::SendsAndCloses(Who::Server),
+    ]
+}
+
+/// A Unix socket cannot send a reset: there only what a close with unread bytes does is a reset.
+fn resets(kind: Kind) -> Vec<Story> {
+    let whens = [
+        When::BeforeAnyByte,
+        When::InTheMiddle,
+        When::AfterItsOwnEnd,
+        When::AfterTheOthersEnd,
+    ];
+    let whos = [Who::Client, Who::Server];
+    let both = whos
+        .into_iter()
+        .flat_map(|who| whens.map(|when| Story::Resets(who, when)));
+    both.filter(|_| kind != Kind::Unix).collect()
+}
+
+impl Run {
+    /// Does what the story says and checks what the other side sees.
+    pub(crate) fn carry_out(&self, lane: &Lane) {
+        let (client, server) = lane.pair();
+        let outcome = thread::scope(|scope| scope.spawn(|| self.play(lane, client, server)).join());
+        assert!(outcome.is_ok(), "in {self:?}");
+    }
+
+    fn play(&self, lane: &Lane, client: Socket, server: Socket) {
+        let [from_client, from_server] = self.payloads();
+        match self.story {
+            Story::EndsFirst(Who::Client) => {
+                self.flow(&client, &server, from_client, end_sending);
+                self.flow(&server, &client, from_server, end_sending);
+            }
+            Story::EndsFirst(Who::Server) => {
+                self.flow(&server, &client, from_server, end_sending);
+                self.flow(&client, &server, from_client, end_sending);
+            }
+            Story::BothEnd => thread::scope(|scope| {
+                scope.spawn(|| self.flow(&client, &server, from_client, end_sending));
+                self.flow(&server, &client, from_server, end_sending);
+            }),
+            Story::NobodyEnds => self.nobody_ends(client, server),
+            Story::SendsAndCloses(Who::Client) => self.send_and_close(client, &server, from_client),
+            Story::SendsAndCloses(Who::Server) => self.send_and_close(server, &client, from_server),
+            Story::Resets(Who::Server, When::BeforeAnyByte) => reset_at_once(lane, &client, server),
+            Story::Resets(Who::Client, when) => self.reset(client, server, when),
+            Story::Resets(Who::Server, when) => self.reset(server, client, when),
+        }
+    }
+
+    fn payloads(&self) -> [&'static [u8]; 2] {
+        let seed = self.number * 2;
+        [
+            payload(seed, self.from_client),
+            payload(seed + 1, self.from_server),
+        ]
+    }
+
+    /// Sends all of it, does the last thing, and the other side reads all of it and an end.
+    fn flow(&self, from: &Socket, to: &Socket, bytes: &'static [u8], last: fn(&Socket)) {
+        let sent = &AtomicUsize::new(0);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                send_in_pieces(from, bytes, sent);
+                last(from);
+            });
+            self.wait_if_slow(sent, bytes.len());
+            let seen = pair::read_against(to, bytes);
+            assert!(seen.end && seen.count == bytes.len(), "{seen:?}");
+        });
+    }
+
+    fn nobody_ends(&self, client: Socket, server: Socket) {
+        let [from_client, from_server] = self.payloads();
+        thread::scope(|scope| {
+            scope.spawn(|| self.flow_without_end(&client, &server, from_client));
+            self.flow_without_end(&server, &client, from_server);
+        });
+        drop(client);
+        assert_eq!(receive_all(&server), b"", "the end and nothing else");
+    }
+
+    fn flow_without_end(&self, from: &Socket, to: &Socket, bytes: &'static [u8]) {
+        let sent = &AtomicUsize::new(0);
+        thread::scope(|scope| {
+            scope.spawn(move || send_in_pieces(from, bytes, sent));
+            self.wait_if_slow(sent, bytes.len());
+            assert!(
+                crate::peer::receive(to, bytes.len()) == bytes,
+                "other bytes"
+            );
+        });
+    }
+
+    fn send_and_close(&self, from: Socket, to: &Socket, bytes: &'static [u8]) {
+        let sent = &AtomicUsize::new(0);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                send_in_pieces(&from, bytes, sent);
+                drop(from);
+            });
+            self.wait_if_slow(sent, bytes.len());
+            let seen = pair::read_against(to, bytes);
+            assert!(seen.end && seen.count == bytes.len(), "{seen:?}");
+        });
+    }
+
+    /// `one` resets; `other` must see a reset, and nothing that looks like a whole answer.
+    fn reset(&self, one: Socket, other: Socket, when: When) {
+        let [bytes, from_other] = self.payloads();
+        match when {
+            When::BeforeAnyByte => {
+                reset(one);
+                assert_reset(&other, &[]);
+            }
+            When::InTheMiddle => self.reset_in_the_middle(one, &other),
+            When::AfterItsOwnEnd => {
+                self.flow(&one, &other, bytes, end_sending);
+                reset(one);
+                // After an end a reset is no longer read; the socket knows of it (EPIPE).
+                until("the reset", || {
+                    other.take_error().unwrap().is_some_and(|e| is_reset(&e))
+                });
+            }
+            When::AfterTheOthersEnd => {
+                self.flow(&other, &one, from_other, end_sending);
+                let half = &bytes[..bytes.len().min(100_000) / 2];
+                send(&one, half);
+                reset(one);
+                assert_reset(&other, half);
+            }
+        }
+    }
+
+    /// Fast: the other side has read a half. Slow: nobody reads and both are stuck in sending.
+    fn reset_in_the_middle(&self, one: Socket, other: &Socket) {
+        let [bytes, from_other] = self.payloads();
+        if !self.slow {
+            let half = &bytes[..bytes.len() / 2];
+            thread::scope(|scope| {
+                scope.spawn(|| send(&one, half));
+                assert!(crate::peer::receive(other, half.len()) == half);
+            });
+            reset(one);
+            return assert_reset(other, &[]);
+        }
+        let sent = &AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let writer = scope.spawn(move || try_to_send(other, from_other, sent));
+            pair::wait_until_stalled(sent, from_other.len());
+            reset(one);
+            let refused = writer.join().unwrap();
+            let seen = pair::read_against(other, bytes);
+            // Whoever asks first is told of the reset, whoever asks then of an end.
+            assert!(refused || seen.error.is_some(), "{seen:?}");
+        });
+    }
+
+    fn wait_if_slow(&self, sent: &AtomicUsize, all: usize) {
+        if self.slow {
+            pair::wait_until_stalled(sent, all);
+        }
+    }
+}
+
+/// While the balancer still connects this is a failed connect, which it tries again.
+fn reset_at_once(lane: &Lane, client: &Socket, server: Socket) {
+    reset(server);
+    let mut again = None;
+    until("a reset or another try", || {
+        again = lane.accept_now();
+        again.is_some() || client.take_error().unwrap().is_some_and(|e| is_reset(&e))
+    });
+    if let Some(server) = again {
+        send(client, b"still there?");
+        assert_eq!(crate::peer::receive(&server, 12), b"still there?");
+    }
+}
+
+fn send_in_pieces(from: &Socket, bytes: &[u8], sent: &AtomicUsize) {
+    assert!(!try_to_send(from, bytes, sent), "the sender is reset");
+}
+
+/// True if the peer is gone.
+fn try_to_send(mut from: &Socket, bytes: &[u8], sent: &AtomicUsize) -> bool {
+    use std::io::Write;
+    for piece in bytes.chunks(64 * 1024) {
+        match from.write_all(piece) {
+            Ok(()) => sent.fetch_add(piece.len(), SeqCst),
+            Err(error) if is_reset(&error) => return true,
+            Err(error) => panic!("cannot send: {error}"),
+        };
+    }
+    false
+}
+
+fn assert_reset(other: &Socket, expected: &[u8]) {
+    let seen = pair::read_against(other, expected);
+    let error = seen.error;
+    assert_eq!(error, Some(std::io::ErrorKind::ConnectionReset), "{seen:?}");
+}
