@@ -136,7 +136,7 @@ impl Balancer {
         &self.socket
     }
 
-    /// The port of the status page; `None` when the config sets none and has an `[admin]` of its own.
+    /// The port of the status page; `None` when an `[admin]` of the config's own sets none.
     pub fn admin_port(&self) -> Option<u16> {
         self.admin_port
     }

@@ -57,7 +57,8 @@ impl Service {
             .map(|(name, address)| format!("  {{ name = {name:?}, address = \"{address}\" }},\n"))
             .collect();
         let mut toml = format!(
-            "[[service]]\nname = {name:?}\nprotocol = \"tcp\"\nlisten = \"{listen}\"\nbalance = {balance:?}\n\
+            "[[service]]\nname = {name:?}\nprotocol = \"tcp\"\n\
+             listen = \"{listen}\"\nbalance = {balance:?}\n\
              servers = [\n{}]\n",
             servers.concat()
         );

@@ -2,7 +2,6 @@
 //!
 //! Each lab listens on a Unix socket in its own directory, which disappears with it.
 
-use std::env;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,7 +13,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use evenkeel_lab::{Lab, Server, own_uid};
+use evenkeel_lab::{Lab, Server, home, own_uid};
 
 use crate::{row, table};
 
@@ -136,13 +135,7 @@ fn ask(socket: &Path, line: &str) -> Result<String> {
 
 /// The sockets of this user's labs that answer.
 fn sockets() -> Vec<PathBuf> {
-    let mut parents = vec![env::temp_dir(), PathBuf::from("/tmp")];
-    parents.dedup();
-    let entries = parents
-        .iter()
-        .filter_map(|parent| fs::read_dir(parent).ok())
-        .flatten()
-        .flatten();
+    let entries = fs::read_dir(home()).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("evenkeel-"))
         .map(|entry| entry.path().join(SOCKET))

@@ -1,4 +1,4 @@
-//! MEASURES: real servers as child processes, faults, load, rivals, and the shipped balancer as a black box.
+//! MEASURES: real servers as child processes, faults, load, rivals, the shipped balancer.
 //!
 //! Everything started here listens on loopback only, on ports no other lab has, and is gone with
 //! the process that started it, even when that process is killed.
@@ -32,6 +32,7 @@ pub use port::free_port;
 pub use postgres::{PostgresCluster, PostgresOptions};
 pub use process::{own_uid, raise_open_files_limit};
 pub use rival::{Haproxy, Nginx};
+pub use scratch::home;
 pub use server::{Role, Server};
 pub use sysbench::{Driver, Sysbench, SysbenchReport};
 pub use wait::eventually;

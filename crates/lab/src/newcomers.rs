@@ -50,7 +50,8 @@ pub struct Newcomers {
 }
 
 impl Newcomers {
-    /// Opens a connection `every` so often, whether or not earlier ones still wait; each may take `limit`.
+    /// Opens a connection `every` so often, whether or not earlier ones still wait; each may take
+    /// `limit`.
     pub fn start(
         address: SocketAddr,
         greeting: Greeting,

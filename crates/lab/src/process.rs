@@ -27,7 +27,7 @@ pub(crate) struct Launch {
     pub(crate) log: PathBuf,
     /// Where the process id is noted while it runs.
     pub(crate) note: PathBuf,
-    /// The signal on which it ends cleanly; also sent when the lab dies, where its children need that.
+    /// The signal on which it ends cleanly.
     pub(crate) stop_signal: i32,
     /// Whether its children outlive a killed parent, so that it must be asked rather than killed.
     pub(crate) children_outlive_it: bool,

@@ -20,7 +20,7 @@ pub fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-/// Processor time of these processes (all threads, and children they have waited for), in microseconds.
+/// Processor time of these processes, in microseconds: all threads, and children waited for.
 pub fn cpu_us(pids: &[u32]) -> u64 {
     pids.iter().filter_map(|pid| ticks(*pid)).sum::<u64>() * us_per_tick()
 }

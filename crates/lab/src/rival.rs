@@ -44,7 +44,8 @@ impl Nginx {
         };
         let files = files_max();
         let config = format!(
-            "load_module {};\n{user}daemon off;\nworker_processes {WORKERS};\nworker_rlimit_nofile {files};\n\
+            "load_module {};\n{user}daemon off;\n\
+             worker_processes {WORKERS};\nworker_rlimit_nofile {files};\n\
              pid {room}/pid;\nevents {{ worker_connections {files}; }}\n\
              stream {{\n  upstream servers {{ {upstream}}}\n\
              \x20 server {{ listen {listen} reuseport backlog=4096; proxy_pass servers; }}\n}}\n",

@@ -9,8 +9,19 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Unix socket paths end at 107 bytes; a longer TMPDIR gives way to /tmp.
-const PATH_BYTES_MAX: usize = 60;
+/// Unix socket paths end at 107 bytes, and the longest name of a lab's socket takes 65 of them.
+const PARENT_BYTES_MAX: usize = 40;
+
+/// Where labs have their directories: TMPDIR, or /tmp when its name is too long for sockets.
+pub fn home() -> PathBuf {
+    let temporary = std::env::temp_dir();
+    let fits = temporary.as_os_str().len() <= PARENT_BYTES_MAX;
+    if fits {
+        temporary
+    } else {
+        PathBuf::from("/tmp")
+    }
+}
 
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -19,10 +30,7 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Result<Scratch> {
-        let mut parent = std::env::temp_dir();
-        if parent.as_os_str().len() > PATH_BYTES_MAX - name.len().min(PATH_BYTES_MAX) {
-            parent = PathBuf::from("/tmp");
-        }
+        let parent = home();
         let prefix = format!("evenkeel-{name}-");
         let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
         let path = made

@@ -54,8 +54,8 @@ pub struct Sysbench {
     pub tables: u32,
     /// Rows per table, as loaded.
     pub rows: u32,
-    /// Further options. `--mysql-ignore-errors=all` makes it connect again when a connection is lost,
-    /// but add `--db-ps-mode=disable`: with prepared statements sysbench 1.0.20 crashes then.
+    /// Further options. `--mysql-ignore-errors=all` makes it connect again when a connection is
+    /// lost, but add `--db-ps-mode=disable`: with prepared statements sysbench 1.0.20 crashes then.
     pub extra: Vec<String>,
 }
 

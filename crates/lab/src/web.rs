@@ -26,8 +26,8 @@ const FILES: &[(&str, u64)] = &[
 ];
 
 impl Lab {
-    /// Starts `count` web servers with keep-alive on: `/` answers the server's name, `/1k`, `/100k`,
-    /// `/1m`, `/100m` and `/1g` files of that size, `/slow` takes about two seconds.
+    /// Starts `count` web servers with keep-alive on: `/` answers the server's name, `/1k`,
+    /// `/100k`, `/1m`, `/100m` and `/1g` files of that size, `/slow` takes about two seconds.
     pub fn web(&self, count: usize) -> Result<Vec<Server>> {
         let servers = (1..=count)
             .map(|number| self.enlist_web(&format!("web-{number}")))

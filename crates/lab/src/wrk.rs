@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn a_report_is_read_with_all_its_errors() {
-        let text = "  48321 requests in 5.00s, 58.1MB read\n  Socket errors: connect 1, read 2, write 0, timeout 3\n\
+        let text = "  48321 requests in 5.00s, 58.1MB read\n\
+            \x20 Socket errors: connect 1, read 2, write 0, timeout 3\n\
             \x20 Non-2xx or 3xx responses: 40\nRequests/sec:   9664.2\nTransfer/sec:     11.6MB\n";
         let expected = WrkReport {
             requests: 48_321,

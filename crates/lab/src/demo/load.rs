@@ -160,7 +160,8 @@ impl Load {
         Ok(())
     }
 
-    /// A client that could not connect was let down; one that lost its connection was on the dead server.
+    /// A client that could not connect was let down; one that lost its connection was on the
+    /// server that died.
     fn count_failure(&mut self, report: SysbenchReport) {
         let why = report.failure.unwrap_or_default();
         let words = why.to_lowercase();

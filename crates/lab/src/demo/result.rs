@@ -60,7 +60,8 @@ pub(crate) fn print(played: &Played) {
         println!("  a client could not connect: {why}");
     }
     println!(
-        "Open on {} when it was killed, and lost with it: {} sessions of the load, {} connections that waited for its greeting",
+        "Open on {} when it was killed, and lost with it: {} sessions of the load, \
+         {} connections that waited for its greeting",
         played.victim,
         played.reads.broken,
         played.caught()

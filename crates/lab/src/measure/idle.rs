@@ -27,7 +27,8 @@ const KINDS: [Kind; 4] = [Kind::IoUring, Kind::Epoll, Kind::Nginx, Kind::Haproxy
 /// After the last byte, until everybody has put away what he can.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Every run is a new process, so that it starts small; memory is taken before and with the connections.
+/// Every run is a new process, so that it starts small; memory is taken without and with the
+/// connections.
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     raise_open_files_limit();
     let lab = Lab::new("idle")?;

@@ -1,0 +1,99 @@
+//! The program as its users see it: servers in one terminal, faults from another.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use evenkeel_lab::eventually;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[test]
+fn servers_of_one_terminal_are_listed_killed_and_started_from_another_until_they_are_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let terminal = Terminal(home.path().to_owned());
+    assert!(terminal.fails(&["list"]).contains("no lab of yours runs"));
+    let mut up = terminal.start(&["up", "web", "--servers", "2"]);
+    let list = eventually(LIMIT, "a list", || Ok(terminal.succeeds(&["list"]))).unwrap();
+    assert!(list.contains("web-1") && list.contains("web-2"), "{list}");
+
+    assert_eq!(
+        terminal.succeeds(&["kill", "web-2"]).unwrap(),
+        "web-2: kill done\n"
+    );
+    assert!(
+        terminal
+            .succeeds(&["list"])
+            .unwrap()
+            .contains("not running")
+    );
+    assert!(
+        terminal
+            .fails(&["freeze", "web-2"])
+            .contains("web-2 is not running")
+    );
+    assert!(
+        terminal
+            .fails(&["kill", "web-3"])
+            .contains("no running lab of yours has a server")
+    );
+    terminal.succeeds(&["start", "web-2"]).unwrap();
+    terminal.succeeds(&["freeze", "web-2"]).unwrap();
+    terminal.succeeds(&["thaw", "web-2"]).unwrap();
+    assert!(
+        !terminal
+            .succeeds(&["list"])
+            .unwrap()
+            .contains("not running")
+    );
+
+    let status = Command::new("kill")
+        .arg(up.id().to_string())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert!(up.wait().unwrap().success());
+    assert_eq!(home.path().read_dir().unwrap().count(), 0);
+}
+
+/// A user's terminal: the labs it sees are those in its temporary directory.
+struct Terminal(PathBuf);
+
+impl Terminal {
+    fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).spawn().unwrap()
+    }
+
+    fn succeeds(&self, arguments: &[&str]) -> Option<String> {
+        let output = self.run(arguments);
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8(output.stdout).unwrap())
+    }
+
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(!output.status.success(), "{arguments:?} succeeded");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel-lab"));
+        command.args(arguments).env("TMPDIR", &self.0);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+    }
+}
