@@ -2,6 +2,7 @@
 //! to open and close, sessions to cut.
 
 pub mod event;
+mod executor;
 pub(crate) mod live;
 pub(crate) mod reactor;
 pub(crate) mod worker;

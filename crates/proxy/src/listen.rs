@@ -253,5 +253,5 @@ pub(crate) fn adopt(worker: &Rc<Worker>, accepted: Accepted) {
 
 fn start(worker: &Rc<Worker>, accepted: Accepted) {
     let session = session::serve(Rc::clone(worker), accepted.service, accepted.socket.into());
-    compio::runtime::spawn(session).detach();
+    worker.spawn(session);
 }

@@ -13,6 +13,7 @@ use compio::driver::{DriverType, ProactorBuilder};
 use compio::runtime::{JoinHandle, Runtime, RuntimeBuilder};
 use slab::Slab;
 
+use super::executor::Executor;
 use super::live::Live;
 use super::reactor::Reactor;
 use super::{Driver, Order, POOL_BUFFER_BYTES, POOL_BUFFERS, Shared};
@@ -34,6 +35,8 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reactor: Option<Reactor>,
+    /// On epoll only, as the reactor.
+    executor: Option<Executor>,
     pub(crate) scratch: RefCell<Box<[u8]>>,
     large: RefCell<Vec<Box<[u8]>>>,
     sessions: RefCell<Slab<Rc<Live>>>,
@@ -43,18 +46,34 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    fn new(index: usize, shared: Arc<Shared>, reactor: Option<Reactor>) -> Self {
+    fn new(index: usize, shared: Arc<Shared>, runtime: &Runtime) -> io::Result<Self> {
+        let (reactor, executor) = match shared.driver {
+            Driver::Epoll => (
+                Some(Reactor::new(runtime.as_raw_fd())?),
+                Some(Executor::new(runtime.waker())),
+            ),
+            Driver::IoUring => (None, None),
+        };
         let scratch_bytes = if reactor.is_some() { SCRATCH_BYTES } else { 0 };
-        Self {
+        Ok(Self {
             index,
             shared,
             reactor,
+            executor,
             scratch: RefCell::new(vec![0; scratch_bytes].into_boxed_slice()),
             large: RefCell::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
             lingering: Cell::new(0),
             stopped: Cell::new(false),
+        })
+    }
+
+    /// Starts a session or a part of one.
+    pub(crate) fn spawn(&self, session: impl Future<Output = ()> + 'static) {
+        match &self.executor {
+            Some(executor) => executor.spawn(session),
+            None => compio::runtime::spawn(session).detach(),
         }
     }
 
@@ -187,11 +206,7 @@ pub(super) fn run(
     runtime: &Runtime,
     orders: flume::Receiver<Order>,
 ) -> io::Result<()> {
-    let reactor = match shared.driver {
-        Driver::Epoll => Some(Reactor::new(runtime.as_raw_fd())?),
-        Driver::IoUring => None,
-    };
-    let worker = Rc::new(Worker::new(index, shared, reactor));
+    let worker = Rc::new(Worker::new(index, shared, runtime)?);
     let clerk = Rc::clone(&worker);
     let main = async move {
         while let Ok(order) = orders.recv_async().await {
@@ -225,23 +240,17 @@ async fn sweep_forever(worker: Rc<Worker>) {
 /// The loop of the epoll driver: our reactor waits, and the runtime is asked only when its own
 /// descriptor or a timer says so.
 fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
-    let Some(reactor) = &worker.reactor else {
-        return;
-    };
+    let (Some(reactor), Some(executor)) = (&worker.reactor, &worker.executor) else { return };
     while !worker.stopped.get() {
-        let more = runtime.run();
+        let in_line = executor.run();
+        let more = runtime.run() || in_line;
+        // From here on a wake-up of one of the runtime's own tasks ends the wait.
         let woken = runtime.flush();
         let timer = runtime.current_timeout();
-        let timeout = if more || woken {
-            Some(Duration::ZERO)
-        } else {
-            timer
-        };
+        let timeout = if more || woken { Some(Duration::ZERO) } else { timer };
         let ready = reactor.turn(timeout);
-        if ready
-            || woken
-            || timer.is_some_and(|_| runtime.current_timeout().is_some_and(|t| t.is_zero()))
-        {
+        let timer_over = || runtime.current_timeout().is_some_and(|left| left.is_zero());
+        if ready || woken || timer_over() {
             runtime.poll_with(Some(Duration::ZERO));
         }
     }

@@ -19,12 +19,11 @@ pub(super) fn politely(worker: &Rc<Worker>, client: Socket) {
         return;
     }
     worker.lingering.set(worker.lingering.get() + 1);
-    let worker = Rc::clone(worker);
-    compio::runtime::spawn(async move {
+    let clerk = Rc::clone(worker);
+    worker.spawn(async move {
         let _ = compio::time::timeout(LINGER, read_to_end(&client)).await;
-        worker.lingering.set(worker.lingering.get() - 1);
-    })
-    .detach();
+        clerk.lingering.set(clerk.lingering.get() - 1);
+    });
 }
 
 async fn read_to_end(client: &Socket) {

@@ -1,0 +1,76 @@
+//! Runs a worker's sessions on the epoll driver. A wake-up on the worker's own thread, which is
+//! nearly every one, only puts the session in line; the runtime's own would write to an eventfd.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use std::thread::{self, ThreadId};
+
+use async_task::Runnable;
+
+thread_local! {
+    static IN_LINE: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// One worker's executor; lives on its thread.
+pub(crate) struct Executor {
+    home: ThreadId,
+    from_afar: Arc<FromAfar>,
+}
+
+/// Sessions woken by other threads.
+struct FromAfar {
+    woken: Mutex<Vec<Runnable>>,
+    worker: Waker,
+}
+
+impl Executor {
+    /// For the current thread; `worker` wakes it out of its wait.
+    pub(crate) fn new(worker: Waker) -> Self {
+        let from_afar = Arc::new(FromAfar { woken: Mutex::default(), worker });
+        Self { home: thread::current().id(), from_afar }
+    }
+
+    /// Starts a session.
+    pub(crate) fn spawn(&self, session: impl Future<Output = ()> + 'static) {
+        let (home, from_afar) = (self.home, Arc::clone(&self.from_afar));
+        let schedule = move |runnable| {
+            if thread::current().id() == home {
+                // Without the line the thread is ending, and its sessions with it.
+                let _ = IN_LINE.try_with(|line| line.borrow_mut().push_back(runnable));
+            } else {
+                from_afar.push(runnable);
+            }
+        };
+        let (runnable, task) = async_task::spawn_local(session, schedule);
+        task.detach();
+        runnable.schedule();
+    }
+
+    /// Runs who is in line now. True if somebody got in line meanwhile.
+    pub(crate) fn run(&self) -> bool {
+        self.from_afar.join_line();
+        let count = IN_LINE.with(|line| line.borrow().len());
+        for _ in 0..count {
+            let Some(runnable) = IN_LINE.with(|line| line.borrow_mut().pop_front()) else { break };
+            // A session that panics ends alone; the hook has said why.
+            let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
+        }
+        IN_LINE.with(|line| !line.borrow().is_empty())
+    }
+}
+
+impl FromAfar {
+    fn push(&self, runnable: Runnable) {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner).push(runnable);
+        self.worker.wake_by_ref();
+    }
+
+    fn join_line(&self) {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        IN_LINE.with(|line| line.borrow_mut().extend(woken.drain(..)));
+    }
+}
