@@ -20,6 +20,8 @@ pub struct Service {
     pub probe: String,
     /// Time between two probes of a server.
     pub interval_ms: u32,
+    /// How long a probe may take; `None` is as long as the interval.
+    pub timeout_ms: Option<u32>,
     /// Further lines of `[[service]]`, for example `slow_start_ms = 0`.
     pub extra: Vec<String>,
 }
@@ -37,6 +39,7 @@ impl Service {
                 .collect(),
             probe: probe.to_owned(),
             interval_ms: 500,
+            timeout_ms: None,
             extra: Vec::new(),
         }
     }
@@ -49,6 +52,7 @@ impl Service {
             balance,
             probe,
             interval_ms,
+            timeout_ms,
             ..
         } = self;
         let servers: Vec<String> = self
@@ -70,7 +74,8 @@ impl Service {
             toml,
             "[service.health]\nprobe = {probe:?}\ninterval_ms = {interval_ms}"
         );
-        let _ = writeln!(toml, "timeout_ms = {interval_ms}\nrise = 2\nfall = 2");
+        let timeout_ms = timeout_ms.unwrap_or(*interval_ms);
+        let _ = writeln!(toml, "timeout_ms = {timeout_ms}\nrise = 2\nfall = 2");
         let _ = writeln!(toml, "dead_interval_ms_max = {interval_ms}");
         if matches!(probe.as_str(), "mysql" | "postgres") {
             toml.push_str("[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n");

@@ -50,14 +50,22 @@ pub(crate) fn print(played: &Played) {
         failed.len(),
         played.newcomers.longest_wait.as_millis()
     );
-    let refused = played.reads.refused.iter().chain(&played.writes.refused);
-    for why in failed
+    for failure in failed.iter().take(3) {
+        println!(
+            "  one begun {} ms after the kill failed {} ms later: {}",
+            failure.begun.duration_since(played.killed).as_millis(),
+            failure.waited.as_millis(),
+            failure.why
+        );
+    }
+    for why in played
+        .reads
+        .refused
         .iter()
-        .map(|failure| &failure.why)
-        .chain(refused)
+        .chain(&played.writes.refused)
         .take(3)
     {
-        println!("  a client could not connect: {why}");
+        println!("  a client of the load could not connect: {why}");
     }
     println!(
         "Open on {} when it was killed, and lost with it: {} sessions of the load, \
