@@ -1,6 +1,7 @@
 //! Starts everything in the right order, and turns signals into what the world understands.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use evenkeel_proxy::engine::{Driver, Engine, EngineError};
 use thiserror::Error;
@@ -76,6 +77,7 @@ async fn serve(plan: Plan, problems: Problems) -> Result<(), RunError> {
     let (control, requests) = ControlHandle::channel();
     let signals = signals().map_err(RunError::Runtime)?;
     let door = open_door(&plan, control).await?;
+    let _socket = SocketFile(plan.admin.socket.clone());
     let world = World::new(engine, io_reason, plan, problems)?;
     let admin = tokio::spawn(door);
     tracing::info!("ready");
@@ -93,6 +95,16 @@ fn choose_driver(io: Io) -> (Driver, String) {
         Io::Auto => Driver::detect(),
         Io::IoUring => (Driver::IoUring, "asked for in [engine]".to_owned()),
         Io::Epoll => (Driver::Epoll, "asked for in [engine]".to_owned()),
+    }
+}
+
+/// The control socket's name, removed when the process ends.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

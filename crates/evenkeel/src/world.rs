@@ -7,6 +7,7 @@ mod leaving;
 mod listening;
 mod probing;
 mod publish;
+mod refusals;
 mod reload;
 mod report;
 mod server;
@@ -189,6 +190,7 @@ impl World {
         self.climb_ramps(now_ms);
         if now_ms >= self.next_sample_ms {
             self.sample();
+            self.tell_refusals(now_ms);
             self.next_sample_ms = (self.next_sample_ms + SAMPLE_INTERVAL_MS).max(now_ms);
         }
         if self.stop_by_ms.is_some_and(|by_ms| now_ms >= by_ms) && self.sessions() > 0 {
@@ -229,13 +231,24 @@ impl World {
 
     /// Some service would have nobody left without this server.
     fn is_last(&self, address: &Address) -> bool {
-        self.services.iter().filter(|service| service.lists(address)).any(|service| {
-            !service.plan.servers.iter().any(|other| {
-                other.address != *address
-                    && service.weight(other) > 0
-                    && self.takes_clients(&other.address)
+        self.services
+            .iter()
+            .filter(|service| service.lists(address))
+            .any(|service| {
+                !service.plan.servers.iter().any(|other| {
+                    other.address != *address
+                        && service.weight(other) > 0
+                        && self.takes_clients(&other.address)
+                })
             })
-        })
+    }
+
+    fn tell_refusals(&mut self, now_ms: u64) {
+        for service in &mut self.services {
+            for line in service.refusals.news(now_ms, &service.service.counters) {
+                tracing::warn!(service = service.plan.name, "{line}");
+            }
+        }
     }
 
     fn takes_clients(&self, address: &Address) -> bool {

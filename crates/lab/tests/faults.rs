@@ -7,6 +7,8 @@ mod rig;
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::sysbench::RunningSysbench;
@@ -16,7 +18,7 @@ use evenkeel_lab::{
 };
 use rig::{DRIVERS, LIMIT, engine, loopback, server, wait_state, wait_until};
 
-const EVERY: Duration = Duration::from_millis(20);
+const EVERY: Duration = Duration::from_millis(30);
 const CLIENTS: usize = 6;
 
 /// A balancer under load: long sessions of sysbench and a new connection every few milliseconds.
@@ -38,6 +40,8 @@ impl Loaded {
     fn start(io: &str, servers: &[Server], load: &Load<'_>) -> Loaded {
         let address = loopback();
         let mut service = Service::new("front", address, load.probe, servers);
+        // A busy machine must not look like a dead server.
+        service.interval_ms = 1_000;
         service.extra = load.extra.iter().map(ToString::to_string).collect();
         let balancer = Balancer::start(&format!("{}{}", engine(io), service.toml())).unwrap();
         for server in servers {
@@ -268,6 +272,137 @@ fn a_web_server_that_is_killed_costs_no_new_connection_and_comes_back() {
     };
     let fronts = both(&servers, &load);
     assert_a_frozen_server_is_left_alone(&servers[1], fronts);
+}
+
+/// A network of our own behind a pair of virtual interfaces, with a web server in it.
+struct FarAway {
+    name: String,
+    near: String,
+    address: SocketAddr,
+    server: Child,
+    room: PathBuf,
+}
+
+impl FarAway {
+    fn start() -> FarAway {
+        let number = std::process::id() % 60_000;
+        let (name, near) = (format!("ek{number}"), format!("ekn{number}"));
+        let net = format!("10.213.{}.", number % 250);
+        let room = std::env::temp_dir().join(format!("evenkeel-far-{number}"));
+        std::fs::create_dir_all(&room).unwrap();
+        ip(&format!("netns add {name}"));
+        ip(&format!(
+            "link add {near} type veth peer name far netns {name}"
+        ));
+        ip(&format!("addr add {net}1/24 dev {near}"));
+        ip(&format!("link set {near} up"));
+        ip(&format!("-n {name} addr add {net}2/24 dev far"));
+        ip(&format!("-n {name} link set far up"));
+        FarAway {
+            server: web_server_in(&name, &room),
+            name,
+            near,
+            address: format!("{net}2:80").parse().unwrap(),
+            room,
+        }
+    }
+
+    fn set_link(&self, state: &str) {
+        ip(&format!("-n {} link set far {state}", self.name));
+    }
+}
+
+impl Drop for FarAway {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let removals = [["link", "del", &self.near], ["netns", "del", &self.name]];
+        for removal in removals {
+            let _ = Command::new("ip").args(removal).status();
+        }
+        let _ = std::fs::remove_dir_all(&self.room);
+    }
+}
+
+fn web_server_in(network: &str, room: &Path) -> Child {
+    let config = room.join("nginx.conf");
+    let text = format!(
+        "daemon off; master_process off; pid {0}/pid; events {{}}\n\
+         http {{ access_log off; server {{ listen 80; location = / {{ return 200 far; }} }} }}\n",
+        room.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", network, "nginx", "-e", "stderr", "-c"]);
+    command.arg(&config).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status();
+    assert!(status.unwrap().success(), "ip {arguments}");
+}
+
+/// Whether this machine lets us have networks of our own.
+fn networks_are_ours() -> bool {
+    let name = format!("ekprobe{}", std::process::id());
+    let run = |arguments: &[&str]| {
+        let output = Command::new("ip").args(arguments).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let added = run(&["netns", "add", &name]);
+    added && run(&["netns", "del", &name])
+}
+
+#[test]
+fn a_server_that_is_cut_off_costs_a_bounded_delay_and_nothing_after_the_verdict() {
+    if !networks_are_ours() {
+        eprintln!("SKIPPED: cutting a server off needs root and `ip netns`");
+        return;
+    }
+    let lab = Lab::new("faults-cut-off").unwrap();
+    let far = FarAway::start();
+    let near = lab.web(2).unwrap();
+    let fronts: Vec<_> = DRIVERS
+        .iter()
+        .map(|io| in_front_of(io, &far, &near))
+        .collect();
+    fronts.iter().for_each(|front| front.wait_newcomers(30));
+    far.set_link("down");
+    let cut = Instant::now();
+    for front in &fronts {
+        wait_state(&front.balancer, "front/far", "down");
+    }
+    let verdict = Instant::now();
+    fronts.iter().for_each(|front| front.wait_newcomers(50));
+    far.set_link("up");
+    for front in fronts {
+        wait_state(&front.balancer, "front/far", "up");
+        let report = front.newcomers.finish();
+        assert_none_failed(&report, cut, &front.balancer);
+        // One connect in vain, then a server that is there; the rest is the machine's business.
+        let longest = report.longest_wait;
+        assert!(longest < Duration::from_secs(2), "{longest:?}");
+        assert!(longest >= Duration::from_millis(300), "nobody was delayed");
+        eprintln!(
+            "cut off: verdict after {:?}, longest wait {longest:?}",
+            verdict - cut
+        );
+    }
+}
+
+fn in_front_of(io: &str, far: &FarAway, near: &[Server]) -> Loaded {
+    let address = loopback();
+    let mut service = Service::new("front", address, "http", near);
+    service.servers.push(("far".to_owned(), far.address));
+    service.interval_ms = 1_000;
+    service.extra.push("connect_timeout_ms = 300".to_owned());
+    let balancer = Balancer::start(&format!("{}{}", engine(io), service.toml())).unwrap();
+    wait_state(&balancer, "front/far", "up");
+    Loaded {
+        newcomers: Newcomers::start(address, Greeting::Http, EVERY, LIMIT),
+        sysbench: Vec::new(),
+        balancer,
+    }
 }
 
 /// The end of a connection as its client sees it: `Ok(true)` a reset, `Ok(false)` an orderly end.

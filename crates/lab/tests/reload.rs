@@ -5,81 +5,13 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
-use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::{
     Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, Server, Service, Sysbench, web,
 };
-use rig::{DRIVERS, LIMIT, engine, loopback, service, wait_until};
-
-/// A server that takes connections and says nothing.
-struct Mute {
-    listener: TcpListener,
-}
-
-impl Mute {
-    fn new() -> Mute {
-        Mute {
-            listener: TcpListener::bind("127.0.0.1:0").unwrap(),
-        }
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.listener.local_addr().unwrap()
-    }
-}
-
-/// A service without probes in front of servers that are only addresses.
-fn plain(name: &str, listen: SocketAddr, servers: &[SocketAddr], extra: &str) -> String {
-    let servers: Vec<String> = servers
-        .iter()
-        .map(|server| format!("\"{server}\""))
-        .collect();
-    format!(
-        "[[service]]\nname = {name:?}\nlisten = \"{listen}\"\nservers = [{}]\n{extra}\n\
-         [service.health]\nprobe = \"off\"\n",
-        servers.join(", ")
-    )
-}
-
-/// How a connection ended: a reset, an end, or not within a limit.
-#[derive(Debug, PartialEq)]
-enum End {
-    Reset,
-    Orderly,
-    Open,
-}
-
-fn end_of(stream: &mut TcpStream, limit: Duration) -> End {
-    stream.set_read_timeout(Some(limit)).unwrap();
-    match stream.read(&mut [0; 1]) {
-        Ok(0) => End::Orderly,
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => End::Reset,
-        Err(error) if error.kind() == ErrorKind::WouldBlock => End::Open,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// A client with a session that the balancer knows of.
-fn open(balancer: &Balancer, name: &str, listen: SocketAddr) -> TcpStream {
-    let before = current(balancer, name);
-    let stream = TcpStream::connect(listen).unwrap();
-    wait_until(balancer, "one more session on a server", || {
-        current(balancer, name) > before
-    });
-    stream
-}
-
-fn current(balancer: &Balancer, name: &str) -> u64 {
-    let service = service(&balancer.status().unwrap(), name);
-    let servers = service["servers"].as_array().unwrap();
-    servers
-        .iter()
-        .map(|server| server["sessions"]["current"].as_u64().unwrap())
-        .sum()
-}
+use rig::{DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, open, plain, service, wait_until};
 
 /// The nth of a series of configs that all serve `front` and `sql`, each differing from the one before.
 fn variant(number: usize, io: &str, front: SocketAddr, sql: &Service, web: &[Server]) -> String {

@@ -7,6 +7,7 @@ use evenkeel_proxy::now_ms;
 use super::World;
 use super::server::Drain;
 use crate::config::Address;
+use crate::config::plan::{ServerPlan, ServicePlan};
 use crate::status::{Command, Reply, Request};
 
 /// The largest weight, as in the file.
@@ -103,35 +104,42 @@ impl World {
 
     /// The server that a person means: name or address, optionally `service/server`.
     fn find(&self, wanted: &str) -> Result<Found, String> {
-        let mut found: Option<Found> = None;
-        for (index, service) in self.services.iter().enumerate() {
-            for listed in &service.plan.servers {
-                let names = [listed.name.clone(), listed.address.to_string()];
-                let qualified = names
-                    .iter()
-                    .any(|n| format!("{}/{n}", service.plan.name) == wanted);
-                if !qualified && !names.iter().any(|name| name == wanted) {
-                    continue;
-                }
-                match &mut found {
-                    None => {
-                        found = Some(Found {
-                            address: listed.address.clone(),
-                            services: vec![index],
-                            drain_limit_ms: service.plan.drain_limit_ms,
-                        });
-                    }
-                    Some(known) if known.address == listed.address => known.services.push(index),
-                    Some(_) => {
-                        return Err(format!(
-                            "{wanted:?} names several servers: say which as service/server or by address"
-                        ));
-                    }
-                }
-            }
+        let services = self.services.iter().enumerate();
+        let all = services.flat_map(|(index, service)| {
+            let servers = service.plan.servers.iter();
+            servers.map(move |server| (index, &service.plan, server))
+        });
+        let named: Vec<_> = all
+            .filter(|(_, service, server)| is_called(service, server, wanted))
+            .collect();
+        let Some((_, service, first)) = named.first() else {
+            return Err(unknown(wanted));
+        };
+        if named
+            .iter()
+            .any(|(.., other)| other.address != first.address)
+        {
+            let names = named.iter();
+            let names: Vec<_> = names
+                .map(|(_, service, server)| format!("{}/{}", service.name, server.name))
+                .collect();
+            let names = names.join(", ");
+            return Err(format!(
+                "{wanted:?} names several servers: say which: {names}"
+            ));
         }
-        found.ok_or_else(|| unknown(wanted))
+        Ok(Found {
+            address: first.address.clone(),
+            services: named.iter().map(|(index, ..)| *index).collect(),
+            drain_limit_ms: service.drain_limit_ms,
+        })
     }
+}
+
+fn is_called(service: &ServicePlan, server: &ServerPlan, wanted: &str) -> bool {
+    let names = [server.name.clone(), server.address.to_string()];
+    let is_called = |name: &String| *name == wanted || format!("{}/{name}", service.name) == wanted;
+    names.iter().any(is_called)
 }
 
 /// A server, and the services for which it was named.

@@ -46,11 +46,21 @@ impl World {
         service.next_ramp_ms = next_ramp_ms;
         self.engine.publish(&service.service, view);
         let state = self.state_of(index);
-        let service = &mut self.services[index];
-        if service.state != state {
-            tracing::info!(service = service.plan.name, "{}", state.name());
+        if self.services[index].state != state {
+            self.tell_state(&self.services[index], state);
+            let service = &mut self.services[index];
             service.state = state;
             service.state_since_ms = now_ms;
+        }
+    }
+
+    fn tell_state(&self, offer: &ServiceState, state: State) {
+        let (service, reason) = (&offer.plan.name, self.reason(offer, state));
+        match state {
+            State::Up => tracing::info!(service, "up: every server takes new clients"),
+            State::Degraded => tracing::warn!(service, "degraded: {reason}"),
+            State::Down => tracing::error!(service, "down: {reason}"),
+            State::Stopping => tracing::info!(service, "{reason}"),
         }
     }
 

@@ -283,6 +283,7 @@ impl World {
             weights: BTreeMap::new(),
             next_ramp_ms: None,
             history: super::history::History::default(),
+            refusals: super::refusals::Refusals::default(),
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
         }

@@ -134,7 +134,7 @@ impl World {
             .sum()
     }
 
-    fn reason(&self, offer: &Offer, state: ServiceState) -> String {
+    pub(super) fn reason(&self, offer: &Offer, state: ServiceState) -> String {
         match state {
             ServiceState::Up => String::new(),
             ServiceState::Stopping => "the process is stopping".to_owned(),

@@ -9,6 +9,7 @@ use evenkeel_proxy::engine::Engine;
 
 use super::history::History;
 use super::listening::Listening;
+use super::refusals::Refusals;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
 use crate::status;
@@ -23,6 +24,7 @@ pub(super) struct ServiceState {
     pub(super) weights: BTreeMap<Address, u32>,
     pub(super) next_ramp_ms: Option<u64>,
     pub(super) history: History,
+    pub(super) refusals: Refusals,
     pub(super) state: status::ServiceState,
     pub(super) state_since_ms: u64,
 }

@@ -5,7 +5,8 @@
     reason = "each test program takes what it needs of this file"
 )]
 
-use std::net::SocketAddr;
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
 use std::time::Duration;
 
@@ -86,4 +87,76 @@ pub(crate) fn refused(balancer: &Balancer, arguments: &[&str]) -> String {
         said(&output)
     );
     said(&output)
+}
+
+/// A server that takes connections and says nothing.
+pub(crate) struct Mute {
+    listener: TcpListener,
+}
+
+impl Mute {
+    pub(crate) fn new() -> Mute {
+        Mute {
+            listener: TcpListener::bind("127.0.0.1:0").expect("it works"),
+        }
+    }
+
+    /// The next connection that came.
+    pub(crate) fn accept(&self) -> (TcpStream, SocketAddr) {
+        self.listener.accept().expect("a connection")
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listener.local_addr().expect("it works")
+    }
+}
+
+/// A service without probes in front of servers that are only addresses.
+pub(crate) fn plain(name: &str, listen: SocketAddr, servers: &[SocketAddr], extra: &str) -> String {
+    let servers: Vec<String> = servers
+        .iter()
+        .map(|server| format!("\"{server}\""))
+        .collect();
+    format!(
+        "[[service]]\nname = {name:?}\nlisten = \"{listen}\"\nservers = [{}]\n{extra}\n\
+         [service.health]\nprobe = \"off\"\n",
+        servers.join(", ")
+    )
+}
+
+/// How a connection ended: a reset, an end, or not within a limit.
+#[derive(Debug, PartialEq)]
+pub(crate) enum End {
+    Reset,
+    Orderly,
+    Open,
+}
+
+pub(crate) fn end_of(stream: &mut TcpStream, limit: Duration) -> End {
+    stream.set_read_timeout(Some(limit)).expect("it works");
+    match stream.read(&mut [0; 1]) {
+        Ok(0) => End::Orderly,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => End::Reset,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => End::Open,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client with a session that the balancer knows of.
+pub(crate) fn open(balancer: &Balancer, name: &str, listen: SocketAddr) -> TcpStream {
+    let before = current(balancer, name);
+    let stream = TcpStream::connect(listen).expect("it works");
+    wait_until(balancer, "one more session on a server", || {
+        current(balancer, name) > before
+    });
+    stream
+}
+
+pub(crate) fn current(balancer: &Balancer, name: &str) -> u64 {
+    let service = service(&balancer.status().expect("it works"), name);
+    let servers = service["servers"].as_array().expect("it works");
+    servers
+        .iter()
+        .map(|server| server["sessions"]["current"].as_u64().expect("it works"))
+        .sum()
 }

@@ -1,0 +1,72 @@
+//! Tells of clients that were turned away: a line for each reason, not one for each client.
+
+use evenkeel_proxy::counters::ServiceCounters;
+
+/// Between two lines about the same service.
+const TELL_INTERVAL_MS: u64 = 10_000;
+
+const REASONS: [&str; 6] = [
+    "no server is up",
+    "every connect failed, retries included",
+    "the queue is full (queue.length)",
+    "no server had a place within queue.wait_ms",
+    "max_connections of the service is reached",
+    "a PROXY header that is wrong, missing, or from a peer that accept_proxy_from does not list",
+];
+
+/// What was already told of one service.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    told: [u64; REASONS.len()],
+    next_ms: u64,
+}
+
+impl Refusals {
+    /// The lines that are due.
+    pub(super) fn news(&mut self, now_ms: u64, counters: &ServiceCounters) -> Vec<String> {
+        let totals = [
+            &counters.no_server,
+            &counters.connect_failed,
+            &counters.queue_full,
+            &counters.queue_timeout,
+            &counters.over_limit,
+            &counters.proxy_header,
+        ];
+        self.lines(now_ms, totals.map(|tally| tally.get()))
+    }
+
+    fn lines(&mut self, now_ms: u64, totals: [u64; REASONS.len()]) -> Vec<String> {
+        if now_ms < self.next_ms || totals == self.told {
+            return Vec::new();
+        }
+        let known = std::mem::replace(&mut self.told, totals);
+        self.next_ms = now_ms + TELL_INTERVAL_MS;
+        let grown = totals.iter().zip(known).zip(REASONS);
+        grown
+            .map(|((total, known), reason)| (total.saturating_sub(known), reason))
+            .filter(|(new, _)| *new > 0)
+            .map(|(new, reason)| format!("clients turned away: {new}: {reason}"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_refusal_is_told_at_once_and_the_rest_after_a_while() {
+        let mut refusals = Refusals::default();
+        assert!(refusals.lines(0, [0; 6]).is_empty());
+        let first = refusals.lines(1_000, [0, 0, 1, 0, 0, 0]);
+        assert_eq!(
+            first,
+            ["clients turned away: 1: the queue is full (queue.length)"]
+        );
+        assert!(refusals.lines(2_000, [0, 0, 9, 0, 0, 0]).is_empty());
+        let later = refusals.lines(11_000, [2, 0, 9, 0, 0, 0]);
+        assert_eq!(later.len(), 2);
+        assert!(later[1].contains(": 8:"), "{later:?}");
+        assert!(refusals.lines(21_000, [2, 0, 9, 0, 0, 0]).is_empty());
+    }
+}

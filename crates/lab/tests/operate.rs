@@ -1,0 +1,612 @@
+//! An operator's day: drain, weights, names, monitors, slow start, logs, signals and exit codes.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "rig/rig.rs"]
+mod rig;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use evenkeel_lab::{Balancer, Lab, Service, balancer, eventually, free_port, web};
+use rig::{
+    DRIVERS, End, LIMIT, Mute, done, end_of, engine, loopback, open, plain, refused, server,
+    service, wait_state, wait_until,
+};
+use serde_json::Value;
+
+const A_MOMENT: Duration = Duration::from_millis(200);
+
+/// Two mute servers behind `front` that takes the first one that it may.
+struct Pair {
+    balancer: Balancer,
+    listen: SocketAddr,
+    config: String,
+    first: Mute,
+    second: Mute,
+}
+
+impl Pair {
+    fn start(io: &str, extra: &str) -> Pair {
+        let (first, second, listen) = (Mute::new(), Mute::new(), loopback());
+        let extra = format!("balance = \"first\"\n{extra}");
+        let addresses = [first.address(), second.address()];
+        let config = format!(
+            "{}{}",
+            engine(io),
+            plain("front", listen, &addresses, &extra)
+        );
+        Pair {
+            balancer: Balancer::start(&config).unwrap(),
+            listen,
+            config,
+            first,
+            second,
+        }
+    }
+
+    fn of(&self, mute: &Mute) -> Value {
+        server(&self.balancer, &format!("front/{}", mute.address()))
+    }
+
+    fn sessions(&self) -> (u64, u64) {
+        let current = |mute| self.of(mute)["sessions"]["current"].as_u64().unwrap();
+        (current(&self.first), current(&self.second))
+    }
+
+    fn open(&self) -> TcpStream {
+        open(&self.balancer, "front", self.listen)
+    }
+}
+
+#[test]
+fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_the_limit() {
+    for io in DRIVERS {
+        let pair = Pair::start(io, "");
+        let first = pair.first.address().to_string();
+        let mut finishing = pair.open();
+        let mut staying = pair.open();
+        let drained = Instant::now();
+        let answer = done(&pair.balancer, &["drain", &first, "--limit-ms", "1500"]);
+        assert!(
+            answer.contains("2 sessions may finish within 1500 ms"),
+            "{answer}"
+        );
+        let _new = pair.open();
+        assert_eq!(pair.sessions(), (2, 1));
+        let state = pair.of(&pair.first);
+        assert_eq!(state["state"], "draining");
+        assert_eq!(state["differs_from_file"], "drained by command");
+        assert_eq!(end_of(&mut finishing, A_MOMENT), End::Open);
+        drop(finishing);
+        assert_eq!(end_of(&mut staying, LIMIT), End::Reset);
+        assert!(drained.elapsed() >= Duration::from_millis(1_500));
+        wait_until(&pair.balancer, "no session on the drained", || {
+            pair.sessions() == (0, 1)
+        });
+
+        // A reload changes nothing about it; undrain does.
+        pair.balancer.reload(&pair.config).unwrap();
+        assert_eq!(pair.of(&pair.first)["state"], "draining");
+        let answer = done(&pair.balancer, &["undrain", &first]);
+        assert!(answer.contains("takes new clients again"), "{answer}");
+        let _back = pair.open();
+        assert_eq!(pair.sessions(), (1, 1));
+        assert_eq!(pair.of(&pair.first)["differs_from_file"], Value::Null);
+        let answer = done(&pair.balancer, &["undrain", &first]);
+        assert!(answer.contains("was not draining"), "{answer}");
+    }
+}
+
+#[test]
+fn a_connect_under_way_when_the_limit_is_over_does_not_escape_the_cut() {
+    for io in DRIVERS {
+        let pair = Pair::start(io, "");
+        let first = pair.first.address().to_string();
+        let clients: Vec<_> = (0..50)
+            .map(|_| TcpStream::connect(pair.listen).unwrap())
+            .collect();
+        done(&pair.balancer, &["drain", &first, "--limit-ms", "0"]);
+        wait_until(&pair.balancer, "nobody on the drained server", || {
+            pair.sessions().0 == 0
+        });
+        drop(clients);
+    }
+}
+
+#[test]
+fn a_weight_holds_over_a_reload_and_the_status_shows_the_difference() {
+    let pair = Pair::start("auto", "");
+    let first = pair.first.address().to_string();
+    let answer = done(&pair.balancer, &["weight", &first, "0"]);
+    assert!(answer.contains("has weight 0"), "{answer}");
+    let _client = pair.open();
+    assert_eq!(pair.sessions(), (0, 1), "weight 0 takes nobody new");
+    pair.balancer.reload(&pair.config).unwrap();
+    let state = pair.of(&pair.first);
+    assert_eq!(
+        state["differs_from_file"],
+        "weight 0 by command, 1 in the file"
+    );
+    assert_eq!(
+        (&state["weight"], &state["file_weight"]),
+        (&0.into(), &1.into())
+    );
+    let table = done(&pair.balancer, &["status"]);
+    assert!(
+        table.contains("weight 0 by command, 1 in the file"),
+        "{table}"
+    );
+    done(&pair.balancer, &["weight", &first, "1"]);
+    assert_eq!(pair.of(&pair.first)["differs_from_file"], Value::Null);
+    let wrong = pair.balancer.command(&["weight", &first, "257"]).unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn shares_follow_a_weight_that_was_set_by_command() {
+    let lab = Lab::new("operate-weight").unwrap();
+    let servers = lab.web(2).unwrap();
+    for io in DRIVERS {
+        let listen = loopback();
+        let toml = Service::new("front", listen, "http", &servers).toml();
+        let balancer = Balancer::start(&format!("{}{toml}", engine(io))).unwrap();
+        done(&balancer, &["weight", "front/web-1", "3"]);
+        let answers: Vec<_> = (0..40).map(|_| web::get(listen, "/").unwrap()).collect();
+        let first = answers.iter().filter(|name| *name == "web-1").count();
+        assert_eq!(first, 30, "three of four: {answers:?}");
+    }
+}
+
+#[test]
+fn names_that_are_unknown_or_ambiguous_are_refused_and_say_what_to_write() {
+    let (a, b) = (Mute::new(), Mute::new());
+    let named = |name: &str, mute: &Mute| {
+        let servers = format!("[{{ name = \"db\", address = \"{}\" }}]", mute.address());
+        plain(name, loopback(), &[], "").replace("[]", &servers)
+    };
+    let config = format!("{}{}", named("orders", &a), named("reports", &b));
+    let balancer = Balancer::start(&config).unwrap();
+    let answer = refused(&balancer, &["drain", "dbx"]);
+    assert!(
+        answer.contains("\"dbx\"") && answer.contains("status"),
+        "{answer}"
+    );
+    let answer = refused(&balancer, &["drain", "db"]);
+    assert!(answer.contains("several servers"), "{answer}");
+    assert!(
+        answer.contains("orders/db") && answer.contains("reports/db"),
+        "{answer}"
+    );
+    done(&balancer, &["drain", "reports/db"]);
+    assert_eq!(server(&balancer, "reports/db")["state"], "draining");
+    assert_ne!(server(&balancer, "orders/db")["state"], "draining");
+    done(&balancer, &["undrain", &b.address().to_string()]);
+    assert_ne!(server(&balancer, "reports/db")["state"], "draining");
+}
+
+#[test]
+fn every_field_of_the_status_is_in_its_document() {
+    let pair = Pair::start("auto", "");
+    let _client = pair.open();
+    let mut names = BTreeSet::new();
+    collect_names(&pair.balancer.status().unwrap(), &mut names);
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api.md");
+    let text = fs::read_to_string(document).unwrap();
+    let missing: Vec<_> = names
+        .iter()
+        .filter(|name| !text.contains(name.as_str()))
+        .collect();
+    assert!(names.len() > 60 && missing.is_empty(), "{missing:?}");
+}
+
+fn collect_names(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                names.insert(name.clone());
+                collect_names(value, names);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
+        _ => {}
+    }
+}
+
+/// The program started by hand, to see its exit code.
+struct Bare {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Bare {
+    fn start(name: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Bare {
+        let unique = format!("evenkeel-operate-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(unique);
+        fs::create_dir_all(&directory).unwrap();
+        let log = fs::File::create(directory.join("log")).unwrap();
+        let mut command = Command::new(balancer::find_binary().unwrap());
+        command.arg("run").args(arguments);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        prepare(&mut command);
+        let child = command.spawn().unwrap();
+        Bare { child, directory }
+    }
+
+    fn with_config(name: &str, config: &str, prepare: impl FnOnce(&mut Command)) -> Bare {
+        let unique = format!("evenkeel-operate-{name}-{}.toml", std::process::id());
+        let file = std::env::temp_dir().join(unique);
+        let socket = file.with_extension("sock");
+        let admin = format!("\n[admin]\nlisten = \"off\"\nsocket = {socket:?}\n");
+        fs::write(&file, format!("{config}{admin}")).unwrap();
+        let bare = Bare::start(name, &["-c", &file.display().to_string()], prepare);
+        bare.wait_said("ready");
+        fs::remove_file(file).unwrap();
+        bare
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.join("log")).unwrap()
+    }
+
+    fn wait_said(&self, what: &str) {
+        let said = || Ok(self.log().contains(what).then_some(()));
+        eventually(LIMIT, what, said).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        eventually(LIMIT, "the end", || Ok(self.child.try_wait()?)).unwrap()
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[test]
+fn sigterm_lets_sessions_finish_and_ends_with_code_0_when_the_last_one_has() {
+    for io in DRIVERS {
+        let (mute, listen) = (Mute::new(), loopback());
+        let config = plain("front", listen, &[mute.address()], "");
+        let config = format!("{}{config}", engine(io).replace("3000", "20000"));
+        let mut bare = Bare::with_config(&format!("term-{io}"), &config, |_| {});
+        let mut client = TcpStream::connect(listen).unwrap();
+        let (mut session, _) = mute.accept();
+        let told = Instant::now();
+        bare.signal("TERM");
+        bare.wait_said("stopping");
+        let closed = || Ok(TcpStream::connect(listen).is_err().then_some(()));
+        eventually(LIMIT, "the end of listening", closed).unwrap();
+        session.write_all(b"still here").unwrap();
+        let mut bytes = [0; 10];
+        std::io::Read::read_exact(&mut client, &mut bytes).unwrap();
+        drop((client, session));
+        assert_eq!(bare.wait().code(), Some(0), "{}", bare.log());
+        assert!(told.elapsed() < Duration::from_secs(15));
+    }
+}
+
+#[test]
+fn sigterm_cuts_what_is_left_after_the_limit_and_a_second_one_does_not_wait() {
+    for (io, signals) in [("auto", 1), ("epoll", 1), ("auto", 2), ("epoll", 2)] {
+        let (mute, listen) = (Mute::new(), loopback());
+        let limit_ms = if signals == 1 { 1_000 } else { 600_000 };
+        let config = plain("front", listen, &[mute.address()], "");
+        let engine = engine(io).replace("3000", &limit_ms.to_string());
+        let config = format!("{engine}{config}");
+        let mut bare = Bare::with_config(&format!("limit-{io}-{signals}"), &config, |_| {});
+        let mut client = TcpStream::connect(listen).unwrap();
+        let _session = mute.accept();
+        let told = Instant::now();
+        bare.signal("TERM");
+        bare.wait_said("stopping");
+        if signals == 2 {
+            bare.signal("TERM");
+        }
+        assert_eq!(bare.wait().code(), Some(0), "{}", bare.log());
+        assert_eq!(end_of(&mut client, LIMIT), End::Reset, "{io} {signals}");
+        if signals == 1 {
+            assert!(told.elapsed() >= Duration::from_secs(1));
+        }
+        let log = bare.log();
+        assert!(log.contains("stopped"), "{log}");
+    }
+}
+
+#[test]
+fn a_service_from_the_command_line_needs_no_file() {
+    let (mute, listen) = (Mute::new(), loopback());
+    let (listen_flag, to) = (format!("tcp://{listen}"), mute.address().to_string());
+    let socket = std::env::temp_dir().join(format!("evenkeel-flags-{}.sock", std::process::id()));
+    let socket = socket.display().to_string();
+    let arguments = [
+        "--listen",
+        &listen_flag,
+        "--to",
+        &to,
+        "--admin",
+        "off",
+        "--socket",
+        &socket,
+    ];
+    let mut bare = Bare::start("flags", &arguments, |_| {});
+    bare.wait_said("ready");
+    let _client = TcpStream::connect(listen).unwrap();
+    let _session = mute.accept();
+    let status = Command::new(balancer::find_binary().unwrap())
+        .args(["reload", "--socket", &socket])
+        .output()
+        .unwrap();
+    assert_eq!(status.status.code(), Some(1));
+    assert!(
+        rig::said(&status).contains("started without a file"),
+        "{}",
+        rig::said(&status)
+    );
+    bare.signal("INT");
+    bare.signal("INT");
+    assert_eq!(bare.wait().code(), Some(0));
+    assert!(
+        !fs::exists(&socket).unwrap(),
+        "the control socket is removed"
+    );
+}
+
+#[test]
+fn too_few_file_descriptors_are_reported_at_the_start() {
+    let config = plain("front", loopback(), &[loopback()], "max_connections = 5000");
+    let bare = Bare::with_config("descriptors", &config, |command| {
+        #[expect(
+            unsafe_code,
+            reason = "limits can only be lowered between fork and exec"
+        )]
+        // SAFETY: both calls are async-signal-safe; the limit outlives its call.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: 600,
+                    rlim_max: 600,
+                };
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+                // Root could raise it again. Others may not, and cannot drop what they have not.
+                libc::prctl(libc::PR_CAPBSET_DROP, 24);
+                Ok(())
+            });
+        }
+    });
+    let log = bare.log();
+    for part in [
+        "WARN",
+        "10256 file descriptors",
+        "the limit is 600",
+        "ulimit -n",
+    ] {
+        assert!(log.contains(part), "{part} in {log}");
+    }
+}
+
+#[test]
+fn names_are_resolved_and_one_that_is_not_does_not_stop_the_start() {
+    let lab = Lab::new("operate-names").unwrap();
+    let port = lab.web(1).unwrap()[0].address.port();
+    let listen = loopback();
+    let config = format!(
+        "[[service]]\nname = \"front\"\nlisten = \"{listen}\"\n\
+         servers = [\"localhost:{port}\", \"no-such-host.invalid:80\"]\n\
+         [service.health]\nprobe = \"http\"\ninterval_ms = 200\ntimeout_ms = 200\n"
+    );
+    let balancer = Balancer::start(&config).unwrap();
+    let good = format!("front/localhost:{port}");
+    wait_state(&balancer, &good, "up");
+    let log = balancer.log();
+    assert!(
+        !log.contains("its name is not resolved server=localhost"),
+        "{log}"
+    );
+    let resolved = server(&balancer, &good)["resolved"].to_string();
+    assert!(
+        resolved.contains(&format!("127.0.0.1:{port}")),
+        "{resolved}"
+    );
+    for _ in 0..10 {
+        assert_eq!(web::get(listen, "/").unwrap(), "web-1");
+    }
+    wait_state(&balancer, "front/no-such-host.invalid:80", "down");
+    let reason = server(&balancer, "front/no-such-host.invalid:80")["reason"].to_string();
+    assert!(reason.contains("no-such-host.invalid"), "{reason}");
+    let refused = server(&balancer, &good)["state"].clone();
+    assert_eq!(refused, "up");
+}
+
+#[test]
+fn a_server_that_comes_back_starts_slowly() {
+    let lab = Lab::new("operate-slow").unwrap();
+    let servers = lab.web(2).unwrap();
+    let listen = loopback();
+    let mut front = Service::new("front", listen, "http", &servers);
+    front.interval_ms = 100;
+    front.extra.push("slow_start_ms = 4000".to_owned());
+    let balancer = Balancer::start(&front.toml()).unwrap();
+    wait_state(&balancer, "front/web-2", "up");
+    let weight = || {
+        server(&balancer, "front/web-2")["weight_now"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(weight() >= 1.0, "no slow start at the start of the process");
+    servers[1].kill().unwrap();
+    wait_state(&balancer, "front/web-2", "down");
+    servers[1].start().unwrap();
+    wait_state(&balancer, "front/web-2", "up");
+    let early = share_of_second(listen, 60);
+    assert!(weight() < 1.0);
+    wait_until(&balancer, "the whole weight", || weight() >= 1.0);
+    let late = share_of_second(listen, 60);
+    assert!(
+        early < late && (29..=31).contains(&late),
+        "{early} then {late} of 60"
+    );
+}
+
+fn share_of_second(listen: SocketAddr, visits: usize) -> usize {
+    let names = (0..visits).map(|_| web::get(listen, "/").unwrap());
+    names.filter(|name| name == "web-2").count()
+}
+
+#[test]
+fn a_monitor_that_cannot_log_in_is_reported_and_its_server_stays_in_use() {
+    let lab = Lab::new("operate-monitor").unwrap();
+    let mariadb = lab.mariadb_stand_alone(1, None).unwrap().remove(0);
+    let listen = loopback();
+    let good = Service::new("front", listen, "mysql", std::slice::from_ref(&mariadb)).toml();
+    let bad = good.replace("password = \"monitor\"", "password = \"wrong\"");
+    let balancer = Balancer::start(&bad).unwrap();
+    let path = format!("front/{}", mariadb.name);
+    wait_state(&balancer, &path, "up");
+    let problem = server(&balancer, &path)["monitor_problem"].to_string();
+    assert!(
+        problem.contains("monitor") && problem.contains("denied"),
+        "{problem}"
+    );
+    let table = done(&balancer, &["status"]);
+    assert!(table.contains("denied"), "{table}");
+    let log = balancer.log();
+    assert!(
+        log.contains("stays in use") && !log.contains("wrong"),
+        "{log}"
+    );
+    evenkeel_lab::newcomers::greet(listen, evenkeel_lab::Greeting::Mysql, LIMIT).unwrap();
+    mariadb
+        .sql("ALTER USER monitor@127.0.0.1 IDENTIFIED BY 'wrong'")
+        .unwrap();
+    let problem = || server(&balancer, &path)["monitor_problem"].clone();
+    wait_until(&balancer, "the end of the problem", || problem().is_null());
+    assert!(balancer.log().contains("monitor: works again"));
+    balancer.reload(&good).unwrap();
+    wait_until(&balancer, "the problem of a changed password", || {
+        !problem().is_null()
+    });
+    assert_eq!(server(&balancer, &path)["state"], "up");
+}
+
+/// The `ended` values of the connection lines, in either format.
+fn endings(log: &str, json: bool) -> Vec<String> {
+    let lines = log.lines().filter(|line| {
+        line.contains("event=connection") || line.contains("\"event\":\"connection\"")
+    });
+    let ended = |line: &str| match json {
+        true => {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["service"], "front");
+            line["ended"].as_str().unwrap().to_owned()
+        }
+        false => {
+            let (_, rest) = line.split_once("ended=").unwrap();
+            rest.trim_matches('"').to_owned()
+        }
+    };
+    lines.map(ended).collect()
+}
+
+#[test]
+fn a_line_for_each_finished_connection_says_why_it_ended() {
+    for (io, format) in [("auto", "text"), ("epoll", "json")] {
+        let (mute, listen) = (Mute::new(), loopback());
+        let log = format!("[log]\nconnections = true\nformat = {format:?}\n");
+        let service = plain("front", listen, &[mute.address()], "retries = 0");
+        let balancer = Balancer::start(&format!("{}{log}{service}", engine(io))).unwrap();
+        let expect = |ending: &str| {
+            wait_until(&balancer, ending, || {
+                endings(&balancer.log(), format == "json")
+                    .iter()
+                    .any(|ended| ended.starts_with(ending))
+            });
+        };
+        drop((TcpStream::connect(listen).unwrap(), mute.accept()));
+        wait_until(&balancer, "a first line", || {
+            !endings(&balancer.log(), format == "json").is_empty()
+        });
+        let client = TcpStream::connect(listen).unwrap();
+        let (session, _) = mute.accept();
+        drop(client);
+        expect("client closed");
+        drop(session);
+        let client = TcpStream::connect(listen).unwrap();
+        drop(mute.accept());
+        expect_end(client);
+        expect("server closed");
+        let client = TcpStream::connect(listen).unwrap();
+        let session = mute.accept();
+        let address = mute.address().to_string();
+        done(&balancer, &["drain", &address, "--limit-ms", "0"]);
+        expect("cut: drain limit");
+        drop((client, session));
+        expect_end(TcpStream::connect(listen).unwrap());
+        expect("no server up");
+        done(&balancer, &["undrain", &address]);
+        drop(mute);
+        expect_end(TcpStream::connect(listen).unwrap());
+        expect("connect failed: ");
+    }
+}
+
+fn expect_end(mut client: TcpStream) {
+    assert_ne!(end_of(&mut client, LIMIT), End::Open);
+}
+
+#[test]
+fn probing_twenty_servers_each_second_costs_less_than_a_hundredth_of_a_core() {
+    let servers: Vec<_> = (0..20).map(|_| Mute::new()).collect();
+    let addresses: Vec<_> = servers.iter().map(Mute::address).collect();
+    let config = plain("front", loopback(), &addresses, "").replace("\"off\"", "\"tcp\"");
+    let balancer = Balancer::start(&config).unwrap();
+    for mute in &servers {
+        wait_state(&balancer, &format!("front/{}", mute.address()), "up");
+    }
+    let (before, since) = (balancer.cpu_us(), Instant::now());
+    // What is measured is that nothing happens.
+    thread::sleep(Duration::from_secs(5));
+    let used = (balancer.cpu_us() - before) as f64 / since.elapsed().as_micros() as f64;
+    eprintln!(
+        "20 servers probed each second: {:.2} % of a core",
+        used * 100.0
+    );
+    assert!(used < 0.02, "{:.2} % of a core", used * 100.0);
+}
+
+#[test]
+fn two_processes_with_one_port_are_told_apart_and_the_first_goes_on() {
+    let (mute, listen) = (Mute::new(), loopback());
+    let balancer = Balancer::start(&plain("front", listen, &[mute.address()], "")).unwrap();
+    let config = plain("front", listen, &[mute.address()], "");
+    let admin = format!("\n[admin]\nlisten = \"127.0.0.1:{}\"\n", free_port());
+    let Err(error) = Balancer::start(&format!("{config}{admin}")) else {
+        panic!("the second one started");
+    };
+    let error = format!("{error:#}");
+    assert!(
+        error.contains(&listen.to_string()) && error.contains("in use"),
+        "{error}"
+    );
+    let _client = open(&balancer, "front", listen);
+    assert_eq!(service(&balancer.status().unwrap(), "front")["state"], "up");
+}
