@@ -38,7 +38,7 @@ fn what_one_side_does_in_a_thousand_runs_the_other_sees(io: &str) {
         .collect();
     let services: Vec<String> = lanes.iter().flatten().map(Lane::service).collect();
     let balancer = peer::balancer(io, &services.concat());
-    let before = descriptors(balancer.pid());
+    let before = peer::settled_descriptors(balancer.pid());
 
     let runs = matrix::all_runs(&kinds);
     assert!(runs.len() > 500, "{}", runs.len());

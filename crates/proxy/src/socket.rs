@@ -232,18 +232,20 @@ fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 /// Whether the connection has failed, seen without reading. Not POLLHUP: it comes too when both
 /// sides have ended, while the last bytes still wait to be read.
 pub(crate) fn is_broken(fd: RawFd) -> bool {
-    poll_now(fd, 0) & libc::POLLERR != 0
+    poll_now(fd) & libc::POLLERR != 0
 }
 
-/// Whether the peer has ended its sending or gone altogether, seen without reading.
+/// Whether the peer is gone: it has failed, or has ended without a word. One that has sent
+/// something and then ended its sending waits for the answer.
 pub(crate) fn has_left(fd: RawFd) -> bool {
-    poll_now(fd, libc::POLLRDHUP) != 0
+    is_broken(fd) || matches!(receive(fd, &mut [0; 1], libc::MSG_PEEK), Ok(0))
 }
 
-fn poll_now(fd: RawFd, events: i16) -> i16 {
+/// What poll(2) tells unasked: failures and hang-ups.
+fn poll_now(fd: RawFd) -> i16 {
     let mut question = libc::pollfd {
         fd,
-        events,
+        events: 0,
         revents: 0,
     };
     // SAFETY: one pollfd, and its count is one.

@@ -14,6 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 mod script;
 
+#[allow(unused_imports, reason = "each test program uses its own part of this")]
 pub(crate) use script::{Scripted, name_of};
 
 /// Nothing here takes longer; whoever waits in vain fails with the name of what he waited for.
@@ -41,10 +42,18 @@ impl Listening {
     }
 
     pub(crate) fn with_backlog(kind: Kind, backlog: i32) -> Listening {
-        let address = own_address(kind);
+        Listening::open(own_address(kind), backlog)
+    }
+
+    /// On an address that was free a moment ago.
+    pub(crate) fn at(address: &str) -> Listening {
+        Listening::open(address.to_owned(), 1024)
+    }
+
+    fn open(address: String, backlog: i32) -> Listening {
         let (at, domain) = parse(&address);
         let socket = Socket::new(domain, Type::STREAM, None).unwrap();
-        if kind != Kind::Unix {
+        if domain != Domain::UNIX {
             socket.set_reuse_address(true).unwrap();
         }
         socket.bind(&at).unwrap();
@@ -214,8 +223,15 @@ pub(crate) fn named_service(name: &str, listen: &str, servers: &[&str], more: &s
     } else {
         "[service.health]\nprobe = \"off\"\n"
     };
+    // An entry may be a table of its own.
+    let entry = |server: &&str| match server.starts_with('{') {
+        true => (*server).to_owned(),
+        false => format!("{server:?}"),
+    };
+    let servers: Vec<String> = servers.iter().map(entry).collect();
+    let servers = servers.join(", ");
     format!(
-        "[[service]]\nname = {name:?}\nlisten = {listen:?}\nservers = {servers:?}\n{more}\n{health}"
+        "[[service]]\nname = {name:?}\nlisten = {listen:?}\nservers = [{servers}]\n{more}\n{health}"
     )
 }
 
@@ -230,6 +246,19 @@ pub(crate) fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
         .count()
+}
+
+/// The same once it has stayed the same for a while: the workers open their listeners one by one.
+pub(crate) fn settled_descriptors(pid: u32) -> usize {
+    let (mut count, mut since) = (descriptors(pid), Instant::now());
+    until("a settled number of descriptors", || {
+        let now = descriptors(pid);
+        if now != count {
+            (count, since) = (now, Instant::now());
+        }
+        since.elapsed() > Duration::from_millis(300)
+    });
+    count
 }
 
 /// Whether the kernel lets us run on this driver; containers often have no io_uring.

@@ -1,0 +1,261 @@
+//! The queue in front of full servers: who waits, how long, and who comes next.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "peer/peer.rs"]
+mod peer;
+
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::Balancer;
+use peer::{
+    End, Kind, Listening, Scripted, connect, end_of, end_sending, named_service, receive,
+    receive_all, send, stays, until,
+};
+use socket2::Socket;
+
+on_both_drivers! {
+    clients_that_wait_are_served_in_the_order_they_came
+    clients_of_two_services_that_share_a_server_wait_in_one_order
+    nobody_waits_longer_than_the_limit
+    a_full_queue_ends_the_next_client_at_once_and_cleanly
+    a_client_that_left_while_it_waited_takes_no_place
+    a_client_that_half_closed_while_it_waited_is_served
+    a_server_never_has_more_connections_than_its_limit
+    a_client_whose_servers_have_all_failed_holds_up_nobody
+}
+
+/// One or two services in front of one server with one place.
+struct Stage {
+    listens: Vec<String>,
+    server: Listening,
+    balancer: Balancer,
+}
+
+impl Stage {
+    fn new(io: &str, services: usize, more: &str) -> Stage {
+        let server = Listening::new(Kind::V4);
+        let entry = limited(&server.address, 1);
+        let listens: Vec<String> = (0..services).map(|_| peer::own_address(Kind::V4)).collect();
+        let service = |(number, listen): (usize, &String)| {
+            named_service(&format!("s{number}"), listen, &[&entry], more)
+        };
+        let config: Vec<String> = listens.iter().enumerate().map(service).collect();
+        let balancer = peer::balancer(io, &config.concat());
+        Stage {
+            listens,
+            server,
+            balancer,
+        }
+    }
+
+    /// A client that has the place: its two ends.
+    fn holder(&self) -> (Socket, Socket) {
+        let client = self.client(0, b"!");
+        let server = self.server.accept();
+        receive(&server, 1);
+        (client, server)
+    }
+
+    fn client(&self, service: usize, words: &[u8]) -> Socket {
+        let client = connect(&self.listens[service]);
+        send(&client, words);
+        client
+    }
+
+    /// A client that the queue of its service knows of before this returns.
+    fn waiting(&self, service: usize, words: &[u8]) -> Socket {
+        let before = self.queued(service);
+        let client = self.client(service, words);
+        until("the client in the queue", || {
+            self.queued(service) == before + 1
+        });
+        client
+    }
+
+    fn queued(&self, service: usize) -> u64 {
+        self.number(service, "/queue/current")
+    }
+
+    fn number(&self, service: usize, pointer: &str) -> u64 {
+        let status = self.balancer.status().unwrap();
+        let number = status["services"][service].pointer(pointer);
+        number.unwrap().as_u64().unwrap()
+    }
+}
+
+fn limited(address: &str, max_connections: u32) -> String {
+    format!("{{ address = {address:?}, max_connections = {max_connections} }}")
+}
+
+fn clients_that_wait_are_served_in_the_order_they_came(io: &str) {
+    let stage = Stage::new(io, 1, "");
+    let mut holder = stage.holder();
+    let words: [&[u8]; 5] = [b"1", b"2", b"3", b"4", b"5"];
+    let clients: Vec<Socket> = words.iter().map(|word| stage.waiting(0, word)).collect();
+    for (client, word) in clients.into_iter().zip(words) {
+        drop(holder);
+        let server = stage.server.accept();
+        assert_eq!(receive(&server, 1), word);
+        send(&server, b"yes");
+        assert_eq!(receive(&client, 3), b"yes");
+        holder = (client, server);
+    }
+    assert_eq!(stage.queued(0), 0);
+}
+
+fn clients_of_two_services_that_share_a_server_wait_in_one_order(io: &str) {
+    let stage = Stage::new(io, 2, "");
+    let mut holder = stage.holder();
+    let words: [(usize, &[u8]); 6] = [
+        (1, b"1"),
+        (0, b"2"),
+        (1, b"3"),
+        (1, b"4"),
+        (0, b"5"),
+        (0, b"6"),
+    ];
+    let clients: Vec<Socket> = words
+        .iter()
+        .map(|(service, word)| stage.waiting(*service, word))
+        .collect();
+    let mut order = Vec::new();
+    for client in clients {
+        drop(holder);
+        let server = stage.server.accept();
+        order.extend(receive(&server, 1));
+        // Whoever was served ends: the server's side decides, as we may hold another's client.
+        holder = (client, server);
+    }
+    assert_eq!(String::from_utf8(order).unwrap(), "123456");
+}
+
+fn nobody_waits_longer_than_the_limit(io: &str) {
+    let stage = Stage::new(io, 1, "[service.queue]\nwait_ms = 300\n");
+    let _holder = stage.holder();
+    let started = Instant::now();
+    let client = stage.client(0, b"a request");
+    assert_eq!(end_of(&client), End::Clean);
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_millis(300), "{waited:?}");
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+    until("the count", || {
+        stage.number(0, "/queue/timed_out_total") == 1
+    });
+    assert_eq!(stage.queued(0), 0);
+}
+
+fn a_full_queue_ends_the_next_client_at_once_and_cleanly(io: &str) {
+    let stage = Stage::new(io, 1, "[service.queue]\nlength = 2\nwait_ms = 60000\n");
+    let holder = stage.holder();
+    let _first = stage.waiting(0, b"1");
+    let _second = stage.waiting(0, b"2");
+    for number in 1..=3 {
+        assert_eq!(end_of(&stage.client(0, b"a request")), End::Clean);
+        until("the count", || {
+            stage.number(0, "/errors/queue_full") == number
+        });
+    }
+    drop(holder);
+    assert_eq!(receive(&stage.server.accept(), 1), b"1");
+}
+
+fn a_client_that_left_while_it_waited_takes_no_place(io: &str) {
+    let stage = Stage::new(io, 1, "");
+    let holder = stage.holder();
+    let silent = connect(&stage.listens[0]);
+    until("the silent one in the queue", || stage.queued(0) == 1);
+    let broken = stage.waiting(0, b"broken");
+    let patient = stage.waiting(0, b"patient");
+    drop(silent);
+    peer::reset(broken);
+    drop(holder);
+    let server = stage.server.accept();
+    assert_eq!(receive(&server, 7), b"patient");
+    send(&server, b"yes");
+    assert_eq!(receive(&patient, 3), b"yes");
+}
+
+/// Its request is whole and it waits for the answer: `printf … | nc -N` does that.
+fn a_client_that_half_closed_while_it_waited_is_served(io: &str) {
+    let stage = Stage::new(io, 1, "");
+    let holder = stage.holder();
+    let client = stage.waiting(0, b"request");
+    end_sending(&client);
+    drop(holder);
+    let server = stage.server.accept();
+    assert_eq!(receive_all(&server), b"request");
+    send(&server, b"answer");
+    drop(server);
+    assert_eq!(receive_all(&client), b"answer");
+}
+
+fn a_server_never_has_more_connections_than_its_limit(io: &str) {
+    let servers: Vec<Scripted> = (0..2)
+        .map(|_| {
+            Scripted::start(Kind::V4, |client| {
+                let word = receive(client, 4);
+                send(client, &word);
+            })
+        })
+        .collect();
+    let entries: Vec<String> = servers.iter().map(|s| limited(s.address(), 3)).collect();
+    let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+    let listens = [peer::own_address(Kind::V4), peer::own_address(Kind::V4)];
+    let more = "balance = \"random-two\"\n";
+    let config = named_service("one", &listens[0], &entries, more)
+        + &named_service("two", &listens[1], &entries, more);
+    let balancer = peer::balancer(io, &config);
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let listen = &listens[number % 2];
+            scope.spawn(move || {
+                for _ in 0..40 {
+                    let client = connect(listen);
+                    send(&client, b"word");
+                    assert_eq!(receive_all(&client), b"word");
+                }
+            });
+        }
+    });
+    for server in &servers {
+        assert!(server.highest() <= 3, "{} at once", server.highest());
+        assert!(server.total() > 100, "{} in all", server.total());
+    }
+    let status = balancer.status().unwrap();
+    assert_eq!(status["services"][0]["queue"]["current"], 0);
+}
+
+/// One server is dead, the other full: who has tried the dead one must not block the queue for
+/// those who have not, once it is back.
+fn a_client_whose_servers_have_all_failed_holds_up_nobody(io: &str) {
+    let full = Listening::new(Kind::V4);
+    let dead = peer::own_address(Kind::V4);
+    let listen = peer::own_address(Kind::V4);
+    let entries = [limited(&full.address, 1), limited(&dead, 1)];
+    let more = "balance = \"first\"\nretries = 5\n[service.queue]\nwait_ms = 15000\n";
+    let config = named_service("s", &listen, &[&entries[0], &entries[1]], more);
+    let balancer = peer::balancer(io, &config);
+    let _holder = {
+        let client = connect(&listen);
+        (full.accept(), client)
+    };
+    let stuck = connect(&listen);
+    send(&stuck, b"stuck");
+    let queued = || balancer.status().unwrap()["services"][0]["queue"]["current"].clone();
+    until("the unlucky one in the queue", || queued() == 1);
+    // The dead one is back; newcomers may go there at once, or as soon as somebody looks.
+    let back = Scripted::on(Listening::at(&dead), |client| {
+        let word = receive(client, 4);
+        send(client, &word);
+    });
+    let lucky = connect(&listen);
+    send(&lucky, b"word");
+    assert_eq!(receive(&lucky, 4), b"word");
+    assert_eq!(back.total(), 1);
+    stays(
+        "the unlucky one still waits",
+        Duration::from_millis(50),
+        || stuck.take_error().unwrap().is_none(),
+    );
+}
