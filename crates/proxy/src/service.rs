@@ -41,6 +41,19 @@ impl View {
             now_us,
         })
     }
+
+    /// Whether the server belongs to the service.
+    pub(crate) fn lists(&self, server_id: u64) -> bool {
+        self.servers.iter().any(|server| server.id == server_id)
+    }
+
+    /// Whether a server that takes clients has not failed this client yet.
+    pub(crate) fn has_untried(&self, tried_ids: &[u64]) -> bool {
+        let mut members = self.pool.members().iter().zip(&self.servers);
+        members.any(|(member, server)| {
+            member.accepting && member.weight > 0 && !tried_ids.contains(&server.id)
+        })
+    }
 }
 
 /// A service; lives as long as the configuration names it and its sessions last.

@@ -97,6 +97,9 @@ async fn reserve(
             }
             Pick::NoneUp | Pick::AllFull => {}
         }
+    } else if !tried_ids.is_empty() && !view.has_untried(tried_ids) {
+        // In the queue there would be nothing to wait for.
+        return Ok(None);
     }
     let wait = view.settings.queue_wait;
     drop(view);

@@ -1,6 +1,6 @@
 //! A reserved place on a server, given back on drop; and who to tell when one becomes free.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::queue;
@@ -40,6 +40,8 @@ impl Drop for Lease {
 pub(crate) struct Registry {
     /// Clients waiting anywhere: while it is zero, which is nearly always, a release costs nothing.
     pub(crate) queued: AtomicUsize,
+    /// Who waits takes a number: it tells who came first, whatever his service.
+    pub(super) tickets: AtomicU64,
     services: Mutex<Vec<Weak<Service>>>,
 }
 
@@ -51,18 +53,22 @@ impl Registry {
     }
 
     fn place_freed(self: &Arc<Self>, server: &Arc<Server>) {
+        // The release before this and the look after it must not change places: who begins to wait
+        // counts himself first and then looks for a place.
+        fence(SeqCst);
         if self.queued.load(SeqCst) == 0 {
             return;
         }
-        let services: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
-        for service in services {
-            if service
-                .view()
-                .servers
+        let mut services: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        services.retain(|service| service.queued() > 0 && service.view().lists(server.id));
+        // One place at a time, so that who came first is served first, whatever his service.
+        loop {
+            services.sort_by_cached_key(|service| service.queue.first_ticket().unwrap_or(u64::MAX));
+            if !services
                 .iter()
-                .any(|listed| listed.id == server.id)
+                .any(|service| queue::serve_one(service, self))
             {
-                queue::serve_waiting(&service, self);
+                return;
             }
         }
     }

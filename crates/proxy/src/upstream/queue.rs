@@ -1,7 +1,7 @@
 //! Clients that wait because all servers are full: first come, first served, over all workers.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ type Grant = (Lease, Arc<View>);
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     length: AtomicUsize,
-    tickets: AtomicU64,
     waiting: Mutex<VecDeque<Waiter>>,
 }
 
@@ -33,6 +32,11 @@ struct Waiter {
 impl Queue {
     pub(crate) fn len(&self) -> usize {
         self.length.load(SeqCst)
+    }
+
+    /// The number of the longest waiting: lower is earlier, over all services.
+    pub(super) fn first_ticket(&self) -> Option<u64> {
+        self.lock().front().map(|waiter| waiter.ticket)
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
@@ -84,25 +88,39 @@ pub(super) async fn wait(
 
 /// Gives free places to the longest waiting, until there is none or nobody waits.
 pub(crate) fn serve_waiting(service: &Arc<Service>, registry: &Arc<Registry>) {
-    // A grant whose receiver is gone gives its place back on drop, which comes back here: outside the lock.
-    let mut unwanted = Vec::new();
+    while serve_one(service, registry) {}
+}
+
+/// Gives one free place to the longest waiting. False: there is none, or nobody can use it.
+pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<Registry>) -> bool {
     let view = service.view_owned();
     let mut waiting = service.queue.lock();
-    while let Some(first) = waiting.front() {
-        let Pick::Server(index) = view.pick(first.key, &first.tried_ids) else {
-            break;
-        };
-        let lease = Lease::new(&view.servers[index], registry);
-        let Some(first) = waiting.pop_front() else {
-            break;
-        };
-        service.queue.uncount(registry);
-        if let Err(refused) = first.granted.send((lease, Arc::clone(&view))) {
-            unwanted.push(refused.into_inner());
+    let Some((index, server)) = first_servable(&waiting, &view) else {
+        return false;
+    };
+    let lease = Lease::new(&view.servers[server], registry);
+    let waiter = waiting.remove(index);
+    // A grant whose receiver is gone gives its place back on drop, which comes back here: outside
+    // the lock.
+    drop(waiting);
+    let Some(waiter) = waiter else { return false };
+    service.queue.uncount(registry);
+    let _ = waiter.granted.send((lease, view));
+    true
+}
+
+/// The longest waiting for whom there is a place now, and the reserved server.
+fn first_servable(waiting: &VecDeque<Waiter>, view: &View) -> Option<(usize, usize)> {
+    for (index, waiter) in waiting.iter().enumerate() {
+        if let Pick::Server(server) = view.pick(waiter.key, &waiter.tried_ids) {
+            return Some((index, server));
+        }
+        // Only who avoids servers that failed it lets others pass: they may take those.
+        if waiter.tried_ids.is_empty() {
+            return None;
         }
     }
-    drop(waiting);
-    drop(unwanted);
+    None
 }
 
 /// A place in the queue, left on drop.
@@ -116,7 +134,7 @@ impl<'a> Place<'a> {
     fn take(seeker: &Seeker<'a>, tried_ids: &[u64], granted: flume::Sender<Grant>) -> Self {
         let (service, registry) = (seeker.service, &seeker.worker.shared.registry);
         let queue = &service.queue;
-        let ticket = queue.tickets.fetch_add(1, Relaxed);
+        let ticket = registry.tickets.fetch_add(1, Relaxed);
         queue.count(registry);
         let tried_ids = tried_ids.to_vec();
         queue.lock().push_back(Waiter {
