@@ -41,7 +41,6 @@ pub(crate) struct Worker {
     large: RefCell<Vec<Box<[u8]>>>,
     sessions: RefCell<Slab<Rc<Live>>>,
     accepting: RefCell<Vec<(u64, JoinHandle<()>)>>,
-    pub(crate) lingering: Cell<usize>,
     stopped: Cell<bool>,
 }
 
@@ -64,7 +63,6 @@ impl Worker {
             large: RefCell::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
-            lingering: Cell::new(0),
             stopped: Cell::new(false),
         })
     }
