@@ -9,7 +9,6 @@ mod pair;
 #[path = "peer/peer.rs"]
 mod peer;
 
-use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::{Balancer, eventually};
@@ -175,31 +174,29 @@ fn idle_connections_cost_little_memory_and_no_processor_time(io: &str) {
     drop((warm, idle));
 }
 
-/// The ring of a worker has 128 buffers; without one a session must still move its bytes.
+/// The ring of a worker has 128 buffers; without one a session must still move its bytes. All
+/// come at once, with their requests already sent.
 fn more_busy_clients_than_the_ring_has_buffers_all_get_their_answers(io: &str) {
     let lane = Lane::new(Kind::V4);
     let balancer = peer::balancer(io, &lane.service());
-    let pairs: Vec<_> = (0..600).map(|_| lane.pair()).collect();
     let stopped = pair::stop(balancer.pid());
-    let request = payload(1, 3_000);
-    for (client, server) in &pairs {
-        send(client, request);
-        send(server, request);
-    }
+    let clients: Vec<_> = (0..800_u32)
+        .map(|number| {
+            let client = lane.client();
+            send(&client, &number.to_be_bytes());
+            client
+        })
+        .collect();
     drop(stopped);
-    for (client, server) in &pairs {
-        assert!(receive(server, request.len()) == request);
-        assert!(receive(client, request.len()) == request);
+    let servers: Vec<_> = clients.iter().map(|_| lane.server()).collect();
+    for server in &servers {
+        send(server, &receive(server, 4));
     }
-    // And none of them was mixed up with another: each still has its own peer.
-    for (number, (mut client, mut server)) in pairs.iter().map(|(c, s)| (c, s)).enumerate() {
-        let number = u32::try_from(number).unwrap().to_be_bytes();
-        client.write_all(&number).unwrap();
-        let mut seen = [0; 4];
-        server.read_exact(&mut seen).unwrap();
-        assert_eq!(seen, number);
+    for (number, client) in (0_u32..).zip(&clients) {
+        assert_eq!(receive(client, 4), number.to_be_bytes());
     }
-    for (client, _server) in pairs {
-        reset(client);
-    }
+    let service = &balancer.status().unwrap()["services"][0];
+    assert_eq!(service["errors"]["reset_by_client"], 0);
+    assert_eq!(service["errors"]["reset_by_server"], 0);
+    clients.into_iter().for_each(reset);
 }

@@ -43,8 +43,16 @@ impl Lane {
 
     /// A new connection through the balancer: the client's end and the server's.
     pub(crate) fn pair(&self) -> (Socket, Socket) {
-        let client = peer::connect(&self.listen);
-        (client, self.listening.accept())
+        (self.client(), self.server())
+    }
+
+    pub(crate) fn client(&self) -> Socket {
+        peer::connect(&self.listen)
+    }
+
+    /// The server's end for a client that waits for it.
+    pub(crate) fn server(&self) -> Socket {
+        self.listening.accept()
     }
 
     /// The connection that the balancer tries instead of one that the server reset at once.

@@ -11,7 +11,8 @@ pub(super) async fn copy(direction: &Direction<'_>) -> Result<(), Broken> {
         let received = match direction.from.receive_pooled().await {
             Ok(None) => return direction.end(),
             Ok(Some(buffer)) => forward(direction, buffer).await?,
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+            // What the driver makes of ENOBUFS.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 without_pool(direction).await?
             }
             Err(error) => return Err(direction.receive_failed(error)),
