@@ -73,7 +73,8 @@ async fn serve(plan: Plan, problems: Problems) -> Result<(), RunError> {
     let (driver, io_reason) = choose_driver(plan.engine.io);
     let workers = plan.engine.workers.unwrap_or_else(cores);
     let (engine, events) = Engine::start(driver, workers)?;
-    tracing::info!(io = driver.name(), workers, "{io_reason}");
+    let io = driver.name();
+    tracing::info!("data plane: {io} ({io_reason}), workers: {workers}");
     let (control, requests) = ControlHandle::channel();
     let signals = signals().map_err(RunError::Runtime)?;
     let door = open_door(&plan, control).await?;

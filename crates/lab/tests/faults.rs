@@ -189,8 +189,12 @@ fn assert_a_frozen_server_is_left_alone(victim: &Server, fronts: Vec<Loaded>) {
             .filter(|failure| failure.begun > verdict)
             .collect();
         assert!(late.is_empty(), "{late:?}");
+        // Its kernel still accepts, so its clients wait for the verdict, and not longer.
+        let bound = verdict - frozen + Duration::from_secs(2);
+        let longest = report.failures.iter().map(|failure| failure.waited).max();
+        assert!(longest.is_none_or(|waited| waited < bound), "{longest:?}");
         eprintln!(
-            "frozen {}: verdict after {:?}, {} of {} new connections failed, longest wait {:?}: {:?}",
+            "frozen {}: verdict after {:?}, {} of {} newcomers failed, longest wait {:?}: {:?}",
             victim.name,
             verdict - frozen,
             report.failures.len(),

@@ -268,7 +268,8 @@ fn post(address: SocketAddr, path: &str, headers: &str) -> String {
     let body = "{\"limit_ms\":0}";
     write!(
         stream,
-        "POST {path} HTTP/1.1\r\n{headers}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .unwrap();

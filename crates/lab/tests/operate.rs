@@ -2,19 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+#[path = "operate/process.rs"]
+mod process;
 #[path = "rig/rig.rs"]
 mod rig;
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use evenkeel_lab::{Balancer, Lab, Service, balancer, eventually, free_port, web};
+use evenkeel_lab::{Balancer, Lab, Service, free_port, web};
 use rig::{
     DRIVERS, End, LIMIT, Mute, done, end_of, engine, loopback, open, plain, refused, server,
     service, wait_state, wait_until,
@@ -75,7 +73,7 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
         let drained = Instant::now();
         let answer = done(&pair.balancer, &["drain", &first, "--limit-ms", "1500"]);
         assert!(
-            answer.contains("2 sessions may finish within 1500 ms"),
+            answer.contains("its sessions (2) may finish within 1500 ms"),
             "{answer}"
         );
         let _new = pair.open();
@@ -219,191 +217,6 @@ fn collect_names(value: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The program started by hand, to see its exit code.
-struct Bare {
-    child: Child,
-    directory: PathBuf,
-}
-
-impl Bare {
-    fn start(name: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Bare {
-        let unique = format!("evenkeel-operate-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(unique);
-        fs::create_dir_all(&directory).unwrap();
-        let log = fs::File::create(directory.join("log")).unwrap();
-        let mut command = Command::new(balancer::find_binary().unwrap());
-        command.arg("run").args(arguments);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        prepare(&mut command);
-        let child = command.spawn().unwrap();
-        Bare { child, directory }
-    }
-
-    fn with_config(name: &str, config: &str, prepare: impl FnOnce(&mut Command)) -> Bare {
-        let unique = format!("evenkeel-operate-{name}-{}.toml", std::process::id());
-        let file = std::env::temp_dir().join(unique);
-        let socket = file.with_extension("sock");
-        let admin = format!("\n[admin]\nlisten = \"off\"\nsocket = {socket:?}\n");
-        fs::write(&file, format!("{config}{admin}")).unwrap();
-        let bare = Bare::start(name, &["-c", &file.display().to_string()], prepare);
-        bare.wait_said("ready");
-        fs::remove_file(file).unwrap();
-        bare
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.directory.join("log")).unwrap()
-    }
-
-    fn wait_said(&self, what: &str) {
-        let said = || Ok(self.log().contains(what).then_some(()));
-        eventually(LIMIT, what, said).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(sent.unwrap().success());
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        eventually(LIMIT, "the end", || Ok(self.child.try_wait()?)).unwrap()
-    }
-}
-
-impl Drop for Bare {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
-#[test]
-fn sigterm_lets_sessions_finish_and_ends_with_code_0_when_the_last_one_has() {
-    for io in DRIVERS {
-        let (mute, listen) = (Mute::new(), loopback());
-        let config = plain("front", listen, &[mute.address()], "");
-        let config = format!("{}{config}", engine(io).replace("3000", "20000"));
-        let mut bare = Bare::with_config(&format!("term-{io}"), &config, |_| {});
-        let mut client = TcpStream::connect(listen).unwrap();
-        let (mut session, _) = mute.accept();
-        let told = Instant::now();
-        bare.signal("TERM");
-        bare.wait_said("stopping");
-        let closed = || Ok(TcpStream::connect(listen).is_err().then_some(()));
-        eventually(LIMIT, "the end of listening", closed).unwrap();
-        session.write_all(b"still here").unwrap();
-        let mut bytes = [0; 10];
-        std::io::Read::read_exact(&mut client, &mut bytes).unwrap();
-        drop((client, session));
-        assert_eq!(bare.wait().code(), Some(0), "{}", bare.log());
-        assert!(told.elapsed() < Duration::from_secs(15));
-    }
-}
-
-#[test]
-fn sigterm_cuts_what_is_left_after_the_limit_and_a_second_one_does_not_wait() {
-    for (io, signals) in [("auto", 1), ("epoll", 1), ("auto", 2), ("epoll", 2)] {
-        let (mute, listen) = (Mute::new(), loopback());
-        let limit_ms = if signals == 1 { 1_000 } else { 600_000 };
-        let config = plain("front", listen, &[mute.address()], "");
-        let engine = engine(io).replace("3000", &limit_ms.to_string());
-        let config = format!("{engine}{config}");
-        let mut bare = Bare::with_config(&format!("limit-{io}-{signals}"), &config, |_| {});
-        let mut client = TcpStream::connect(listen).unwrap();
-        let _session = mute.accept();
-        let told = Instant::now();
-        bare.signal("TERM");
-        bare.wait_said("stopping");
-        if signals == 2 {
-            bare.signal("TERM");
-        }
-        assert_eq!(bare.wait().code(), Some(0), "{}", bare.log());
-        assert_eq!(end_of(&mut client, LIMIT), End::Reset, "{io} {signals}");
-        if signals == 1 {
-            assert!(told.elapsed() >= Duration::from_secs(1));
-        }
-        let log = bare.log();
-        assert!(log.contains("stopped"), "{log}");
-    }
-}
-
-#[test]
-fn a_service_from_the_command_line_needs_no_file() {
-    let (mute, listen) = (Mute::new(), loopback());
-    let (listen_flag, to) = (format!("tcp://{listen}"), mute.address().to_string());
-    let socket = std::env::temp_dir().join(format!("evenkeel-flags-{}.sock", std::process::id()));
-    let socket = socket.display().to_string();
-    let arguments = [
-        "--listen",
-        &listen_flag,
-        "--to",
-        &to,
-        "--admin",
-        "off",
-        "--socket",
-        &socket,
-    ];
-    let mut bare = Bare::start("flags", &arguments, |_| {});
-    bare.wait_said("ready");
-    let _client = TcpStream::connect(listen).unwrap();
-    let _session = mute.accept();
-    let status = Command::new(balancer::find_binary().unwrap())
-        .args(["reload", "--socket", &socket])
-        .output()
-        .unwrap();
-    assert_eq!(status.status.code(), Some(1));
-    assert!(
-        rig::said(&status).contains("started without a file"),
-        "{}",
-        rig::said(&status)
-    );
-    bare.signal("INT");
-    bare.signal("INT");
-    assert_eq!(bare.wait().code(), Some(0));
-    assert!(
-        !fs::exists(&socket).unwrap(),
-        "the control socket is removed"
-    );
-}
-
-#[test]
-fn too_few_file_descriptors_are_reported_at_the_start() {
-    let config = plain("front", loopback(), &[loopback()], "max_connections = 5000");
-    let bare = Bare::with_config("descriptors", &config, |command| {
-        #[expect(
-            unsafe_code,
-            reason = "limits can only be lowered between fork and exec"
-        )]
-        // SAFETY: both calls are async-signal-safe; the limit outlives its call.
-        unsafe {
-            command.pre_exec(|| {
-                let limit = libc::rlimit {
-                    rlim_cur: 600,
-                    rlim_max: 600,
-                };
-                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-                // Root could raise it again. Others may not, and cannot drop what they have not.
-                libc::prctl(libc::PR_CAPBSET_DROP, 24);
-                Ok(())
-            });
-        }
-    });
-    let log = bare.log();
-    for part in [
-        "WARN",
-        "10256 file descriptors",
-        "the limit is 600",
-        "ulimit -n",
-    ] {
-        assert!(log.contains(part), "{part} in {log}");
-    }
-}
-
 #[test]
 fn names_are_resolved_and_one_that_is_not_does_not_stop_the_start() {
     let lab = Lab::new("operate-names").unwrap();
@@ -541,15 +354,12 @@ fn a_line_for_each_finished_connection_says_why_it_ended() {
                     .any(|ended| ended.starts_with(ending))
             });
         };
-        drop((TcpStream::connect(listen).unwrap(), mute.accept()));
-        wait_until(&balancer, "a first line", || {
-            !endings(&balancer.log(), format == "json").is_empty()
-        });
         let client = TcpStream::connect(listen).unwrap();
-        let (session, _) = mute.accept();
+        let (mut session, _) = mute.accept();
         drop(client);
-        expect("client closed");
+        assert_eq!(end_of(&mut session, LIMIT), End::Orderly);
         drop(session);
+        expect("client closed");
         let client = TcpStream::connect(listen).unwrap();
         drop(mute.accept());
         expect_end(client);

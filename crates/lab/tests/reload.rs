@@ -1,4 +1,4 @@
-//! Reloads under load: what stays is not touched, what is wrong changes nothing, what leaves may finish.
+//! Reloads: what stays is not touched, what is wrong changes nothing, what leaves may finish.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
@@ -13,7 +13,7 @@ use evenkeel_lab::{
 };
 use rig::{DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, open, plain, service, wait_until};
 
-/// The nth of a series of configs that all serve `front` and `sql`, each differing from the one before.
+/// The nth of a series of configs that all serve `front` and `sql`, each unlike the one before.
 fn variant(number: usize, io: &str, front: SocketAddr, sql: &Service, web: &[Server]) -> String {
     let shown = &web[number % 2..];
     let mut service = Service::new("front", front, "http", shown);

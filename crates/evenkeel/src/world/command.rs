@@ -60,7 +60,7 @@ impl World {
         let sessions = state.server.load.active();
         self.publish_all_with(&address);
         Ok(format!(
-            "{address} is draining: {sessions} sessions may finish within {limit_ms} ms"
+            "{address} is draining; its sessions ({sessions}) may finish within {limit_ms} ms"
         ))
     }
 

@@ -63,7 +63,7 @@ impl Leaving {
 }
 
 impl World {
-    /// Cuts what is left of drained servers and of what left the configuration, once the limit is over.
+    /// Cuts what is left, after the limit, of drained servers and of what left the configuration.
     pub(super) fn cut_what_overstayed(&mut self, now_ms: u64) {
         for state in self.servers.values_mut() {
             let Some(drain) = state.drain.as_mut() else {

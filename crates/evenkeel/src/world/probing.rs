@@ -81,10 +81,13 @@ impl World {
     /// Draws the consequences of a change of standing: log, new views, cuts.
     pub(super) fn follow(&mut self, address: &Address, change: Option<Change>) {
         let Some(change) = change else { return };
-        match (change.from, change.to) {
-            (_, Standing::Down) => tracing::warn!(server = %address, "down: {}", change.reason),
-            (_, Standing::Up) => tracing::info!(server = %address, "up: {}", change.reason),
-            _ => tracing::info!(server = %address, "tried again: {}", change.reason),
+        let (name, reason) = (self.name_of(address), &change.reason);
+        match change.to {
+            Standing::Down => tracing::warn!(server = %address, "{name} is down: {reason}"),
+            Standing::Up => tracing::info!(server = %address, "{name} is up: {reason}"),
+            Standing::Starting => {
+                tracing::info!(server = %address, "{name} is tried again: {reason}");
+            }
         }
         if let Some(state) = self.servers.get_mut(address) {
             state.note_return(Some(&change));
@@ -93,6 +96,16 @@ impl World {
         if change.to == Standing::Down {
             self.cut_sessions_of_dead(address);
         }
+    }
+
+    /// What people call it: its name in the first service that lists it.
+    fn name_of(&self, address: &Address) -> &str {
+        let mut listed = self
+            .services
+            .iter()
+            .flat_map(|service| &service.plan.servers);
+        let found = listed.find(|server| server.address == *address);
+        found.map_or("a server", |server| &server.name)
     }
 
     fn cut_sessions_of_dead(&self, address: &Address) {

@@ -144,11 +144,17 @@ impl World {
                     .servers
                     .iter()
                     .filter(|server| !self.takes_clients(&server.address))
-                    .map(|server| server.name.as_str())
+                    .map(|server| self.out_because(server))
                     .collect();
                 format!("no new clients for {}", out.join(", "))
             }
         }
+    }
+
+    fn out_because(&self, server: &ServerPlan) -> String {
+        let known = self.servers.get(&server.address);
+        let state = known.map_or(ServerState::Starting, |known| state_of(known).0);
+        format!("{} ({})", server.name, state.name())
     }
 
     fn server_statuses(&self, offer: &Offer) -> Vec<ServerStatus> {

@@ -77,7 +77,7 @@ impl Watch {
     fn tls(&self, address: &Address) -> Result<Tls, String> {
         let speaks_tls = !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
         Ok(match (self.tls.mode_for(address), address) {
-            // An HTTP probe speaks TLS only when told to: most web servers behind a balancer do not.
+            // An HTTP probe speaks TLS only when told to: most web servers here do not.
             (TlsMode::Verify, _) if self.tls.mode.is_none() && self.is_http() => Tls::Off,
             (TlsMode::Verify, Address::Tcp { host, .. }) if speaks_tls => {
                 let ca = self
@@ -192,7 +192,7 @@ impl ServerState {
         self.drain.is_none() && self.health.standing().takes_clients()
     }
 
-    /// Nobody can be asked before the name has its first answer, and that is no sign of a dead server.
+    /// Nobody can be asked before the name has its first answer: no sign of a dead server.
     fn awaits_name(&self) -> bool {
         self.resolving && self.server.endpoints().is_empty()
     }
@@ -291,7 +291,8 @@ impl ServerState {
     fn tell_monitor_problem(&self, known: Option<&str>) {
         match (known, self.health.monitor_problem()) {
             (None, Some(problem)) => {
-                tracing::error!(server = %self.address, "monitor: {problem} (the server stays in use)");
+                let server = &self.address;
+                tracing::error!(%server, "monitor: {problem} (the server stays in use)");
             }
             (Some(_), None) => tracing::info!(server = %self.address, "monitor: works again"),
             _ => {}
