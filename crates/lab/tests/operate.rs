@@ -105,16 +105,26 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
 #[test]
 fn a_connect_under_way_when_the_limit_is_over_does_not_escape_the_cut() {
     for io in DRIVERS {
-        let pair = Pair::start(io, "");
-        let first = pair.first.address().to_string();
-        let clients: Vec<_> = (0..50)
-            .map(|_| TcpStream::connect(pair.listen).unwrap())
-            .collect();
-        done(&pair.balancer, &["drain", &first, "--limit-ms", "0"]);
-        wait_until(&pair.balancer, "nobody on the drained server", || {
-            pair.sessions().0 == 0
+        let (mute, listen) = (Mute::new(), loopback());
+        let waiting = mute.fill_its_backlog();
+        let extra = "connect_timeout_ms = 20000";
+        let config = plain("front", listen, &[mute.address()], extra);
+        let balancer = Balancer::start(&format!("{}{config}", engine(io))).unwrap();
+        let address = mute.address().to_string();
+        let mut client = TcpStream::connect(listen).unwrap();
+        let current = || server(&balancer, &format!("front/{address}"))["sessions"].clone();
+        wait_until(&balancer, "a connect under way", || {
+            current()["current"] == 1
         });
-        drop(clients);
+        done(&balancer, &["drain", &address, "--limit-ms", "0"]);
+        assert_eq!(
+            end_of(&mut client, A_MOMENT),
+            End::Open,
+            "not on the server yet"
+        );
+        let _let_in: Vec<_> = waiting.iter().map(|_| mute.accept()).collect();
+        assert_eq!(end_of(&mut client, LIMIT), End::Reset, "{io}");
+        assert_eq!(current()["total"], 1, "it did reach the server");
     }
 }
 
@@ -230,11 +240,6 @@ fn names_are_resolved_and_one_that_is_not_does_not_stop_the_start() {
     let balancer = Balancer::start(&config).unwrap();
     let good = format!("front/localhost:{port}");
     wait_state(&balancer, &good, "up");
-    let log = balancer.log();
-    assert!(
-        !log.contains("its name is not resolved server=localhost"),
-        "{log}"
-    );
     let resolved = server(&balancer, &good)["resolved"].to_string();
     assert!(
         resolved.contains(&format!("127.0.0.1:{port}")),
@@ -248,6 +253,25 @@ fn names_are_resolved_and_one_that_is_not_does_not_stop_the_start() {
     assert!(reason.contains("no-such-host.invalid"), "{reason}");
     let refused = server(&balancer, &good)["state"].clone();
     assert_eq!(refused, "up");
+}
+
+#[test]
+fn nobody_is_called_down_because_his_name_is_still_being_resolved() {
+    let servers: Vec<_> = (1..=60)
+        .map(|port| format!("\"localhost:{port}\""))
+        .collect();
+    let config = format!(
+        "[[service]]\nname = \"front\"\nlisten = \"{}\"\nservers = [{}]\n\
+         [service.health]\ninterval_ms = 50\ntimeout_ms = 50\n",
+        loopback(),
+        servers.join(", ")
+    );
+    let balancer = Balancer::start(&config).unwrap();
+    wait_until(&balancer, "a verdict on each", || {
+        balancer.log().matches("first probe").count() == 60
+    });
+    let log = balancer.log();
+    assert!(!log.contains("its name is not resolved"), "{log}");
 }
 
 #[test]

@@ -21,6 +21,9 @@ use crate::status::{
     WorkerStatus,
 };
 
+/// A reason names so many servers and counts the rest.
+const NAMED_MAX: usize = 5;
+
 /// The wall clock.
 pub(super) fn now_unix_ms() -> u64 {
     let since = SystemTime::now()
@@ -138,17 +141,21 @@ impl World {
         match state {
             ServiceState::Up => String::new(),
             ServiceState::Stopping => "the process is stopping".to_owned(),
-            ServiceState::Degraded | ServiceState::Down => {
-                let out: Vec<_> = offer
-                    .plan
-                    .servers
-                    .iter()
-                    .filter(|server| !self.takes_clients(&server.address))
-                    .map(|server| self.out_because(server))
-                    .collect();
-                format!("no new clients for {}", out.join(", "))
-            }
+            ServiceState::Degraded | ServiceState::Down => self.who_is_out(offer),
         }
+    }
+
+    fn who_is_out(&self, offer: &Offer) -> String {
+        let listed = offer.plan.servers.iter();
+        let out: Vec<_> = listed
+            .filter(|server| !self.takes_clients(&server.address))
+            .collect();
+        let named = out.iter().take(NAMED_MAX);
+        let mut words: Vec<_> = named.map(|server| self.out_because(server)).collect();
+        if out.len() > NAMED_MAX {
+            words.push(format!("{} more", out.len() - NAMED_MAX));
+        }
+        format!("no new clients for {}", words.join(", "))
     }
 
     fn out_because(&self, server: &ServerPlan) -> String {

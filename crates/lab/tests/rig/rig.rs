@@ -7,6 +7,7 @@
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::Output;
 use std::time::Duration;
 
@@ -104,6 +105,16 @@ impl Mute {
     /// The next connection that came.
     pub(crate) fn accept(&self) -> (TcpStream, SocketAddr) {
         self.listener.accept().expect("a connection")
+    }
+
+    /// From now on its kernel answers nobody until one of these has been accepted.
+    pub(crate) fn fill_its_backlog(&self) -> Vec<TcpStream> {
+        #[expect(unsafe_code, reason = "the standard library cannot shorten a backlog")]
+        // SAFETY: the descriptor is the listener's own, and it is open.
+        let shortened = unsafe { libc::listen(self.listener.as_raw_fd(), 0) };
+        assert_eq!(shortened, 0);
+        let short = Duration::from_millis(200);
+        std::iter::from_fn(|| TcpStream::connect_timeout(&self.address(), short).ok()).collect()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
