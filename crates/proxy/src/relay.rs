@@ -34,6 +34,22 @@ pub(crate) enum Broken {
     Server(io::Error),
     /// What a stranger sent instead of his own bytes.
     Forbidden(String),
+    /// The server left before a byte went either way: another one can still serve the client.
+    Mute(Mute),
+}
+
+/// A server that left without a word, before the client had said one.
+pub(crate) struct Mute {
+    pub(crate) why: String,
+    pub(crate) reset: bool,
+}
+
+/// How a relay came to its end.
+pub(crate) enum Outcome {
+    /// And the session with it.
+    Over(Ending),
+    /// The client has noticed nothing.
+    Mute(Mute),
 }
 
 /// One direction of a session.
@@ -51,6 +67,10 @@ impl Direction<'_> {
     fn receive_failed(&self, error: io::Error) -> Broken {
         match self.way {
             Way::FromClient => Broken::Client(error),
+            Way::ToClient if self.live.nothing_moved() => Broken::Mute(Mute {
+                why: error.to_string(),
+                reset: true,
+            }),
             Way::ToClient => Broken::Server(error),
         }
     }
@@ -72,6 +92,10 @@ impl Direction<'_> {
         if !self.live.half_closed() && self.from.was_reset() {
             return Err(self.receive_failed(io::ErrorKind::ConnectionReset.into()));
         }
+        if self.way == Way::ToClient && self.live.nothing_moved() {
+            let why = "closed before any byte".to_owned();
+            return Err(Broken::Mute(Mute { why, reset: false }));
+        }
         self.live.ended_sending(self.way);
         self.to
             .end_sending()
@@ -92,10 +116,15 @@ impl Direction<'_> {
             guard::first_bytes(self).await?;
         }
         if self.worker.reactor.is_some() {
-            epoll::copy(self).await
-        } else {
-            ring::copy(self).await
+            return epoll::copy(self).await;
         }
+        if self.way == Way::FromClient {
+            // Nothing is taken from the client before it has said something: if the server leaves
+            // first, this wait can be given up and no byte is lost with it.
+            let ready = self.from.readable().await;
+            ready.map_err(|error| self.receive_failed(error))?;
+        }
+        ring::copy(self).await
     }
 
     /// Copies with large buffers of our own for as long as they come back full. True at the end.
@@ -130,7 +159,7 @@ pub(crate) async fn relay(
     live: &Live,
     worker: &Worker,
     guarded: bool,
-) -> Ending {
+) -> Outcome {
     let up = Direction {
         way: Way::FromClient,
         from: client,
@@ -147,19 +176,17 @@ pub(crate) async fn relay(
         worker,
         guarded: false,
     };
-    match try_join(up.run(), down.run()).await {
-        Ok(_) if live.client_ended_first() => Ending::ClientClosed,
-        Ok(_) => Ending::ServerClosed,
-        Err(broken) => {
-            client.reset_on_close();
-            server.reset_on_close();
-            match broken {
-                Broken::Client(error) => Ending::ResetByClient(error.to_string()),
-                Broken::Server(error) => Ending::ResetByServer(error.to_string()),
-                Broken::Forbidden(what) => Ending::ProxyHeader(what),
-            }
-        }
-    }
+    let ending = match try_join(up.run(), down.run()).await {
+        Ok(_) if live.client_ended_first() => return Outcome::Over(Ending::ClientClosed),
+        Ok(_) => return Outcome::Over(Ending::ServerClosed),
+        Err(Broken::Mute(mute)) => return Outcome::Mute(mute),
+        Err(Broken::Client(error)) => Ending::ResetByClient(error.to_string()),
+        Err(Broken::Server(error)) => Ending::ResetByServer(error.to_string()),
+        Err(Broken::Forbidden(what)) => Ending::ProxyHeader(what),
+    };
+    client.reset_on_close();
+    server.reset_on_close();
+    Outcome::Over(ending)
 }
 
 async fn yield_now() {

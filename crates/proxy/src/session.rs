@@ -15,6 +15,7 @@ use crate::engine::event::{Event, Sign};
 use crate::engine::live::Live;
 use crate::engine::worker::Worker;
 use crate::record::{Ending, Record};
+use crate::relay::Outcome;
 use crate::service::Service;
 use crate::socket::Socket;
 
@@ -80,10 +81,14 @@ fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
 }
 
 /// A server that ends before it has said anything, while its client still waits, is a sign.
-fn closed_before_any_byte(live: &Live, ending: &Ending) -> Option<Sign> {
-    let server_first = matches!(ending, Ending::ServerClosed | Ending::ResetByServer(_));
-    let mute = live.to_client.get() == 0;
-    // A client that never asked and a server that tired of it are no sign; at once is one.
-    let asked = live.from_client.get() > 0 || live.relayed_for_ms() < 1_000;
-    (server_first && mute && asked).then_some(Sign::ClosedBeforeAnyByte)
+fn closed_before_any_byte(live: &Live, outcome: &Outcome) -> Option<Sign> {
+    let server_first = match outcome {
+        Outcome::Mute(_) => return Some(Sign::ClosedBeforeAnyByte),
+        Outcome::Over(ending) => {
+            matches!(ending, Ending::ServerClosed | Ending::ResetByServer(_))
+        }
+    };
+    // A client that never asked and a server that tired of it are no sign.
+    let unanswered = live.from_client.get() > 0 && live.to_client.get() == 0;
+    (server_first && unanswered).then_some(Sign::ClosedBeforeAnyByte)
 }

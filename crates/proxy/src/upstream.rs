@@ -39,40 +39,68 @@ pub(crate) struct Seeker<'a> {
     pub(crate) client_left: &'a dyn Fn() -> bool,
 }
 
+/// What a client's search for a server has met with so far.
+#[derive(Default)]
+pub(crate) struct Search {
+    tried_ids: Vec<u64>,
+    failures: u32,
+    last_error: Option<String>,
+}
+
+impl Search {
+    /// Notes that a server failed this client. False once `retries` are used up.
+    pub(crate) fn failed(
+        &mut self,
+        seeker: &Seeker<'_>,
+        server: &Server,
+        error: String,
+        record: &mut Record,
+    ) -> bool {
+        self.tried_ids.push(server.id);
+        record.tried.push(Arc::clone(&server.name));
+        record.server = None;
+        self.last_error = Some(error);
+        self.failures += 1;
+        let again = self.failures <= seeker.service.view().settings.retries;
+        if again {
+            seeker.service.counters.retries.add(1);
+        }
+        again
+    }
+
+    fn last_error(&mut self) -> Ending {
+        self.last_error
+            .take()
+            .map_or(Ending::NoServer, Ending::ConnectFailed)
+    }
+}
+
 /// Finds a server and connects to it, or says why not. A failed connect costs a delay, and an
 /// error only when `retries` are used up.
 pub(crate) async fn reach(
     seeker: &Seeker<'_>,
+    search: &mut Search,
     record: &mut Record,
 ) -> Result<(Upstream, Arc<View>), Ending> {
-    let mut tried_ids = Vec::new();
-    let mut failures = 0;
-    let mut last_error = None;
     loop {
-        let Some((lease, view)) = reserve(seeker, &tried_ids, record).await? else {
-            if tried_ids.is_empty() {
+        let Some((lease, view)) = reserve(seeker, &search.tried_ids, record).await? else {
+            if search.tried_ids.is_empty() {
                 seeker.service.counters.no_server.add(1);
-                return Err(last_error.map_or(Ending::NoServer, Ending::ConnectFailed));
+                return Err(search.last_error());
             }
-            tried_ids.clear();
+            search.tried_ids.clear();
             compio::time::sleep(PAUSE_BEFORE_NEXT_ROUND).await;
             continue;
         };
-        let error = match try_server(seeker, lease, &view, record).await {
+        match try_server(seeker, lease, &view, record).await {
             Ok(upstream) => return Ok((upstream, view)),
             Err((server, error)) => {
-                tried_ids.push(server.id);
-                record.tried.push(Arc::clone(&server.name));
-                error
+                if !search.failed(seeker, &server, error, record) {
+                    seeker.service.counters.connect_failed.add(1);
+                    return Err(search.last_error());
+                }
             }
-        };
-        if failures >= view.settings.retries {
-            seeker.service.counters.connect_failed.add(1);
-            return Err(Ending::ConnectFailed(error));
         }
-        failures += 1;
-        last_error = Some(error);
-        seeker.service.counters.retries.add(1);
     }
 }
 

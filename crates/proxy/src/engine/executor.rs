@@ -30,8 +30,14 @@ struct FromAfar {
 impl Executor {
     /// For the current thread; `worker` wakes it out of its wait.
     pub(crate) fn new(worker: Waker) -> Self {
-        let from_afar = Arc::new(FromAfar { woken: Mutex::default(), worker });
-        Self { home: thread::current().id(), from_afar }
+        let from_afar = Arc::new(FromAfar {
+            woken: Mutex::default(),
+            worker,
+        });
+        Self {
+            home: thread::current().id(),
+            from_afar,
+        }
     }
 
     /// Starts a session.
@@ -55,7 +61,9 @@ impl Executor {
         self.from_afar.join_line();
         let count = IN_LINE.with(|line| line.borrow().len());
         for _ in 0..count {
-            let Some(runnable) = IN_LINE.with(|line| line.borrow_mut().pop_front()) else { break };
+            let Some(runnable) = IN_LINE.with(|line| line.borrow_mut().pop_front()) else {
+                break;
+            };
             // A session that panics ends alone; the hook has said why.
             let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
         }
@@ -65,7 +73,10 @@ impl Executor {
 
 impl FromAfar {
     fn push(&self, runnable: Runnable) {
-        self.woken.lock().unwrap_or_else(PoisonError::into_inner).push(runnable);
+        self.woken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(runnable);
         self.worker.wake_by_ref();
     }
 

@@ -6,8 +6,9 @@ use std::os::fd::RawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
-use super::worker::Worker;
+use super::worker::{SWEEP_INTERVAL, Worker};
 use crate::clock;
 use crate::record::{CutReason, Ending};
 use crate::relay::Way;
@@ -23,6 +24,8 @@ pub(crate) struct Live {
     relaying: RefCell<Option<Relaying>>,
     ended: Cell<Ended>,
     last_byte_ms: Cell<u64>,
+    /// When the server had last got something to answer, before its first byte; zero for never.
+    asked_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
     ending: RefCell<Option<Ending>>,
     waker: RefCell<Option<Waker>>,
@@ -57,6 +60,7 @@ impl Live {
             relaying: RefCell::new(None),
             ended: Cell::new(Ended::Nobody),
             last_byte_ms: Cell::new(clock::now_ms()),
+            asked_us: Cell::new(0),
             first_byte_us: Cell::new(None),
             ending: RefCell::new(None),
             waker: RefCell::new(None),
@@ -91,7 +95,7 @@ impl Live {
     }
 
     pub(crate) fn moved(&self, worker: &Worker, way: Way, bytes: u64) {
-        self.last_byte_ms.set(worker.coarse_now_ms());
+        self.last_byte_ms.set(worker.swept_at_ms());
         let relaying = self.relaying.borrow();
         let Some(relaying) = relaying.as_ref() else {
             return;
@@ -100,6 +104,9 @@ impl Live {
         let of_server = relaying.server.counters.bytes.of(worker.index);
         match way {
             Way::FromClient => {
+                if self.to_client.get() == 0 {
+                    self.asked_us.set(clock::now_us());
+                }
                 self.from_client.set(self.from_client.get() + bytes);
                 of_service.add_from_client(bytes);
                 of_server.add_from_client(bytes);
@@ -119,8 +126,26 @@ impl Live {
         let now_us = clock::now_us();
         let took_us = now_us - relaying.since_us;
         self.first_byte_us.set(Some(took_us));
-        relaying.server.load.observe_latency(now_us, took_us);
+        // A client that thinks before it asks does not make its server slow.
+        let asked_us = self.asked_us.get().max(relaying.since_us);
+        relaying
+            .server
+            .load
+            .observe_latency(now_us, now_us - asked_us);
         relaying.server.counters.served.add(1);
+    }
+
+    /// No byte went either way, nobody ended, and the server has not been waited for so long that
+    /// its leaving is an idle timeout rather than a failure.
+    pub(crate) fn nothing_moved(&self) -> bool {
+        let relaying = self.relaying.borrow();
+        let limit = relaying
+            .as_ref()
+            .map_or(Duration::ZERO, |r| r.view.settings.connect_timeout);
+        self.from_client.get() == 0
+            && self.to_client.get() == 0
+            && self.ended.get() == Ended::Nobody
+            && u128::from(self.relayed_for_ms()) < limit.as_millis()
     }
 
     pub(crate) fn relayed_for_ms(&self) -> u64 {
@@ -206,8 +231,9 @@ impl Live {
     fn overdue(&self, relaying: &Relaying, now_ms: u64) -> Option<Ending> {
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
         let settings = &relaying.view.settings;
+        // The stamp of the last byte may be one sweep older than the byte.
         let passed =
-            |limit: std::time::Duration| !limit.is_zero() && silent_ms >= limit.as_millis();
+            |limit: Duration| !limit.is_zero() && silent_ms >= (limit + SWEEP_INTERVAL).as_millis();
         if self.half_closed() {
             if socket::is_broken(relaying.client_fd) {
                 return Some(Ending::ResetByClient("reset after its end".to_owned()));

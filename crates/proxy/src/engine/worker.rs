@@ -21,8 +21,8 @@ use crate::listen::{self, ListenerShared};
 use crate::record::Ending;
 use crate::relay::LARGE_BYTES;
 
-/// Timeouts are kept to this precision; it costs a look at each session.
-const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// Timeouts are kept to twice this precision; it costs a look at each session.
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The epoll driver's one receive buffer per worker.
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -41,6 +41,7 @@ pub(crate) struct Worker {
     large: RefCell<Vec<Box<[u8]>>>,
     sessions: RefCell<Slab<Rc<Live>>>,
     accepting: RefCell<Vec<(u64, JoinHandle<()>)>>,
+    swept_at_ms: Cell<u64>,
     stopped: Cell<bool>,
 }
 
@@ -63,6 +64,7 @@ impl Worker {
             large: RefCell::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
+            swept_at_ms: Cell::new(crate::clock::now_ms()),
             stopped: Cell::new(false),
         })
     }
@@ -75,9 +77,9 @@ impl Worker {
         }
     }
 
-    /// Milliseconds on the clock of [`crate::clock`], cheap enough for every receive.
-    pub(crate) fn coarse_now_ms(&self) -> u64 {
-        crate::clock::now_ms()
+    /// When the sweeper last looked: as precise as the timeouts are, and free for every receive.
+    pub(crate) fn swept_at_ms(&self) -> u64 {
+        self.swept_at_ms.get()
     }
 
     /// A buffer for bulk transfers, given back on drop.
@@ -101,6 +103,7 @@ impl Worker {
 
     fn sweep(&self) {
         let now_ms = crate::clock::now_ms();
+        self.swept_at_ms.set(now_ms);
         for (_, live) in self.sessions.borrow().iter() {
             live.sweep(now_ms);
         }
@@ -238,14 +241,20 @@ async fn sweep_forever(worker: Rc<Worker>) {
 /// The loop of the epoll driver: our reactor waits, and the runtime is asked only when its own
 /// descriptor or a timer says so.
 fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
-    let (Some(reactor), Some(executor)) = (&worker.reactor, &worker.executor) else { return };
+    let (Some(reactor), Some(executor)) = (&worker.reactor, &worker.executor) else {
+        return;
+    };
     while !worker.stopped.get() {
         let in_line = executor.run();
         let more = runtime.run() || in_line;
         // From here on a wake-up of one of the runtime's own tasks ends the wait.
         let woken = runtime.flush();
         let timer = runtime.current_timeout();
-        let timeout = if more || woken { Some(Duration::ZERO) } else { timer };
+        let timeout = if more || woken {
+            Some(Duration::ZERO)
+        } else {
+            timer
+        };
         let ready = reactor.turn(timeout);
         let timer_over = || runtime.current_timeout().is_some_and(|left| left.is_zero());
         if ready || woken || timer_over() {

@@ -20,7 +20,10 @@ pub(super) async fn first_bytes(direction: &Direction<'_>) -> Result<(), Broken>
         let mut bytes = [0; 64];
         match direction.from.receive_now(&mut bytes) {
             Ok(0) => return send(direction, &held).await,
-            Ok(count) => held.extend_from_slice(&bytes[..count]),
+            Ok(count) => {
+                direction.count(count);
+                held.extend_from_slice(&bytes[..count]);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(direction.receive_failed(error)),
         }
@@ -42,6 +45,5 @@ pub(super) async fn first_bytes(direction: &Direction<'_>) -> Result<(), Broken>
 }
 
 async fn send(direction: &Direction<'_>, held: &[u8]) -> Result<(), Broken> {
-    direction.count(held.len());
     direction.send_rest(held).await
 }

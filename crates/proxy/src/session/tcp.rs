@@ -11,10 +11,10 @@ use crate::engine::event::Event;
 use crate::engine::live::Live;
 use crate::engine::worker::Worker;
 use crate::record::{Ending, Record};
-use crate::relay;
+use crate::relay::{self, Mute, Outcome};
 use crate::service::{Seat, View};
 use crate::socket::{Socket, has_left};
-use crate::upstream::{self, Seeker, Upstream};
+use crate::upstream::{self, Search, Seeker, Upstream};
 
 /// The client as the conversation knows it.
 struct Client {
@@ -34,12 +34,66 @@ pub(super) async fn converse(
     socket: Socket,
     record: &mut Record,
 ) -> Ending {
-    // On the heap, because it is over before the long part, the relay, begins.
-    let prepared = Box::pin(live.unless_cut(prepare(worker, seat, socket, record))).await;
-    let (client, upstream, view) = match prepared {
-        Ok(Ok(ready)) => ready,
+    // On the heap, because they are over before the long part, the relay, begins.
+    let client = match Box::pin(live.unless_cut(greet(seat, socket))).await {
+        Ok(Ok(client)) => client,
         Ok(Err(ending)) | Err(ending) => return ending,
     };
+    record.client = client.source;
+    let fd = client.socket.fd();
+    let client_left = || has_left(fd);
+    let (service, key) = (seat.service(), source_key(client.source));
+    let seeker = Seeker {
+        worker,
+        service,
+        key,
+        client_left: &client_left,
+    };
+    let mut search = Search::default();
+    loop {
+        let found = find_server(&seeker, &client, &mut search, record);
+        let (upstream, view) = match Box::pin(live.unless_cut(found)).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(ending)) => {
+                refuse::politely(worker, client.socket);
+                return ending;
+            }
+            Err(ending) => return ending,
+        };
+        let mute = match relay_through(worker, live, &client, &upstream, view).await {
+            Outcome::Over(ending) => return ending,
+            Outcome::Mute(mute) => mute,
+        };
+        if !search.failed(&seeker, upstream.lease.server(), mute.why.clone(), record) {
+            return give_up(worker, client.socket, mute);
+        }
+    }
+}
+
+/// Reaches a server and introduces the client to it.
+async fn find_server(
+    seeker: &Seeker<'_>,
+    client: &Client,
+    search: &mut Search,
+    record: &mut Record,
+) -> Result<(Upstream, Arc<View>), Ending> {
+    let (upstream, view) = upstream::reach(seeker, search, record).await?;
+    if let Some(version) = view.settings.send_proxy {
+        let header = hello::header(version, client.source, client.destination);
+        let sent = upstream.socket.send_all(&header).await;
+        sent.map_err(|error| Ending::ResetByServer(error.to_string()))?;
+    }
+    Ok((upstream, view))
+}
+
+/// Relays until the session is over, or the server left before it began.
+async fn relay_through(
+    worker: &Rc<Worker>,
+    live: &Live,
+    client: &Client,
+    upstream: &Upstream,
+    view: Arc<View>,
+) -> Outcome {
     let fds = (client.socket.fd(), upstream.socket.fd());
     live.start_relaying(upstream.lease.server(), view, fds);
     let relaying = relay::relay(
@@ -49,50 +103,23 @@ pub(super) async fn converse(
         worker,
         client.stranger,
     );
-    let ending = match live.unless_cut(relaying).await {
-        Ok(ending) => ending,
-        Err(ending) => {
-            end_from_outside(&ending, &client.socket, &upstream.socket);
-            ending
-        }
-    };
-    report_signs(worker, live, &upstream, &ending);
+    let outcome = live.unless_cut(relaying).await.unwrap_or_else(|ending| {
+        end_from_outside(&ending, &client.socket, &upstream.socket);
+        Outcome::Over(ending)
+    });
+    report_signs(worker, live, upstream, &outcome);
     live.stop_relaying();
-    ending
+    outcome
 }
 
-type Ready = (Client, Upstream, Arc<View>);
-
-/// Everything before the first relayed byte.
-async fn prepare(
-    worker: &Rc<Worker>,
-    seat: &Seat,
-    socket: Socket,
-    record: &mut Record,
-) -> Result<Ready, Ending> {
-    let client = greet(seat, socket).await?;
-    record.client = client.source;
-    let fd = client.socket.fd();
-    let (service, key) = (seat.service(), source_key(client.source));
-    let seeker = Seeker {
-        worker,
-        service,
-        key,
-        client_left: &|| has_left(fd),
-    };
-    let (upstream, view) = match upstream::reach(&seeker, record).await {
-        Ok(found) => found,
-        Err(ending) => {
-            refuse::politely(worker, client.socket);
-            return Err(ending);
-        }
-    };
-    if let Some(version) = view.settings.send_proxy {
-        let header = hello::header(version, client.source, client.destination);
-        let sent = upstream.socket.send_all(&header).await;
-        sent.map_err(|error| Ending::ResetByServer(error.to_string()))?;
+/// The last server that could be tried has left without a word too: so do we, as it did.
+fn give_up(worker: &Rc<Worker>, client: Socket, mute: Mute) -> Ending {
+    if mute.reset {
+        client.reset_on_close();
+        return Ending::ResetByServer(mute.why);
     }
-    Ok((client, upstream, view))
+    refuse::politely(worker, client);
+    Ending::ServerClosed
 }
 
 /// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
@@ -146,12 +173,15 @@ fn end_from_outside(ending: &Ending, client: &Socket, server: &Socket) {
     }
 }
 
-fn report_signs(worker: &Worker, live: &Live, upstream: &Upstream, ending: &Ending) {
+fn report_signs(worker: &Worker, live: &Live, upstream: &Upstream, outcome: &Outcome) {
     let server = upstream.lease.server();
-    if matches!(ending, Ending::ResetByServer(_)) {
+    if matches!(
+        outcome,
+        Outcome::Over(Ending::ResetByServer(_)) | Outcome::Mute(Mute { reset: true, .. })
+    ) {
         server.counters.resets.add(1);
     }
-    if let Some(sign) = closed_before_any_byte(live, ending) {
+    if let Some(sign) = closed_before_any_byte(live, outcome) {
         server.counters.early_closes.add(1);
         worker.shared.tell(Event::Sign {
             server_id: server.id,
