@@ -20,9 +20,7 @@ struct Bare {
 
 impl Bare {
     fn start(name: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Bare {
-        let unique = format!("evenkeel-operate-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(unique);
-        fs::create_dir_all(&directory).unwrap();
+        let directory = room(name);
         let log = fs::File::create(directory.join("log")).unwrap();
         let mut command = Command::new(balancer::find_binary().unwrap());
         command.arg("run").args(arguments);
@@ -36,14 +34,12 @@ impl Bare {
     }
 
     fn with_config(name: &str, config: &str, prepare: impl FnOnce(&mut Command)) -> Bare {
-        let unique = format!("evenkeel-operate-{name}-{}.toml", std::process::id());
-        let file = std::env::temp_dir().join(unique);
-        let socket = file.with_extension("sock");
+        let file = room(name).join("evenkeel.toml");
+        let socket = room(name).join("socket");
         let admin = format!("\n[admin]\nlisten = \"off\"\nsocket = {socket:?}\n");
         fs::write(&file, format!("{config}{admin}")).unwrap();
         let bare = Bare::start(name, &["-c", &file.display().to_string()], prepare);
         bare.wait_said("ready");
-        fs::remove_file(file).unwrap();
         bare
     }
 
@@ -65,6 +61,14 @@ impl Bare {
     fn wait(&mut self) -> ExitStatus {
         eventually(LIMIT, "the end", || Ok(self.child.try_wait()?)).unwrap()
     }
+}
+
+/// A directory of this test, removed with the process.
+fn room(name: &str) -> PathBuf {
+    let unique = format!("evenkeel-operate-{name}-{}", std::process::id());
+    let directory = std::env::temp_dir().join(unique);
+    fs::create_dir_all(&directory).unwrap();
+    directory
 }
 
 impl Drop for Bare {
@@ -129,7 +133,7 @@ fn sigterm_cuts_what_is_left_after_the_limit_and_a_second_one_does_not_wait() {
 fn a_service_from_the_command_line_needs_no_file() {
     let (mute, listen) = (Mute::new(), loopback());
     let (listen_flag, to) = (format!("tcp://{listen}"), mute.address().to_string());
-    let socket = std::env::temp_dir().join(format!("evenkeel-flags-{}.sock", std::process::id()));
+    let socket = room("flags").join("socket");
     let socket = socket.display().to_string();
     let arguments = [
         "--listen",
