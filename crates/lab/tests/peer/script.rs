@@ -62,7 +62,24 @@ impl Scripted {
         })
     }
 
-    /// Answers every line with the line.
+    /// The same where a server was before.
+    pub(crate) fn named_at(name: &'static str, address: &str) -> Scripted {
+        Scripted::on(Listening::at(address), move |client| {
+            send(client, name.as_bytes());
+            end_of(client);
+        })
+    }
+
+    /// Stops listening; connects are refused when this returns.
+    pub(crate) fn close(self) {
+        let address = self.address().to_owned();
+        drop(self);
+        super::until("the end of the listener", || {
+            super::try_connect(&address).is_err()
+        });
+    }
+
+    /// Answers with what it gets.
     pub(crate) fn echo(kind: Kind) -> Scripted {
         Scripted::start(kind, echo)
     }
