@@ -62,7 +62,8 @@ impl Bytes {
     }
 }
 
-/// A histogram with fixed upper bounds; a value above the last bound falls in a last, unbounded slot.
+/// A histogram with fixed upper bounds; a value above the last bound falls in a last, unbounded
+/// slot.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],

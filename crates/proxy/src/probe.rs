@@ -1,7 +1,8 @@
-//! Probes: they ask one server one question and report what they saw; `policy::health` decides what it means.
+//! Probes: they ask one server one question and report what they saw.
 //!
-//! A probe makes a fresh connection, goes as deep as it was told to (connect, request, or login and query), says
-//! goodbye as the protocol wants it, and is over within its time limit whatever the other side does.
+//! What it means is decided by `policy::health`. A probe makes a fresh connection, goes as deep as
+//! it was told to (connect, request, or login and query), says goodbye as the protocol wants it,
+//! and is over within its time limit whatever the other side does.
 
 mod http;
 mod mysql;
@@ -43,7 +44,8 @@ impl fmt::Display for Target {
 /// The question.
 #[derive(Clone, Debug)]
 pub enum Probe {
-    /// Does it accept a connection? A MySQL server counts each one in `Aborted_connects`: ask it with `Mysql`.
+    /// Does it accept a connection? A MySQL server counts each one in `Aborted_connects`: ask it
+    /// with `Mysql`.
     Tcp,
     /// Does it answer `GET path` as it should?
     Http {
@@ -107,7 +109,8 @@ pub enum Outcome {
     Passed,
     /// It did not, for this reason.
     Failed(String),
-    /// The server lives but does not let the monitor account in: a fault of the configuration, not of the server.
+    /// The server lives but does not let the monitor account in: a fault of the configuration, not
+    /// of the server.
     LoginRefused(String),
 }
 

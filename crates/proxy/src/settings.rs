@@ -23,7 +23,8 @@ pub struct Settings {
     pub queue_wait: Duration,
     /// With no server up: wait in the queue instead of refusing at once.
     pub wait_when_down: bool,
-    /// Peers whose connections begin with a PROXY header; from any other such a header is an attack.
+    /// Peers whose connections begin with a PROXY header; from any other such a header is an
+    /// attack.
     pub accept_proxy_from: Vec<IpNet>,
     /// The PROXY header to begin server connections with.
     pub send_proxy: Option<ProxyVersion>,

@@ -1,4 +1,4 @@
-//! The HTTP probe: one GET over a connection of its own, its status and the start of its body judged.
+//! The HTTP probe: one GET over its own connection, its status and the start of its body judged.
 
 use std::{ops::RangeInclusive, pin::pin, sync::Arc};
 
@@ -72,7 +72,8 @@ impl Request {
         let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
         let (sender, connection) = shaken.map_err(|e| explain(&e, &heard))?;
         let exchange = pin!(self.exchange(sender, target, progress));
-        // The exchange needs the connection driven beside it; when the connection ends first, its answer is in already.
+        // The exchange needs the connection driven beside it; when the connection ends first, its
+        // answer is in already.
         let answer = match select(exchange, connection).await {
             Either::Left((answer, _)) => answer,
             Either::Right((_, exchange)) => exchange.await,

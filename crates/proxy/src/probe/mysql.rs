@@ -45,7 +45,8 @@ impl Login {
 
     pub(super) async fn ask(&self, target: &Target, progress: &Progress) -> Result<(), Failure> {
         progress.step("connecting or logging in");
-        // The library asserts on some malformed packets; a server's nonsense must not end our thread.
+        // The library asserts on some malformed packets; a server's nonsense must not end our
+        // thread.
         let talk = pin!(AssertUnwindSafe(self.talk(target, progress)).catch_unwind());
         let stalled = pin!(look_when_stalled(target, progress));
         match select(talk, stalled).await {
@@ -188,10 +189,12 @@ fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, AskerError> {
     })
 }
 
-/// When half of the time is gone and the login is not done, looks with a connection of its own how far the server comes.
+/// When half of the time is gone and the login is not done, looks with a connection of its own how
+/// far the server comes.
 ///
-/// The library takes the first bytes of any banner for the length of a packet and waits for the rest; so it can tell
-/// neither who speaks something else nor at what a silent server has stopped. Ends only if the peer speaks no MySQL.
+/// The library takes the first bytes of any banner for the length of a packet and waits for the
+/// rest; so it can tell neither who speaks something else nor at what a silent server has stopped.
+/// Ends only if the peer speaks no MySQL.
 async fn look_when_stalled(target: &Target, progress: &Progress) -> String {
     sleep(progress.timeout / 2).await;
     if !progress.is_at(QUERY)
@@ -234,7 +237,8 @@ async fn nonsense(target: &Target, seen: &str) -> Failure {
     }
 }
 
-/// A short packet, the first or second of its exchange, that is a greeting of version 10 or an error.
+/// A short packet, the first or second of its exchange, that is a greeting of version 10 or an
+/// error.
 fn may_greet(first: &[u8]) -> bool {
     first.iter().zip(0..).all(|(&byte, at)| match at {
         2 => byte == 0,

@@ -166,7 +166,8 @@ fn connector(config: &Arc<ClientConfig>, server_name: String) -> Result<TlsConne
         .map_err(|e| Failure::Failed(e.to_string()))
 }
 
-/// "The server then responds with a single byte containing S or N" (Protocol Flow, SSL); old ones with an error.
+/// "The server then responds with a single byte containing S or N" (Protocol Flow, SSL); old ones
+/// with an error.
 fn may_answer_tls_request(first: &[u8]) -> bool {
     matches!(first.first(), None | Some(b'S' | b'N' | b'E'))
 }

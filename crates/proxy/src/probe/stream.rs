@@ -1,4 +1,4 @@
-//! A connection as the probes make it: opened to either kind of address, its first bytes remembered and judged.
+//! A probe's connection: opened to either kind of address, its first bytes remembered and judged.
 
 use std::{
     io,
@@ -16,7 +16,8 @@ use super::Target;
 
 /// So many of the first bytes are kept for the error text.
 const HEARD_BYTES_MAX: usize = 32;
-/// An answer longer than this is no answer to a health check; it also bounds what a garbage speaker can make us hold.
+/// An answer longer than this is no answer to a health check; it also bounds what a garbage speaker
+/// can make us hold.
 const READ_BYTES_MAX: usize = 16 << 20;
 
 /// A socket of either family.
@@ -74,10 +75,11 @@ impl Heard {
     }
 }
 
-/// A stream that fails as soon as the peer's first bytes are implausible, and after too many bytes in all.
+/// A stream that fails as soon as the peer's first bytes are implausible, and after too many bytes
+/// in all.
 ///
-/// The check stands before the protocol libraries: they would take the text of a banner for the length of a message
-/// and wait for gigabytes.
+/// The check stands before the protocol libraries: they would take the text of a banner for the
+/// length of a message and wait for gigabytes.
 pub(super) struct Listening {
     inner: Box<dyn Socket>,
     heard: Heard,

@@ -17,8 +17,8 @@ const GREETING_BYTES_MAX: usize = 4096;
 pub(super) async fn ask(target: &Target, progress: &Progress) -> Result<(), Failure> {
     let mut socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
     progress.passed(None);
-    // A close with an unread greeting in the buffer would be a reset. So: say that we are done, read until the server is
-    // done too.
+    // A close with an unread greeting in the buffer would be a reset. So: say that we are done,
+    // read until the server is done too.
     let goodbye = async {
         socket.shutdown().await?;
         let mut greeting = [0; GREETING_BYTES_MAX];

@@ -1,4 +1,4 @@
-//! TLS towards a server, as the probes use it: off, encrypted to anybody, or to a verified certificate.
+//! TLS towards a server, for the probes: off, encrypted to anybody, or to a verified certificate.
 
 use std::{net::IpAddr, path::Path, sync::Arc};
 
@@ -16,9 +16,11 @@ use super::{AskerError, Target};
 pub enum Tls {
     /// Plaintext.
     Off,
-    /// Encrypted, without a look at the certificate: keeps out who listens, not who stands in between.
+    /// Encrypted, without a look at the certificate: keeps out who listens, not who stands in
+    /// between.
     Encrypt,
-    /// Encrypted, and the certificate is signed by an authority that is trusted and names the server.
+    /// Encrypted, and the certificate is signed by an authority that is trusted and names the
+    /// server.
     Verify {
         /// Who is trusted; the public authorities of the Mozilla list if not given.
         ca: Option<Authorities>,

@@ -65,16 +65,19 @@ pub(super) fn tls(error: &TlsError) -> String {
         TlsError::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => format!(
-            "certificate of another server ({error}): use a name it carries, or set [service.server_tls] mode = \"encrypt\""
+            "certificate of another server ({error}): use a name it carries, or set \
+             [service.server_tls] mode = \"encrypt\""
         ),
         TlsError::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
         ) => format!("certificate has expired ({error}): renew it on the server"),
         TlsError::InvalidCertificate(_) => format!(
-            "certificate not trusted ({error}): set [service.server_tls] ca = \"…\" or mode = \"encrypt\""
+            "certificate not trusted ({error}): set [service.server_tls] ca = \"…\" or \
+             mode = \"encrypt\""
         ),
         TlsError::InvalidMessage(_) => format!(
-            "the answer is not TLS ({error}): set [service.server_tls] mode = \"off\" if the server speaks plaintext"
+            "the answer is not TLS ({error}): set [service.server_tls] mode = \"off\" if the \
+             server speaks plaintext"
         ),
         other => format!("TLS failed: {other}"),
     }
@@ -85,7 +88,8 @@ pub(super) fn tls_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Tls
     if let Some(found) = error.downcast_ref::<TlsError>() {
         return Some(found);
     }
-    // An io::Error names as its source the source of what it wraps, and so steps over the thing itself.
+    // An io::Error names as its source the source of what it wraps, and so steps over the thing
+    // itself.
     let wrapped = error
         .downcast_ref::<io::Error>()
         .and_then(io::Error::get_ref);

@@ -14,7 +14,9 @@ use crate::rig::{
     is_root, program, run, until,
 };
 
-const PLUGINS: &str = "/usr/lib/mysql/plugin";
+/// Where `scripts/mariadb-plugins` unpacks the plugins if the server package is not installed.
+const PLUGINS_UNPACKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mariadb-plugins");
+const PLUGINS_INSTALLED: &str = "/usr/lib/mysql/plugin";
 
 /// A server that the tests of this file share while any of them runs.
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
@@ -278,11 +280,11 @@ fn the_probe_quits_so_that_the_server_counts_nothing_as_aborted() {
 
 #[test]
 fn the_account_may_use_ed25519() {
-    let dir = std::env::var("EVENKEEL_MARIADB_PLUGINS").unwrap_or(PLUGINS.to_owned());
+    let dir = plugins();
     let plugin = Path::new(&dir).join("auth_ed25519.so");
     assert!(
         plugin.exists(),
-        "{} is missing: install mariadb-server",
+        "{} is missing: run scripts/mariadb-plugins",
         plugin.display()
     );
     let server = start(&[
@@ -295,6 +297,18 @@ fn the_account_may_use_ed25519() {
     );
     assert_passed(&ask_as(&server, "edward", "secret"));
     assert_refused(&ask_as(&server, "edward", "wrong"), "Access denied");
+}
+
+fn plugins() -> String {
+    std::env::var("EVENKEEL_MARIADB_PLUGINS").unwrap_or_else(|_| {
+        let unpacked = Path::new(PLUGINS_UNPACKED).exists();
+        let dir = if unpacked {
+            PLUGINS_UNPACKED
+        } else {
+            PLUGINS_INSTALLED
+        };
+        dir.to_owned()
+    })
 }
 
 #[test]

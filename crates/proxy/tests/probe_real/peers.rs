@@ -1,4 +1,4 @@
-//! The probes against peers that say nothing, nonsense or drop by drop, and one that speaks caching_sha2_password.
+//! The probes against peers that are silent, talk nonsense or dribble, and a scripted MySQL login.
 
 use std::{
     io::{Read, Write},
@@ -145,7 +145,8 @@ fn a_postgres_error_in_plain_text_is_not_taken_for_a_message_of_a_gigabyte() {
 #[test]
 fn malformed_packets_end_the_probe_and_nothing_else() {
     let greeting = mysql_greeting("caching_sha2_password");
-    // An empty packet where the public key should come, a switch to a plugin without a nonce, a half greeting.
+    // An empty packet where the public key should come, a switch to a plugin without a nonce, a
+    // half greeting.
     let scripts: [Vec<Vec<u8>>; 3] = [
         vec![greeting.clone(), vec![2, 0, 0, 2, 1, 4], vec![0, 0, 0, 4]],
         vec![
@@ -314,7 +315,8 @@ fn log_in(stream: &mut TcpStream) -> Vec<u8> {
         .write_all(&mysql_greeting("caching_sha2_password"))
         .unwrap();
     let response = receive(stream);
-    // Capabilities, packet size, character set, filler; then the user's name, then the scramble with its length.
+    // Capabilities, packet size, character set, filler; then the user's name, then the scramble
+    // with its length.
     let rest = response[32..].strip_prefix(b"monitor\0").unwrap();
     rest[1..=usize::from(rest[0])].to_vec()
 }

@@ -1,4 +1,4 @@
-//! Starts real servers on free ports in directories of their own, and ends them; asks through a runtime like the real one.
+//! Starts and ends real servers, each in its own directory; asks on a runtime like the real one.
 
 use std::{
     fs::{File, Permissions},
@@ -99,7 +99,8 @@ impl Drop for Server {
     }
 }
 
-/// The kernel kills a child when the *thread* that made it ends; so each has a thread that waits for it.
+/// The kernel kills a child when the *thread* that made it ends; so each has a thread that waits
+/// for it.
 fn spawn(mut command: Command) -> (i32, JoinHandle<()>) {
     #[expect(
         unsafe_code,
@@ -173,7 +174,8 @@ pub(crate) fn is_root() -> bool {
     uid == 0
 }
 
-/// An authority and a certificate for `db.test` and 127.0.0.1 that it signed: PEM of the authority, certificate, key.
+/// An authority and a certificate for `db.test` and 127.0.0.1 that it signed: PEM of the
+/// authority, certificate, key.
 pub(crate) fn certificates() -> (String, String, String) {
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -194,7 +196,8 @@ pub(crate) fn account(user: &str, password: &str) -> Account {
     }
 }
 
-/// Asks on a runtime as the control plane has it, and checks the promises that hold for every probe.
+/// Asks on a runtime as the control plane has it, and checks the promises that hold for every
+/// probe.
 pub(crate) fn ask(
     probe: Probe,
     account: Option<Account>,
