@@ -13,6 +13,7 @@ use peer::{
 };
 
 on_both_drivers! {
+    a_new_client_is_served_at_once
     every_kind_of_address_is_listened_on
     every_kind_of_server_is_reached_also_by_name
     dead_servers_among_live_ones_cost_a_delay_and_no_error
@@ -23,6 +24,19 @@ on_both_drivers! {
 const QUICK: &str = "connect_timeout_ms = 200\nretries = 3\n";
 const PROBED: &str = "[service.health]\nprobe = \"tcp\"\ninterval_ms = 50\nrise = 1\n\
                       dead_interval_ms_max = 50\n";
+
+/// Not when a timer happens to wake the worker, twice a second.
+fn a_new_client_is_served_at_once(io: &str) {
+    let server = Scripted::named("aaa");
+    let listen = own_address(Kind::V4);
+    let _balancer = peer::balancer(io, &service(&listen, &[server.address()], ""));
+    let started = Instant::now();
+    for _ in 0..60 {
+        assert_eq!(name_of(&connect(&listen)), "aaa");
+    }
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?} for 60 clients");
+}
 
 fn every_kind_of_address_is_listened_on(io: &str) {
     let server = Scripted::named("aaa");

@@ -56,8 +56,8 @@ impl Executor {
         runnable.schedule();
     }
 
-    /// Runs who is in line now. True if somebody got in line meanwhile.
-    pub(crate) fn run(&self) -> bool {
+    /// Runs who is in line now; who gets in line meanwhile waits for the next turn.
+    pub(crate) fn run(&self) {
         self.from_afar.join_line();
         let count = IN_LINE.with(|line| line.borrow().len());
         for _ in 0..count {
@@ -67,6 +67,9 @@ impl Executor {
             // A session that panics ends alone; the hook has said why.
             let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
         }
+    }
+
+    pub(crate) fn is_somebody_in_line(&self) -> bool {
         IN_LINE.with(|line| !line.borrow().is_empty())
     }
 }

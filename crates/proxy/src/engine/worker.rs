@@ -245,8 +245,9 @@ fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
         return;
     };
     while !worker.stopped.get() {
-        let in_line = executor.run();
-        let more = runtime.run() || in_line;
+        executor.run();
+        // Asked after the runtime has run: an accept puts a session in line, too.
+        let more = runtime.run() || executor.is_somebody_in_line();
         // From here on a wake-up of one of the runtime's own tasks ends the wait.
         let woken = runtime.flush();
         let timer = runtime.current_timeout();
