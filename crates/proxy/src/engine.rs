@@ -8,8 +8,8 @@ pub(crate) mod reactor;
 pub(crate) mod worker;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use thiserror::Error;
@@ -118,6 +118,8 @@ pub struct Engine {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     next_id: AtomicU64,
+    /// The listeners that workers accept from; theirs alone once they are closed.
+    listeners: Mutex<Vec<Weak<ListenerShared>>>,
 }
 
 impl Engine {
@@ -150,6 +152,7 @@ impl Engine {
                 shared,
                 threads,
                 next_id: AtomicU64::new(1),
+                listeners: Mutex::default(),
             },
             receiver,
         ))
@@ -212,11 +215,31 @@ impl Engine {
         let id = self.new_id();
         let listener = ListenerShared::new(id, listener, Arc::clone(service))?;
         let listener = Arc::new(listener);
+        self.listeners().push(Arc::downgrade(&listener));
         for orders in &self.shared.orders {
             // A worker that is gone accepts nothing either.
             let _ = orders.send(Order::Listen(Arc::clone(&listener)));
         }
         Ok(id)
+    }
+
+    /// Clients who come from now on belong to another service. Accepting never pauses: a client
+    /// accepted just now would be lost with the accept.
+    pub fn hand_over(&self, id: u64, service: &Arc<Service>) {
+        let listeners = self.listeners();
+        let mut alive = listeners.iter().filter_map(Weak::upgrade);
+        if let Some(listener) = alive.find(|listener| listener.id == id) {
+            listener.hand_over(service);
+        }
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<ListenerShared>>> {
+        let mut listeners = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners
     }
 
     /// Stops accepting; clients that the kernel holds stay with the [`Listener`].

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use compio::driver::SharedFd;
 use compio::driver::op::Accept;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -164,16 +165,21 @@ fn remove_if_nobody_answers(path: &Path) -> io::Result<()> {
 pub(crate) struct ListenerShared {
     pub(crate) id: u64,
     socket: Socket,
-    service: Arc<Service>,
+    service: ArcSwap<Service>,
 }
 
 impl ListenerShared {
+    /// Clients accepted from now on belong to this service.
+    pub(crate) fn hand_over(&self, service: &Arc<Service>) {
+        self.service.store(Arc::clone(service));
+    }
+
     pub(crate) fn new(id: u64, listener: &Listener, service: Arc<Service>) -> io::Result<Self> {
         let socket = listener.socket.try_clone()?;
         Ok(Self {
             id,
             socket,
-            service,
+            service: ArcSwap::new(service),
         })
     }
 }
@@ -200,7 +206,7 @@ pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerSha
         match accept.0 {
             Ok(_) => {
                 let (client, _) = compio::buf::IntoInner::into_inner(accept.1);
-                welcome(&worker, client, &listener.service);
+                welcome(&worker, client, listener.service.load_full());
             }
             // The client left while it waited.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -223,7 +229,7 @@ fn accept_failed(worker: &Worker, error: &io::Error) {
 }
 
 /// Keeps the client or hands it to the worker with the fewest sessions.
-fn welcome(worker: &Rc<Worker>, client: Socket, service: &Arc<Service>) {
+fn welcome(worker: &Rc<Worker>, client: Socket, service: Arc<Service>) {
     let sessions = &worker.shared.sessions;
     let own = sessions[worker.index].load(Relaxed);
     let (idlest, fewest) = sessions
@@ -234,7 +240,7 @@ fn welcome(worker: &Rc<Worker>, client: Socket, service: &Arc<Service>) {
         .unwrap_or((worker.index, own));
     let accepted = Accepted {
         socket: client.into(),
-        service: Arc::clone(service),
+        service,
     };
     if own + 1 <= fewest + SESSIONS_AHEAD_MAX.max(fewest / 16) {
         sessions[worker.index].fetch_add(1, Relaxed);

@@ -20,8 +20,14 @@ pub(super) struct Listening {
 impl Listening {
     pub(super) fn start(bound: Bound, engine: &Engine, service: &Arc<Service>) -> io::Result<Self> {
         let mut sockets = Vec::new();
-        for listener in bound.listeners {
-            let id = engine.listen(&listener, service)?;
+        for (listener, accepting) in bound.sockets {
+            let id = match accepting {
+                None => engine.listen(&listener, service)?,
+                Some(id) => {
+                    engine.hand_over(id, service);
+                    id
+                }
+            };
             sockets.push((listener, id));
         }
         Ok(Self {
@@ -43,35 +49,29 @@ impl Listening {
         }
     }
 
-    /// Lets go of the service, but keeps the sockets and the clients the kernel holds for them.
-    pub(super) fn release(self, engine: &Engine) -> Bound {
-        for (_, id) in &self.sockets {
-            engine.unlisten(*id);
-        }
-        let listeners = self
-            .sockets
-            .into_iter()
-            .map(|(listener, _)| listener)
-            .collect();
+    /// Free for another service; accepts for the former one until then, so that no client is lost.
+    pub(super) fn release(self) -> Bound {
+        let sockets = self.sockets.into_iter();
         Bound {
             listen: self.listen,
-            listeners,
+            sockets: sockets.map(|(listener, id)| (listener, Some(id))).collect(),
         }
     }
 }
 
-/// Sockets that nobody accepts from yet.
+/// Sockets that wait for their service: new ones, or those another service had.
 pub(super) struct Bound {
     pub(super) listen: Listen,
-    listeners: Vec<Listener>,
+    /// With the engine's id where clients are still accepted.
+    sockets: Vec<(Listener, Option<u64>)>,
 }
 
 impl Bound {
     pub(super) fn bind(listen: &Listen, keepalive: &Keepalive) -> Result<Self, ListenError> {
-        let mut listeners = Vec::new();
+        let mut sockets = Vec::new();
         for (address, optional) in addresses(listen) {
             match Listener::bind(&address, keepalive) {
-                Ok(listener) => listeners.push(listener),
+                Ok(listener) => sockets.push((listener, None)),
                 // A machine without IPv6 is no reason to refuse `*:port`.
                 Err(ListenError::NotOurs(_) | ListenError::Other(..)) if optional => {}
                 Err(error) => return Err(error),
@@ -79,8 +79,15 @@ impl Bound {
         }
         Ok(Self {
             listen: listen.clone(),
-            listeners,
+            sockets,
         })
+    }
+
+    /// Nobody wants it any more.
+    pub(super) fn close(self, engine: &Engine) {
+        for (_, id) in &self.sockets {
+            id.iter().for_each(|id| engine.unlisten(*id));
+        }
     }
 }
 

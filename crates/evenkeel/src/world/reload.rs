@@ -212,7 +212,7 @@ impl World {
                 if keeps(&listening.listen) {
                     service.listening.push(listening);
                 } else {
-                    bound.push(listening.release(&self.engine));
+                    bound.push(listening.release());
                 }
             }
         }
@@ -226,6 +226,9 @@ impl World {
             };
             self.start_listening(&mut service, &mut bound);
             self.services.push(service);
+        }
+        for unwanted in bound {
+            unwanted.close(&self.engine);
         }
         for gone in old {
             tracing::info!(
