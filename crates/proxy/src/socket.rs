@@ -163,8 +163,8 @@ impl Socket {
         /// TCP_CLOSE of the kernel's tcp_states.h; after a mere end it would be TCP_CLOSE_WAIT.
         const CLOSED: u8 = 7;
         let (mut state, mut length) = (0_u8, 1);
-        // SAFETY: the first byte of tcp_info is the state, and no more than that is asked for.
         #[expect(unsafe_code, reason = "TCP_INFO has no safe form in std or socket2")]
+        // SAFETY: the first byte of tcp_info is the state, and no more than that is asked for.
         let result = unsafe {
             libc::getsockopt(
                 self.fd(),
@@ -192,11 +192,11 @@ impl Drop for Socket {
     }
 }
 
-/// Sets keepalive and TCP_USER_TIMEOUT; a socket that knows no TCP is left as it is.
+/// Sets keepalive; a socket that knows no TCP is left as it is.
+///
+/// Not TCP_USER_TIMEOUT: it also ends connections whose peer does answer, but asks us to wait (a
+/// window of zero for that long). [`is_unanswered`] does what it is meant for.
 pub(crate) fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
-    if !keepalive.user_timeout.is_zero() {
-        socket.set_tcp_user_timeout(Some(keepalive.user_timeout))?;
-    }
     if keepalive.idle.is_zero() {
         return Ok(());
     }
@@ -233,6 +233,29 @@ fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 /// sides have ended, while the last bytes still wait to be read.
 pub(crate) fn is_broken(fd: RawFd) -> bool {
     poll_now(fd) & libc::POLLERR != 0
+}
+
+/// Whether the peer owes us an answer and has given none for so long: what was sent was sent again,
+/// or it was asked more than once whether it has room now, all in vain.
+pub(crate) fn is_unanswered(fd: RawFd, limit: Duration) -> bool {
+    let Some(info) = tcp_info(fd) else {
+        return false;
+    };
+    let silent = Duration::from_millis(u64::from(info.tcpi_last_ack_recv)) >= limit;
+    silent && (info.tcpi_retransmits > 0 || info.tcpi_probes > 1)
+}
+
+/// What the kernel knows of a TCP connection; nothing of another socket.
+fn tcp_info(fd: RawFd) -> Option<libc::tcp_info> {
+    let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
+    #[expect(unsafe_code, reason = "TCP_INFO has no safe form in std or socket2")]
+    // SAFETY: pointer and length are of one live value, for which all zeros are valid.
+    unsafe {
+        let into = info.as_mut_ptr().cast();
+        let result = libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut length);
+        (result == 0).then(|| info.assume_init())
+    }
 }
 
 /// Whether the peer is gone: it has failed, or has ended without a word. One that has sent

@@ -39,6 +39,8 @@ struct Relaying {
     server_fd: RawFd,
     since_us: u64,
     kept_alive: bool,
+    /// When it was last looked whether the peers answer.
+    asked_for_life_ms: u64,
 }
 
 /// Who has ended its sending, in order.
@@ -78,6 +80,7 @@ impl Live {
         self.last_byte_ms.set(since_us / 1_000);
         let server = Arc::clone(server);
         let kept_alive = false;
+        let asked_for_life_ms = since_us / 1_000;
         let relaying = Relaying {
             server,
             view,
@@ -85,6 +88,7 @@ impl Live {
             server_fd,
             since_us,
             kept_alive,
+            asked_for_life_ms,
         };
         *self.relaying.borrow_mut() = Some(relaying);
     }
@@ -223,7 +227,10 @@ impl Live {
         if !relaying.kept_alive {
             relaying.keep_alive();
         }
-        if let Some(ending) = self.overdue(relaying, now_ms) {
+        if let Some(ending) = self
+            .overdue(relaying, now_ms)
+            .or_else(|| relaying.dead_peer(now_ms))
+        {
             self.cut(ending);
         }
     }
@@ -261,6 +268,22 @@ impl Relaying {
             &socket2::SockRef::from(&borrowed),
             &self.view.settings.keepalive,
         );
+    }
+
+    /// Looks seldom: it costs two system calls, also for a session in which nothing happens.
+    fn dead_peer(&mut self, now_ms: u64) -> Option<Ending> {
+        let limit = self.view.settings.keepalive.user_timeout;
+        let looks_apart_ms = (limit / 4).as_millis();
+        let too_soon = u128::from(now_ms.saturating_sub(self.asked_for_life_ms)) < looks_apart_ms;
+        if limit.is_zero() || too_soon {
+            return None;
+        }
+        self.asked_for_life_ms = now_ms;
+        let why = || format!("no answer for {} ms", limit.as_millis());
+        if socket::is_unanswered(self.client_fd, limit) {
+            return Some(Ending::ResetByClient(why()));
+        }
+        socket::is_unanswered(self.server_fd, limit).then(|| Ending::ResetByServer(why()))
     }
 }
 
