@@ -5,7 +5,7 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -168,7 +168,10 @@ fn total(front: &Loaded, of: &Server) -> u64 {
 }
 
 /// Freezes a server: after the verdict no new connection meets it, and once it thaws it is back.
-fn assert_a_frozen_server_is_left_alone(victim: &Server, fronts: Vec<Loaded>) {
+fn assert_a_frozen_server_is_left_alone(
+    victim: &Server,
+    fronts: Vec<Loaded>,
+) -> Vec<NewcomersReport> {
     let path = format!("front/{}", victim.name);
     victim.freeze().unwrap();
     let frozen = Instant::now();
@@ -180,6 +183,7 @@ fn assert_a_frozen_server_is_left_alone(victim: &Server, fronts: Vec<Loaded>) {
         front.wait_newcomers(50);
     }
     victim.thaw().unwrap();
+    let mut reports = Vec::new();
     for front in fronts {
         wait_state(&front.balancer, &path, "up");
         let report = front.newcomers.finish();
@@ -202,7 +206,9 @@ fn assert_a_frozen_server_is_left_alone(victim: &Server, fronts: Vec<Loaded>) {
             report.longest_wait,
             report.failures.first(),
         );
+        reports.push(report);
     }
+    reports
 }
 
 #[test]
@@ -224,12 +230,18 @@ fn a_mariadb_replica_that_is_killed_costs_no_new_connection_and_comes_back() {
     let fronts = both(&cluster.servers(), &load);
     assert_a_killed_server_costs_no_new_connection(victim, fronts);
     let load = Load {
-        extra: &["on_server_down = \"cut\""],
+        extra: &["connect_timeout_ms = 500"],
         sysbench: None,
         ..load
     };
     let fronts = both(&cluster.servers(), &load);
-    assert_a_frozen_server_is_left_alone(victim, fronts);
+    let reports = assert_a_frozen_server_is_left_alone(victim, fronts);
+    // The server speaks first, so its silence is noticed, and the next server greets the client.
+    for report in reports {
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        let bound = Duration::from_millis(500 * 4 + 1_000);
+        assert!(report.longest_wait < bound, "{:?}", report.longest_wait);
+    }
 }
 
 #[test]
@@ -250,10 +262,6 @@ fn a_postgres_replica_that_is_killed_costs_no_new_connection_and_comes_back() {
     let victim = &cluster.replicas[0];
     let fronts = both(&cluster.servers(), &load);
     assert_a_killed_server_costs_no_new_connection(victim, fronts);
-    let load = Load {
-        extra: &["on_server_down = \"cut\""],
-        ..load
-    };
     let fronts = both(&cluster.servers(), &load);
     assert_a_frozen_server_is_left_alone(victim, fronts);
 }
@@ -270,10 +278,6 @@ fn a_web_server_that_is_killed_costs_no_new_connection_and_comes_back() {
     };
     let fronts = both(&servers, &load);
     assert_a_killed_server_costs_no_new_connection(&servers[1], fronts);
-    let load = Load {
-        extra: &["on_server_down = \"cut\""],
-        ..load
-    };
     let fronts = both(&servers, &load);
     assert_a_frozen_server_is_left_alone(&servers[1], fronts);
 }
@@ -445,13 +449,20 @@ fn sessions_of_a_frozen_server_are_reset_when_the_service_says_cut_and_left_othe
             let known = rig::server(&balancer, &format!("leaving/{}", server.name));
             known["sessions"]["current"] == 2
         });
+        // Both have heard something of the server: otherwise they would go on elsewhere.
+        for client in [&mut cut, &mut left] {
+            client
+                .write_all(b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n")
+                .unwrap();
+            assert!(client.read(&mut [0; 4096]).unwrap() > 0);
+        }
         server.freeze().unwrap();
         assert!(end_of(&mut cut, LIMIT).unwrap(), "a cut is a reset");
         let open = end_of(&mut left, Duration::from_millis(300)).unwrap_err();
         assert_eq!(open.kind(), std::io::ErrorKind::WouldBlock, "{io}: {open}");
         server.thaw().unwrap();
         wait_state(&balancer, &format!("cutting/{}", server.name), "up");
-        std::io::Write::write_all(&mut left, b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        left.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
         assert!(!end_of(&mut left, LIMIT).unwrap(), "{io}: it went on");
     }
 }

@@ -105,6 +105,10 @@ pub(crate) enum Order {
     Unlisten(u64),
     /// A client that another worker has accepted.
     Adopt(Accepted),
+    /// A server was found to be dead: who has heard nothing of it yet need not wait for it.
+    Forsake {
+        server_id: u64,
+    },
     Cut {
         service_id: Option<u64>,
         server_id: Option<u64>,
@@ -246,6 +250,14 @@ impl Engine {
     pub fn unlisten(&self, id: u64) {
         for orders in &self.shared.orders {
             let _ = orders.send(Order::Unlisten(id));
+        }
+    }
+
+    /// A server was found to be dead: sessions that have heard nothing of it go on elsewhere, or
+    /// are reset if their client has said something to it. The others are left alone.
+    pub fn forsake(&self, server_id: u64) {
+        for orders in &self.shared.orders {
+            let _ = orders.send(Order::Forsake { server_id });
         }
     }
 

@@ -28,6 +28,9 @@ pub struct Settings {
     pub accept_proxy_from: Vec<IpNet>,
     /// The PROXY header to begin server connections with.
     pub send_proxy: Option<ProxyVersion>,
+    /// The server has the first word (MySQL): one that is silent for `connect_timeout` is given up
+    /// for another.
+    pub server_speaks_first: bool,
     /// How half-dead peers are noticed.
     pub keepalive: Keepalive,
 }

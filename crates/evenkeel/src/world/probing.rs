@@ -112,6 +112,7 @@ impl World {
         let Some(state) = self.servers.get(address) else {
             return;
         };
+        self.engine.forsake(state.server.id);
         for service in &self.services {
             if service.lists(address) && service.plan.on_server_down == OnServerDown::Cut {
                 let ids = (Some(service.service.id), Some(state.server.id));

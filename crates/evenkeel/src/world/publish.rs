@@ -158,6 +158,7 @@ pub(super) fn settings(plan: &ServicePlan) -> Settings {
             SendProxy::V1 => Some(ProxyVersion::V1),
             SendProxy::V2 => Some(ProxyVersion::V2),
         },
+        server_speaks_first: matches!(plan.health.probe, plan::Probe::Mysql { .. }),
         keepalive: keepalive(&plan.keepalive),
     }
 }

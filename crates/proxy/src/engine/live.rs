@@ -27,7 +27,7 @@ pub(crate) struct Live {
     /// When the server had last got something to answer, before its first byte; zero for never.
     asked_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
-    ending: RefCell<Option<Ending>>,
+    interrupt: RefCell<Option<Interrupt>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -41,6 +41,14 @@ struct Relaying {
     kept_alive: bool,
     /// When it was last looked whether the peers answer.
     asked_for_life_ms: u64,
+}
+
+/// What may come over a session from outside.
+pub(crate) enum Interrupt {
+    /// It ends.
+    End(Ending),
+    /// Nothing was said yet, and this server will not say anything: on to another one.
+    Elsewhere(String),
 }
 
 /// Who has ended its sending, in order.
@@ -64,7 +72,7 @@ impl Live {
             last_byte_ms: Cell::new(clock::now_ms()),
             asked_us: Cell::new(0),
             first_byte_us: Cell::new(None),
-            ending: RefCell::new(None),
+            interrupt: RefCell::new(None),
             waker: RefCell::new(None),
         }
     }
@@ -96,6 +104,11 @@ impl Live {
     /// The descriptors are about to be closed: nobody may look at them any more.
     pub(crate) fn stop_relaying(&self) {
         *self.relaying.borrow_mut() = None;
+        // What was meant for this server does not hold for the next one.
+        let mut interrupt = self.interrupt.borrow_mut();
+        if matches!(*interrupt, Some(Interrupt::Elsewhere(_))) {
+            *interrupt = None;
+        }
     }
 
     pub(crate) fn moved(&self, worker: &Worker, way: Way, bytes: u64) {
@@ -146,10 +159,13 @@ impl Live {
         let limit = relaying
             .as_ref()
             .map_or(Duration::ZERO, |r| r.view.settings.connect_timeout);
-        self.from_client.get() == 0
-            && self.to_client.get() == 0
-            && self.ended.get() == Ended::Nobody
-            && u128::from(self.relayed_for_ms()) < limit.as_millis()
+        self.nothing_said() && u128::from(self.relayed_for_ms()) < limit.as_millis()
+    }
+
+    /// No byte went either way, and nobody ended.
+    pub(crate) fn nothing_said(&self) -> bool {
+        let moved = self.from_client.get() + self.to_client.get();
+        moved == 0 && self.ended.get() == Ended::Nobody
     }
 
     pub(crate) fn relayed_for_ms(&self) -> u64 {
@@ -184,18 +200,35 @@ impl Live {
 
     /// Ends the session from outside; the first reason counts.
     pub(crate) fn cut(&self, ending: Ending) {
-        self.ending.borrow_mut().get_or_insert(ending);
+        self.interrupt(Interrupt::End(ending));
+    }
+
+    /// Its server was found to be dead: a client that has heard nothing of it yet goes on elsewhere
+    /// if it has said nothing either, and is cut if it has, since nobody knows what became of it.
+    pub(crate) fn leave_dead_server(&self) {
+        if self.nothing_said() {
+            self.interrupt(Interrupt::Elsewhere("found to be down".to_owned()));
+        } else if self.to_client.get() == 0 {
+            self.cut(Ending::Cut(CutReason::ServerDown));
+        }
+    }
+
+    fn interrupt(&self, interrupt: Interrupt) {
+        self.interrupt.borrow_mut().get_or_insert(interrupt);
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
     }
 
     /// Runs a step of the session unless it is cut first.
-    pub(crate) async fn unless_cut<T>(&self, step: impl Future<Output = T>) -> Result<T, Ending> {
+    pub(crate) async fn unless_cut<T>(
+        &self,
+        step: impl Future<Output = T>,
+    ) -> Result<T, Interrupt> {
         let mut step = pin!(step);
         poll_fn(|context| {
-            if let Some(ending) = self.ending.borrow_mut().take() {
-                return Poll::Ready(Err(ending));
+            if let Some(interrupt) = self.interrupt.borrow_mut().take() {
+                return Poll::Ready(Err(interrupt));
             }
             let mut waker = self.waker.borrow_mut();
             if !waker
@@ -227,12 +260,25 @@ impl Live {
         if !relaying.kept_alive {
             relaying.keep_alive();
         }
-        if let Some(ending) = self
+        if self.is_silent_too_long(relaying) {
+            let limit_ms = relaying.view.settings.connect_timeout.as_millis();
+            let why = format!("said nothing for {limit_ms} ms");
+            self.interrupt(Interrupt::Elsewhere(why));
+        } else if let Some(ending) = self
             .overdue(relaying, now_ms)
             .or_else(|| relaying.dead_peer(now_ms))
         {
             self.cut(ending);
         }
+    }
+
+    /// Where servers speak first, one that does not is as good as one that does not accept.
+    fn is_silent_too_long(&self, relaying: &Relaying) -> bool {
+        let settings = &relaying.view.settings;
+        let waited_us = u128::from(clock::now_us() - relaying.since_us);
+        settings.server_speaks_first
+            && self.nothing_said()
+            && waited_us >= settings.connect_timeout.as_micros()
     }
 
     fn overdue(&self, relaying: &Relaying, now_ms: u64) -> Option<Ending> {

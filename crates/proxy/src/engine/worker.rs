@@ -114,6 +114,13 @@ impl Worker {
             Order::Listen(listener) => self.listen(listener),
             Order::Unlisten(id) => self.unlisten(id),
             Order::Adopt(accepted) => listen::adopt(self, accepted),
+            Order::Forsake { server_id } => {
+                for (_, live) in self.sessions.borrow().iter() {
+                    if live.matches(None, Some(server_id)) {
+                        live.leave_dead_server();
+                    }
+                }
+            }
             Order::Cut {
                 service_id,
                 server_id,

@@ -8,9 +8,9 @@ use evenkeel_policy::balance::key_of;
 
 use super::{closed_before_any_byte, hello, refuse};
 use crate::engine::event::Event;
-use crate::engine::live::Live;
+use crate::engine::live::{Interrupt, Live};
 use crate::engine::worker::Worker;
-use crate::record::{Ending, Record};
+use crate::record::{CutReason, Ending, Record};
 use crate::relay::{self, Mute, Outcome};
 use crate::service::{Seat, View};
 use crate::socket::{Socket, has_left};
@@ -37,7 +37,8 @@ pub(super) async fn converse(
     // On the heap, because they are over before the long part, the relay, begins.
     let client = match Box::pin(live.unless_cut(greet(seat, socket))).await {
         Ok(Ok(client)) => client,
-        Ok(Err(ending)) | Err(ending) => return ending,
+        Ok(Err(ending)) => return ending,
+        Err(interrupt) => return ending_of(interrupt),
     };
     record.client = client.source;
     let fd = client.socket.fd();
@@ -58,14 +59,14 @@ pub(super) async fn converse(
                 refuse::politely(worker, client.socket);
                 return ending;
             }
-            Err(ending) => return ending,
+            Err(interrupt) => return ending_of(interrupt),
         };
         let mute = match relay_through(worker, live, &client, &upstream, view).await {
             Outcome::Over(ending) => return ending,
             Outcome::Mute(mute) => mute,
         };
         if !search.failed(&seeker, upstream.lease.server(), mute.why.clone(), record) {
-            return give_up(worker, client.socket, mute);
+            return give_up(&seeker, worker, client.socket, mute);
         }
     }
 }
@@ -103,23 +104,39 @@ async fn relay_through(
         worker,
         client.stranger,
     );
-    let outcome = live.unless_cut(relaying).await.unwrap_or_else(|ending| {
-        end_from_outside(&ending, &client.socket, &upstream.socket);
-        Outcome::Over(ending)
-    });
+    let outcome = match live.unless_cut(relaying).await {
+        Ok(outcome) => outcome,
+        // Between the order and here this session has not run, so that still nothing is said.
+        Err(Interrupt::Elsewhere(why)) if live.nothing_said() => {
+            Outcome::Mute(Mute { why, reset: false })
+        }
+        Err(interrupt) => {
+            let ending = ending_of(interrupt);
+            end_from_outside(&ending, &client.socket, &upstream.socket);
+            Outcome::Over(ending)
+        }
+    };
     report_signs(worker, live, upstream, &outcome);
     live.stop_relaying();
     outcome
 }
 
+fn ending_of(interrupt: Interrupt) -> Ending {
+    match interrupt {
+        Interrupt::End(ending) => ending,
+        Interrupt::Elsewhere(_) => Ending::Cut(CutReason::ServerDown),
+    }
+}
+
 /// The last server that could be tried has left without a word too: so do we, as it did.
-fn give_up(worker: &Rc<Worker>, client: Socket, mute: Mute) -> Ending {
+fn give_up(seeker: &Seeker<'_>, worker: &Rc<Worker>, client: Socket, mute: Mute) -> Ending {
+    seeker.service.counters.connect_failed.add(1);
     if mute.reset {
         client.reset_on_close();
-        return Ending::ResetByServer(mute.why);
+    } else {
+        refuse::politely(worker, client);
     }
-    refuse::politely(worker, client);
-    Ending::ServerClosed
+    Ending::ConnectFailed(mute.why)
 }
 
 /// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
