@@ -74,6 +74,15 @@ impl Lane {
     }
 }
 
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // A killed balancer leaves the file of its socket.
+        if let Some(file) = self.listen.strip_prefix("unix:") {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
 /// So many bytes that differ from those of another seed.
 pub(crate) fn payload(seed: usize, bytes: usize) -> &'static [u8] {
     let start = seed * 7_919 % (PATTERN_BYTES - bytes);
