@@ -1,4 +1,4 @@
-//! Runs: config, control plane, admin and metrics of the Evenkeel load balancer, as a library so that tests can use it.
+//! Runs: config, control plane, admin and metrics of the balancer, as a library for its tests.
 
 pub mod admin;
 pub mod cli;

@@ -152,6 +152,9 @@ impl World {
             }
             self.do_what_is_due(now_ms());
         }
+        while let Ok(event) = events.try_recv() {
+            self.notice(event, format);
+        }
         tracing::info!("stopped");
         self.engine.stop();
     }
@@ -190,6 +193,7 @@ impl World {
         self.climb_ramps(now_ms);
         if now_ms >= self.next_sample_ms {
             self.sample();
+            self.cut_late_comers_of_the_dead();
             self.tell_refusals(now_ms);
             self.next_sample_ms = (self.next_sample_ms + SAMPLE_INTERVAL_MS).max(now_ms);
         }
@@ -264,7 +268,7 @@ impl World {
             }
             Signal::Stop if self.stop_by_ms.is_some() => {
                 tracing::warn!("told to stop twice: ending now");
-                self.stop_by_ms = Some(0);
+                self.stop_by_ms = Some(now_ms());
             }
             Signal::Stop => self.stop(),
         }

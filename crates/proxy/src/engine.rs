@@ -147,9 +147,22 @@ impl Engine {
             events,
             events_dropped: AtomicU64::new(0),
         });
+        let (started, starts) = flume::unbounded();
         let mut threads = Vec::new();
         for (index, inbox) in inboxes.into_iter().enumerate() {
-            threads.push(start_worker(index, Arc::clone(&shared), inbox)?);
+            threads.push(start_worker(
+                index,
+                Arc::clone(&shared),
+                inbox,
+                started.clone(),
+            )?);
+        }
+        drop(started);
+        for outcome in starts.iter().take(workers) {
+            outcome.map_err(|cause| EngineError::Driver {
+                driver: driver.name(),
+                cause,
+            })?;
         }
         Ok((
             Self {
@@ -207,7 +220,12 @@ impl Engine {
     /// Replaces how a service is served; clients that wait get what has become free.
     pub fn publish(&self, service: &Arc<Service>, view: View) {
         service.replace_view(view);
-        if service.queued() > 0 {
+        if service.queued() == 0 {
+            return;
+        }
+        if service.view().refuses() {
+            queue::refuse_waiting(service, &self.shared.registry);
+        } else {
             queue::serve_waiting(service, &self.shared.registry);
         }
     }
@@ -288,15 +306,20 @@ fn start_worker(
     index: usize,
     shared: Arc<Shared>,
     orders: flume::Receiver<Order>,
+    started: flume::Sender<io::Result<()>>,
 ) -> Result<JoinHandle<()>, EngineError> {
     let run = move || {
-        let runtime = match worker::runtime(shared.driver) {
-            Ok(runtime) => runtime,
-            Err(error) => return tracing::error!(worker = index, %error, "worker did not start"),
+        let prepared = worker::runtime(shared.driver)
+            .and_then(|runtime| Ok((worker::prepare(index, shared, &runtime)?, runtime)));
+        // Nobody listens any more if another worker has failed already.
+        let _ = match prepared {
+            Err(error) => started.send(Err(error)),
+            Ok((worker, runtime)) => {
+                let told = started.send(Ok(()));
+                worker::run(worker, &runtime, orders);
+                told
+            }
         };
-        if let Err(error) = worker::run(index, shared, &runtime, orders) {
-            tracing::error!(worker = index, %error, "worker did not start");
-        }
     };
     let thread = std::thread::Builder::new().name(format!("worker-{index}"));
     thread.spawn(run).map_err(EngineError::Thread)

@@ -19,6 +19,7 @@ use thiserror::Error;
 use crate::engine::Order;
 use crate::engine::event::Event;
 use crate::engine::worker::Worker;
+use crate::relay::yield_now;
 use crate::service::Service;
 use crate::session;
 use crate::settings::Keepalive;
@@ -26,6 +27,9 @@ use crate::socket::keep_alive;
 
 /// Clients the kernel holds until we accept them; net.core.somaxconn may hold it lower.
 const BACKLOG: i32 = 4096;
+
+/// Accepts in a row before the sessions of the worker get their turn, in a flood.
+const ACCEPTS_IN_A_ROW: u32 = 16;
 
 /// After an accept failed for want of descriptors or memory.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -192,15 +196,8 @@ pub(crate) struct Accepted {
 
 /// Accepts the clients of one listener on one worker, as long as the task lives.
 pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerShared>) {
-    // A descriptor of its own for each worker: the socket closes when the last has let go.
-    let socket = match listener.socket.try_clone() {
-        Ok(socket) => socket,
-        Err(error) => return accept_failed(&worker, &error),
-    };
-    if let Err(error) = socket.set_nonblocking(worker.reactor.is_some()) {
-        return accept_failed(&worker, &error);
-    }
-    let socket = SharedFd::new(socket);
+    let socket = SharedFd::new(own_descriptor(&worker, &listener).await);
+    let mut in_a_row = 0_u32;
     loop {
         let accept = compio::runtime::submit(Accept::new(socket.clone())).await;
         match accept.0 {
@@ -215,6 +212,25 @@ pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerSha
                 compio::time::sleep(PAUSE_AFTER_FAILURE).await;
             }
         }
+        in_a_row = in_a_row.wrapping_add(1);
+        if in_a_row.is_multiple_of(ACCEPTS_IN_A_ROW) {
+            yield_now().await;
+        }
+    }
+}
+
+/// A descriptor of its own for each worker: the socket closes when the last has let go.
+async fn own_descriptor(worker: &Worker, listener: &ListenerShared) -> Socket {
+    loop {
+        let cloned = listener.socket.try_clone().and_then(|socket| {
+            socket.set_nonblocking(worker.reactor.is_some())?;
+            Ok(socket)
+        });
+        match cloned {
+            Ok(socket) => return socket,
+            Err(error) => accept_failed(worker, &error),
+        }
+        compio::time::sleep(PAUSE_AFTER_FAILURE).await;
     }
 }
 
@@ -242,7 +258,7 @@ fn welcome(worker: &Rc<Worker>, client: Socket, service: Arc<Service>) {
         socket: client.into(),
         service,
     };
-    if own + 1 <= fewest + SESSIONS_AHEAD_MAX.max(fewest / 16) {
+    if own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 16) {
         sessions[worker.index].fetch_add(1, Relaxed);
         start(worker, accepted);
     } else {

@@ -10,7 +10,7 @@ pub enum Ending {
     ClientClosed,
     /// Both sides ended; the server was first.
     ServerClosed,
-    /// The client's reset (or its silence beyond TCP_USER_TIMEOUT), handed on as a reset.
+    /// The client's reset (or its silence beyond `user_timeout_ms`), handed on as a reset.
     ResetByClient(String),
     /// The server's reset, handed on as a reset.
     ResetByServer(String),

@@ -104,11 +104,23 @@ impl Direction<'_> {
 
     /// Sends what the socket did not take at once. The bytes are in memory of our own, so that no
     /// buffer of the ring waits for a slow reader.
-    async fn send_rest(&self, rest: &[u8]) -> Result<(), Broken> {
-        self.to
-            .send_all(rest)
-            .await
-            .map_err(|error| self.send_failed(error))
+    async fn send_rest(&self, mut rest: &[u8]) -> Result<(), Broken> {
+        while !rest.is_empty() {
+            match self.to.send_now(rest) {
+                Ok(sent) => {
+                    rest = &rest[sent..];
+                    self.live.progressed(self.worker);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.live.owe(true);
+                    let ready = self.to.writable().await;
+                    self.live.owe(false);
+                    ready.map_err(|error| self.send_failed(error))?;
+                }
+                Err(error) => return Err(self.send_failed(error)),
+            }
+        }
+        Ok(())
     }
 
     async fn run(&self) -> Result<(), Broken> {
@@ -118,11 +130,14 @@ impl Direction<'_> {
         if self.worker.reactor.is_some() {
             return epoll::copy(self).await;
         }
-        if self.way == Way::FromClient {
-            // Nothing is taken from the client before it has said something: if the server leaves
-            // first, this wait can be given up and no byte is lost with it.
+        // The client's first bytes are not received through the ring: if the server leaves without
+        // a word, this direction is given up, and a receive under way would lose them.
+        while self.way == Way::FromClient && self.live.from_client.get() == 0 {
             let ready = self.from.readable().await;
             ready.map_err(|error| self.receive_failed(error))?;
+            if self.copy_large().await? {
+                return Ok(());
+            }
         }
         ring::copy(self).await
     }
@@ -189,7 +204,8 @@ pub(crate) async fn relay(
     Outcome::Over(ending)
 }
 
-async fn yield_now() {
+/// Lets the worker's other tasks have their turn.
+pub(crate) async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut yielded, true) {

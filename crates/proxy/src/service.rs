@@ -25,6 +25,11 @@ pub struct View {
 }
 
 impl View {
+    /// Nobody is up, and clients are not to wait for somebody.
+    pub(crate) fn refuses(&self) -> bool {
+        !self.settings.wait_when_down && self.pool.eligible_count() == 0
+    }
+
     /// Picks a server for a client and reserves a place on it.
     pub(crate) fn pick(&self, key: u64, tried_ids: &[u64]) -> Pick {
         let mut tried = Tried::none();

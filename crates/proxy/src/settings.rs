@@ -44,7 +44,7 @@ pub enum ProxyVersion {
     V2,
 }
 
-/// TCP keepalive (tcp(7)) and TCP_USER_TIMEOUT, on both sides of each session.
+/// TCP keepalive (tcp(7)) and the limit for unanswered bytes, on both sides of each session.
 #[derive(Debug, Clone, Copy)]
 pub struct Keepalive {
     /// Silence before the first probe (TCP_KEEPIDLE). Zero switches keepalive off.

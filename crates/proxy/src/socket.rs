@@ -62,7 +62,11 @@ impl Socket {
 
     /// Looks at what is there now and leaves it there.
     pub(crate) fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        receive(self.fd(), buffer, libc::MSG_PEEK)
+        let seen = receive(self.fd(), buffer, libc::MSG_PEEK);
+        if let (Some(readiness), Err(_)) = (&self.readiness, &seen) {
+            readiness.after_receive(&seen, buffer.len());
+        }
+        seen
     }
 
     /// Sends what the socket takes now, without waiting.
@@ -128,11 +132,11 @@ impl Socket {
         let Some(mut buffer) = receive.take_buffer().filter(|_| received > 0) else {
             return Ok(None);
         };
-        // SAFETY: the kernel has written `received` bytes to this buffer.
         #[expect(
             unsafe_code,
             reason = "the length of a ring buffer is only known to its user"
         )]
+        // SAFETY: the kernel has written `received` bytes to this buffer.
         unsafe {
             compio::buf::SetLen::set_len(&mut buffer, received);
         }
@@ -209,22 +213,22 @@ pub(crate) fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -
 
 fn receive(fd: RawFd, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | flags;
-    // SAFETY: pointer and length are of one live, exclusively borrowed slice.
     #[expect(
         unsafe_code,
         reason = "a receive with MSG_DONTWAIT has no safe form in std"
     )]
+    // SAFETY: pointer and length are of one live, exclusively borrowed slice.
     let received = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
 fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: pointer and length are of one live slice.
     #[expect(
         unsafe_code,
         reason = "a send with MSG_DONTWAIT has no safe form in std"
     )]
+    // SAFETY: pointer and length are of one live slice.
     let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
@@ -271,8 +275,8 @@ fn poll_now(fd: RawFd) -> i16 {
         events: 0,
         revents: 0,
     };
-    // SAFETY: one pollfd, and its count is one.
     #[expect(unsafe_code, reason = "poll(2) has no safe form in std")]
+    // SAFETY: one pollfd, and its count is one.
     let answers = unsafe { libc::poll(&raw mut question, 1, 0) };
     if answers > 0 { question.revents } else { 0 }
 }

@@ -128,6 +128,8 @@ async fn reserve(
     } else if !tried_ids.is_empty() && !view.has_untried(tried_ids) {
         // In the queue there would be nothing to wait for.
         return Ok(None);
+    } else if tried_ids.is_empty() && view.refuses() {
+        return Ok(None);
     }
     let wait = view.settings.queue_wait;
     drop(view);
@@ -157,14 +159,17 @@ async fn try_server(
             server.counters.sessions.add(1);
             Ok(Upstream { socket, lease })
         }
-        Err(error) => {
-            let error = format!("{}: {error}", server.name);
-            server.counters.connect_errors.add(1);
-            server.endpoint_failed();
-            seeker.worker.shared.tell(Event::Sign {
-                server_id: server.id,
-                sign: Sign::ConnectFailed(error.clone()),
-            });
+        Err(failed) => {
+            let error = format!("{}: {}", server.name, failed.why);
+            if !failed.ours {
+                server.counters.connect_errors.add(1);
+                server.endpoint_failed();
+                let sign = Sign::ConnectFailed(error.clone());
+                seeker.worker.shared.tell(Event::Sign {
+                    server_id: server.id,
+                    sign,
+                });
+            }
             Err((server, error))
         }
     }

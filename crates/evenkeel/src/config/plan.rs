@@ -286,7 +286,7 @@ pub struct Keepalive {
     pub interval_ms: u64,
     /// Unanswered probes that end the connection, 1 to 127. Default 3.
     pub probes: u32,
-    /// TCP_USER_TIMEOUT: sent data unacknowledged for so long. Default 30 000; 0 = the kernel's.
+    /// What was sent stays unanswered for so long. Default 30 000; 0 = the kernel's.
     pub user_timeout_ms: u64,
 }
 

@@ -108,6 +108,15 @@ impl World {
         found.map_or("a server", |server| &server.name)
     }
 
+    /// A client that had picked a server just before its verdict settles on it just after.
+    pub(super) fn cut_late_comers_of_the_dead(&self) {
+        for (address, state) in &self.servers {
+            if state.health.standing() == Standing::Down && state.server.load.active() > 0 {
+                self.cut_sessions_of_dead(address);
+            }
+        }
+    }
+
     fn cut_sessions_of_dead(&self, address: &Address) {
         let Some(state) = self.servers.get(address) else {
             return;

@@ -15,7 +15,7 @@ pub enum Event {
     },
     /// A connection has ended.
     Ended(Box<Record>),
-    /// Clients cannot be accepted at the moment, and why; said at most once a second a worker.
+    /// Clients cannot be accepted at the moment, and why; said at each try, ten times a second.
     AcceptFailed(String),
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Live {
     relaying: RefCell<Option<Relaying>>,
     ended: Cell<Ended>,
     last_byte_ms: Cell<u64>,
+    /// Directions in which bytes wait for a slow reader.
+    owed: Cell<u8>,
     /// When the server had last got something to answer, before its first byte; zero for never.
     asked_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
@@ -70,6 +72,7 @@ impl Live {
             relaying: RefCell::new(None),
             ended: Cell::new(Ended::Nobody),
             last_byte_ms: Cell::new(clock::now_ms()),
+            owed: Cell::new(0),
             asked_us: Cell::new(0),
             first_byte_us: Cell::new(None),
             interrupt: RefCell::new(None),
@@ -137,6 +140,23 @@ impl Live {
                 of_server.add_to_client(bytes);
             }
         }
+    }
+
+    /// A slow reader took some of what it is owed.
+    pub(crate) fn progressed(&self, worker: &Worker) {
+        self.last_byte_ms.set(worker.swept_at_ms());
+    }
+
+    /// One direction begins or ends to wait for a slow reader. No guard: what was owed when the
+    /// session was given up must still be known then.
+    pub(crate) fn owe(&self, begins: bool) {
+        let owed = self.owed.get();
+        self.owed.set(if begins { owed + 1 } else { owed - 1 });
+    }
+
+    /// Bytes that one side has sent did not reach the other.
+    pub(crate) fn owes(&self) -> bool {
+        self.owed.get() > 0
     }
 
     fn first_byte(&self, relaying: &Relaying) {

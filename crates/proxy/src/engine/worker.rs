@@ -24,6 +24,10 @@ use crate::relay::LARGE_BYTES;
 /// Timeouts are kept to twice this precision; it costs a look at each session.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Wake-ups by other workers that may wait. The waker spins when there is no room, so that workers
+/// which wake each other could wait for each other: there must be room for every queued client.
+const WAKES_FROM_AFAR_MAX: usize = 16 * 1024;
+
 /// The epoll driver's one receive buffer per worker.
 const SCRATCH_BYTES: usize = 64 * 1024;
 
@@ -204,17 +208,23 @@ pub(super) fn runtime(driver: Driver) -> io::Result<Runtime> {
             .buffer_pool_size(NonZero::new(POOL_BUFFERS).unwrap_or(NonZero::<u16>::MIN))
             .buffer_pool_buffer_len(POOL_BUFFER_BYTES),
     };
-    RuntimeBuilder::new().with_proactor(proactor).build()
+    RuntimeBuilder::new()
+        .with_proactor(proactor)
+        .sync_queue_size(WAKES_FROM_AFAR_MAX)
+        .build()
 }
 
-/// Runs a worker until it is told to stop.
-pub(super) fn run(
+/// Makes a worker on its own thread; what can fail fails here.
+pub(super) fn prepare(
     index: usize,
     shared: Arc<Shared>,
     runtime: &Runtime,
-    orders: flume::Receiver<Order>,
-) -> io::Result<()> {
-    let worker = Rc::new(Worker::new(index, shared, runtime)?);
+) -> io::Result<Rc<Worker>> {
+    Worker::new(index, shared, runtime).map(Rc::new)
+}
+
+/// Runs a worker until it is told to stop.
+pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, orders: flume::Receiver<Order>) {
     let clerk = Rc::clone(&worker);
     let main = async move {
         while let Ok(order) = orders.recv_async().await {
@@ -235,7 +245,6 @@ pub(super) fn run(
             runtime.block_on(main);
         }
     });
-    Ok(())
 }
 
 async fn sweep_forever(worker: Rc<Worker>) {

@@ -55,8 +55,6 @@ async fn header_of(socket: &Socket) -> Result<Header, String> {
 /// Takes bytes that a peek has shown to be there.
 fn take(socket: &Socket, bytes: &mut [u8]) -> Result<(), String> {
     if bytes.is_empty() {
-        // A receive that finds nothing tells epoll to wait for more.
-        let _ = socket.receive_now(&mut [0; 1]);
         return Ok(());
     }
     match socket.receive_now(bytes) {

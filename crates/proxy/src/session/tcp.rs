@@ -7,7 +7,7 @@ use std::sync::Arc;
 use evenkeel_policy::balance::key_of;
 
 use super::{closed_before_any_byte, hello, refuse};
-use crate::engine::event::Event;
+use crate::engine::event::{Event, Sign};
 use crate::engine::live::{Interrupt, Live};
 use crate::engine::worker::Worker;
 use crate::record::{CutReason, Ending, Record};
@@ -78,13 +78,27 @@ async fn find_server(
     search: &mut Search,
     record: &mut Record,
 ) -> Result<(Upstream, Arc<View>), Ending> {
-    let (upstream, view) = upstream::reach(seeker, search, record).await?;
-    if let Some(version) = view.settings.send_proxy {
+    loop {
+        let (upstream, view) = upstream::reach(seeker, search, record).await?;
+        let Some(version) = view.settings.send_proxy else {
+            return Ok((upstream, view));
+        };
         let header = hello::header(version, client.source, client.destination);
-        let sent = upstream.socket.send_all(&header).await;
-        sent.map_err(|error| Ending::ResetByServer(error.to_string()))?;
+        let Err(error) = upstream.socket.send_all(&header).await else {
+            return Ok((upstream, view));
+        };
+        let server = upstream.lease.server();
+        server.counters.resets.add(1);
+        let sign = Sign::ClosedBeforeAnyByte;
+        seeker.worker.shared.tell(Event::Sign {
+            server_id: server.id,
+            sign,
+        });
+        if !search.failed(seeker, server, error.to_string(), record) {
+            seeker.service.counters.connect_failed.add(1);
+            return Err(Ending::ConnectFailed(error.to_string()));
+        }
     }
-    Ok((upstream, view))
 }
 
 /// Relays until the session is over, or the server left before it began.
@@ -112,7 +126,7 @@ async fn relay_through(
         }
         Err(interrupt) => {
             let ending = ending_of(interrupt);
-            end_from_outside(&ending, &client.socket, &upstream.socket);
+            end_from_outside(&ending, live, &client.socket, &upstream.socket);
             Outcome::Over(ending)
         }
     };
@@ -174,17 +188,18 @@ fn canonical(peer: SocketAddr) -> IpAddr {
 
 /// What the `source` algorithm hashes: the client's address without its port.
 fn source_key(source: Option<SocketAddr>) -> u64 {
-    match source.map(|address| canonical(address)) {
+    match source.map(canonical) {
         Some(IpAddr::V4(ip)) => key_of(&ip.octets()),
         Some(IpAddr::V6(ip)) => key_of(&ip.octets()),
         None => 0,
     }
 }
 
-/// A cut is a reset, so that nobody takes half an answer for a whole one; a timeout in silence is
-/// an ordinary end.
-fn end_from_outside(ending: &Ending, client: &Socket, server: &Socket) {
-    if !matches!(ending, Ending::IdleTimeout | Ending::HalfCloseTimeout) {
+/// A cut is a reset, so that nobody takes half an answer for a whole one; a timeout in silence,
+/// with nothing left to deliver, is an ordinary end.
+fn end_from_outside(ending: &Ending, live: &Live, client: &Socket, server: &Socket) {
+    let timeout = matches!(ending, Ending::IdleTimeout | Ending::HalfCloseTimeout);
+    if !timeout || live.owes() {
         client.reset_on_close();
         server.reset_on_close();
     }

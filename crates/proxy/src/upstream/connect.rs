@@ -11,27 +11,71 @@ use crate::server::{Endpoint, Server};
 use crate::settings::Settings;
 use crate::socket::Socket;
 
+/// Why there is no connection.
+pub(super) struct Failed {
+    pub(super) why: String,
+    /// Descriptors, ports or memory of this machine ran out: the server cannot help it.
+    pub(super) ours: bool,
+}
+
+impl Failed {
+    fn of_server(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            ours: false,
+        }
+    }
+
+    fn of_ours(error: &io::Error) -> Self {
+        Self {
+            why: explain(error),
+            ours: true,
+        }
+    }
+
+    fn connecting(error: &io::Error) -> Self {
+        let ours = [
+            libc::EMFILE,
+            libc::ENFILE,
+            libc::EADDRNOTAVAIL,
+            libc::ENOBUFS,
+            libc::ENOMEM,
+        ];
+        let ours = error
+            .raw_os_error()
+            .is_some_and(|code| ours.contains(&code));
+        Self {
+            why: explain(error),
+            ours,
+        }
+    }
+}
+
 /// Connects to the server's current endpoint.
 pub(super) async fn connect(
     worker: &Worker,
     server: &Server,
     settings: &Settings,
-) -> Result<Socket, String> {
-    let endpoint = server.endpoint().ok_or("its name is not resolved")?;
-    let (domain, protocol, address) = parts(&endpoint).map_err(|error| error.to_string())?;
-    let socket = open(worker, domain, protocol).map_err(|error| explain(&error))?;
+) -> Result<Socket, Failed> {
+    let unresolved = || Failed::of_server("its name is not resolved");
+    let endpoint = server.endpoint().ok_or_else(unresolved)?;
+    let (domain, protocol, address) =
+        parts(&endpoint).map_err(|error| Failed::of_server(error.to_string()))?;
+    let socket = open(worker, domain, protocol).map_err(|error| Failed::of_ours(&error))?;
     let shared = SharedFd::new(socket);
     let connecting = compio::runtime::submit(Connect::new(shared.clone(), address));
     match compio::time::timeout(settings.connect_timeout, connecting).await {
-        Ok(result) => result.0.map_err(|error| explain(&error))?,
+        Ok(result) => result.0.map_err(|error| Failed::connecting(&error))?,
         Err(_) => {
-            return Err(format!(
-                "no answer for {} ms",
-                settings.connect_timeout.as_millis()
-            ));
+            let limit_ms = settings.connect_timeout.as_millis();
+            return Err(Failed::of_server(format!("no answer for {limit_ms} ms")));
         }
     };
-    Socket::new(worker, shared).map_err(|error| explain(&error))
+    // On epoll a Unix socket whose backlog is full looks connected and is not.
+    if domain == Domain::UNIX && shared.peer_addr().is_err() {
+        return Err(Failed::of_server("its backlog is full"));
+    }
+    Socket::new(worker, shared).map_err(|error| Failed::of_ours(&error))
 }
 
 fn parts(endpoint: &Endpoint) -> io::Result<(Domain, Option<Protocol>, SockAddr)> {

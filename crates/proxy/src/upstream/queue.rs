@@ -72,6 +72,10 @@ pub(super) async fn wait(
     let outcome = compio::time::timeout(wait, grant.recv_async()).await;
     drop(place);
     // A grant may have come while the time ran out: it is in the channel then.
+    if matches!(outcome, Ok(Err(_))) {
+        service.counters.no_server.add(1);
+        return Err(Ending::NoServer);
+    }
     match outcome
         .ok()
         .and_then(Result::ok)
@@ -89,6 +93,15 @@ pub(super) async fn wait(
 /// Gives free places to the longest waiting, until there is none or nobody waits.
 pub(crate) fn serve_waiting(service: &Arc<Service>, registry: &Arc<Registry>) {
     while serve_one(service, registry) {}
+}
+
+/// Turns away who waits for a service that has nobody left: the next clients are refused at once,
+/// so these must not wait on.
+pub(crate) fn refuse_waiting(service: &Arc<Service>, registry: &Arc<Registry>) {
+    let turned_away = std::mem::take(&mut *service.queue.lock());
+    for _ in &turned_away {
+        service.queue.uncount(registry);
+    }
 }
 
 /// Gives one free place to the longest waiting. False: there is none, or nobody can use it.
@@ -112,7 +125,12 @@ pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<Registry>) -> boo
 /// The longest waiting for whom there is a place now, and the reserved server.
 fn first_servable(waiting: &VecDeque<Waiter>, view: &View) -> Option<(usize, usize)> {
     for (index, waiter) in waiting.iter().enumerate() {
-        if let Pick::Server(server) = view.pick(waiter.key, &waiter.tried_ids) {
+        let mut pick = view.pick(waiter.key, &waiter.tried_ids);
+        if pick == Pick::NoneUp && !waiter.tried_ids.is_empty() {
+            // Those it waited for are gone: then one that failed it before is better than none.
+            pick = view.pick(waiter.key, &[]);
+        }
+        if let Pick::Server(server) = pick {
             return Some((index, server));
         }
         // Only who avoids servers that failed it lets others pass: they may take those.
