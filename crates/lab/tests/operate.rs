@@ -8,6 +8,7 @@ mod process;
 mod rig;
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -384,10 +385,17 @@ fn a_line_for_each_finished_connection_says_why_it_ended() {
         assert_eq!(end_of(&mut session, LIMIT), End::Orderly);
         drop(session);
         expect("client closed");
+        let mut client = TcpStream::connect(listen).unwrap();
+        let (mut session, _) = mute.accept();
+        session.write_all(b"!").unwrap();
+        assert_eq!(client.read(&mut [0; 1]).unwrap(), 1);
+        drop(session);
+        expect_end(client);
+        expect("server closed");
         let client = TcpStream::connect(listen).unwrap();
         drop(mute.accept());
         expect_end(client);
-        expect("server closed");
+        expect("connect failed: closed before any byte");
         let client = TcpStream::connect(listen).unwrap();
         let session = mute.accept();
         let address = mute.address().to_string();
