@@ -25,6 +25,8 @@ on_both_drivers! {
     a_client_that_does_not_read_costs_no_memory_and_stalls_the_server
     a_client_that_pauses_longer_than_the_user_timeout_is_not_cut
     a_client_that_answers_nothing_is_cut_after_the_user_timeout
+    an_idle_timeout_while_a_client_is_owed_bytes_is_a_reset
+    a_slow_reader_is_not_idle
     idle_connections_cost_little_memory_and_no_processor_time
     more_busy_clients_than_the_ring_has_buffers_all_get_their_answers
 }
@@ -162,6 +164,52 @@ fn a_client_that_answers_nothing_is_cut_after_the_user_timeout(io: &str) {
     assert_eq!(end_of(&server), peer::End::Reset);
     peer::until_service(&balancer, "the count", |service| {
         service["errors"]["reset_by_client"] == 1
+    });
+}
+
+/// With a clean end it would take the part that it has for the whole.
+fn an_idle_timeout_while_a_client_is_owed_bytes_is_a_reset(io: &str) {
+    let lane = Lane::new(Kind::V4);
+    let balancer = peer::balancer(io, &lane.service_with("idle_timeout_ms = 500\n"));
+    let (client, server) = lane.talk();
+    let answer = payload(0, 15 << 20);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use std::io::Write;
+            let error = (&server).write_all(answer).expect_err("nobody reads");
+            assert!(peer::is_reset(&error), "{error}");
+        });
+        peer::until_service(&balancer, "the timeout", |service| {
+            service["sessions"]["current"] == 0
+        });
+        let seen = pair::read_against(&client, answer);
+        let reset = Some(std::io::ErrorKind::ConnectionReset);
+        assert_eq!(seen.error, reset, "{seen:?}");
+    });
+    let service = &balancer.status().unwrap()["services"][0];
+    assert_eq!(service["errors"]["idle_timeout"], 1, "{service}");
+}
+
+/// It reads so little at a time that for seconds we can send nothing more: the kernel has room
+/// for us again only when a third of what it holds is gone.
+fn a_slow_reader_is_not_idle(io: &str) {
+    let lane = Lane::new(Kind::V4);
+    let _balancer = peer::balancer(io, &lane.service_with("idle_timeout_ms = 800\n"));
+    let (client, server) = lane.pair_with_little_room();
+    let answer = payload(0, 12 << 20);
+    let sent = &std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            pair::send_counted(&server, answer.len(), sent);
+        });
+        let started = Instant::now();
+        let mut read = Vec::new();
+        while started.elapsed() < Duration::from_millis(2_600) {
+            read.extend(receive(&client, 48 * 1024));
+            std::thread::park_timeout(Duration::from_millis(200));
+        }
+        read.extend(peer::receive_all(&client));
+        assert!(read == answer, "{} of {} bytes", read.len(), answer.len());
     });
 }
 

@@ -249,6 +249,18 @@ pub(crate) fn is_unanswered(fd: RawFd, limit: Duration) -> bool {
     silent && (info.tcpi_retransmits > 0 || info.tcpi_probes > 1)
 }
 
+/// Bytes that were sent and that the peer's kernel (a Unix socket: the peer) has not taken yet.
+pub(crate) fn untaken_bytes(fd: RawFd) -> u64 {
+    let mut untaken: libc::c_int = 0;
+    #[expect(unsafe_code, reason = "SIOCOUTQ has no safe form in std or socket2")]
+    // SAFETY: this request writes one int, and gets one.
+    let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut untaken) };
+    if result < 0 {
+        return 0;
+    }
+    u64::try_from(untaken).unwrap_or(0)
+}
+
 /// What the kernel knows of a TCP connection; nothing of another socket.
 fn tcp_info(fd: RawFd) -> Option<libc::tcp_info> {
     let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();

@@ -109,6 +109,15 @@ pub(crate) fn try_connect(address: &str) -> io::Result<Socket> {
     Ok(with_limits(socket))
 }
 
+/// Connects with a receive buffer of this size, from the first window on.
+pub(crate) fn connect_with_room(address: &str, room_bytes: usize) -> Socket {
+    let (to, domain) = parse(address);
+    let socket = Socket::new(domain, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(room_bytes).unwrap();
+    socket.connect(&to).unwrap();
+    with_limits(socket)
+}
+
 /// Connects from another address of the loopback network, such as 127.0.0.9.
 pub(crate) fn connect_from(source: [u8; 4], address: &str) -> Socket {
     let (to, domain) = parse(address);

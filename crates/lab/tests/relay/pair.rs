@@ -50,6 +50,12 @@ impl Lane {
         peer::connect(&self.listen)
     }
 
+    /// A pair whose client's kernel takes few bytes that it does not read.
+    pub(crate) fn pair_with_little_room(&self) -> (Socket, Socket) {
+        let client = peer::connect_with_room(&self.listen, 64 * 1024);
+        (client, self.server())
+    }
+
     /// The server's end for a client that waits for it.
     pub(crate) fn server(&self) -> Socket {
         self.listening.accept()

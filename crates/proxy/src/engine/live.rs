@@ -26,6 +26,8 @@ pub(crate) struct Live {
     last_byte_ms: Cell<u64>,
     /// Directions in which bytes wait for a slow reader.
     owed: Cell<u8>,
+    /// What both peers had yet to take when that was last looked at.
+    untaken_bytes: Cell<u64>,
     /// When the server had last got something to answer, before its first byte; zero for never.
     asked_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
@@ -73,6 +75,7 @@ impl Live {
             ended: Cell::new(Ended::Nobody),
             last_byte_ms: Cell::new(clock::now_ms()),
             owed: Cell::new(0),
+            untaken_bytes: Cell::new(0),
             asked_us: Cell::new(0),
             first_byte_us: Cell::new(None),
             interrupt: RefCell::new(None),
@@ -280,6 +283,9 @@ impl Live {
         if !relaying.kept_alive {
             relaying.keep_alive();
         }
+        if self.owes() {
+            self.notice_slow_reader(relaying, now_ms);
+        }
         if self.is_silent_too_long(relaying) {
             let limit_ms = relaying.view.settings.connect_timeout.as_millis();
             let why = format!("said nothing for {limit_ms} ms");
@@ -289,6 +295,15 @@ impl Live {
             .or_else(|| relaying.dead_peer(now_ms))
         {
             self.cut(ending);
+        }
+    }
+
+    /// A slow reader takes from the kernel long before that has room for more of what is owed.
+    fn notice_slow_reader(&self, relaying: &Relaying, now_ms: u64) {
+        let untaken_bytes =
+            socket::untaken_bytes(relaying.client_fd) + socket::untaken_bytes(relaying.server_fd);
+        if untaken_bytes < self.untaken_bytes.replace(untaken_bytes) {
+            self.last_byte_ms.set(now_ms);
         }
     }
 
