@@ -5,6 +5,10 @@
 #[path = "peer/peer.rs"]
 mod peer;
 
+use std::io::Read;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use peer::{
@@ -19,6 +23,8 @@ on_both_drivers! {
     dead_servers_among_live_ones_cost_a_delay_and_no_error
     with_all_servers_down_clients_end_at_once_and_cleanly
     with_all_servers_down_clients_may_wait
+    a_request_sent_while_a_server_leaves_is_answered_or_ended_and_never_lost
+    a_unix_server_with_a_full_backlog_costs_a_delay_and_no_error
 }
 
 const QUICK: &str = "connect_timeout_ms = 200\nretries = 3\n";
@@ -165,4 +171,123 @@ fn with_all_servers_down_clients_may_wait(io: &str) {
     });
     let _back = Scripted::named_at("bbb", &dead);
     assert_eq!(name_of(&client), "bbb");
+}
+
+/// Three servers leave without a word, each after a moment of its own, and clients send while they
+/// do. A request that has not gone out yet goes to the server that stays; one that has cannot be
+/// had back. To see it red on io_uring: let `Direction::run` only wait for the client's first
+/// bytes and leave them to the ring.
+fn a_request_sent_while_a_server_leaves_is_answered_or_ended_and_never_lost(io: &str) {
+    const CLIENTS: usize = 256;
+    for leave in [Leave::End, Leave::Reset] {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let leaving: Vec<Scripted> = (0..3).map(|_| leaving_server(leave, &taken)).collect();
+        let stays = Scripted::echo(Kind::V4);
+        let mut servers: Vec<&str> = leaving.iter().map(Scripted::address).collect();
+        servers.push(stays.address());
+        let listen = own_address(Kind::V4);
+        // So that they are not found to be down at once.
+        let more = "retries = 10\n[service.health]\nprobe = \"off\"\nfall = 100\n";
+        let balancer = peer::balancer(io, &service(&listen, &servers, more));
+        let answered = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for first in 0..8 {
+                let (listen, answered) = (&listen, &answered);
+                scope.spawn(move || {
+                    let mine = (first..CLIENTS).step_by(8);
+                    let count = mine.filter(|number| is_answered(listen, *number)).count();
+                    answered.fetch_add(count, SeqCst);
+                });
+            }
+        });
+        let ended = CLIENTS - answered.into_inner();
+        if leave == Leave::End {
+            // Nobody is ended whose request could have gone elsewhere.
+            until("every end explained", || taken.load(SeqCst) == ended);
+        }
+        let service = &balancer.status().unwrap()["services"][0];
+        let retries = service["retries_total"].as_u64().unwrap();
+        println!("{io}: {retries} retries, {ended} of {CLIENTS} ended");
+        assert!(retries > 0 && ended < CLIENTS, "{service}");
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Leave {
+    End,
+    Reset,
+}
+
+/// Counts the requests that have come all the same, where that can be known.
+fn leaving_server(leave: Leave, taken: &Arc<AtomicUsize>) -> Scripted {
+    let taken = Arc::clone(taken);
+    let turn = AtomicUsize::new(0);
+    Scripted::start(Kind::V4, move |client| {
+        pause(turn.fetch_add(1, SeqCst), 5);
+        if leave == Leave::Reset {
+            return client.set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        // Its other end may be gone: this server will have been found to be down.
+        let _ = client.shutdown(Shutdown::Write);
+        let mut reader = client;
+        let has_come = reader.read(&mut [0; 64]).is_ok_and(|count| count > 0);
+        taken.fetch_add(usize::from(has_come), SeqCst);
+        end_of(client);
+    })
+}
+
+/// None at all, or up to so many quarters of a millisecond.
+fn pause(turn: usize, quarters_max: u64) {
+    let quarters = (turn as u64 * 7) % (quarters_max + 1);
+    if quarters > 0 {
+        std::thread::park_timeout(Duration::from_micros(quarters * 250));
+    }
+}
+
+/// Sends a request; true for the whole answer, false for an end without a byte of it.
+fn is_answered(listen: &str, number: usize) -> bool {
+    let client = connect(listen);
+    client
+        .set_read_timeout(Some(Duration::from_secs(3)))
+        .unwrap();
+    pause(number, 60);
+    let request = format!("request {number:08}");
+    send(&client, request.as_bytes());
+    let mut answer = vec![0; request.len()];
+    match (&client).read(&mut answer) {
+        Ok(0) => return false,
+        Ok(count) => (&client).read_exact(&mut answer[count..]).unwrap(),
+        Err(error) if peer::is_reset(&error) => return false,
+        Err(error) => panic!("{request} is lost: {error}"),
+    }
+    assert_eq!(answer, request.as_bytes());
+    true
+}
+
+/// On epoll such a socket looks connected and is not.
+fn a_unix_server_with_a_full_backlog_costs_a_delay_and_no_error(io: &str) {
+    let full = Listening::with_backlog(Kind::Unix, 0);
+    let path = full.address.strip_prefix("unix:").unwrap();
+    let address = socket2::SockAddr::unix(path).unwrap();
+    let knock = || {
+        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.connect(&address).map(|()| socket)
+    };
+    let _waiting: Vec<_> = std::iter::from_fn(|| knock().ok()).collect();
+    let live = Scripted::echo(Kind::V4);
+    let listen = own_address(Kind::V4);
+    let servers = [full.address.as_str(), live.address()];
+    let more = format!("balance = \"first\"\n{QUICK}");
+    let balancer = peer::balancer(io, &service(&listen, &servers, &more));
+    for _ in 0..4 {
+        let started = Instant::now();
+        assert_echo(&listen);
+        let took = started.elapsed();
+        assert!(took < Duration::from_millis(200 * 4 + 500), "{took:?}");
+    }
+    let service = &balancer.status().unwrap()["services"][0];
+    assert!(service["retries_total"].as_u64().unwrap() >= 1, "{service}");
+    assert_eq!(service["errors"]["no_server"], 0);
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use evenkeel_lab::Balancer;
 use peer::{
-    End, Kind, Listening, connect, end_of, end_sending, receive, receive_all, send, service, stays,
-    until_service,
+    End, Kind, Listening, Scripted, connect, end_of, end_sending, receive, receive_all, send,
+    service, stays, until_service,
 };
 use socket2::Socket;
 
@@ -38,6 +38,7 @@ on_both_drivers! {
     a_strangers_header_ends_the_connection_and_never_reaches_the_server
     a_strangers_header_byte_by_byte_never_reaches_the_server
     a_stranger_without_a_header_is_served_also_when_the_server_speaks_first
+    a_server_that_resets_on_the_header_costs_no_client
 }
 
 /// A service with one server, whose connections the test accepts.
@@ -264,4 +265,34 @@ fn a_stranger_without_a_header_is_served_also_when_the_server_speaks_first(io: &
     until_service(&stage.balancer, "no refusal", |service| {
         service["errors"]["proxy_header"] == 0
     });
+}
+
+/// One resets before the header is sent, while it is sent, or just after: all the same.
+fn a_server_that_resets_on_the_header_costs_no_client(io: &str) {
+    let resetting = [Kind::V4, Kind::Unix].map(|kind| {
+        Scripted::start(kind, |client| {
+            client.set_linger(Some(Duration::ZERO)).unwrap();
+        })
+    });
+    let good = Scripted::start(Kind::V4, |client| {
+        assert!(header_line(client).starts_with("PROXY TCP4 127.0.0.1 "));
+        send(client, b"yes");
+        end_of(client);
+    });
+    let listen = peer::own_address(Kind::V4);
+    let [one, other] = resetting.each_ref().map(Scripted::address);
+    let more = "send_proxy = \"v1\"\nretries = 10\n\
+                [service.health]\nprobe = \"off\"\nfall = 100\n";
+    let balancer = peer::balancer(io, &service(&listen, &[one, other, good.address()], more));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..40 {
+                    assert_eq!(receive(&connect(&listen), 3), b"yes");
+                }
+            });
+        }
+    });
+    let service = &balancer.status().unwrap()["services"][0];
+    assert!(service["retries_total"].as_u64().unwrap() > 50, "{service}");
 }

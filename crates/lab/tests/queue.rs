@@ -23,6 +23,7 @@ on_both_drivers! {
     a_client_that_half_closed_while_it_waited_is_served
     a_server_never_has_more_connections_than_its_limit
     a_client_whose_servers_have_all_failed_holds_up_nobody
+    clients_that_wait_are_turned_away_once_all_servers_are_down
 }
 
 /// One or two services in front of one server with one place.
@@ -258,4 +259,42 @@ fn a_client_whose_servers_have_all_failed_holds_up_nobody(io: &str) {
         Duration::from_millis(50),
         || stuck.take_error().unwrap().is_none(),
     );
+}
+
+/// As the next clients are: nobody of them waits for the limit.
+fn clients_that_wait_are_turned_away_once_all_servers_are_down(io: &str) {
+    let servers = [Scripted::named("aaa"), Scripted::named("bbb")];
+    let entries = servers.each_ref().map(|s| limited(s.address(), 1));
+    let listen = peer::own_address(Kind::V4);
+    let more = "[service.queue]\nwait_ms = 20000\n[service.health]\nprobe = \"tcp\"\n\
+                interval_ms = 50\ndead_interval_ms_max = 50\n";
+    let config = named_service("s", &listen, &[&entries[0], &entries[1]], more);
+    let balancer = peer::balancer(io, &config);
+    let holders = [(); 2].map(|()| {
+        let client = connect(&listen);
+        peer::name_of(&client);
+        client
+    });
+    let waiting: Vec<Socket> = (0..4).map(|_| connect(&listen)).collect();
+    waiting[3..].iter().for_each(|client| send(client, b"word"));
+    peer::until_service(&balancer, "the clients in the queue", |service| {
+        service["queue"]["current"] == 4
+    });
+    let started = Instant::now();
+    servers.into_iter().for_each(Scripted::close);
+    waiting.iter().for_each(|client| {
+        assert_eq!(end_of(client), End::Clean);
+    });
+    for _ in 0..3 {
+        assert_eq!(end_of(&connect(&listen)), End::Clean);
+    }
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    peer::until_service(&balancer, "the counts", |service| {
+        service["queue"]["current"] == 0 && service["errors"]["no_server"] == 7
+    });
+    // Who is being served is left alone.
+    for holder in &holders {
+        assert!(holder.take_error().unwrap().is_none());
+    }
 }
