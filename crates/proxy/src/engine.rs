@@ -5,9 +5,11 @@ pub mod event;
 mod executor;
 pub(crate) mod live;
 pub(crate) mod reactor;
+pub(crate) mod ring;
 pub(crate) mod worker;
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -51,16 +53,20 @@ impl Driver {
 
     /// Tries io_uring; where it is not to be had, epoll, and the reason.
     pub fn detect() -> (Self, String) {
-        match worker::runtime(Self::IoUring).and_then(|runtime| runtime.enter(|| pool(&runtime))) {
+        match Self::IoUring.check() {
             Ok(()) => (Self::IoUring, "the kernel offers it".to_owned()),
             Err(error) => (Self::Epoll, format!("io_uring is not available: {error}")),
         }
     }
-}
 
-/// The ring's buffer pool needs a newer kernel than the ring itself.
-fn pool(runtime: &compio::runtime::Runtime) -> io::Result<()> {
-    runtime.buffer_pool().map(drop)
+    /// Whether it is to be had here: the ring's buffer pool needs a newer kernel than the ring.
+    fn check(self) -> io::Result<()> {
+        let runtime = worker::runtime()?;
+        match self {
+            Self::Epoll => Ok(()),
+            Self::IoUring => ring::Ring::new(runtime.as_raw_fd()).map(drop),
+        }
+    }
 }
 
 /// Why the data plane did not start.
@@ -132,7 +138,7 @@ impl Engine {
         driver: Driver,
         workers: usize,
     ) -> Result<(Self, flume::Receiver<Event>), EngineError> {
-        worker::runtime(driver).map_err(|cause| EngineError::Driver {
+        driver.check().map_err(|cause| EngineError::Driver {
             driver: driver.name(),
             cause,
         })?;
@@ -309,7 +315,7 @@ fn start_worker(
     started: flume::Sender<io::Result<()>>,
 ) -> Result<JoinHandle<()>, EngineError> {
     let run = move || {
-        let prepared = worker::runtime(shared.driver)
+        let prepared = worker::runtime()
             .and_then(|runtime| Ok((worker::prepare(index, shared, &runtime)?, runtime)));
         // Nobody listens any more if another worker has failed already.
         let _ = match prepared {

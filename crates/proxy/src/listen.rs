@@ -223,7 +223,7 @@ pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerSha
 async fn own_descriptor(worker: &Worker, listener: &ListenerShared) -> Socket {
     loop {
         let cloned = listener.socket.try_clone().and_then(|socket| {
-            socket.set_nonblocking(worker.reactor.is_some())?;
+            socket.set_nonblocking(true)?;
             Ok(socket)
         });
         match cloned {

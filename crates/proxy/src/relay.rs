@@ -10,7 +10,7 @@ use std::io;
 use futures_util::future::try_join;
 
 use crate::engine::live::Live;
-use crate::engine::worker::Worker;
+use crate::engine::worker::{Poller, Worker};
 use crate::record::Ending;
 use crate::socket::Socket;
 
@@ -127,9 +127,9 @@ impl Direction<'_> {
         if self.guarded {
             guard::first_bytes(self).await?;
         }
-        if self.worker.reactor.is_some() {
+        let Poller::IoUring(ring) = &self.worker.poller else {
             return epoll::copy(self).await;
-        }
+        };
         // The client's first bytes are not received through the ring: if the server leaves without
         // a word, this direction is given up, and a receive under way would lose them.
         while self.way == Way::FromClient && self.live.from_client.get() == 0 {
@@ -139,7 +139,7 @@ impl Direction<'_> {
                 return Ok(());
             }
         }
-        ring::copy(self).await
+        ring::copy(self, ring).await
     }
 
     /// Copies with large buffers of our own for as long as they come back full. True at the end.

@@ -7,34 +7,35 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use compio::buf::BufResult;
-use compio::driver::op::{Interest, PollOnce, RecvFlags, RecvManaged, Send, SendFlags};
-use compio::driver::{BufferRef, PollFirst, SharedFd, TakeBuffer};
-use compio::runtime::Runtime;
+use compio::driver::SharedFd;
 use socket2::TcpKeepalive;
 
 use crate::engine::reactor::Readiness;
-use crate::engine::worker::Worker;
+use crate::engine::ring::{Buffer, Ring};
+use crate::engine::worker::{Poller, Worker};
 use crate::settings::Keepalive;
 
 /// One socket, owned by one session on one worker.
 pub(crate) struct Socket {
     shared: SharedFd<socket2::Socket>,
-    /// On epoll: what the worker's reactor knows of it. On io_uring the ring knows.
+    /// On epoll: what the worker's reactor knows of it.
     readiness: Option<Rc<Readiness>>,
+    /// On io_uring: the worker's ring.
+    ring: Option<Rc<Ring>>,
     /// On io_uring: the last receive emptied the socket, so the next one need not try first.
     drained: Cell<bool>,
 }
 
 impl Socket {
     pub(crate) fn new(worker: &Worker, shared: SharedFd<socket2::Socket>) -> io::Result<Self> {
-        let readiness = match &worker.reactor {
-            Some(reactor) => Some(reactor.register(shared.as_raw_fd())?),
-            None => None,
+        let (readiness, ring) = match &worker.poller {
+            Poller::Epoll(reactor) => (Some(reactor.register(shared.as_raw_fd())?), None),
+            Poller::IoUring(ring) => (None, Some(Rc::clone(ring))),
         };
         Ok(Self {
             shared,
             readiness,
+            ring,
             drained: Cell::new(false),
         })
     }
@@ -92,68 +93,40 @@ impl Socket {
 
     /// Waits until a receive has something to say.
     pub(crate) async fn readable(&self) -> io::Result<()> {
-        match &self.readiness {
-            Some(readiness) => readiness.readable().await,
-            None => self.poll(Interest::Readable).await?,
+        match (&self.readiness, &self.ring) {
+            (Some(readiness), _) => readiness.readable().await,
+            (None, Some(ring)) => ring.poll(&self.shared, libc::POLLIN).await?,
+            (None, None) => {}
         }
         Ok(())
     }
 
     /// Waits until the socket takes bytes again, or has failed.
     pub(crate) async fn writable(&self) -> io::Result<()> {
-        match &self.readiness {
-            Some(readiness) => readiness.writable().await,
-            None => self.poll(Interest::Writable).await?,
+        match (&self.readiness, &self.ring) {
+            (Some(readiness), _) => readiness.writable().await,
+            (None, Some(ring)) => ring.poll(&self.shared, libc::POLLOUT).await?,
+            (None, None) => {}
         }
         Ok(())
     }
 
-    async fn poll(&self, interest: Interest) -> io::Result<()> {
-        compio::runtime::submit(PollOnce::new(self.shared.clone(), interest))
-            .await
-            .0
-            .map(drop)
-    }
-
     /// On io_uring: waits for bytes, and only then takes a buffer from the ring's pool. `None`:
     /// the peer has ended its sending.
-    pub(crate) async fn receive_pooled(&self) -> io::Result<Option<BufferRef>> {
-        let runtime = Runtime::current();
-        let pool = runtime.buffer_pool()?;
-        let mut receive = RecvManaged::new(self.shared.clone(), &pool, 0, RecvFlags::empty())?;
-        if self.drained.get() {
-            receive.poll_first();
-        }
-        let (BufResult(result, receive), extra) = runtime.submit(receive).with_extra().await;
-        if let Ok(more) = extra.sock_nonempty() {
-            self.drained.set(!more);
-        }
-        let received = result?;
-        let Some(mut buffer) = receive.take_buffer().filter(|_| received > 0) else {
-            return Ok(None);
-        };
-        #[expect(
-            unsafe_code,
-            reason = "the length of a ring buffer is only known to its user"
-        )]
-        // SAFETY: the kernel has written `received` bytes to this buffer.
-        unsafe {
-            compio::buf::SetLen::set_len(&mut buffer, received);
-        }
-        Ok(Some(buffer))
+    pub(crate) async fn receive_pooled(&self, ring: &Ring) -> io::Result<Option<Buffer>> {
+        let (received, is_drained) = ring.receive(&self.shared, self.drained.get()).await;
+        self.drained.set(is_drained);
+        received
     }
 
     /// On io_uring: sends a ring buffer as far as the socket takes it now, in the same system call
     /// as everything else of this turn.
-    pub(crate) async fn send_pooled(&self, buffer: BufferRef) -> (io::Result<usize>, BufferRef) {
-        let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).cast_unsigned();
-        let send = Send::new(
-            self.shared.clone(),
-            buffer,
-            SendFlags::from_bits_retain(flags),
-        );
-        let BufResult(result, send) = compio::runtime::submit(send).await;
-        (result, compio::buf::IntoInner::into_inner(send))
+    pub(crate) async fn send_pooled(
+        &self,
+        ring: &Ring,
+        buffer: Buffer,
+    ) -> (io::Result<usize>, Option<Buffer>) {
+        ring.send(&self.shared, buffer).await
     }
 
     /// Ends our sending; the peer can go on with its own.

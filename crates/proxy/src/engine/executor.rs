@@ -1,4 +1,4 @@
-//! Runs a worker's sessions on the epoll driver. A wake-up on the worker's own thread, which is
+//! Runs a worker's sessions. A wake-up on the worker's own thread, which is
 //! nearly every one, only puts the session in line; the runtime's own would write to an eventfd.
 
 use std::cell::RefCell;

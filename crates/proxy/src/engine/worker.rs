@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::num::NonZero;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +15,8 @@ use slab::Slab;
 use super::executor::Executor;
 use super::live::Live;
 use super::reactor::Reactor;
-use super::{Driver, Order, POOL_BUFFER_BYTES, POOL_BUFFERS, Shared};
+use super::ring::Ring;
+use super::{Driver, Order, Shared};
 use crate::listen::{self, ListenerShared};
 use crate::record::Ending;
 use crate::relay::LARGE_BYTES;
@@ -38,9 +38,8 @@ const LARGE_BUFFERS_KEPT: usize = 8;
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) reactor: Option<Reactor>,
-    /// On epoll only, as the reactor.
-    executor: Option<Executor>,
+    pub(crate) poller: Poller,
+    executor: Executor,
     pub(crate) scratch: RefCell<Box<[u8]>>,
     large: RefCell<Vec<Box<[u8]>>>,
     sessions: RefCell<Slab<Rc<Live>>>,
@@ -51,19 +50,20 @@ pub(crate) struct Worker {
 
 impl Worker {
     fn new(index: usize, shared: Arc<Shared>, runtime: &Runtime) -> io::Result<Self> {
-        let (reactor, executor) = match shared.driver {
-            Driver::Epoll => (
-                Some(Reactor::new(runtime.as_raw_fd())?),
-                Some(Executor::new(runtime.waker())),
-            ),
-            Driver::IoUring => (None, None),
+        let runtime_fd = runtime.as_raw_fd();
+        let poller = match shared.driver {
+            Driver::Epoll => Poller::Epoll(Reactor::new(runtime_fd)?),
+            Driver::IoUring => Poller::IoUring(Rc::new(Ring::new(runtime_fd)?)),
         };
-        let scratch_bytes = if reactor.is_some() { SCRATCH_BYTES } else { 0 };
+        let scratch_bytes = match &poller {
+            Poller::Epoll(_) => SCRATCH_BYTES,
+            Poller::IoUring(_) => 0,
+        };
         Ok(Self {
             index,
             shared,
-            reactor,
-            executor,
+            poller,
+            executor: Executor::new(runtime.waker()),
             scratch: RefCell::new(vec![0; scratch_bytes].into_boxed_slice()),
             large: RefCell::default(),
             sessions: RefCell::default(),
@@ -75,10 +75,7 @@ impl Worker {
 
     /// Starts a session or a part of one.
     pub(crate) fn spawn(&self, session: impl Future<Output = ()> + 'static) {
-        match &self.executor {
-            Some(executor) => executor.spawn(session),
-            None => compio::runtime::spawn(session).detach(),
-        }
+        self.executor.spawn(session);
     }
 
     /// When the sweeper last looked: as precise as the timeouts are, and free for every receive.
@@ -154,6 +151,21 @@ impl Worker {
     }
 }
 
+/// What a worker waits with.
+pub(crate) enum Poller {
+    Epoll(Reactor),
+    IoUring(Rc<Ring>),
+}
+
+impl Poller {
+    fn turn(&self, timeout: Option<Duration>) -> bool {
+        match self {
+            Self::Epoll(reactor) => reactor.turn(timeout),
+            Self::IoUring(ring) => ring.turn(timeout),
+        }
+    }
+}
+
 /// A bulk transfer's buffer.
 pub(crate) struct LargeBuffer<'a> {
     worker: &'a Worker,
@@ -196,18 +208,11 @@ impl Drop for Enrolled {
     }
 }
 
-/// Builds a runtime on the given driver.
-pub(super) fn runtime(driver: Driver) -> io::Result<Runtime> {
+/// Builds the runtime for what is rare (accepting, connecting, timers, orders); on either driver it
+/// is one of epoll, which the worker's own poller watches.
+pub(super) fn runtime() -> io::Result<Runtime> {
     let mut proactor = ProactorBuilder::new();
-    match driver {
-        Driver::Epoll => proactor.driver_type(DriverType::Poll),
-        Driver::IoUring => proactor
-            .driver_type(DriverType::IoUring)
-            .single_issuer(true)
-            .defer_taskrun(true)
-            .buffer_pool_size(NonZero::new(POOL_BUFFERS).unwrap_or(NonZero::<u16>::MIN))
-            .buffer_pool_buffer_len(POOL_BUFFER_BYTES),
-    };
+    proactor.driver_type(DriverType::Poll);
     RuntimeBuilder::new()
         .with_proactor(proactor)
         .sync_queue_size(WAKES_FROM_AFAR_MAX)
@@ -238,12 +243,8 @@ pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, orders: flume::Receiver
     runtime.enter(|| {
         let sweeper = Rc::clone(&worker);
         runtime.spawn(sweep_forever(sweeper)).detach();
-        if worker.reactor.is_some() {
-            runtime.spawn(main).detach();
-            turn_until_stopped(&worker, runtime);
-        } else {
-            runtime.block_on(main);
-        }
+        runtime.spawn(main).detach();
+        turn_until_stopped(&worker, runtime);
     });
 }
 
@@ -254,16 +255,13 @@ async fn sweep_forever(worker: Rc<Worker>) {
     }
 }
 
-/// The loop of the epoll driver: our reactor waits, and the runtime is asked only when its own
-/// descriptor or a timer says so.
+/// The worker's loop: its poller waits, and the runtime is asked only when its own descriptor or a
+/// timer says so.
 fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
-    let (Some(reactor), Some(executor)) = (&worker.reactor, &worker.executor) else {
-        return;
-    };
     while !worker.stopped.get() {
-        executor.run();
+        worker.executor.run();
         // Asked after the runtime has run: an accept puts a session in line, too.
-        let more = runtime.run() || executor.is_somebody_in_line();
+        let more = runtime.run() || worker.executor.is_somebody_in_line();
         // From here on a wake-up of one of the runtime's own tasks ends the wait.
         let woken = runtime.flush();
         let timer = runtime.current_timeout();
@@ -272,7 +270,7 @@ fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
         } else {
             timer
         };
-        let ready = reactor.turn(timeout);
+        let ready = worker.poller.turn(timeout);
         let timer_over = || runtime.current_timeout().is_some_and(|left| left.is_zero());
         if ready || woken || timer_over() {
             runtime.poll_with(Some(Duration::ZERO));

@@ -5,14 +5,14 @@ use std::io;
 
 use super::{Broken, Direction};
 use crate::engine::POOL_BUFFER_BYTES;
+use crate::engine::ring::{Buffer, Ring};
 
-pub(super) async fn copy(direction: &Direction<'_>) -> Result<(), Broken> {
+pub(super) async fn copy(direction: &Direction<'_>, ring: &Ring) -> Result<(), Broken> {
     loop {
-        let received = match direction.from.receive_pooled().await {
+        let received = match direction.from.receive_pooled(ring).await {
             Ok(None) => return direction.end(),
-            Ok(Some(buffer)) => forward(direction, buffer).await?,
-            // What the driver makes of ENOBUFS.
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            Ok(Some(buffer)) => forward(direction, ring, buffer).await?,
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                 without_pool(direction).await?
             }
             Err(error) => return Err(direction.receive_failed(error)),
@@ -23,19 +23,16 @@ pub(super) async fn copy(direction: &Direction<'_>) -> Result<(), Broken> {
     }
 }
 
-async fn forward(
-    direction: &Direction<'_>,
-    buffer: compio::driver::BufferRef,
-) -> Result<usize, Broken> {
+async fn forward(direction: &Direction<'_>, ring: &Ring, buffer: Buffer) -> Result<usize, Broken> {
     let count = buffer.len();
     direction.count(count);
-    let (sent, buffer) = direction.to.send_pooled(buffer).await;
+    let (sent, buffer) = direction.to.send_pooled(ring, buffer).await;
     let sent = match sent {
         Ok(sent) => sent,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
         Err(error) => return Err(direction.send_failed(error)),
     };
-    if sent < count {
+    if let Some(buffer) = buffer.filter(|_| sent < count) {
         let rest = buffer[sent..].to_vec();
         drop(buffer);
         direction.send_rest(&rest).await?;

@@ -61,7 +61,7 @@ pub(super) async fn connect(
     let endpoint = server.endpoint().ok_or_else(unresolved)?;
     let (domain, protocol, address) =
         parts(&endpoint).map_err(|error| Failed::of_server(error.to_string()))?;
-    let socket = open(worker, domain, protocol).map_err(|error| Failed::of_ours(&error))?;
+    let socket = open(domain, protocol).map_err(|error| Failed::of_ours(&error))?;
     let shared = SharedFd::new(socket);
     let connecting = compio::runtime::submit(Connect::new(shared.clone(), address));
     match compio::time::timeout(settings.connect_timeout, connecting).await {
@@ -89,13 +89,9 @@ fn parts(endpoint: &Endpoint) -> io::Result<(Domain, Option<Protocol>, SockAddr)
     })
 }
 
-fn open(
-    worker: &Worker,
-    domain: Domain,
-    protocol: Option<Protocol>,
-) -> io::Result<socket2::Socket> {
+fn open(domain: Domain, protocol: Option<Protocol>) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(domain, Type::STREAM, protocol)?;
-    socket.set_nonblocking(worker.reactor.is_some())?;
+    socket.set_nonblocking(true)?;
     if protocol.is_some() {
         socket.set_tcp_nodelay(true)?;
     }
