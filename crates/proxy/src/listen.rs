@@ -122,6 +122,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        // At once, though the workers let go of their descriptors a little later.
+        let _ = self.socket.shutdown(std::net::Shutdown::Read);
         if let ListenAddress::Unix(path) = &self.address {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);
@@ -205,6 +207,8 @@ pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerSha
                 let (client, _) = compio::buf::IntoInner::into_inner(accept.1);
                 welcome(&worker, client, listener.service.load_full());
             }
+            // The listener is gone.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
             // The client left while it waited.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
