@@ -35,7 +35,7 @@ const ACCEPTS_IN_A_ROW: u32 = 16;
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// A worker keeps a client it accepted unless it has more sessions than the idlest one by this
-/// many, or by a sixteenth: handing over costs a wake-up, which short connections would feel.
+/// many, or by a quarter: handing over costs a wake-up, which short connections would feel.
 const SESSIONS_AHEAD_MAX: usize = 2;
 
 /// Where a service listens.
@@ -192,8 +192,10 @@ impl ListenerShared {
 
 /// A client between its accept and its session.
 pub(crate) struct Accepted {
-    socket: OwnedFd,
-    service: Arc<Service>,
+    pub(crate) socket: OwnedFd,
+    /// None on a Unix socket.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) service: Arc<Service>,
 }
 
 /// Accepts the clients of one listener on one worker, as long as the task lives.
@@ -204,8 +206,16 @@ pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerSha
         let accept = compio::runtime::submit(Accept::new(socket.clone())).await;
         match accept.0 {
             Ok(_) => {
-                let (client, _) = compio::buf::IntoInner::into_inner(accept.1);
-                welcome(&worker, client, listener.service.load_full());
+                let (client, peer) = compio::buf::IntoInner::into_inner(accept.1);
+                let service = listener.service.load_full();
+                welcome(
+                    &worker,
+                    Accepted {
+                        socket: client.into(),
+                        peer: peer.as_socket(),
+                        service,
+                    },
+                );
             }
             // The listener is gone.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
@@ -249,7 +259,7 @@ fn accept_failed(worker: &Worker, error: &io::Error) {
 }
 
 /// Keeps the client or hands it to the worker with the fewest sessions.
-fn welcome(worker: &Rc<Worker>, client: Socket, service: Arc<Service>) {
+fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
     let sessions = &worker.shared.sessions;
     let own = sessions[worker.index].load(Relaxed);
     let (idlest, fewest) = sessions
@@ -258,11 +268,7 @@ fn welcome(worker: &Rc<Worker>, client: Socket, service: Arc<Service>) {
         .enumerate()
         .min_by_key(|(_, count)| *count)
         .unwrap_or((worker.index, own));
-    let accepted = Accepted {
-        socket: client.into(),
-        service,
-    };
-    if own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 16) {
+    if own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 4) {
         sessions[worker.index].fetch_add(1, Relaxed);
         start(worker, accepted);
     } else {
@@ -278,6 +284,5 @@ pub(crate) fn adopt(worker: &Rc<Worker>, accepted: Accepted) {
 }
 
 fn start(worker: &Rc<Worker>, accepted: Accepted) {
-    let session = session::serve(Rc::clone(worker), accepted.service, accepted.socket.into());
-    worker.spawn(session);
+    worker.spawn(session::serve(Rc::clone(worker), accepted));
 }

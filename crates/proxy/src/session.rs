@@ -14,20 +14,26 @@ use crate::clock;
 use crate::engine::event::{Event, Sign};
 use crate::engine::live::Live;
 use crate::engine::worker::Worker;
+use crate::listen::Accepted;
 use crate::record::{Ending, Record};
 use crate::relay::Outcome;
 use crate::service::Service;
 use crate::socket::Socket;
 
 /// Serves one client. The caller has counted it among the worker's sessions.
-pub(crate) async fn serve(worker: Rc<Worker>, service: Arc<Service>, client: socket2::Socket) {
+pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
+    let Accepted {
+        socket,
+        peer,
+        service,
+    } = accepted;
     let started_ms = clock::now_ms();
     let live = Rc::new(Live::new(Arc::clone(&service)));
     let _enrolled = worker.enrol(Rc::clone(&live));
-    let Ok(client) = Socket::new(&worker, SharedFd::new(client)) else {
+    let Ok(client) = Socket::new(&worker, SharedFd::new(socket2::Socket::from(socket))) else {
         return;
     };
-    let mut record = Box::new(new_record(&service, client.peer_address()));
+    let mut record = Box::new(new_record(&service, peer));
     record.ending = match service.admit() {
         None => {
             refuse::politely(&worker, client);

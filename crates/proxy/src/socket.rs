@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use compio::driver::SharedFd;
+use compio::driver::op::{Interest, PollOnce};
 use socket2::TcpKeepalive;
 
 use crate::engine::reactor::Readiness;
@@ -42,10 +43,6 @@ impl Socket {
 
     pub(crate) fn fd(&self) -> RawFd {
         self.shared.as_raw_fd()
-    }
-
-    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
-        self.shared.peer_addr().ok()?.as_socket()
     }
 
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
@@ -95,7 +92,9 @@ impl Socket {
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match (&self.readiness, &self.ring) {
             (Some(readiness), _) => readiness.readable().await,
-            (None, Some(ring)) => ring.poll(&self.shared, libc::POLLIN).await?,
+            (None, Some(ring)) => {
+                ring.poll(&self.shared, libc::POLLIN).await?;
+            }
             (None, None) => {}
         }
         Ok(())
@@ -103,12 +102,31 @@ impl Socket {
 
     /// Waits until the socket takes bytes again, or has failed.
     pub(crate) async fn writable(&self) -> io::Result<()> {
+        const WANTED: i16 = libc::POLLOUT | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
         match (&self.readiness, &self.ring) {
             (Some(readiness), _) => readiness.writable().await,
-            (None, Some(ring)) => ring.poll(&self.shared, libc::POLLOUT).await?,
+            (None, Some(ring)) => {
+                if ring.poll(&self.shared, libc::POLLOUT).await? & WANTED == 0 {
+                    // The peer has ended its sending, and io_uring would say only that, again and
+                    // again; epoll does not.
+                    let wait = PollOnce::new(self.shared.clone(), Interest::Writable);
+                    compio::runtime::submit(wait).await.0?;
+                }
+            }
             (None, None) => {}
         }
         Ok(())
+    }
+
+    /// Waits for the end of a connect(2) that has begun.
+    pub(crate) async fn connected(&self) -> io::Result<()> {
+        if poll_now(self.fd(), libc::POLLOUT) & libc::POLLOUT == 0 {
+            if let Some(readiness) = &self.readiness {
+                readiness.not_writable_yet();
+            }
+            self.writable().await?;
+        }
+        self.shared.take_error()?.map_or(Ok(()), Err)
     }
 
     /// On io_uring: waits for bytes, and only then takes a buffer from the ring's pool. `None`:
@@ -209,7 +227,7 @@ fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 /// Whether the connection has failed, seen without reading. Not POLLHUP: it comes too when both
 /// sides have ended, while the last bytes still wait to be read.
 pub(crate) fn is_broken(fd: RawFd) -> bool {
-    poll_now(fd) & libc::POLLERR != 0
+    poll_now(fd, 0) & libc::POLLERR != 0
 }
 
 /// Whether the peer owes us an answer and has given none for so long: what was sent was sent again,
@@ -253,11 +271,11 @@ pub(crate) fn has_left(fd: RawFd) -> bool {
     is_broken(fd) || matches!(receive(fd, &mut [0; 1], libc::MSG_PEEK), Ok(0))
 }
 
-/// What poll(2) tells unasked: failures and hang-ups.
-fn poll_now(fd: RawFd) -> i16 {
+/// What poll(2) tells at once: these events, and unasked failures and hang-ups.
+fn poll_now(fd: RawFd, events: i16) -> i16 {
     let mut question = libc::pollfd {
         fd,
-        events: 0,
+        events,
         revents: 0,
     };
     #[expect(unsafe_code, reason = "poll(2) has no safe form in std")]

@@ -168,6 +168,11 @@ impl Readiness {
         }
     }
 
+    /// A socket that is connecting takes no bytes before epoll says so.
+    pub(crate) fn not_writable_yet(&self) {
+        self.writable.set(false);
+    }
+
     pub(crate) async fn readable(&self) {
         ready(&self.readable, &self.reader).await;
     }

@@ -112,15 +112,17 @@ impl Ring {
         (checked(result), buffer)
     }
 
-    /// Waits for events of poll(2), or for a failure.
+    /// Waits for events of poll(2), or for a failure, or for the peer's end, which io_uring adds
+    /// unasked: the answer says which it was.
     pub(crate) async fn poll(
         &self,
         socket: &SharedFd<socket2::Socket>,
         events: i16,
-    ) -> io::Result<()> {
+    ) -> io::Result<i16> {
         let events = u32::from(events.cast_unsigned());
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), events).build();
-        checked(self.ask(entry, socket, None).await.0).map(drop)
+        let answer = checked(self.ask(entry, socket, None).await.0)?;
+        Ok(i16::try_from(answer & 0x7fff).unwrap_or(i16::MAX))
     }
 
     fn ask(

@@ -35,7 +35,7 @@ pub(super) async fn converse(
     record: &mut Record,
 ) -> Ending {
     // On the heap, because they are over before the long part, the relay, begins.
-    let client = match Box::pin(live.unless_cut(greet(seat, socket))).await {
+    let client = match Box::pin(live.unless_cut(greet(seat, socket, record.client))).await {
         Ok(Ok(client)) => client,
         Ok(Err(ending)) => return ending,
         Err(interrupt) => return ending_of(interrupt),
@@ -154,16 +154,21 @@ fn give_up(seeker: &Seeker<'_>, worker: &Rc<Worker>, client: Socket, mute: Mute)
 }
 
 /// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
-async fn greet(seat: &Seat, socket: Socket) -> Result<Client, Ending> {
+async fn greet(seat: &Seat, socket: Socket, peer: Option<SocketAddr>) -> Result<Client, Ending> {
     let view = seat.service().view_owned();
     let listed = &view.settings.accept_proxy_from;
-    let peer = socket.peer_address();
-    let own = socket.local_address();
+    // Only a header tells the address that the client came to.
+    let headers = !listed.is_empty() || view.settings.send_proxy.is_some();
+    let own = if headers {
+        socket.local_address()
+    } else {
+        None
+    };
     let is_listed =
         peer.is_some_and(|peer| listed.iter().any(|net| net.contains(&canonical(peer))));
     if !is_listed {
         // Where headers are spoken at all, on either side, a stranger's would be believed.
-        let stranger = !listed.is_empty() || view.settings.send_proxy.is_some();
+        let stranger = headers;
         return Ok(Client {
             socket,
             source: peer,

@@ -3,7 +3,6 @@
 use std::io;
 
 use compio::driver::SharedFd;
-use compio::driver::op::Connect;
 use socket2::{Domain, Protocol, SockAddr, Type};
 
 use crate::engine::worker::Worker;
@@ -62,20 +61,26 @@ pub(super) async fn connect(
     let (domain, protocol, address) =
         parts(&endpoint).map_err(|error| Failed::of_server(error.to_string()))?;
     let socket = open(domain, protocol).map_err(|error| Failed::of_ours(&error))?;
+    let begun = socket.connect(&address);
     let shared = SharedFd::new(socket);
-    let connecting = compio::runtime::submit(Connect::new(shared.clone(), address));
-    match compio::time::timeout(settings.connect_timeout, connecting).await {
-        Ok(result) => result.0.map_err(|error| Failed::connecting(&error))?,
+    match begun {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        // What a Unix socket says; of TCP it would be about local ports.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && domain == Domain::UNIX => {
+            return Err(Failed::of_server("its backlog is full"));
+        }
+        Err(error) => return Err(Failed::connecting(&error)),
+        Ok(()) => return Socket::new(worker, shared).map_err(|error| Failed::of_ours(&error)),
+    }
+    let socket = Socket::new(worker, shared).map_err(|error| Failed::of_ours(&error))?;
+    match compio::time::timeout(settings.connect_timeout, socket.connected()).await {
+        Ok(Ok(())) => Ok(socket),
+        Ok(Err(error)) => Err(Failed::connecting(&error)),
         Err(_) => {
             let limit_ms = settings.connect_timeout.as_millis();
-            return Err(Failed::of_server(format!("no answer for {limit_ms} ms")));
+            Err(Failed::of_server(format!("no answer for {limit_ms} ms")))
         }
-    };
-    // On epoll a Unix socket whose backlog is full looks connected and is not.
-    if domain == Domain::UNIX && shared.peer_addr().is_err() {
-        return Err(Failed::of_server("its backlog is full"));
     }
-    Socket::new(worker, shared).map_err(|error| Failed::of_ours(&error))
 }
 
 fn parts(endpoint: &Endpoint) -> io::Result<(Domain, Option<Protocol>, SockAddr)> {
@@ -90,8 +95,7 @@ fn parts(endpoint: &Endpoint) -> io::Result<(Domain, Option<Protocol>, SockAddr)
 }
 
 fn open(domain: Domain, protocol: Option<Protocol>) -> io::Result<socket2::Socket> {
-    let socket = socket2::Socket::new(domain, Type::STREAM, protocol)?;
-    socket.set_nonblocking(true)?;
+    let socket = socket2::Socket::new(domain, Type::STREAM.nonblocking(), protocol)?;
     if protocol.is_some() {
         socket.set_tcp_nodelay(true)?;
     }

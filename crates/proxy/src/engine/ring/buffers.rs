@@ -24,8 +24,8 @@ pub(super) struct Buffers {
     tail: Cell<u16>,
 }
 
-/// The kernel wants the entries on a page of their own.
-#[repr(C, align(4096))]
+/// The kernel wants the entries on a page of their own; on some machines that is 64 kB.
+#[repr(C, align(65536))]
 struct Entries([u8; POOL_BUFFERS as usize * size_of::<BufRingEntry>()]);
 
 impl Buffers {
