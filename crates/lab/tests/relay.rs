@@ -23,6 +23,7 @@ on_both_drivers! {
     what_one_side_does_in_a_thousand_runs_the_other_sees
     an_answer_that_is_read_late_arrives_although_both_sides_have_ended
     a_client_that_does_not_read_costs_no_memory_and_stalls_the_server
+    a_half_closed_client_that_does_not_read_costs_no_processor_time
     a_client_that_pauses_longer_than_the_user_timeout_is_not_cut
     a_client_that_answers_nothing_is_cut_after_the_user_timeout
     an_idle_timeout_while_a_client_is_owed_bytes_is_a_reset
@@ -123,6 +124,31 @@ fn a_client_that_does_not_read_costs_no_memory_and_stalls_the_server(io: &str) {
     });
     let grown_kb = balancer.memory_kb().saturating_sub(before_kb);
     assert!(grown_kb < 2_048, "{grown_kb} kB more after {SENT} bytes");
+}
+
+/// io_uring tells a poll for room of the peer's end too, again and again. To see it red: let
+/// `Socket::writable` believe that.
+fn a_half_closed_client_that_does_not_read_costs_no_processor_time(io: &str) {
+    const SENT: usize = 64 << 20;
+    let lane = Lane::new(Kind::V4);
+    let balancer = peer::balancer(io, &lane.service());
+    let (client, server) = lane.pair();
+    send(&client, b"!");
+    receive(&server, 1);
+    end_sending(&client);
+    let sent = &std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            pair::send_counted(&server, SENT, sent);
+        });
+        pair::wait_until_stalled(sent, SENT);
+        let (cpu_us, started) = (balancer.cpu_us(), Instant::now());
+        stays("waiting", Duration::from_secs(2), || true);
+        let used = (balancer.cpu_us() - cpu_us) as f64 / started.elapsed().as_micros() as f64;
+        assert!(used < 0.2, "{:.1} % of a core", used * 100.0);
+        pair::receive_checked(&client, SENT);
+        assert_eq!(end_of(&client), peer::End::Clean);
+    });
 }
 
 /// TCP_USER_TIMEOUT is about peers that do not answer; one that answers "not now" is alive.
