@@ -97,6 +97,10 @@ impl Direction<'_> {
             return Err(Broken::Mute(Mute { why, reset: false }));
         }
         self.live.ended_sending(self.way);
+        if self.live.both_ended() {
+            // The close that comes next says the same.
+            return Ok(());
+        }
         self.to
             .end_sending()
             .map_err(|error| self.send_failed(error))

@@ -120,7 +120,11 @@ impl Socket {
 
     /// Waits for the end of a connect(2) that has begun.
     pub(crate) async fn connected(&self) -> io::Result<()> {
-        if poll_now(self.fd(), libc::POLLOUT) & libc::POLLOUT == 0 {
+        let events = poll_now(self.fd(), libc::POLLOUT);
+        if events == libc::POLLOUT {
+            return Ok(());
+        }
+        if events & libc::POLLOUT == 0 {
             if let Some(readiness) = &self.readiness {
                 readiness.not_writable_yet();
             }

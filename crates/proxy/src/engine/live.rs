@@ -216,6 +216,11 @@ impl Live {
         matches!(self.ended.get(), Ended::Client | Ended::ClientThenServer)
     }
 
+    pub(crate) fn both_ended(&self) -> bool {
+        let ended = self.ended.get();
+        matches!(ended, Ended::ClientThenServer | Ended::ServerThenClient)
+    }
+
     /// One side has ended its sending, the other has not.
     pub(crate) fn half_closed(&self) -> bool {
         matches!(self.ended.get(), Ended::Client | Ended::Server)
