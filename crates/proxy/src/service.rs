@@ -114,8 +114,13 @@ impl Service {
     pub(crate) fn admit(self: &Arc<Self>) -> Option<Seat> {
         self.counters.sessions.add(1);
         let limit = self.view().settings.max_connections;
-        if self.active.fetch_add(1, Relaxed) >= limit {
-            self.active.fetch_sub(1, Relaxed);
+        // Not counted in and out again: a reader in between would see more clients than the limit.
+        let counted_in = |active: u32| (active < limit).then(|| active + 1);
+        if self
+            .active
+            .fetch_update(Relaxed, Relaxed, counted_in)
+            .is_err()
+        {
             self.counters.over_limit.add(1);
             return None;
         }
