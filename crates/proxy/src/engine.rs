@@ -119,8 +119,24 @@ pub(crate) enum Order {
         service_id: Option<u64>,
         server_id: Option<u64>,
         reason: CutReason,
+        done: CutCount,
     },
     Stop,
+}
+
+/// How many sessions an order has cut so far; the workers count while they carry it out.
+#[derive(Debug, Clone, Default)]
+pub struct CutCount(Arc<AtomicU64>);
+
+impl CutCount {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// The count; final within some milliseconds of the order.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
 }
 
 /// The running data plane.
@@ -286,14 +302,22 @@ impl Engine {
     }
 
     /// Resets the sessions of a service or of a server (or both; neither means all).
-    pub fn cut(&self, service_id: Option<u64>, server_id: Option<u64>, reason: CutReason) {
+    pub fn cut(
+        &self,
+        service_id: Option<u64>,
+        server_id: Option<u64>,
+        reason: CutReason,
+    ) -> CutCount {
+        let done = CutCount::default();
         for orders in &self.shared.orders {
             let _ = orders.send(Order::Cut {
                 service_id,
                 server_id,
                 reason,
+                done: done.clone(),
             });
         }
+        done
     }
 
     /// Ends the workers and with them all sessions that are left.

@@ -41,6 +41,8 @@ pub enum Ending {
 pub enum CutReason {
     /// Its server went down and the service says `on_server_down = "cut"`.
     ServerDown,
+    /// Its server is no longer the primary and the service says `on_primary_change = "cut"`.
+    PrimaryChanged,
     /// Its server was drained and the limit has passed.
     DrainLimit,
     /// Its server or service left the configuration and the limit has passed.
@@ -53,6 +55,7 @@ impl std::fmt::Display for CutReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::ServerDown => "server down",
+            Self::PrimaryChanged => "no longer the primary",
             Self::DrainLimit => "drain limit",
             Self::Removed => "removed from the configuration",
             Self::Shutdown => "shutdown",

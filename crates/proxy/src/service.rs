@@ -47,6 +47,12 @@ impl View {
         })
     }
 
+    /// Whether the server takes clients of the service.
+    pub(crate) fn offers(&self, server_id: u64) -> bool {
+        let mut members = self.pool.members().iter().zip(&self.servers);
+        members.any(|(member, server)| member.accepting && server.id == server_id)
+    }
+
     /// Whether the server belongs to the service.
     pub(crate) fn lists(&self, server_id: u64) -> bool {
         self.servers.iter().any(|server| server.id == server_id)

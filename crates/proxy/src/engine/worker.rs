@@ -126,10 +126,12 @@ impl Worker {
                 service_id,
                 server_id,
                 reason,
+                done,
             } => {
                 for (_, live) in self.sessions.borrow().iter() {
                     if live.matches(service_id, server_id) {
                         live.cut(Ending::Cut(reason));
+                        done.add();
                     }
                 }
             }

@@ -111,6 +111,12 @@ async fn relay_through(
 ) -> Outcome {
     let fds = (client.socket.fd(), upstream.socket.fd());
     live.start_relaying(upstream.lease.server(), view, fds);
+    // An order to cut the sessions of a former primary would have missed one that still connected.
+    if !live.service.view().offers(upstream.lease.server().id) {
+        live.stop_relaying();
+        let why = "took no more clients once it was reached".to_owned();
+        return Outcome::Mute(Mute { why, reset: false });
+    }
     let relaying = relay::relay(
         &client.socket,
         &upstream.socket,
