@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
+pub mod cluster;
 pub mod health;
 pub mod load;
 pub mod pool;
 pub mod ramp;
 
 pub use balance::Algorithm;
+pub use cluster::Cluster;
 pub use load::Load;
 pub use pool::{Cursor, Member, Pick, Pool, Request, Tried};

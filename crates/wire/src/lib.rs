@@ -12,4 +12,6 @@
     )
 )]
 
+pub mod gtid;
+pub mod lsn;
 pub mod proxy_header;

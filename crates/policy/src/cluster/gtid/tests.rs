@@ -1,0 +1,1 @@
+//! Sets of transactions: what they hold, and how they compare.
