@@ -2,6 +2,7 @@
 
 mod ask;
 mod check;
+mod manual;
 mod run;
 mod table;
 
@@ -42,6 +43,9 @@ enum Command {
     Undrain(ServerArgs),
     /// Give a server another weight, until the process ends.
     Weight(WeightArgs),
+    /// Write the man pages and the completions of shells into a directory.
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
 }
 
 #[derive(Debug, Args)]
@@ -143,6 +147,7 @@ pub fn main() -> ExitCode {
         Command::Drain(args) => ask::drain(&args),
         Command::Undrain(args) => ask::undrain(&args),
         Command::Weight(args) => ask::weight(&args),
+        Command::Manual(args) => manual::manual(&args),
     }
 }
 

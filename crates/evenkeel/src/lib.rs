@@ -6,6 +6,7 @@ pub mod client;
 pub mod config;
 pub mod log;
 pub mod metrics;
+pub mod notify;
 pub mod run;
 pub mod status;
 pub mod world;

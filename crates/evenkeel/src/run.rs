@@ -12,6 +12,7 @@ use crate::admin::{self, AdminSettings};
 use crate::config::plan::{Io, LogFormat};
 use crate::config::{Plan, Problems};
 use crate::log::{self, Format, InitError};
+use crate::notify;
 use crate::status::ControlHandle;
 use crate::world::{Signal, World, WorldError};
 
@@ -82,6 +83,7 @@ async fn serve(plan: Plan, problems: Problems) -> Result<(), RunError> {
     let world = World::new(engine, io_reason, plan, problems)?;
     let admin = tokio::spawn(door);
     tracing::info!("ready");
+    notify::ready();
     world.run(requests, events, signals).await;
     admin.abort();
     Ok(())

@@ -7,6 +7,7 @@ mod leaving;
 mod listening;
 mod probing;
 mod publish;
+mod pulse;
 mod refusals;
 mod reload;
 mod report;
@@ -26,6 +27,7 @@ use tokio::sync::mpsc;
 
 use crate::config::{Address, Plan, Problems};
 use crate::log::Format;
+use crate::notify;
 use crate::status::Request;
 use leaving::Leaving;
 use probing::Report;
@@ -193,6 +195,7 @@ impl World {
         self.climb_ramps(now_ms);
         if now_ms >= self.next_sample_ms {
             self.sample();
+            self.pulse();
             self.cut_late_comers_of_the_dead();
             self.tell_refusals(now_ms);
             self.next_sample_ms = (self.next_sample_ms + SAMPLE_INTERVAL_MS).max(now_ms);
@@ -270,7 +273,11 @@ impl World {
                 tracing::warn!("told to stop twice: ending now");
                 self.stop_by_ms = Some(now_ms());
             }
-            Signal::Stop => self.stop(),
+            Signal::Stop => {
+                // Not in `stop`: an upgrade ends this process, but not the service.
+                notify::stopping(self.plan.engine.shutdown_limit_ms);
+                self.stop();
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use super::service::ServiceState;
 use super::{World, WorldError};
 use crate::config::plan::ServicePlan;
 use crate::config::{self, Address, Listen, Plan};
+use crate::notify;
 use crate::status::{self, Reply};
 
 /// Everything of a new plan that can fail, done before anything is changed.
@@ -26,7 +27,9 @@ struct Prepared {
 impl World {
     /// Reads the file again and takes it over; a wrong file changes nothing.
     pub(super) async fn reload(&mut self) -> Reply {
+        notify::reloading();
         let reply = self.try_reload();
+        notify::ready();
         for problem in &reply.problems {
             let line = one_line(problem);
             match problem.severity.as_str() {

@@ -1,0 +1,38 @@
+//! `evenkeel manual DIRECTORY`: the man pages and the completions of shells, made from the flags.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+
+use super::Cli;
+
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
+
+#[derive(Debug, Args)]
+pub(super) struct ManualArgs {
+    /// An existing directory; evenkeel.1, evenkeel-run.1, … and the completions go there.
+    #[arg(value_name = "DIRECTORY")]
+    directory: PathBuf,
+}
+
+pub(super) fn manual(args: &ManualArgs) -> ExitCode {
+    match write(Cli::command(), &args.directory) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let directory = args.directory.display();
+            eprintln!("error: cannot write the manual to {directory}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(mut command: Command, directory: &Path) -> io::Result<()> {
+    for shell in SHELLS {
+        clap_complete::generate_to(shell, &mut command, "evenkeel", directory)?;
+    }
+    // A page about `help` says nothing that the others do not.
+    clap_mangen::generate_to(command.disable_help_subcommand(true), directory)
+}

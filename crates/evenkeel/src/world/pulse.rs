@@ -1,0 +1,29 @@
+//! What the service manager shows of us, once a second.
+
+use super::World;
+use crate::notify;
+
+impl World {
+    pub(super) fn pulse(&self) {
+        let text = if self.stop_by_ms.is_some() {
+            format!("stopping: {} left", counted(self.sessions(), "session"))
+        } else {
+            let services = counted(self.services.len(), "service");
+            let serving = self
+                .servers
+                .values()
+                .filter(|server| server.takes_clients());
+            let (serving, servers) = (serving.count(), self.servers.len());
+            format!(
+                "{services}; {serving} of {} take clients",
+                counted(servers, "server")
+            )
+        };
+        notify::pulse(&text);
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
+}
