@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench
+.PHONY: help setup rivals build demo test bench
 # One step at a time, in the order written, whatever -j says.
 .NOTPARALLEL:
 
@@ -25,6 +25,9 @@ setup: ## install the servers and load generators that are missing (asks apt; ne
 	  echo 'cargo not found: install Rust first, see https://rustup.rs' >&2; exit 1; }
 	@scripts/install-packages
 
+rivals: setup ## make the root file system with the servers Debian stable lacks (once, about a minute; root)
+	$(call step,rivals,cargo xtask rivals)
+
 build: ## compile everything, for development
 	$(call step,build,cargo build --workspace)
 
@@ -33,6 +36,8 @@ demo: setup ## real databases, the balancer in front, one killed under load (STA
 	@$(TARGET)/release/evenkeel-lab demo
 
 test: setup ## everything a change must pass
+	@printf '\n== rivals\n'; cargo xtask rivals || \
+	  echo 'going on without: tests of what runs in it say "skipped"' >&2
 	$(call step,lint tools,scripts/install-lints)
 	$(call step,tidy,cargo xtask tidy)
 	$(call step,formatting,cargo fmt --all --check)

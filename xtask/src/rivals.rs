@@ -1,0 +1,65 @@
+//! `cargo xtask rivals`: a root file system with the servers and balancers that Debian stable lacks.
+//!
+//! It is made from Debian unstable through the package mirror this machine is set up with. The lab
+//! runs the programs in it; nothing of it is installed on the machine itself.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+mod build;
+mod mirror;
+mod packages;
+mod place;
+mod step;
+
+use place::Place;
+
+/// Carries out `cargo xtask rivals [--check | --renew]`.
+pub(crate) fn run(renew: bool) -> ExitCode {
+    report(Place::of_this_machine().and_then(|place| make(&place, renew)))
+}
+
+/// Prints what is installed; fails when there is nothing whole.
+pub(crate) fn check() -> ExitCode {
+    let versions = Place::of_this_machine().and_then(|place| {
+        place.versions().ok_or_else(|| {
+            let path = place.path().display();
+            format!("{path} is not there or not whole: cargo xtask rivals makes it")
+        })
+    });
+    report(versions.map(|versions| print!("{versions}")))
+}
+
+fn make(place: &Place, renew: bool) -> Result<(), String> {
+    if !renew && place.versions().is_some() {
+        println!("{} is complete", place.path().display());
+        return Ok(());
+    }
+    step::require_root_and_programs()?;
+    let _lock = place.lock()?;
+    // Whoever held the lock may have made it meanwhile.
+    if !renew && place.versions().is_some() {
+        return Ok(());
+    }
+    let start = Instant::now();
+    let mirror = mirror::find(place)?;
+    place.clear_half_made()?;
+    println!("making {} from Debian unstable", place.path().display());
+    build::base(place, &mirror)?;
+    let outcome = build::install(place)?;
+    build::tidy_up(place, &outcome)?;
+    place.put_in_place()?;
+    print!("{}", place.versions().unwrap_or_default());
+    println!("made in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+fn report(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("rivals: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The steps that make the root file system: the base, the packages, the leftovers.
+
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::mirror::Mirror;
+use super::packages::{self, Outcome};
+use super::place::Place;
+use super::step;
+
+/// No documentation, no translations, and no waiting for the disk at each file.
+const SPARE: &str = "force-unsafe-io\n\
+    path-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\n\
+    path-exclude=/usr/share/info/*\npath-exclude=/usr/share/locale/*\n";
+
+/// Removed at the end: a proxy's address may hold a password.
+const APT_SETTINGS: &str = "etc/apt/apt.conf.d/90evenkeel";
+
+/// Debian's minimal system.
+pub(crate) fn base(place: &Place, mirror: &Mirror) -> Result<(), String> {
+    let workshop = place.workshop();
+    write(&place.log(), "", 0o600)?;
+    let mut command = step::apart(Path::new("/proc"));
+    if let Some(proxy) = &mirror.proxy {
+        command.env("http_proxy", proxy);
+    }
+    command.args(["debootstrap", "--variant=minbase"]);
+    command
+        .arg(format!("--keyring={}", step::KEYRING))
+        .arg("sid");
+    command.arg(&workshop).arg(&mirror.address);
+    step::run(command, "debootstrap", &place.log())?;
+    prepare(&workshop, mirror)
+}
+
+/// What must be there before the first package.
+fn prepare(workshop: &Path, mirror: &Mirror) -> Result<(), String> {
+    // Exit code 101 means "action forbidden by policy": packages then start nothing.
+    write(
+        &workshop.join("usr/sbin/policy-rc.d"),
+        "#!/bin/sh\nexit 101\n",
+        0o755,
+    )?;
+    write(&workshop.join("etc/dpkg/dpkg.cfg.d/spare"), SPARE, 0o644)?;
+    let clusters = workshop.join("etc/postgresql-common");
+    fs::create_dir_all(&clusters).map_err(|error| error.to_string())?;
+    let none = "create_main_cluster = false\n";
+    write(&clusters.join("createcluster.conf"), none, 0o644)?;
+    let mut settings = "Acquire::Retries \"3\";\nAPT::Keep-Downloaded-Packages \"false\";\n\
+                        Acquire::Languages \"none\";\n"
+        .to_owned();
+    if let Some(proxy) = &mirror.proxy {
+        settings.push_str(&format!("Acquire::http::Proxy \"{proxy}\";\n"));
+    }
+    write(&workshop.join(APT_SETTINGS), &settings, 0o600)?;
+    // The mirror may be known by the machine's hosts file, or speak TLS.
+    for file in ["etc/hosts", "etc/ssl/certs/ca-certificates.crt"] {
+        let target = workshop.join(file);
+        if let Some(parent) = target.parent().filter(|_| !target.exists()) {
+            let _ = fs::create_dir_all(parent)
+                .and_then(|()| fs::copy(Path::new("/").join(file), &target));
+        }
+    }
+    Ok(())
+}
+
+/// All wanted packages at once; one by one when that does not work, to have most of them.
+pub(crate) fn install(place: &Place) -> Result<Outcome, String> {
+    let (found, not_packaged) = packages::available(&index(&place.workshop())?);
+    let mut outcome = Outcome {
+        not_packaged,
+        ..Outcome::default()
+    };
+    let all: Vec<&str> = [&packages::INSTEAD_OF_SYSTEMD[..], &found].concat();
+    if apt_install(place, &all).is_ok() {
+        return Ok(outcome);
+    }
+    apt_install(place, &packages::INSTEAD_OF_SYSTEMD)?;
+    for name in found {
+        if let Err(error) = apt_install(place, &[name]) {
+            eprintln!("rivals: going on without {name}: {error}");
+            outcome.broken.push(name);
+        }
+    }
+    Ok(outcome)
+}
+
+fn apt_install(place: &Place, names: &[&str]) -> Result<(), String> {
+    let mut command = inside(&place.workshop(), "apt-get");
+    command
+        .args(["install", "--yes", "--no-install-recommends"])
+        .args(names);
+    let what = format!("installing {}", names.join(" "));
+    step::run(command, &what, &place.log())
+}
+
+/// The list of packages that debootstrap has left.
+fn index(workshop: &Path) -> Result<String, String> {
+    let lists = workshop.join("var/lib/apt/lists");
+    let entries = fs::read_dir(&lists).map_err(|error| format!("{}: {error}", lists.display()))?;
+    let file = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| name_ends(path, "_Packages"))
+        .ok_or_else(|| format!("{} has no list of packages", lists.display()))?;
+    fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn name_ends(path: &Path, end: &str) -> bool {
+    path.file_name()
+        .and_then(OsStr::to_str)
+        .is_some_and(|name| name.ends_with(end))
+}
+
+/// Removes what only the making needed, and notes what is installed.
+pub(crate) fn tidy_up(place: &Place, outcome: &Outcome) -> Result<(), String> {
+    let workshop = place.workshop();
+    let leftovers = [
+        "var/lib/apt/lists",
+        "var/cache/apt",
+        "usr/share/locale",
+        "usr/share/doc",
+    ];
+    let _ = fs::remove_file(workshop.join(APT_SETTINGS));
+    for leftover in leftovers {
+        let _ = fs::remove_dir_all(workshop.join(leftover));
+    }
+    let mut query = inside(&workshop, "dpkg-query");
+    query.args([
+        "--show",
+        "--showformat=${Package} ${Version} ${db:Status-Status}\n",
+    ]);
+    let installed = query
+        .output()
+        .map_err(|error| format!("dpkg-query: {error}"))?;
+    place.write_stamp(&outcome.versions(&String::from_utf8_lossy(&installed.stdout)))
+}
+
+fn inside(workshop: &Path, program: &str) -> Command {
+    let mut command = step::apart(&workshop.join("proc"));
+    command.arg("chroot").arg(workshop).arg(program);
+    command
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), String> {
+    fs::write(path, text)
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode)))
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}

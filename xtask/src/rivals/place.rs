@@ -1,0 +1,193 @@
+//! Where the root file system lives: whole or not there, never half of it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::{env, io};
+
+use super::packages;
+
+/// Outside `target`, so that `cargo clean` keeps it.
+const DEFAULT: &str = "/var/lib/evenkeel/rivals";
+
+/// Written last, so its presence says that all before it was done.
+const STAMP: &str = "etc/evenkeel-rivals";
+
+pub(crate) struct Place {
+    path: PathBuf,
+}
+
+impl Place {
+    /// `EVENKEEL_RIVALS`, or the usual place.
+    pub(crate) fn of_this_machine() -> Result<Place, String> {
+        let path = env::var_os("EVENKEEL_RIVALS").map_or_else(|| DEFAULT.into(), PathBuf::from);
+        Place::at(path)
+    }
+
+    fn at(path: PathBuf) -> Result<Place, String> {
+        if !path.is_absolute() || path.components().count() < 3 {
+            return Err(format!(
+                "EVENKEEL_RIVALS is {}: name a directory of its own, by its full path",
+                path.display()
+            ));
+        }
+        Ok(Place { path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where it is made; it moves to its place when it is whole.
+    pub(crate) fn workshop(&self) -> PathBuf {
+        self.path.with_extension("making")
+    }
+
+    /// What the package manager said while it was made.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.with_extension("log")
+    }
+
+    /// Packages with their versions, a line each; `None` unless it is whole and up to our wishes.
+    pub(crate) fn versions(&self) -> Option<String> {
+        let stamp = fs::read_to_string(self.path.join(STAMP)).ok()?;
+        let (wishes, versions) = stamp.split_once('\n')?;
+        (wishes == packages::wishes()).then(|| versions.to_owned())
+    }
+
+    pub(crate) fn write_stamp(&self, versions: &str) -> Result<(), String> {
+        let stamp = self.workshop().join(STAMP);
+        fs::write(&stamp, format!("{}\n{versions}", packages::wishes()))
+            .map_err(|error| format!("cannot write {}: {error}", stamp.display()))
+    }
+
+    /// One maker at a time; released when the file is closed, however the process ends.
+    pub(crate) fn lock(&self) -> Result<File, String> {
+        let path = self.path.with_extension("lock");
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let locked = fs::create_dir_all(parent)
+            .and_then(|()| File::create(&path))
+            .and_then(|file| file.lock().map(|()| file));
+        locked.map_err(|error| format!("cannot lock {}: {error}", path.display()))
+    }
+
+    /// Removes what an interrupted run left.
+    pub(crate) fn clear_half_made(&self) -> Result<(), String> {
+        remove(&self.workshop())?;
+        self.clear_old()
+    }
+
+    /// Puts the finished one where the old one was.
+    pub(crate) fn put_in_place(&self) -> Result<(), String> {
+        if !is_empty(&self.path) && !self.path.join(STAMP).is_file() {
+            return Err(format!(
+                "{} holds something else: move it away, or set EVENKEEL_RIVALS",
+                self.path.display()
+            ));
+        }
+        let moved = match fs::rename(&self.path, self.old()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => fs::rename(self.workshop(), &self.path),
+        };
+        moved.map_err(|error| format!("cannot make {}: {error}", self.path.display()))?;
+        self.clear_old()
+    }
+
+    fn clear_old(&self) -> Result<(), String> {
+        remove(&self.old())
+    }
+
+    fn old(&self) -> PathBuf {
+        self.path.with_extension("old")
+    }
+}
+
+fn is_empty(path: &Path) -> bool {
+    fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none())
+}
+
+/// Never through a mount: somebody may have bound his own /dev or home into it.
+fn remove(path: &Path) -> Result<(), String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(mount) = mount_below(path, &mounts) {
+        return Err(format!(
+            "{mount} is mounted: umount it, then run this again"
+        ));
+    }
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn mount_below<'a>(path: &Path, mountinfo: &'a str) -> Option<&'a str> {
+    mountinfo
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .find(|mount| Path::new(mount).starts_with(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> Place {
+        let directory = env::temp_dir().join(format!("evenkeel-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Place::at(directory.join("rivals")).unwrap()
+    }
+
+    fn make(place: &Place, versions: &str) {
+        fs::create_dir_all(place.workshop().join("etc")).unwrap();
+        place.write_stamp(versions).unwrap();
+    }
+
+    #[test]
+    fn what_is_half_made_does_not_count_and_what_is_whole_replaces_the_old() {
+        let place = place("half-made");
+        make(&place, "haproxy 1\n");
+        assert_eq!(place.versions(), None);
+        place.put_in_place().unwrap();
+        assert_eq!(place.versions().as_deref(), Some("haproxy 1\n"));
+        make(&place, "haproxy 2\n");
+        place.put_in_place().unwrap();
+        assert_eq!(place.versions().as_deref(), Some("haproxy 2\n"));
+        assert!(!place.old().exists() && !place.workshop().exists());
+        remove(place.path().parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_stamp_with_other_wishes_is_not_complete() {
+        let place = place("wishes");
+        fs::create_dir_all(place.path().join("etc")).unwrap();
+        fs::write(place.path().join(STAMP), "haproxy\nhaproxy 1\n").unwrap();
+        assert_eq!(place.versions(), None);
+        remove(place.path().parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_holds_something_else_is_left_alone() {
+        let place = place("other");
+        fs::create_dir_all(place.path().join("photographs")).unwrap();
+        make(&place, "");
+        let refusal = place.put_in_place().unwrap_err();
+        assert!(refusal.contains("something else"), "{refusal}");
+        assert!(place.path().join("photographs").exists());
+        remove(place.path().parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_is_relative_or_the_root_is_refused() {
+        for path in ["rivals", "/", "/var"] {
+            assert!(Place::at(path.into()).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_mount_inside_is_found() {
+        let mounts = "30 29 0:26 / /r/dev rw - devtmpfs none rw\n31 29 0:27 / /rx rw - t n rw\n";
+        assert_eq!(mount_below(Path::new("/r"), mounts), Some("/r/dev"));
+        assert_eq!(mount_below(Path::new("/q"), mounts), None);
+    }
+}
