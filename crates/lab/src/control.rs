@@ -78,7 +78,7 @@ pub(crate) fn server_table(servers: &[Server]) -> String {
             .map_or("not running".to_owned(), |pid| pid.to_string());
         rows.push(row![
             server.name,
-            server.role,
+            server.role(),
             server.address,
             pid,
             server.how_to_connect()

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::Result;
 
+use crate::network::{Link, Network};
 use crate::port::free_port;
 use crate::process::{Launch, Process};
 use crate::scratch::Scratch;
-use crate::server::{Kind, Role, Server};
+use crate::server::{Kind, Role, Server, Standing};
 
 /// Owns servers; when it is dropped, or its process dies, they and their data are gone.
 pub struct Lab {
     servers: Mutex<Vec<Server>>,
+    network: Option<Network>,
     scratch: Scratch,
 }
 
@@ -22,8 +24,29 @@ impl Lab {
     pub fn new(name: &str) -> Result<Lab> {
         Ok(Lab {
             servers: Mutex::new(Vec::new()),
+            network: None,
             scratch: Scratch::new(name)?,
         })
+    }
+
+    /// A lab in which every server lives in a network namespace of its own, at an address of
+    /// 10.77.0.0/16 that this machine reaches over a bridge: servers can be cut off. Needs root.
+    pub fn in_namespaces(name: &str) -> Result<Lab> {
+        let mut lab = Lab::new(name)?;
+        lab.network = Some(Network::new(lab.path())?);
+        Ok(lab)
+    }
+
+    /// From where the servers see their clients come, as MariaDB's accounts write it.
+    pub(crate) fn client_hosts(&self) -> String {
+        self.network
+            .as_ref()
+            .map_or("127.0.0.1".to_owned(), Network::hosts_pattern)
+    }
+
+    /// The network's addresses as `10.77.1.0/24`, if the lab has one.
+    pub(crate) fn network_range(&self) -> Option<String> {
+        self.network.as_ref().map(Network::range)
     }
 
     /// The lab's directory, removed at the end.
@@ -59,11 +82,13 @@ impl Lab {
     pub(crate) fn place(&self, name: &str) -> Place {
         let name = self.unused_name(name);
         let directory = self.path().join(&name);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let link = self.network.as_ref().map(Network::link);
+        let host = link.as_ref().map_or(Ipv4Addr::LOCALHOST, Link::address);
         Place {
             name,
-            address,
+            address: SocketAddr::from((host, free_port())),
             directory,
+            link,
         }
     }
 
@@ -79,15 +104,20 @@ impl Lab {
             name: place.name.clone(),
             log: place.directory.join("log"),
             note: self.scratch.note(&place.name),
+            namespace: place.link.as_ref().map(Link::namespace),
             ..launch
         };
         let server = Server {
             name: place.name.clone(),
-            role,
             address: place.address,
             process: Arc::new(Process::new(launch)),
             kind,
             room: self.path().to_owned(),
+            standing: Arc::new(Mutex::new(Standing {
+                role,
+                cluster: None,
+            })),
+            link: place.link.clone(),
         };
         self.registry().push(server.clone());
         server
@@ -112,6 +142,7 @@ pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) directory: PathBuf,
+    pub(crate) link: Option<Link>,
 }
 
 /// Runs the same step for several servers at once and gives the first error.

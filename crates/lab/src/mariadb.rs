@@ -1,5 +1,8 @@
 //! MariaDB servers: a primary with replicas that follow by GTID, or several that stand alone.
 
+mod client;
+mod replication;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -8,11 +11,14 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
+pub(crate) use client::Client;
+
 use crate::lab::{Place, for_each_at_once};
 use crate::process::{self, Launch};
+use crate::replication::{Replication, unite};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
-use crate::{Lab, eventually, sbtest, tool};
+use crate::{Lab, sbtest, tool};
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
@@ -27,12 +33,12 @@ const SMALL_AND_FAST: &[&str] = &[
 
 const ACCOUNTS: &str = "\
     CREATE DATABASE sbtest;\
-    CREATE USER sbtest@127.0.0.1 IDENTIFIED BY 'sbtest';\
-    GRANT ALL ON sbtest.* TO sbtest@127.0.0.1;\
-    CREATE USER monitor@127.0.0.1 IDENTIFIED BY 'monitor';\
-    GRANT REPLICATION CLIENT, SLAVE MONITOR ON *.* TO monitor@127.0.0.1;\
-    CREATE USER replica@127.0.0.1 IDENTIFIED BY 'replica';\
-    GRANT REPLICATION SLAVE ON *.* TO replica@127.0.0.1;";
+    CREATE USER sbtest@'HOSTS' IDENTIFIED BY 'sbtest';\
+    GRANT ALL ON sbtest.* TO sbtest@'HOSTS';\
+    CREATE USER monitor@'HOSTS' IDENTIFIED BY 'monitor';\
+    GRANT REPLICATION CLIENT, SLAVE MONITOR ON *.* TO monitor@'HOSTS';\
+    CREATE USER replica@'HOSTS' IDENTIFIED BY 'replica';\
+    GRANT REPLICATION SLAVE ON *.* TO replica@'HOSTS';";
 
 /// What a MariaDB cluster consists of.
 #[derive(Clone, Debug)]
@@ -75,13 +81,8 @@ impl MariadbCluster {
 
     /// Waits until every running replica has applied what the primary has written so far.
     pub fn wait_caught_up(&self) -> Result<()> {
-        let position = self.primary.sql("SELECT @@gtid_binlog_pos")?;
         for replica in self.replicas.iter().filter(|replica| replica.is_running()) {
-            let wait = format!("SELECT MASTER_GTID_WAIT('{position}', 0)");
-            let what = format!("{} at GTID {position}", replica.name);
-            eventually(CATCH_UP_LIMIT, &what, || {
-                Ok((replica.sql(&wait)? == "0").then_some(()))
-            })?;
+            replica.wait_for(&self.primary, CATCH_UP_LIMIT)?;
         }
         Ok(())
     }
@@ -95,10 +96,11 @@ impl Lab {
             .map(|number| self.enlist_mariadb(&format!("mariadb-replica-{number}"), Role::Replica))
             .collect::<Result<Vec<Server>>>()?;
         let cluster = MariadbCluster { primary, replicas };
+        unite(&cluster.servers());
         for_each_at_once(&cluster.servers(), Server::start)?;
-        cluster.primary.sql(ACCOUNTS)?;
+        cluster.primary.sql(&self.mariadb_accounts())?;
         for_each_at_once(&cluster.replicas, |replica| {
-            follow(replica, &cluster.primary)
+            replica.replication()?.follow(replica, &cluster.primary)
         })?;
         if let Some(rows) = options.sbtest_rows {
             sbtest::load(&cluster.primary, Driver::Mysql, options.sbtest_tables, rows)?;
@@ -115,7 +117,7 @@ impl Lab {
     ) -> Result<Vec<Server>> {
         let first = self.enlist_mariadb("mariadb-1", Role::StandAlone)?;
         first.start()?;
-        first.sql(ACCOUNTS)?;
+        first.sql(&self.mariadb_accounts())?;
         if let Some(rows) = sbtest_rows {
             sbtest::load(&first, Driver::Mysql, 4, rows)?;
         }
@@ -132,6 +134,11 @@ impl Lab {
         Ok(servers)
     }
 
+    /// The statements that make the accounts and the database `sbtest`.
+    pub(crate) fn mariadb_accounts(&self) -> String {
+        ACCOUNTS.replace("HOSTS", &self.client_hosts())
+    }
+
     fn enlist_mariadb(&self, name: &str, role: Role) -> Result<Server> {
         self.enlist_mariadb_from(name, role, || self.mariadb_template())
     }
@@ -145,16 +152,14 @@ impl Lab {
         let place = self.place(name);
         fs::create_dir(&place.directory)?;
         copy_directory(&data()?, &place.directory.join("data"))?;
-        let client = tool::find("mariadb")?;
         let kind = Mariadb {
-            client,
-            user: os_user()?,
-            socket: socket(&place),
+            client: Client::new(&place)?,
+            template: self.mariadb_template_path(),
             place: place.clone(),
         };
         let launch = Launch {
             program: tool::find("mariadbd")?,
-            arguments: arguments(&place, role)?,
+            arguments: arguments(&place)?,
             stop_signal: libc::SIGTERM,
             ..Launch::default()
         };
@@ -162,8 +167,8 @@ impl Lab {
     }
 
     /// An installed, never started data directory: made once per lab, because that takes seconds.
-    fn mariadb_template(&self) -> Result<PathBuf> {
-        let directory = self.path().join("mariadb-template");
+    pub(crate) fn mariadb_template(&self) -> Result<PathBuf> {
+        let directory = self.mariadb_template_path();
         if directory.exists() {
             return Ok(directory);
         }
@@ -190,68 +195,55 @@ impl Lab {
         }
         Ok(directory)
     }
+
+    fn mariadb_template_path(&self) -> PathBuf {
+        self.path().join("mariadb-template")
+    }
 }
 
 struct Mariadb {
-    client: PathBuf,
-    user: String,
-    socket: PathBuf,
+    client: Client,
+    template: PathBuf,
     place: Place,
 }
 
 impl Kind for Mariadb {
     fn answers(&self) -> bool {
-        self.socket.exists() && self.sql("SELECT 1").is_ok()
+        self.client.is_answered()
     }
 
     fn sql(&self, statements: &str) -> Result<String> {
-        let mut command = Command::new(&self.client);
-        process::plain_environment(&mut command);
-        command.args([
-            "--no-defaults",
-            "--batch",
-            "--skip-column-names",
-            "--connect-timeout=5",
-        ]);
-        command
-            .arg(format!("--socket={}", self.socket.display()))
-            .arg(format!("--user={}", self.user));
-        let output = command
-            .arg("--execute")
-            .arg(statements)
-            .current_dir("/")
-            .output()?;
-        if !output.status.success() {
-            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+        self.client.sql(statements)
     }
 
     fn how_to_connect(&self) -> String {
-        let port = self.place.address.port();
-        format!("mariadb -h 127.0.0.1 -P {port} -u sbtest -psbtest sbtest")
+        self.client.how_to_connect()
+    }
+
+    /// As in a real my.cnf: a primary that comes back is writable, a replica is not.
+    fn arguments_now(&self, own: &Server) -> Result<Vec<String>> {
+        let is_replica = own.role() == Role::Replica;
+        Ok(is_replica
+            .then(|| "--read-only=ON".to_owned())
+            .into_iter()
+            .collect())
+    }
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        Some(self)
     }
 }
 
-fn follow(replica: &Server, primary: &Server) -> Result<()> {
-    replica.sql(&format!(
-        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={}, MASTER_USER='replica', \
-         MASTER_PASSWORD='replica', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1, \
-         MASTER_HEARTBEAT_PERIOD=1; START SLAVE",
-        primary.address.port()
-    ))?;
-    Ok(())
-}
-
-fn arguments(place: &Place, role: Role) -> Result<Vec<String>> {
+/// What every MariaDB server of a lab is started with.
+pub(crate) fn arguments(place: &Place) -> Result<Vec<String>> {
     let data = place.directory.join("data");
     let mut arguments = vec![
         "--no-defaults".to_owned(),
         format!("--datadir={}", data.display()),
-        format!("--socket={}", socket(place).display()),
+        format!("--socket={}", client::socket(place).display()),
         format!("--pid-file={}", place.directory.join("pid").display()),
         temporary_files(&place.directory)?,
-        "--bind-address=127.0.0.1".to_owned(),
+        format!("--bind-address={}", place.address.ip()),
         format!("--port={}", place.address.port()),
         // Unique among all labs of this machine, as the port is.
         format!("--server-id={}", place.address.port()),
@@ -266,9 +258,6 @@ fn arguments(place: &Place, role: Role) -> Result<Vec<String>> {
     ];
     arguments.extend(SMALL_AND_FAST.iter().map(|argument| (*argument).to_owned()));
     arguments.extend(run_as_root().map(str::to_owned));
-    if role == Role::Replica {
-        arguments.push("--read-only=ON".to_owned());
-    }
     Ok(arguments)
 }
 
@@ -279,17 +268,13 @@ fn temporary_files(room: &Path) -> Result<String> {
     Ok(format!("--tmpdir={}", directory.display()))
 }
 
-fn socket(place: &Place) -> PathBuf {
-    place.directory.join("sock")
-}
-
 /// MariaDB runs as root only when told in so many words.
-fn run_as_root() -> Option<&'static str> {
+pub(crate) fn run_as_root() -> Option<&'static str> {
     process::is_root().then_some("--user=root")
 }
 
 /// The superuser is known by the name of whoever runs the lab.
-fn os_user() -> Result<String> {
+pub(crate) fn os_user() -> Result<String> {
     let uid = process::own_uid();
     let found = process::accounts()
         .into_iter()
@@ -299,7 +284,7 @@ fn os_user() -> Result<String> {
     })
 }
 
-fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_directory(from: &Path, to: &Path) -> Result<()> {
     let status = Command::new("cp")
         .args(["-a", "--reflink=auto", "--"])
         .arg(from)

@@ -1,6 +1,9 @@
 //! PostgreSQL servers: a primary with hot standbys that follow by streaming.
 
-use std::fs::{self, Permissions};
+mod replication;
+
+use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,20 +15,22 @@ use anyhow::{Context, Result, bail};
 
 use crate::lab::{Place, for_each_at_once};
 use crate::process::{self, Launch};
+use crate::replication::{Replication, unite};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
-use crate::{Lab, eventually, sbtest, tool};
+use crate::{Lab, sbtest, tool};
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
 const SETTINGS: &[&str] = &[
-    "listen_addresses=127.0.0.1",
     "unix_socket_permissions=0700",
     // Files of the data directory, not of /dev/shm, where a kill would leave them.
     "dynamic_shared_memory_type=mmap",
     // What is written survives a kill of the server, not of the machine; that is enough here.
     "fsync=off",
-    "full_page_writes=off",
+    // pg_rewind, which makes a standby of an old primary, needs both.
+    "full_page_writes=on",
+    "wal_log_hints=on",
     "max_connections=1000",
     "shared_buffers=128MB",
     "wal_level=replica",
@@ -40,6 +45,7 @@ const SETTINGS: &[&str] = &[
 const ACCOUNTS: &[&str] = &[
     "CREATE ROLE sbtest LOGIN PASSWORD 'sbtest'",
     "CREATE ROLE monitor LOGIN PASSWORD 'monitor' IN ROLE pg_monitor",
+    "CREATE ROLE replica REPLICATION LOGIN PASSWORD 'replica'",
     "CREATE DATABASE sbtest OWNER sbtest",
 ];
 
@@ -84,13 +90,8 @@ impl PostgresCluster {
 
     /// Waits until every running standby has applied what the primary has written so far.
     pub fn wait_caught_up(&self) -> Result<()> {
-        let position = self.primary.sql("SELECT pg_current_wal_lsn()")?;
         for replica in self.replicas.iter().filter(|replica| replica.is_running()) {
-            let applied = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'");
-            let what = format!("{} at {position}", replica.name);
-            eventually(CATCH_UP_LIMIT, &what, || {
-                Ok((replica.sql(&applied)? == "t").then_some(()))
-            })?;
+            replica.wait_for(&self.primary, CATCH_UP_LIMIT)?;
         }
         Ok(())
     }
@@ -111,8 +112,11 @@ impl Lab {
                 self.postgres_replica(&format!("postgres-replica-{}", number + 1), &primary)
             })
             .collect::<Result<Vec<Server>>>()?;
-        for_each_at_once(&replicas, Server::start)?;
         let cluster = PostgresCluster { primary, replicas };
+        unite(&cluster.servers());
+        for_each_at_once(&cluster.replicas, |replica| {
+            replica.replication()?.follow(replica, &cluster.primary)
+        })?;
         cluster.wait_caught_up()?;
         Ok(cluster)
     }
@@ -141,6 +145,16 @@ impl Lab {
             superuser_password(&place)?.display()
         ));
         run(initdb)?;
+        if let Some(range) = self.network_range() {
+            let rules = place.directory.join("data/pg_hba.conf");
+            let rule = format!(
+                "\nhost all all {range} scram-sha-256\nhost replication replica {range} scram-sha-256\n"
+            );
+            File::options()
+                .append(true)
+                .open(rules)?
+                .write_all(rule.as_bytes())?;
+        }
         let server = self.enlist_postgres(&place, Role::Primary)?;
         server.start()?;
         Ok(server)
@@ -150,18 +164,7 @@ impl Lab {
     fn postgres_replica(&self, name: &str, primary: &Server) -> Result<Server> {
         let place = self.place(name);
         make_directory(&place.directory)?;
-        let mut copy = command("pg_basebackup")?;
-        copy.arg("--host").arg(self.path().join(&primary.name));
-        copy.arg(format!("--port={}", primary.address.port()));
-        copy.args([
-            "--username=postgres",
-            "--checkpoint=fast",
-            "--wal-method=stream",
-            "--no-sync",
-        ]);
-        copy.args(["--write-recovery-conf", "--pgdata"])
-            .arg(place.directory.join("data"));
-        run(copy)?;
+        replication::copy_data(&place, primary)?;
         self.enlist_postgres(&place, Role::Replica)
     }
 
@@ -214,8 +217,12 @@ impl Kind for Postgres {
     }
 
     fn how_to_connect(&self) -> String {
-        let port = self.place.address.port();
-        format!("psql postgresql://sbtest:sbtest@127.0.0.1:{port}/sbtest")
+        let address = self.place.address;
+        format!("psql postgresql://sbtest:sbtest@{address}/sbtest")
+    }
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        Some(self)
     }
 }
 
@@ -228,6 +235,8 @@ fn arguments(place: &Place) -> Vec<String> {
         place.address.port().to_string(),
         "-k".to_owned(),
         place.directory.display().to_string(),
+        "-c".to_owned(),
+        format!("listen_addresses={}", place.address.ip()),
     ];
     for setting in SETTINGS {
         arguments.extend(["-c".to_owned(), (*setting).to_owned()]);

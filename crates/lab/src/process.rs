@@ -11,7 +11,7 @@ use std::{io, thread};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{eventually, procfs};
+use crate::{eventually, network, procfs};
 
 const GONE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -33,6 +33,8 @@ pub(crate) struct Launch {
     pub(crate) children_outlive_it: bool,
     /// Whether the environment is passed on.
     pub(crate) keep_environment: bool,
+    /// The network namespace to live in; `None` is the lab's own.
+    pub(crate) namespace: Option<PathBuf>,
 }
 
 /// A process that can be started, hurt and started again.
@@ -52,6 +54,11 @@ impl Process {
     }
 
     pub(crate) fn start(&self) -> Result<()> {
+        self.start_with(Vec::new())
+    }
+
+    /// Starts it; the `further` arguments hold for this start only.
+    pub(crate) fn start_with(&self, further: Vec<String>) -> Result<()> {
         if self.is_running() {
             bail!("{} is already running", self.launch.name);
         }
@@ -61,7 +68,11 @@ impl Process {
         } else {
             libc::SIGKILL
         };
-        let started = command(&self.launch).and_then(|command| spawn(command, death_signal));
+        let namespace = self.launch.namespace.clone();
+        let started = command(&self.launch).and_then(|mut command| {
+            command.args(further);
+            spawn(command, death_signal, namespace)
+        });
         let child = started.with_context(|| format!("cannot start {name}"))?;
         fs::write(&self.launch.note, child.id().to_string())
             .with_context(|| format!("{name} belongs to a lab that has ended"))?;
@@ -218,21 +229,27 @@ pub(crate) fn send(pid: u32, signal: i32) {
 
 /// The kernel sends the death signal when the *thread* that started the child ends, so one thread
 /// that lives as long as the process starts them all.
-fn spawn(mut command: Command, death_signal: i32) -> io::Result<Child> {
-    type Job = (Command, Sender<io::Result<Child>>);
+fn spawn(mut command: Command, death_signal: i32, namespace: Option<PathBuf>) -> io::Result<Child> {
+    type Job = (Command, Option<PathBuf>, Sender<io::Result<Child>>);
     static STARTER: OnceLock<Sender<Job>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (jobs, inbox) = channel::<Job>();
         thread::spawn(move || {
-            for (mut command, reply) in inbox {
-                let _ = reply.send(command.spawn());
+            for (mut command, namespace, reply) in inbox {
+                let child = match namespace {
+                    None => command.spawn(),
+                    Some(namespace) => network::within(&namespace, || command.spawn()),
+                };
+                let _ = reply.send(child);
             }
         });
         jobs
     });
     die_with_us(&mut command, death_signal);
     let (reply, outcome) = channel();
-    starter.send((command, reply)).map_err(io::Error::other)?;
+    starter
+        .send((command, namespace, reply))
+        .map_err(io::Error::other)?;
     outcome.recv().map_err(io::Error::other)?
 }
 
@@ -240,7 +257,7 @@ fn spawn(mut command: Command, death_signal: i32) -> io::Result<Child> {
 pub(crate) fn spawn_tied(mut command: Command) -> io::Result<Child> {
     command.current_dir("/").process_group(0);
     plain_environment(&mut command);
-    spawn(command, libc::SIGKILL)
+    spawn(command, libc::SIGKILL, None)
 }
 
 fn command(launch: &Launch) -> io::Result<Command> {

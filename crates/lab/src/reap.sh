@@ -1,6 +1,8 @@
 # Waits until the lab is gone (the lab holds the other end of our stdin), then removes what is left
-# of it: processes, System V shared memory of PostgreSQL, control groups, the directory.
+# of it: processes, network namespaces and bridges, System V shared memory of PostgreSQL, control
+# groups, the directory.
 trap '' INT TERM HUP
+PATH=$PATH:/usr/sbin:/sbin
 room=$1
 cat >/dev/null
 for note in "$room"/.running/*; do
@@ -11,6 +13,9 @@ for lock in "$room"/*/data/postmaster.pid; do
     set -- $(sed -n 7p "$lock")
     [ -n "${2-}" ] && ipcrm -m "$2" 2>/dev/null
 done
+[ -f "$room/.network" ] && while read -r words; do
+    ip $words 2>/dev/null
+done <"$room/.network"
 tries=0
 while [ $tries -lt 100 ]; do
     left=

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::network::Link;
 use crate::process::Process;
+use crate::replication::{Cluster, Replication};
 use crate::{cgroup, eventually, procfs};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -21,6 +23,8 @@ pub enum Role {
     Primary,
     /// Follows a primary, read only.
     Replica,
+    /// Takes writes, as all servers of its cluster do.
+    Member,
     /// Knows no other server.
     StandAlone,
 }
@@ -30,6 +34,7 @@ impl fmt::Display for Role {
         f.write_str(match self {
             Role::Primary => "primary",
             Role::Replica => "replica",
+            Role::Member => "member",
             Role::StandAlone => "alone",
         })
     }
@@ -43,6 +48,20 @@ pub(crate) trait Kind: Send + Sync {
     fn sql(&self, statements: &str) -> Result<String>;
     /// A command line with which a person can talk to it.
     fn how_to_connect(&self) -> String;
+    /// Further arguments of a start, which depend on what the server is by then.
+    fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+    /// How it follows another server, if its kind has a primary and replicas.
+    fn replication(&self) -> Option<&dyn Replication> {
+        None
+    }
+}
+
+/// What changes while the server lives; shared by all handles.
+pub(crate) struct Standing {
+    pub(crate) role: Role,
+    pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
 /// A handle to a running or stopped server; copies speak of the same one.
@@ -50,16 +69,24 @@ pub(crate) trait Kind: Send + Sync {
 pub struct Server {
     /// Unique in its lab, for example `mariadb-replica-1`.
     pub name: String,
-    /// Primary, replica or alone.
-    pub role: Role,
     /// Where it listens; stays the same over restarts.
     pub address: SocketAddr,
     pub(crate) process: Arc<Process>,
     pub(crate) kind: Arc<dyn Kind>,
     pub(crate) room: PathBuf,
+    pub(crate) standing: Arc<Mutex<Standing>>,
+    pub(crate) link: Option<Link>,
 }
 
 impl Server {
+    /// As what it is configured: a killed primary stays one until it is made a replica.
+    pub fn role(&self) -> Role {
+        self.standing
+            .lock()
+            .expect("no holder of the lock panics")
+            .role
+    }
+
     /// Kills it and all its processes, as `kill -9` does.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
@@ -71,8 +98,13 @@ impl Server {
     }
 
     /// Starts it again on the same port with the same data, and waits until it answers.
+    ///
+    /// A Galera node joins its cluster, or founds it anew when no node runs.
     pub fn start(&self) -> Result<()> {
-        self.process.start()?;
+        if let Some(link) = &self.link {
+            link.make()?;
+        }
+        self.process.start_with(self.kind.arguments_now(self)?)?;
         self.wait_ready()
     }
 
@@ -93,6 +125,32 @@ impl Server {
     pub fn thaw(&self) -> Result<()> {
         self.process.signal(libc::SIGCONT);
         Ok(())
+    }
+
+    /// Whether [`Server::freeze`] holds it.
+    pub fn is_frozen(&self) -> bool {
+        self.pid().is_some_and(procfs::is_stopped)
+    }
+
+    /// Cuts its network link, silently, as when a cable is pulled: established connections hang.
+    /// Only in a lab of [`Lab::in_namespaces`](crate::Lab::in_namespaces).
+    pub fn cut_off(&self) -> Result<()> {
+        self.link()?.cut_off()
+    }
+
+    /// Mends what [`Server::cut_off`] did.
+    pub fn join_again(&self) -> Result<()> {
+        self.link()?.join_again()
+    }
+
+    /// Whether [`Server::cut_off`] holds.
+    pub fn is_cut_off(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::is_cut_off)
+    }
+
+    /// Delays each packet that it sends; zero ends that. Needs the kernel's netem.
+    pub fn delay_packets(&self, delay: Duration) -> Result<()> {
+        self.link()?.delay(delay)
     }
 
     /// Process id of the server, while it runs.
@@ -128,6 +186,15 @@ impl Server {
         self.kind.how_to_connect()
     }
 
+    fn link(&self) -> Result<&Link> {
+        self.link.as_ref().with_context(|| {
+            format!(
+                "{} has no network link of its own: its lab was not made with Lab::in_namespaces",
+                self.name
+            )
+        })
+    }
+
     pub(crate) fn wait_ready(&self) -> Result<()> {
         let what = format!("an answer of {} on {}", self.name, self.address);
         eventually(READY_LIMIT, &what, || {
@@ -145,6 +212,6 @@ impl Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}, {})", self.name, self.role, self.address)
+        write!(f, "{} ({}, {})", self.name, self.role(), self.address)
     }
 }

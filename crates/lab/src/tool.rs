@@ -13,12 +13,18 @@ const PACKAGES: &[(&str, &str)] = &[
     ("postgres", "postgresql"),
     ("initdb", "postgresql"),
     ("pg_basebackup", "postgresql"),
+    ("pg_rewind", "postgresql"),
+    ("pg_controldata", "postgresql"),
     ("psql", "postgresql"),
     ("nginx", "nginx"),
     ("haproxy", "haproxy"),
     ("sysbench", "sysbench"),
     ("wrk", "wrk"),
     ("ab", "apache2-utils"),
+    ("ip", "iproute2"),
+    ("bridge", "iproute2"),
+    ("tc", "iproute2"),
+    ("wsrep_sst_rsync", "mariadb-server"),
 ];
 
 /// The program's full path, looked for in PATH and where Debian puts servers.

@@ -108,6 +108,7 @@ fn configuration(place: &Place) -> String {
         name,
         address,
         directory,
+        ..
     } = place;
     let directory = directory.display();
     format!(

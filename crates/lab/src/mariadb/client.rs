@@ -1,0 +1,78 @@
+//! Speaks to a MariaDB server as its superuser, over its private Unix socket.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use super::os_user;
+use crate::lab::Place;
+use crate::{process, tool};
+
+pub(crate) struct Client {
+    program: PathBuf,
+    user: String,
+    place: Place,
+}
+
+impl Client {
+    pub(crate) fn new(place: &Place) -> Result<Client> {
+        Ok(Client {
+            program: tool::find("mariadb")?,
+            user: os_user()?,
+            place: place.clone(),
+        })
+    }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        socket(&self.place).exists() && self.sql("SELECT 1").is_ok()
+    }
+
+    /// Columns separated by tabs, rows by newlines.
+    pub(crate) fn sql(&self, statements: &str) -> Result<String> {
+        self.run(&["--skip-column-names"], statements)
+    }
+
+    /// The first row by column names; empty if there is none.
+    pub(crate) fn row(&self, statement: &str) -> Result<HashMap<String, String>> {
+        let answer = self.run(&[], statement)?;
+        let mut lines = answer.lines();
+        let names = lines.next().unwrap_or_default().split('\t');
+        let values = lines.next().unwrap_or_default().split('\t');
+        Ok(names
+            .map(str::to_owned)
+            .zip(values.map(str::to_owned))
+            .collect())
+    }
+
+    pub(crate) fn how_to_connect(&self) -> String {
+        let (host, port) = (self.place.address.ip(), self.place.address.port());
+        format!("mariadb -h {host} -P {port} -u sbtest -psbtest sbtest")
+    }
+
+    fn run(&self, options: &[&str], statements: &str) -> Result<String> {
+        let mut command = Command::new(&self.program);
+        process::plain_environment(&mut command);
+        command
+            .args(["--no-defaults", "--batch", "--connect-timeout=5"])
+            .args(options)
+            .arg(format!("--socket={}", socket(&self.place).display()))
+            .arg(format!("--user={}", self.user));
+        let output = command
+            .arg("--execute")
+            .arg(statements)
+            .current_dir("/")
+            .output()?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8(output.stdout)?
+            .trim_end_matches('\n')
+            .to_owned())
+    }
+}
+
+pub(crate) fn socket(place: &Place) -> PathBuf {
+    place.directory.join("sock")
+}

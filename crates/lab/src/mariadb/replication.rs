@@ -1,0 +1,157 @@
+//! How a MariaDB server follows another by GTID, gives up being primary, and takes over.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+
+use super::{Mariadb, copy_directory};
+use crate::replication::{Replication, Retired, parse_instant};
+use crate::server::Server;
+
+/// SYSDATE is when it is evaluated; NOW would be when the statements began.
+const NOW: &str = "SELECT UNIX_TIMESTAMP(SYSDATE(6))";
+
+impl Replication for Mariadb {
+    fn received(&self) -> Result<u64> {
+        let status = self.client.row("SHOW SLAVE STATUS")?;
+        let from_primary = status.get("Gtid_IO_Pos").map(String::as_str);
+        Ok(sum(from_primary.unwrap_or_default())?.max(self.applied()?))
+    }
+
+    fn applied(&self) -> Result<u64> {
+        sum(&self.client.sql("SELECT @@gtid_binlog_pos")?)
+    }
+
+    fn retire(&self, _own: &Server) -> Result<Retired> {
+        // Waits for the commits under way; those that come later fail.
+        let at = self.client.sql(&format!("SET GLOBAL read_only=1; {NOW}"))?;
+        self.cut_clients()?;
+        Ok(Retired {
+            at: parse_instant(&at)?,
+            position: self.applied()?,
+        })
+    }
+
+    fn promote(&self) -> Result<SystemTime> {
+        let statements = format!("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only=0; {NOW}");
+        parse_instant(&self.client.sql(&statements)?)
+    }
+
+    fn follow(&self, own: &Server, primary: &Server) -> Result<()> {
+        if !own.is_running() {
+            own.start()?;
+        }
+        // A retired primary has its position only in its own log; on replicas both are the same.
+        self.client.sql(&format!(
+            "STOP SLAVE; SET GLOBAL gtid_slave_pos=@@gtid_binlog_pos; \
+             CHANGE MASTER TO MASTER_HOST='{}', MASTER_PORT={}, MASTER_USER='replica', \
+             MASTER_PASSWORD='replica', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1, \
+             MASTER_HEARTBEAT_PERIOD=1; START SLAVE",
+            primary.address.ip(),
+            primary.address.port()
+        ))?;
+        Ok(())
+    }
+
+    /// A server that has what the primary has not is emptied: the primary's log reaches back to
+    /// the first statement.
+    fn rejoin(&self, own: &Server, primary: &Server) -> Result<()> {
+        if own.is_running() {
+            self.retire(own)?;
+            self.client.sql("STOP SLAVE")?;
+        } else {
+            own.start()?;
+        }
+        let state = "SELECT @@gtid_binlog_state";
+        if !contains(&primary.sql(state)?, &self.client.sql(state)?)? {
+            own.stop()?;
+            let data = self.place.directory.join("data");
+            fs::remove_dir_all(&data)?;
+            copy_directory(&self.template, &data)?;
+        }
+        self.follow(own, primary)
+    }
+
+    fn lag(&self, by: Duration) -> Result<()> {
+        let delay_s = by.as_millis().div_ceil(1000);
+        self.client.sql(&format!(
+            "STOP SLAVE; CHANGE MASTER TO MASTER_DELAY={delay_s}; START SLAVE"
+        ))?;
+        Ok(())
+    }
+
+    fn stop_applying(&self) -> Result<()> {
+        self.client.sql("STOP SLAVE SQL_THREAD")?;
+        Ok(())
+    }
+
+    fn start_applying(&self) -> Result<()> {
+        self.client.sql("START SLAVE SQL_THREAD")?;
+        Ok(())
+    }
+}
+
+impl Mariadb {
+    fn cut_clients(&self) -> Result<()> {
+        let users = self.client.sql(
+            "SELECT DISTINCT user FROM information_schema.processlist WHERE id <> CONNECTION_ID() \
+             AND user NOT IN ('system user', 'event_scheduler', 'unauthenticated user', \
+             'replica', 'monitor')",
+        )?;
+        for user in users.lines() {
+            self.client.sql(&format!("KILL USER '{user}'"))?;
+        }
+        Ok(())
+    }
+}
+
+/// All sequence numbers of a GTID position together: grows with each transaction.
+fn sum(position: &str) -> Result<u64> {
+    let last = |gtid: &str| Ok(parse(gtid)?.1);
+    gtids(position).map(last).sum()
+}
+
+/// Whether a log in the first state has all transactions of one in the second.
+fn contains(whole: &str, part: &str) -> Result<bool> {
+    let whole: HashMap<String, u64> = gtids(whole).map(parse).collect::<Result<_>>()?;
+    for gtid in gtids(part) {
+        let (source, last) = parse(gtid)?;
+        if whole.get(&source).is_none_or(|known| *known < last) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn gtids(position: &str) -> impl Iterator<Item = &str> {
+    position
+        .split(',')
+        .map(str::trim)
+        .filter(|gtid| !gtid.is_empty() && *gtid != "NULL")
+}
+
+/// Domain and server of a GTID such as `0-20001-7`, and its sequence number.
+fn parse(gtid: &str) -> Result<(String, u64)> {
+    let parts = gtid
+        .rsplit_once('-')
+        .and_then(|(source, number)| Some((source.to_owned(), number.parse().ok()?)));
+    parts.with_context(|| format!("not a GTID: {gtid:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_contains_another_only_if_it_has_the_last_transaction_of_each_server() {
+        let state = "0-1-100,0-2-150";
+        assert!(contains(state, "0-1-100").expect("GTIDs"));
+        assert!(contains(state, "0-2-120,0-1-9").expect("GTIDs"));
+        assert!(contains(state, "").expect("no GTID"));
+        assert!(!contains(state, "0-1-101").expect("GTIDs"));
+        assert!(!contains(state, "0-3-1").expect("GTIDs"));
+        assert!(contains(state, "nonsense").is_err());
+    }
+}

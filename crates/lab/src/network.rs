@@ -1,0 +1,252 @@
+//! Servers in network namespaces of their own, joined by a bridge: each can be cut off.
+//!
+//! Names hold the lab's process id, so that what a killed lab (and its killed reaper) left is
+//! known and removed by the next one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{process, procfs, tool};
+
+const NAMESPACES: &str = "/run/netns";
+const NAMESPACE_PREFIX: &str = "evenkeel-lab-";
+const BRIDGE_PREFIX: &str = "ekb";
+
+/// A bridge of this machine with the address 10.77.N.1, and the links to the servers.
+pub(crate) struct Network {
+    number: u8,
+    bridge: String,
+    room: PathBuf,
+    last_host: AtomicU8,
+    /// No other lab takes this number while we live.
+    _reservation: UnixListener,
+}
+
+impl Network {
+    /// Makes the bridge; the lab in `room` has it removed at the end.
+    pub(crate) fn new(room: &Path) -> Result<Network> {
+        if !process::is_root() {
+            bail!("network namespaces need root: run the lab as root, or without namespaces");
+        }
+        remove_stale()?;
+        let taken = run("ip", "-4 -o address")?;
+        let free = (1..=254).find_map(|number| {
+            let is_taken = taken.contains(&format!(" 10.77.{number}."));
+            Some((number, reserve(number)?)).filter(|_| !is_taken)
+        });
+        let (number, reservation) =
+            free.context("all of 10.77.1.0/24 to 10.77.254.0/24 are in use")?;
+        let bridge = format!("{BRIDGE_PREFIX}{number}-{:x}", std::process::id());
+        remove_at_end(room, &format!("link delete {bridge}"))?;
+        run("ip", &format!("link add {bridge} type bridge"))
+            .context("the kernel lets no bridge be made, which cutting servers off needs")?;
+        run(
+            "ip",
+            &format!("address add 10.77.{number}.1/24 dev {bridge}"),
+        )?;
+        run("ip", &format!("link set {bridge} up"))?;
+        Ok(Network {
+            number,
+            bridge,
+            room: room.to_owned(),
+            last_host: AtomicU8::new(1),
+            _reservation: reservation,
+        })
+    }
+
+    /// The link of one more server; it is made when the server starts.
+    pub(crate) fn link(&self) -> Link {
+        let host = self.last_host.fetch_add(1, Ordering::Relaxed) + 1;
+        Link {
+            number: self.number,
+            host,
+            bridge: self.bridge.clone(),
+            room: self.room.clone(),
+            is_cut_off: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    pub(crate) fn range(&self) -> String {
+        format!("10.77.{}.0/24", self.number)
+    }
+
+    pub(crate) fn hosts_pattern(&self) -> String {
+        format!("10.77.{}.%", self.number)
+    }
+}
+
+/// A server's namespace and its cable to the bridge.
+#[derive(Clone)]
+pub(crate) struct Link {
+    number: u8,
+    host: u8,
+    bridge: String,
+    room: PathBuf,
+    is_cut_off: Arc<AtomicBool>,
+}
+
+impl Link {
+    pub(crate) fn address(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.number, self.host)
+    }
+
+    /// The file by which the namespace is entered.
+    pub(crate) fn namespace(&self) -> PathBuf {
+        Path::new(NAMESPACES).join(self.name())
+    }
+
+    /// Makes namespace and cable, unless they are there.
+    pub(crate) fn make(&self) -> Result<()> {
+        if self.namespace().exists() {
+            return Ok(());
+        }
+        let (name, end, bridge) = (self.name(), self.bridge_end(), &self.bridge);
+        let (address, station) = (self.address(), self.station());
+        remove_at_end(&self.room, &format!("netns delete {name}"))?;
+        for step in [
+            format!("netns add {name}"),
+            format!("link add {end} type veth peer name eth0 address {station} netns {name}"),
+            format!("link set {end} master {bridge} up"),
+            format!("-netns {name} address add {address}/24 dev eth0"),
+            format!("-netns {name} link set lo up"),
+            format!("-netns {name} link set eth0 up"),
+            // With a neighbour that must be asked for, a cut would be noticed: no route to host.
+            format!("neighbor replace {address} lladdr {station} dev {bridge} nud permanent"),
+        ] {
+            run("ip", &step)?;
+        }
+        Ok(())
+    }
+
+    /// The bridge's port drops all frames; both ends keep their carrier and notice nothing.
+    pub(crate) fn cut_off(&self) -> Result<()> {
+        self.set_port("disabled")?;
+        self.is_cut_off.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn join_again(&self) -> Result<()> {
+        self.set_port("forwarding")?;
+        self.is_cut_off.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.is_cut_off.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn delay(&self, delay: Duration) -> Result<()> {
+        let device = format!("-netns {} qdisc", self.name());
+        if delay.is_zero() {
+            run("tc", &format!("{device} delete dev eth0 root"))?;
+            return Ok(());
+        }
+        let delay_us = delay.as_micros();
+        run(
+            "tc",
+            &format!("{device} replace dev eth0 root netem delay {delay_us}us"),
+        )
+        .context(
+            "packets cannot be delayed: does this kernel have netem (CONFIG_NET_SCH_NETEM)?",
+        )?;
+        Ok(())
+    }
+
+    fn set_port(&self, state: &str) -> Result<()> {
+        run(
+            "bridge",
+            &format!("link set dev {} state {state}", self.bridge_end()),
+        )?;
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        let Link { number, host, .. } = self;
+        format!("{NAMESPACE_PREFIX}{}-{number}-{host}", std::process::id())
+    }
+
+    fn bridge_end(&self) -> String {
+        format!("ekv{}-{}", self.number, self.host)
+    }
+
+    fn station(&self) -> String {
+        format!("02:45:4b:00:{:02x}:{:02x}", self.number, self.host)
+    }
+}
+
+/// Does something on this thread, in another network namespace.
+pub(crate) fn within<T>(namespace: &Path, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let home = File::open("/proc/thread-self/ns/net")?;
+    enter(&File::open(namespace)?)?;
+    let done = work();
+    enter(&home).expect("a thread can return to the namespace it came from");
+    done
+}
+
+fn enter(namespace: &File) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "setns has no wrapper in the standard library")]
+    // SAFETY: setns takes no pointer, and the descriptor is open.
+    let failed = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0;
+    if failed {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Removes what labs left that were killed together with their reapers.
+fn remove_stale() -> Result<()> {
+    for entry in fs::read_dir(NAMESPACES).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let rest = name.strip_prefix(NAMESPACE_PREFIX);
+        let pid = rest.and_then(|rest| rest.split('-').next()?.parse().ok());
+        if pid.is_some_and(|pid| !procfs::is_alive(pid)) {
+            // Another lab may be quicker.
+            let _ = run("ip", &format!("netns delete {name}"));
+        }
+    }
+    for entry in fs::read_dir("/sys/class/net")?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let rest = name.strip_prefix(BRIDGE_PREFIX);
+        let pid = rest.and_then(|rest| u32::from_str_radix(rest.split_once('-')?.1, 16).ok());
+        if pid.is_some_and(|pid| !procfs::is_alive(pid)) {
+            let _ = run("ip", &format!("link delete {name}"));
+        }
+    }
+    Ok(())
+}
+
+/// Has the reaper run this `ip` command at the end.
+fn remove_at_end(room: &Path, command: &str) -> Result<()> {
+    let mut list = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(room.join(".network"))?;
+    Ok(writeln!(list, "{command}")?)
+}
+
+fn reserve(number: u8) -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("evenkeel-lab-network-{number}")).ok()?;
+    UnixListener::bind_addr(&name).ok()
+}
+
+fn run(program: &str, arguments: &str) -> Result<String> {
+    let mut command = Command::new(tool::find(program)?);
+    process::plain_environment(&mut command);
+    let output = command.args(arguments.split(' ')).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{program} {arguments}: {}", said.trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}

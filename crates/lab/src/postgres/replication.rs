@@ -1,0 +1,167 @@
+//! How a PostgreSQL server follows another by streaming, gives up being primary, and takes over.
+
+use std::fs::{self, File};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+
+use super::{Postgres, command, give_to_server_user, run};
+use crate::lab::Place;
+use crate::replication::{Replication, Retired, parse_instant};
+use crate::server::{Kind, Server};
+
+const RECEIVED: &str = "SELECT CASE WHEN pg_is_in_recovery() \
+    THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) \
+    ELSE pg_current_wal_lsn() END - '0/0'";
+const APPLIED: &str = "SELECT CASE WHEN pg_is_in_recovery() \
+    THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0'";
+
+impl Replication for Postgres {
+    fn received(&self) -> Result<u64> {
+        self.number(RECEIVED)
+    }
+
+    fn applied(&self) -> Result<u64> {
+        self.number(APPLIED)
+    }
+
+    /// There is no other way than an end: a primary becomes a standby only at its start. A clean
+    /// one waits until the standbys have everything.
+    fn retire(&self, own: &Server) -> Result<Retired> {
+        self.sql("CHECKPOINT")?;
+        own.stop()?;
+        let at = SystemTime::now();
+        self.configure(None)?;
+        Ok(Retired {
+            at,
+            position: self.shutdown_position()?,
+        })
+    }
+
+    fn promote(&self) -> Result<SystemTime> {
+        // Asked in one session, as promptly as can be; the last line is the instant.
+        let answer = self.sql(
+            "SELECT pg_promote(false); \
+             DO $$ BEGIN WHILE pg_is_in_recovery() LOOP PERFORM pg_sleep(0.001); END LOOP; END $$; \
+             SELECT extract(epoch FROM clock_timestamp())",
+        )?;
+        parse_instant(answer.lines().last().unwrap_or_default())
+    }
+
+    fn follow(&self, own: &Server, primary: &Server) -> Result<()> {
+        if !own.is_running() {
+            self.configure(Some(primary))?;
+            return own.start();
+        }
+        let source = source(primary).replace('\'', "''");
+        self.sql(&format!("ALTER SYSTEM SET primary_conninfo = '{source}'"))?;
+        self.reload()
+    }
+
+    /// `pg_rewind` takes back what the primary does not have; if it cannot, all is copied anew.
+    fn rejoin(&self, own: &Server, primary: &Server) -> Result<()> {
+        if own.is_running() {
+            own.stop()?;
+        }
+        // pg_rewind reads the primary's timeline from its last checkpoint.
+        primary.sql("CHECKPOINT")?;
+        let data = self.place.directory.join("data");
+        let mut rewind = command("pg_rewind")?;
+        rewind.arg("--no-sync").arg("--target-pgdata").arg(&data);
+        rewind.arg(format!("--source-server={}", socket_source(primary)));
+        if run(rewind).is_err() {
+            fs::remove_dir_all(&data)?;
+            copy_data(&self.place, primary)?;
+        }
+        self.follow(own, primary)
+    }
+
+    fn lag(&self, by: Duration) -> Result<()> {
+        let delay_ms = by.as_millis();
+        self.sql(&format!(
+            "ALTER SYSTEM SET recovery_min_apply_delay = '{delay_ms}ms'"
+        ))?;
+        self.reload()
+    }
+
+    fn stop_applying(&self) -> Result<()> {
+        self.sql("SELECT pg_wal_replay_pause()")?;
+        Ok(())
+    }
+
+    fn start_applying(&self) -> Result<()> {
+        self.sql("SELECT pg_wal_replay_resume()")?;
+        Ok(())
+    }
+}
+
+impl Postgres {
+    fn number(&self, query: &str) -> Result<u64> {
+        let answer = self.sql(query)?;
+        answer
+            .parse()
+            .with_context(|| format!("not a position: {answer:?}"))
+    }
+
+    fn reload(&self) -> Result<()> {
+        self.sql("SELECT pg_reload_conf()")?;
+        Ok(())
+    }
+
+    /// Makes a server that does not run a standby at its next start, of this primary or of nobody.
+    fn configure(&self, primary: Option<&Server>) -> Result<()> {
+        let data = self.place.directory.join("data");
+        let source = primary.map(source).unwrap_or_default().replace('\'', "''");
+        let settings = data.join("postgresql.auto.conf");
+        fs::write(&settings, format!("primary_conninfo = '{source}'\n"))?;
+        give_to_server_user(&settings)?;
+        let signal = data.join("standby.signal");
+        File::create(&signal)?;
+        give_to_server_user(&signal)
+    }
+
+    /// Where a server that was stopped cleanly has written its last record.
+    fn shutdown_position(&self) -> Result<u64> {
+        let mut control = command("pg_controldata")?;
+        control.arg(self.place.directory.join("data"));
+        let text = run(control)?;
+        let position = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Latest checkpoint location:"))
+            .and_then(parse_position);
+        position.context("pg_controldata tells no checkpoint location")
+    }
+}
+
+/// Copies a running primary's data; the copy's settings are still those of its source.
+pub(super) fn copy_data(place: &Place, primary: &Server) -> Result<()> {
+    let mut copy = command("pg_basebackup")?;
+    copy.arg(format!("--dbname={}", socket_source(primary)));
+    copy.args(["--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
+    copy.arg("--pgdata").arg(place.directory.join("data"));
+    run(copy)?;
+    Ok(())
+}
+
+/// As the lab reaches a server: over its Unix socket, whatever its network does.
+fn socket_source(primary: &Server) -> String {
+    let directory = primary.room.join(&primary.name);
+    let port = primary.address.port();
+    format!(
+        "host={} port={port} user=postgres dbname=postgres",
+        directory.display()
+    )
+}
+
+/// As a standby reaches its primary: over the network.
+fn source(primary: &Server) -> String {
+    let (host, port) = (primary.address.ip(), primary.address.port());
+    format!("host={host} port={port} user=replica password=replica connect_timeout=2")
+}
+
+/// A log position such as `0/3000028`.
+fn parse_position(text: &str) -> Option<u64> {
+    let (high, low) = text.trim().split_once('/')?;
+    let high = u64::from_str_radix(high, 16).ok()?;
+    Some(high << 32 | u64::from_str_radix(low, 16).ok()?)
+}

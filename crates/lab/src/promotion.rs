@@ -1,0 +1,196 @@
+//! Changes of primary, as an operator's script makes them: planned, and after the primary died.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+
+use crate::server::{Role, Server};
+use crate::{Lab, eventually};
+
+/// How long a candidate may take to apply what the old primary wrote.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
+/// How long it may take to receive what another replica has already.
+const RECEIVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// A change of primary, with its instants.
+#[derive(Clone, Debug)]
+pub struct Promotion {
+    /// The new primary.
+    pub primary: String,
+    /// From when the old primary took no write; `None` if it could not be asked.
+    pub demoted_at: Option<SystemTime>,
+    /// When the new primary took writes.
+    pub writable_at: SystemTime,
+    /// Who follows the new primary now.
+    pub followers: Vec<String>,
+}
+
+impl Lab {
+    /// Whom the lab made primary last in this server's cluster.
+    pub fn primary_of(&self, server: &Server) -> Option<Server> {
+        let cluster = server.cluster().ok()?;
+        let name = cluster
+            .primary
+            .lock()
+            .expect("no holder of the lock panics")
+            .clone()?;
+        self.server(&name)
+    }
+
+    /// Makes a replica the primary.
+    ///
+    /// If the old primary can be reached it gives up first, nothing is lost, and it becomes a
+    /// replica. If it is dead, frozen or cut off, it is left as it is: started again, it claims to
+    /// be a primary, until [`Lab::rejoin`]. The other replicas follow the new primary.
+    pub fn promote(&self, candidate: &Server) -> Result<Promotion> {
+        let replication = candidate.replication()?;
+        if !candidate.is_reachable() {
+            bail!(
+                "{} cannot be promoted: it cannot be reached",
+                candidate.name
+            );
+        }
+        let old = self.primary_of(candidate).filter(Server::is_reachable);
+        if old.as_ref().is_some_and(|old| old.name == candidate.name) {
+            bail!("{} is the primary already", candidate.name);
+        }
+        let demoted_at = match &old {
+            Some(old) => Some(self.hand_over(old, candidate)?),
+            None => {
+                self.wait_for_all_others(candidate)?;
+                None
+            }
+        };
+        wait_applied(candidate, replication.received()?)?;
+        let writable_at = replication.promote()?;
+        self.appoint(candidate)?;
+        let followers = self.repoint(candidate, old.as_ref())?;
+        Ok(Promotion {
+            primary: candidate.name.clone(),
+            demoted_at,
+            writable_at,
+            followers,
+        })
+    }
+
+    /// Promotes whoever of the reachable replicas of this server's cluster has received most.
+    pub fn fail_over(&self, member: &Server) -> Result<Promotion> {
+        let mut best: Option<(u64, Server)> = None;
+        for replica in self.reachable_replicas(member)? {
+            let received = replica.replication()?.received()?;
+            if best.as_ref().is_none_or(|(most, _)| received > *most) {
+                best = Some((received, replica));
+            }
+        }
+        let (_, candidate) = best.with_context(|| {
+            format!(
+                "no replica of the cluster of {} can be reached",
+                member.name
+            )
+        })?;
+        self.promote(&candidate)
+    }
+
+    /// Makes the primary refuse writes and cuts its writers; nobody is primary until
+    /// [`Lab::promote`]. The answer is from when it took no write.
+    pub fn demote(&self, primary: &Server) -> Result<SystemTime> {
+        let replication = primary.replication()?;
+        if primary.role() != Role::Primary || !primary.is_reachable() {
+            bail!("{} is no primary that can be reached", primary.name);
+        }
+        let retired = replication.retire(primary)?;
+        primary.set_role(Role::Replica);
+        let cluster = primary.cluster()?;
+        let mut current = cluster
+            .primary
+            .lock()
+            .expect("no holder of the lock panics");
+        if current.as_ref() == Some(&primary.name) {
+            *current = None;
+        }
+        drop(current);
+        if !primary.is_running() {
+            primary.start()?;
+        }
+        Ok(retired.at)
+    }
+
+    /// Makes a server a replica of its cluster's primary, whatever it was and however it ended;
+    /// what it alone has is given up. Running or not, it runs afterwards.
+    pub fn rejoin(&self, server: &Server) -> Result<()> {
+        let replication = server.replication()?;
+        let primary = self.primary_of(server);
+        let primary = primary.filter(|primary| primary.name != server.name);
+        let primary = primary
+            .with_context(|| format!("{} has no primary to follow: promote one", server.name))?;
+        server.set_role(Role::Replica);
+        replication.rejoin(server, &primary)
+    }
+
+    /// The old primary gives up; the answer is when.
+    fn hand_over(&self, old: &Server, candidate: &Server) -> Result<SystemTime> {
+        let retired = old.replication()?.retire(old)?;
+        old.set_role(Role::Replica);
+        wait_applied(candidate, retired.position)?;
+        Ok(retired.at)
+    }
+
+    /// Of a dead primary the candidate receives nothing more, of a demoted one it may.
+    fn wait_for_all_others(&self, candidate: &Server) -> Result<()> {
+        let replication = candidate.replication()?;
+        for other in self.reachable_replicas(candidate)? {
+            let most = other.replication()?.received()?;
+            let what = format!("all that {} has on {}", other.name, candidate.name);
+            eventually(RECEIVE_LIMIT, &what, || {
+                Ok((replication.received()? >= most).then_some(()))
+            })
+            .with_context(|| format!("{} has more: promote that one", other.name))?;
+        }
+        Ok(())
+    }
+
+    fn appoint(&self, primary: &Server) -> Result<()> {
+        primary.set_role(Role::Primary);
+        let cluster = primary.cluster()?;
+        let mut current = cluster
+            .primary
+            .lock()
+            .expect("no holder of the lock panics");
+        *current = Some(primary.name.clone());
+        Ok(())
+    }
+
+    /// Has all replicas that can be reached, and the retired primary, follow the new one.
+    fn repoint(&self, primary: &Server, retired: Option<&Server>) -> Result<Vec<String>> {
+        let mut servers = self.reachable_replicas(primary)?;
+        servers.extend(retired.filter(|retired| !retired.is_running()).cloned());
+        for server in &servers {
+            server.replication()?.follow(server, primary)?;
+        }
+        Ok(servers.into_iter().map(|server| server.name).collect())
+    }
+
+    fn reachable_replicas(&self, member: &Server) -> Result<Vec<Server>> {
+        let mut replicas = self.members(member)?;
+        replicas.retain(|server| server.role() == Role::Replica && server.is_reachable());
+        Ok(replicas)
+    }
+
+    fn members(&self, member: &Server) -> Result<Vec<Server>> {
+        let cluster = member.cluster()?;
+        let is_member = |server: &Server| {
+            server
+                .cluster()
+                .is_ok_and(|own| std::sync::Arc::ptr_eq(&own, &cluster))
+        };
+        Ok(self.servers().into_iter().filter(is_member).collect())
+    }
+}
+
+fn wait_applied(candidate: &Server, position: u64) -> Result<()> {
+    let replication = candidate.replication()?;
+    let what = format!("{} at position {position}", candidate.name);
+    eventually(CATCH_UP_LIMIT, &what, || {
+        Ok((replication.applied()? >= position).then_some(()))
+    })
+}
