@@ -1,4 +1,4 @@
-//! `cargo xtask rivals`: a root file system with the servers and balancers that Debian stable lacks.
+//! `cargo xtask rivals`: a root file system with the servers that Debian stable lacks.
 //!
 //! It is made from Debian unstable through the package mirror this machine is set up with. The lab
 //! runs the programs in it; nothing of it is installed on the machine itself.
