@@ -1,5 +1,6 @@
 //! PostgreSQL servers: a primary with hot standbys that follow by streaming.
 
+mod programs;
 mod replication;
 
 use std::fs::{self, File, Permissions};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use self::programs::Programs;
 use crate::lab::{Place, for_each_at_once};
 use crate::process::{self, Launch};
 use crate::replication::{Replication, unite};
@@ -58,6 +60,9 @@ pub struct PostgresOptions {
     pub sbtest_rows: Option<u32>,
     /// How many sysbench tables.
     pub sbtest_tables: u32,
+    /// The version; `None` is the newest that is installed. What this machine lacks is looked for
+    /// in the rivals' root file system.
+    pub version: Option<u32>,
 }
 
 impl Default for PostgresOptions {
@@ -66,6 +71,7 @@ impl Default for PostgresOptions {
             replicas: 0,
             sbtest_rows: None,
             sbtest_tables: 4,
+            version: None,
         }
     }
 }
@@ -100,7 +106,8 @@ impl PostgresCluster {
 impl Lab {
     /// Starts a primary and its standbys; returns when every standby has all the data.
     pub fn postgres(&self, options: PostgresOptions) -> Result<PostgresCluster> {
-        let primary = self.postgres_primary()?;
+        let programs = Programs(options.version);
+        let primary = self.postgres_primary(programs)?;
         for account in ACCOUNTS {
             primary.sql(account)?;
         }
@@ -109,7 +116,8 @@ impl Lab {
         }
         let replicas = (0..options.replicas)
             .map(|number| {
-                self.postgres_replica(&format!("postgres-replica-{}", number + 1), &primary)
+                let name = format!("postgres-replica-{}", number + 1);
+                self.postgres_replica(&name, programs, &primary)
             })
             .collect::<Result<Vec<Server>>>()?;
         let cluster = PostgresCluster { primary, replicas };
@@ -121,11 +129,11 @@ impl Lab {
         Ok(cluster)
     }
 
-    fn postgres_primary(&self) -> Result<Server> {
+    fn postgres_primary(&self, programs: Programs) -> Result<Server> {
         let place = self.place("postgres-primary");
         make_directory(&place.directory)?;
         let data = place.directory.join("data");
-        let mut initdb = command("initdb")?;
+        let mut initdb = programs.command("initdb")?;
         initdb.args([
             "--no-sync",
             "--no-instructions",
@@ -155,26 +163,29 @@ impl Lab {
                 .open(rules)?
                 .write_all(rule.as_bytes())?;
         }
-        let server = self.enlist_postgres(&place, Role::Primary)?;
+        let server = self.enlist_postgres(&place, programs, Role::Primary)?;
         server.start()?;
         Ok(server)
     }
 
     /// A copy of the primary, not yet started.
-    fn postgres_replica(&self, name: &str, primary: &Server) -> Result<Server> {
+    fn postgres_replica(&self, name: &str, programs: Programs, primary: &Server) -> Result<Server> {
         let place = self.place(name);
         make_directory(&place.directory)?;
-        replication::copy_data(&place, primary)?;
-        self.enlist_postgres(&place, Role::Replica)
+        replication::copy_data(programs, &place, primary)?;
+        self.enlist_postgres(&place, programs, Role::Replica)
     }
 
-    fn enlist_postgres(&self, place: &Place, role: Role) -> Result<Server> {
+    fn enlist_postgres(&self, place: &Place, programs: Programs, role: Role) -> Result<Server> {
         let kind = Postgres {
             client: tool::find("psql")?,
+            programs,
             place: place.clone(),
         };
+        let server = programs.find("postgres")?;
         let launch = Launch {
-            program: tool::find_postgres("postgres")?,
+            program: server.path,
+            root: server.root,
             arguments: arguments(place),
             user: server_user()?,
             // "Fast shutdown": clients are disconnected, not waited for.
@@ -187,6 +198,7 @@ impl Lab {
 
 struct Postgres {
     client: PathBuf,
+    programs: Programs,
     place: Place,
 }
 
@@ -275,12 +287,6 @@ fn server_user() -> Result<Option<(u32, u32)>> {
     let account =
         account.context("PostgreSQL refuses root, and there is no user postgres or nobody")?;
     Ok(Some((account.uid, account.gid)))
-}
-
-fn command(program: &str) -> Result<Command> {
-    let mut command = Command::new(tool::find_postgres(program)?);
-    as_server_user(&mut command)?;
-    Ok(command)
 }
 
 fn as_server_user(command: &mut Command) -> Result<()> {

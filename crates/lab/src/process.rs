@@ -11,6 +11,7 @@ use std::{io, thread};
 
 use anyhow::{Context, Result, bail};
 
+use crate::program::Program;
 use crate::{eventually, network, procfs};
 
 const GONE_LIMIT: Duration = Duration::from_secs(10);
@@ -21,6 +22,8 @@ pub(crate) struct Launch {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
+    /// The root file system it runs in, with `program` a path inside; `None` is this machine's.
+    pub(crate) root: Option<PathBuf>,
     /// User and group id to run as; `None` is the lab's own.
     pub(crate) user: Option<(u32, u32)>,
     /// Where stderr and stdout go.
@@ -35,6 +38,21 @@ pub(crate) struct Launch {
     pub(crate) keep_environment: bool,
     /// The network namespace to live in; `None` is the lab's own.
     pub(crate) namespace: Option<PathBuf>,
+}
+
+impl Launch {
+    fn command(&self) -> io::Result<Command> {
+        if self.keep_environment {
+            let mut command = Command::new(&self.program);
+            command.current_dir("/");
+            return Ok(command);
+        }
+        let program = Program {
+            path: self.program.clone(),
+            root: self.root.clone(),
+        };
+        program.command(self.user)
+    }
 }
 
 /// A process that can be started, hurt and started again.
@@ -115,6 +133,11 @@ impl Process {
             .take(1)
             .for_each(|pid| send(*pid, self.launch.stop_signal));
         self.wait_gone(&pids, limit)
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait_end(&self, limit: Duration) -> Result<()> {
+        self.wait_gone(&[], limit)
     }
 
     /// Sends a signal to the process and to all its descendants, until no new one has appeared.
@@ -265,21 +288,12 @@ fn command(launch: &Launch) -> io::Result<Command> {
         .create(true)
         .append(true)
         .open(&launch.log)?;
-    let mut command = Command::new(&launch.program);
-    command
-        .args(&launch.arguments)
-        .current_dir("/")
-        .process_group(0);
+    let mut command = launch.command()?;
+    command.args(&launch.arguments).process_group(0);
     command
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);
-    if !launch.keep_environment {
-        plain_environment(&mut command);
-    }
-    if let Some((uid, gid)) = launch.user {
-        command.uid(uid).gid(gid);
-    }
     Ok(command)
 }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 
-use super::{Postgres, command, give_to_server_user, run};
+use super::programs::Programs;
+use super::{Postgres, give_to_server_user, run};
 use crate::lab::Place;
 use crate::replication::{Replication, Retired, parse_instant};
 use crate::server::{Kind, Server};
@@ -66,12 +67,12 @@ impl Replication for Postgres {
         // pg_rewind reads the primary's timeline from its last checkpoint.
         primary.sql("CHECKPOINT")?;
         let data = self.place.directory.join("data");
-        let mut rewind = command("pg_rewind")?;
+        let mut rewind = self.programs.command("pg_rewind")?;
         rewind.arg("--no-sync").arg("--target-pgdata").arg(&data);
         rewind.arg(format!("--source-server={}", socket_source(primary)));
         if run(rewind).is_err() {
             fs::remove_dir_all(&data)?;
-            copy_data(&self.place, primary)?;
+            copy_data(self.programs, &self.place, primary)?;
         }
         self.follow(own, primary)
     }
@@ -122,7 +123,7 @@ impl Postgres {
 
     /// Where a server that was stopped cleanly has written its last record.
     fn shutdown_position(&self) -> Result<u64> {
-        let mut control = command("pg_controldata")?;
+        let mut control = self.programs.command("pg_controldata")?;
         control.arg(self.place.directory.join("data"));
         let text = run(control)?;
         let position = text
@@ -134,8 +135,8 @@ impl Postgres {
 }
 
 /// Copies a running primary's data; the copy's settings are still those of its source.
-pub(super) fn copy_data(place: &Place, primary: &Server) -> Result<()> {
-    let mut copy = command("pg_basebackup")?;
+pub(super) fn copy_data(programs: Programs, place: &Place, primary: &Server) -> Result<()> {
+    let mut copy = programs.command("pg_basebackup")?;
     copy.arg(format!("--dbname={}", socket_source(primary)));
     copy.args(["--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
     copy.arg("--pgdata").arg(place.directory.join("data"));

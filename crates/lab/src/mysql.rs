@@ -1,0 +1,274 @@
+//! MySQL servers of the rivals' root file system: a primary with replicas that follow by GTID.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::lab::{Place, for_each_at_once};
+use crate::mariadb::copy_directory;
+use crate::process::{self, Launch};
+use crate::program::Program;
+use crate::replication::{Replication, unite};
+use crate::server::{Kind, Role, Server};
+use crate::sysbench::Driver;
+use crate::{Lab, rootfs, sbtest};
+
+mod gtid;
+mod replication;
+
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
+
+/// Enough for tests; what is written survives a kill of the server, not of the machine.
+const SMALL_AND_FAST: &[&str] = &[
+    "--innodb-buffer-pool-size=128M",
+    "--innodb-redo-log-capacity=64M",
+    "--innodb-flush-method=nosync",
+    "--innodb-flush-log-at-trx-commit=2",
+    "--innodb-doublewrite=OFF",
+    "--innodb-use-native-aio=OFF",
+    "--sync-binlog=0",
+];
+
+const SETTINGS: &[&str] = &[
+    "--secure-file-priv=NULL",
+    "--mysqlx=OFF",
+    "--log-bin=binlog",
+    "--gtid-mode=ON",
+    "--enforce-gtid-consistency=ON",
+    "--replica-net-timeout=5",
+    "--skip-name-resolve",
+    "--max-connections=10000",
+    "--max-connect-errors=4294967295",
+    "--back-log=4096",
+    // For a server that must be made anew from another.
+    "--plugin-load-add=mysql_clone.so",
+];
+
+/// What a MySQL cluster consists of.
+#[derive(Clone, Debug)]
+pub struct MysqlOptions {
+    /// How many replicas follow the primary.
+    pub replicas: usize,
+    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    pub sbtest_rows: Option<u32>,
+    /// How many sysbench tables.
+    pub sbtest_tables: u32,
+}
+
+impl Default for MysqlOptions {
+    fn default() -> MysqlOptions {
+        MysqlOptions {
+            replicas: 0,
+            sbtest_rows: None,
+            sbtest_tables: 4,
+        }
+    }
+}
+
+/// A primary and its replicas. Accounts: `sbtest`/`sbtest`, `monitor`/`monitor`, with
+/// caching_sha2_password. They take TLS too, with certificates they made themselves.
+#[derive(Clone, Debug)]
+pub struct MysqlCluster {
+    /// Takes writes.
+    pub primary: Server,
+    /// Follow the primary, read only.
+    pub replicas: Vec<Server>,
+}
+
+impl MysqlCluster {
+    /// All servers, the primary first.
+    pub fn servers(&self) -> Vec<Server> {
+        std::iter::once(&self.primary)
+            .chain(&self.replicas)
+            .cloned()
+            .collect()
+    }
+
+    /// Waits until every running replica has applied what the first primary has written so far.
+    pub fn wait_caught_up(&self) -> Result<()> {
+        self.replicas
+            .iter()
+            .filter(|replica| replica.is_running())
+            .try_for_each(|replica| replica.wait_for(&self.primary, CATCH_UP_LIMIT))
+    }
+}
+
+impl Lab {
+    /// Starts a primary and its replicas; returns when every replica has all the data.
+    pub fn mysql(&self, options: MysqlOptions) -> Result<MysqlCluster> {
+        let primary = self.enlist_mysql("mysql-primary", Role::Primary, |_| Vec::new())?;
+        let replicas = (1..=options.replicas)
+            .map(|number| {
+                let name = format!("mysql-replica-{number}");
+                self.enlist_mysql(&name, Role::Replica, |_| Vec::new())
+            })
+            .collect::<Result<Vec<Server>>>()?;
+        let cluster = MysqlCluster { primary, replicas };
+        let servers = cluster.servers();
+        unite(&servers);
+        for_each_at_once(&servers, Server::start)?;
+        cluster.primary.sql(&accounts(&self.client_hosts()))?;
+        for_each_at_once(&cluster.replicas, |replica| {
+            replica.replication()?.follow(replica, &cluster.primary)
+        })?;
+        if let Some(rows) = options.sbtest_rows {
+            sbtest::load(&cluster.primary, Driver::Mysql, options.sbtest_tables, rows)?;
+        }
+        cluster.wait_caught_up()?;
+        Ok(cluster)
+    }
+
+    /// A server with an empty history of its own, not yet started.
+    pub(crate) fn enlist_mysql(
+        &self,
+        name: &str,
+        role: Role,
+        further: impl Fn(&Place) -> Vec<String>,
+    ) -> Result<Server> {
+        let place = self.place(name);
+        let program = rootfs::find("mysqld")?;
+        make_private(&place.directory)?;
+        copy_directory(
+            &self.mysql_template(&program)?,
+            &place.directory.join("data"),
+        )?;
+        let kind = Mysql {
+            client: rootfs::find("mysql")?,
+            place: place.clone(),
+        };
+        let launch = Launch {
+            arguments: [arguments(&place)?, further(&place)].concat(),
+            program: program.path,
+            root: program.root,
+            stop_signal: libc::SIGTERM,
+            ..Launch::default()
+        };
+        Ok(self.enlist(&place, role, launch, Arc::new(kind)))
+    }
+
+    /// An installed, never started data directory: made once per lab, because that takes seconds.
+    fn mysql_template(&self, mysqld: &Program) -> Result<PathBuf> {
+        let directory = self.path().join("mysql-template");
+        if directory.exists() {
+            return Ok(directory);
+        }
+        // The superuser has no password: only who may enter the directory reaches the socket.
+        make_private(&directory)?;
+        let mut command = mysqld.command(None)?;
+        command.args(["--no-defaults", "--initialize-insecure"]);
+        command.arg(format!("--datadir={}", directory.display()));
+        command.args(SMALL_AND_FAST).args(run_as_root());
+        let output = command.output().context("cannot run mysqld")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("mysqld --initialize-insecure failed: {said}");
+        }
+        // It holds the server's id; each copy gets its own.
+        fs::remove_file(directory.join("auto.cnf"))?;
+        Ok(directory)
+    }
+}
+
+/// One MySQL server, alone or in asynchronous replication.
+pub(crate) struct Mysql {
+    client: Program,
+    pub(crate) place: Place,
+}
+
+impl Kind for Mysql {
+    fn answers(&self) -> bool {
+        socket(&self.place).exists() && self.sql("SELECT 1").is_ok()
+    }
+
+    fn sql(&self, statements: &str) -> Result<String> {
+        let mut command = self.client.command(None)?;
+        command.args([
+            "--no-defaults",
+            "--batch",
+            "--skip-column-names",
+            "--connect-timeout=5",
+            "--user=root",
+        ]);
+        command.arg(format!("--socket={}", socket(&self.place).display()));
+        let output = command.arg("--execute").arg(statements).output()?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+    }
+
+    fn how_to_connect(&self) -> String {
+        let address = self.place.address;
+        let (host, port) = (address.ip(), address.port());
+        format!("mariadb -h {host} -P {port} -u sbtest -psbtest sbtest")
+    }
+
+    fn arguments_now(&self, own: &Server) -> Result<Vec<String>> {
+        let is_replica = own.role() == Role::Replica;
+        let read_only = is_replica.then_some(["--read-only=ON", "--super-read-only=ON"]);
+        Ok(read_only.into_iter().flatten().map(str::to_owned).collect())
+    }
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        Some(self)
+    }
+}
+
+/// What every cluster begins with, for clients from these hosts.
+pub(crate) fn accounts(hosts: &str) -> String {
+    format!(
+        "CREATE DATABASE sbtest;\
+         CREATE USER sbtest@'{hosts}' IDENTIFIED BY 'sbtest';\
+         GRANT ALL ON sbtest.* TO sbtest@'{hosts}';\
+         CREATE USER monitor@'{hosts}' IDENTIFIED BY 'monitor';\
+         GRANT REPLICATION CLIENT ON *.* TO monitor@'{hosts}';\
+         GRANT SELECT ON performance_schema.* TO monitor@'{hosts}';\
+         CREATE USER replica@'{hosts}' IDENTIFIED BY 'replica';\
+         GRANT REPLICATION SLAVE, BACKUP_ADMIN ON *.* TO replica@'{hosts}';"
+    )
+}
+
+fn arguments(place: &Place) -> Result<Vec<String>> {
+    let directory = &place.directory;
+    let temporary = directory.join("tmp");
+    fs::create_dir(&temporary)?;
+    let (host, port) = (place.address.ip(), place.address.port());
+    let mut arguments = vec![
+        "--no-defaults".to_owned(),
+        format!("--datadir={}", directory.join("data").display()),
+        format!("--socket={}", socket(place).display()),
+        format!("--pid-file={}", directory.join("pid").display()),
+        format!("--tmpdir={}", temporary.display()),
+        format!("--bind-address={host}"),
+        format!("--port={port}"),
+        format!("--report-host={host}"),
+        format!("--report-port={port}"),
+        // Unique among all labs of this machine, as the port is.
+        format!("--server-id={port}"),
+    ];
+    let fixed = SETTINGS.iter().chain(SMALL_AND_FAST);
+    arguments.extend(fixed.map(|argument| (*argument).to_owned()));
+    arguments.extend(run_as_root().map(str::to_owned));
+    Ok(arguments)
+}
+
+fn socket(place: &Place) -> PathBuf {
+    place.directory.join("sock")
+}
+
+fn make_private(directory: &Path) -> Result<()> {
+    fs::create_dir(directory)?;
+    Ok(fs::set_permissions(
+        directory,
+        Permissions::from_mode(0o700),
+    )?)
+}
+
+/// MySQL runs as root only when told in so many words.
+fn run_as_root() -> Option<&'static str> {
+    process::is_root().then_some("--user=root")
+}
