@@ -2,11 +2,31 @@
 //! says of itself. At most one server is ever the primary; in doubt none is, and the verdict says
 //! why.
 
+use std::collections::BTreeMap;
+
+mod contest;
+mod decide;
+mod galera;
+mod group;
 pub mod gtid;
+mod identity;
+mod member;
+mod postgres;
+mod replication;
 pub mod report;
+mod roles;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
 
 pub use gtid::Gtids;
 pub use report::Report;
+
+use identity::Identity;
+use member::{Member, Word};
+use postgres::{Fence, Track};
 
 /// How far a replica is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +73,32 @@ pub struct Problem {
 }
 
 /// One cluster: its members, what they said last, and what has been decided so far.
+///
+/// Every event is followed by a decision; [`Cluster::verdict`] only tells it. All times are of one
+/// monotonic clock, the one that [`Report::asked_ms`] is of.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    members: Vec<(u64, String)>,
+    members: Vec<Member>,
+    /// The current primary.
+    primary: Option<u64>,
+    /// What the current or last primary belongs to; a server of anything else is refused.
+    identity: Option<Identity>,
+    /// PostgreSQL: the highest timeline seen, by system identifier.
+    fences: BTreeMap<u64, Fence>,
+    /// PostgreSQL: where the current primary was, and when.
+    track: Track,
+    named: Option<Named>,
+    /// Why the name that an operator gave holds no more; until the next one is given or taken back.
+    lapse: Option<Problem>,
     verdict: Verdict,
+}
+
+/// An operator's word.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    id: u64,
+    /// It has claimed since it was named, so that the end of the claim is the end of the name.
+    held: bool,
 }
 
 impl Cluster {
@@ -64,46 +106,128 @@ impl Cluster {
     /// for messages.
     #[must_use]
     pub fn new(members: Vec<(u64, String)>) -> Cluster {
-        let roles = members.iter().map(|(id, _)| (*id, Role::Unknown)).collect();
-        let verdict = Verdict {
+        let mut cluster = Cluster {
+            members: Vec::new(),
             primary: None,
-            roles,
-            verify: Vec::new(),
-            problems: Vec::new(),
+            identity: None,
+            fences: BTreeMap::new(),
+            track: Track::default(),
+            named: None,
+            lapse: None,
+            verdict: Verdict {
+                primary: None,
+                roles: Vec::new(),
+                verify: Vec::new(),
+                problems: Vec::new(),
+            },
         };
-        Cluster { members, verdict }
+        cluster.set_members(members);
+        cluster
     }
 
     /// Takes a new list of members; what is known of those that stay, stays.
     pub fn set_members(&mut self, members: Vec<(u64, String)>) {
-        self.members = members;
+        let mut known = std::mem::take(&mut self.members);
+        for (id, name) in members {
+            let stays = known.iter().position(|member| member.id == id);
+            let member = match stays {
+                Some(index) => Member {
+                    name,
+                    ..known.swap_remove(index)
+                },
+                None => Member::new(id, name),
+            };
+            self.members.push(member);
+        }
+        if known.iter().any(|gone| self.named_is(gone.id)) {
+            self.named = None;
+        }
+        self.decide();
     }
 
-    /// A server has answered.
+    /// A server has answered. An answer to an older question than the last one's is ignored.
     pub fn heard(&mut self, now_ms: u64, server: u64, report: Report) {
-        let _ = (now_ms, server, report);
+        let Some(index) = self.index_of(server) else {
+            return;
+        };
+        if report.asked_ms < self.members[index].word_ms {
+            return;
+        }
+        self.raise_fence(index, &report.said);
+        let is_somebody_else = self.members[index].hear(now_ms, report);
+        if is_somebody_else && self.primary == Some(server) {
+            self.primary = None;
+        }
+        self.decide();
     }
 
     /// A server was asked and could not tell (a privilege is missing, a nonsense answer): alive,
-    /// role unknown.
+    /// role unknown. The current primary stays in place until somebody else claims.
     pub fn could_not_tell(&mut self, now_ms: u64, server: u64, why: String) {
-        let _ = (now_ms, server, why);
+        let _ = now_ms;
+        let stays = self.primary == Some(server);
+        if let Some(index) = self.index_of(server) {
+            self.members[index].fall_mute(why, stays);
+            self.decide();
+        }
     }
 
     /// A server was found to be down: what it said counts no more, but for fencing.
     pub fn lost(&mut self, now_ms: u64, server: u64) {
-        let _ = (now_ms, server);
+        let Some(index) = self.index_of(server) else {
+            return;
+        };
+        self.members[index].lose(now_ms);
+        if self.named_is(server) {
+            self.lapse("is down");
+        }
+        self.decide();
     }
 
     /// An operator names the primary (`None` takes that back); holds until the named one is down
     /// or claims no more.
     pub fn name_primary(&mut self, now_ms: u64, server: Option<u64>) {
-        let _ = (now_ms, server);
+        let _ = now_ms;
+        self.lapse = None;
+        self.named = server.map(|id| Named { id, held: false });
+        self.decide();
     }
 
     /// The decision as of now.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict.clone()
+    }
+
+    fn index_of(&self, id: u64) -> Option<usize> {
+        self.members.iter().position(|member| member.id == id)
+    }
+
+    fn member(&self, id: u64) -> Option<&Member> {
+        self.members.iter().find(|member| member.id == id)
+    }
+
+    fn named_is(&self, id: u64) -> bool {
+        self.named.is_some_and(|named| named.id == id)
+    }
+
+    /// Ends what an operator said, and says so.
+    fn lapse(&mut self, why: &str) {
+        let Some(member) = self.named.take().and_then(|named| self.member(named.id)) else {
+            return;
+        };
+        self.lapse = Some(Problem {
+            server: Some(member.id),
+            message: format!(
+                "{}: was named the primary, but {why}; the name holds no more",
+                member.name
+            ),
+        });
+    }
+
+    /// Whether every member has been heard or found down once; before that the first to answer
+    /// would win a race.
+    fn everyone_spoke(&self) -> bool {
+        self.members.iter().all(|one| one.word != Word::Unasked)
     }
 }

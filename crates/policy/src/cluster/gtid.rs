@@ -50,6 +50,9 @@ pub struct Missing {
 }
 
 impl Gtids {
+    /// Nothing.
+    pub const EMPTY: Gtids = Gtids { set: Set::Empty };
+
     /// A MariaDB set from (domain, server, sequence): the union of `gtid_binlog_state` and
     /// `gtid_slave_pos`, in any order, since a replica with `log_slave_updates=OFF` has what it
     /// applied in the latter alone.

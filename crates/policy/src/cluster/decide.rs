@@ -1,0 +1,280 @@
+//! The decision after each event: who stands how, who wins, who takes the seat.
+
+use super::contest::{Candidate, Contest, Stand};
+use super::identity::Scope;
+use super::member::Word;
+use super::report::Said;
+use super::{Cluster, Member, Problem, contest, galera, group, postgres, replication};
+
+/// What follows from the claims.
+#[derive(Debug, Default)]
+pub(super) struct Ruling {
+    pub(super) primary: Option<u64>,
+    pub(super) verify: Vec<u64>,
+    /// Claimants that do not get the seat, and why.
+    pub(super) refused: Vec<(u64, String)>,
+    /// The refused ones are wrong, and not only too early.
+    pub(super) is_final: bool,
+    /// Why nobody can be the primary until an operator acts.
+    pub(super) problem: Option<String>,
+}
+
+impl Cluster {
+    /// Derives everything anew from what is known.
+    pub(super) fn decide(&mut self) {
+        let (scope, stands, mut problems) = loop {
+            let scope = self.scope();
+            let (stands, problems) = self.stands(&scope);
+            if !self.name_is_over(&stands) {
+                break (scope, stands, problems);
+            }
+            self.lapse("takes writes no more");
+        };
+        let ruling = self.rule(&scope, &stands);
+        self.seat(ruling.primary);
+        self.remember_position();
+        self.look_for_errants();
+        self.tell(&scope, &stands, ruling, &mut problems);
+    }
+
+    /// What each member's own word makes of it, in their order.
+    fn stands(&self, scope: &Scope) -> (Vec<Stand>, Vec<Problem>) {
+        let mut stands: Vec<Stand> = self
+            .members
+            .iter()
+            .map(|member| self.stand(member, scope))
+            .collect();
+        let mut problems = self.sift_writable_replicas(&mut stands);
+        problems.extend(self.refuse_clones(&mut stands));
+        (stands, problems)
+    }
+
+    fn stand(&self, member: &Member, scope: &Scope) -> Stand {
+        let is_primary = self.primary == Some(member.id);
+        let said = match (&member.word, &member.said) {
+            (Word::Unasked | Word::Lost, _) | (Word::Said, None) => return Stand::Unknown,
+            (Word::Mute(_), Some(said)) if is_primary => said,
+            (Word::Mute(why), _) => return Stand::Refused(format!("its role is not known: {why}")),
+            (Word::Said, Some(said)) => said,
+        };
+        if let Some(why) = self.foreign(said, scope) {
+            return Stand::Refused(why);
+        }
+        match said {
+            Said::Postgres(said) => postgres::stand(said, self.fences.get(&said.system_id)),
+            Said::Replication(said) => replication::stand(said),
+            Said::Galera(said) => galera::stand(said),
+            Said::Group(said) => group::stand(said),
+        }
+    }
+
+    /// Whether the named server has claimed and does no more.
+    fn name_is_over(&mut self, stands: &[Stand]) -> bool {
+        let Some(named) = self.named else {
+            return false;
+        };
+        let Some(index) = self.index_of(named.id) else {
+            return true;
+        };
+        let claims = stands[index] == Stand::Claims;
+        if claims {
+            self.named = Some(super::Named {
+                held: true,
+                ..named
+            });
+        }
+        named.held && !claims && self.members[index].word == Word::Said
+    }
+
+    fn candidates(&self, stands: &[Stand]) -> Vec<Candidate<'_>> {
+        let claiming = self
+            .members
+            .iter()
+            .zip(stands)
+            .filter(|(_, stand)| **stand == Stand::Claims);
+        let all: Vec<Candidate<'_>> = claiming
+            .filter_map(|(member, _)| {
+                Some(Candidate {
+                    id: member.id,
+                    name: &member.name,
+                    said: member.said.as_ref()?,
+                    asked_ms: member.word_ms,
+                    claim: member.claim.as_ref()?,
+                    is_primary: self.primary == Some(member.id),
+                })
+            })
+            .collect();
+        // A primary that fell mute gives way to whoever claims since then.
+        let is_mute = |id| {
+            self.member(id)
+                .is_some_and(|one| matches!(one.word, Word::Mute(_)))
+        };
+        let is_succeeded = |one: &Candidate<'_>| {
+            is_mute(one.id)
+                && all
+                    .iter()
+                    .any(|other| other.claim.noticed_ms > one.asked_ms)
+        };
+        all.iter()
+            .filter(|one| !is_succeeded(one))
+            .copied()
+            .collect()
+    }
+
+    fn rule(&self, scope: &Scope, stands: &[Stand]) -> Ruling {
+        let candidates = self.candidates(stands);
+        if let Scope::Tied(_) = scope
+            && !self.everyone_spoke()
+        {
+            return pending(&candidates, Vec::new());
+        }
+        if let Scope::Tied(message) = scope {
+            return tied(&candidates, message.clone(), Vec::new());
+        }
+        match self.contest(&candidates) {
+            None => Ruling::default(),
+            Some(Contest::Won {
+                winner,
+                beaten,
+                stale,
+            }) => self.won(&candidates, winner, beaten, stale),
+            Some(Contest::Tied {
+                message,
+                beaten,
+                stale,
+            }) => {
+                let verify = unproved(&candidates, &stale, |_| true);
+                match verify.is_empty() {
+                    true => tied(&candidates, message, beaten),
+                    false => pending(&candidates, verify),
+                }
+            }
+        }
+    }
+
+    fn contest(&self, candidates: &[Candidate<'_>]) -> Option<Contest> {
+        if let Some(named) = candidates.iter().find(|one| self.named_is(one.id)) {
+            return Some(by_word(named, candidates));
+        }
+        match candidates.first()?.said {
+            Said::Postgres(_) => Some(postgres::contest(candidates)),
+            Said::Replication(_) => Some(replication::contest(candidates)),
+            Said::Galera(_) => galera::contest(candidates),
+            Said::Group(_) => group::contest(candidates),
+        }
+    }
+
+    fn won(
+        &self,
+        candidates: &[Candidate<'_>],
+        winner: u64,
+        beaten: Vec<(u64, String)>,
+        stale: Vec<u64>,
+    ) -> Ruling {
+        let mut ruling = Ruling {
+            primary: Some(winner),
+            refused: beaten,
+            is_final: true,
+            ..Ruling::default()
+        };
+        if self.primary == Some(winner) {
+            return ruling;
+        }
+        let verify = unproved(candidates, &stale, |one| one.id == winner);
+        if !verify.is_empty() {
+            return pending(candidates, verify);
+        }
+        if !self.everyone_spoke() {
+            ruling = pending(candidates, Vec::new());
+            ruling.refused = vec![(winner, self.waits())];
+        }
+        ruling
+    }
+
+    /// Whom the start waits for.
+    fn waits(&self) -> String {
+        let unasked = self.members.iter().filter(|one| one.word == Word::Unasked);
+        let names: Vec<&str> = unasked.map(|one| one.name.as_str()).collect();
+        format!(
+            "takes writes; not used before {} answered or was found down",
+            contest::listed(&names)
+        )
+    }
+
+    /// The one place where the primary changes.
+    fn seat(&mut self, primary: Option<u64>) {
+        if self.primary == primary {
+            return;
+        }
+        self.primary = primary;
+        self.track.clear();
+        for member in &mut self.members {
+            member.errant = replication::Errant::default();
+        }
+        let said = primary.and_then(|id| self.member(id)?.said.as_ref());
+        if let Some(identity) = said.and_then(super::Identity::of) {
+            self.identity = Some(identity);
+        }
+    }
+}
+
+/// An operator has named one of the claimants.
+fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Contest {
+    let follows = matches!(named.said, Said::Galera(_) | Said::Group(_));
+    let others = candidates
+        .iter()
+        .filter(|one| one.id != named.id && !follows);
+    let why = format!(
+        "claims to be the primary, but an operator named {}",
+        named.name
+    );
+    Contest::Won {
+        winner: named.id,
+        beaten: others.map(|one| (one.id, why.clone())).collect(),
+        stale: Vec::new(),
+    }
+}
+
+/// Those who must be asked (again) before the contest counts.
+fn unproved(
+    candidates: &[Candidate<'_>],
+    stale: &[u64],
+    must: impl Fn(&Candidate<'_>) -> bool,
+) -> Vec<u64> {
+    let is_unproved =
+        |one: &&Candidate<'_>| (must(one) && !one.claim.verified) || stale.contains(&one.id);
+    candidates
+        .iter()
+        .filter(is_unproved)
+        .map(|one| one.id)
+        .collect()
+}
+
+/// Not known yet: the current primary stays as long as it claims.
+fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> Ruling {
+    let current = candidates
+        .iter()
+        .find(|one| one.is_primary)
+        .map(|one| one.id);
+    let others = candidates.iter().filter(|one| !one.is_primary);
+    let why = "takes writes; it is asked again before it is used as the primary";
+    Ruling {
+        primary: current,
+        refused: others.map(|one| (one.id, why.to_owned())).collect(),
+        verify,
+        ..Ruling::default()
+    }
+}
+
+fn tied(candidates: &[Candidate<'_>], message: String, beaten: Vec<(u64, String)>) -> Ruling {
+    let is_beaten = |id| beaten.iter().any(|(one, _)| *one == id);
+    let among = candidates.iter().filter(|one| !is_beaten(one.id));
+    let why = "claims to be the primary, and so do others: see the cluster's problem";
+    let mut refused: Vec<(u64, String)> = among.map(|one| (one.id, why.to_owned())).collect();
+    refused.extend(beaten);
+    Ruling {
+        refused,
+        problem: Some(message),
+        ..Ruling::default()
+    }
+}

@@ -1,0 +1,96 @@
+//! Group Replication: the group elects; a member that lost sight of the majority has no say.
+
+use super::contest::{Candidate, Contest, Stand, listed, stale, uncontested};
+use super::report::{Group, MemberState, Said};
+
+pub(super) fn claim_of(said: &Group) -> Option<(String, u64)> {
+    let claims = stand(said) == Stand::Claims;
+    claims.then(|| (said.server_identity.clone(), said.view))
+}
+
+pub(super) fn stand(said: &Group) -> Stand {
+    let unfit = |why: &str| Stand::Unfit(why.to_owned());
+    match said.state {
+        MemberState::Recovering => return unfit("it catches up with the group (RECOVERING)"),
+        MemberState::Offline => return unfit("Group Replication does not run on it (OFFLINE)"),
+        MemberState::Error => {
+            return Stand::Refused(
+                "it was expelled or failed (ERROR): see its error log, and start Group \
+                 Replication on it again"
+                    .to_owned(),
+            );
+        }
+        MemberState::Unreachable => return unfit("the group suspects it (UNREACHABLE)"),
+        MemberState::Online => {}
+    }
+    let reachable = u64::from(said.members_reachable);
+    if 2 * reachable <= u64::from(said.members) {
+        return Stand::Refused(format!(
+            "it sees only {reachable} of {} members: no quorum",
+            said.members
+        ));
+    }
+    match said.is_primary && !said.read_only {
+        true => Stand::Claims,
+        false => Stand::Follows,
+    }
+}
+
+/// The later view is right. Several of one view are a group with several primaries, if the view
+/// has room for them: then the current one, else the first in the order of the configuration.
+pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
+    let all: Vec<(&Candidate<'_>, &Group)> = candidates
+        .iter()
+        .filter_map(|one| match one.said {
+            Said::Group(said) => Some((one, said)),
+            _ => None,
+        })
+        .collect();
+    let &(latest, of_latest) = all.iter().max_by_key(|(_, said)| said.view)?;
+    let (mut top, mut beaten) = (Vec::new(), Vec::new());
+    for &(one, said) in &all {
+        match said.view == of_latest.view {
+            true => top.push((one, said)),
+            false => beaten.push((one.id, outdated(said, latest.name, of_latest.view))),
+        }
+    }
+    let mut stale = stale(candidates);
+    stale.retain(|id| beaten.iter().any(|(one, _)| one == id));
+    let size = of_latest.members;
+    let is_one_view = top.iter().all(|(_, said)| said.members == size);
+    if !is_one_view || top.len() > size as usize {
+        let names: Vec<&str> = top.iter().map(|(one, _)| one.name).collect();
+        return Some(Contest::Tied {
+            message: split(&names, of_latest.view),
+            beaten,
+            stale,
+        });
+    }
+    let current = top.iter().find(|(one, _)| one.is_primary);
+    let (winner, _) = current.or(top.first())?;
+    if beaten.is_empty() {
+        return Some(uncontested(winner.id));
+    }
+    Some(Contest::Won {
+        winner: winner.id,
+        beaten,
+        stale,
+    })
+}
+
+fn outdated(said: &Group, newer: &str, view: u64) -> String {
+    format!(
+        "claims to be a primary of view {} of the group, but {newer} is one of view {view}: it \
+         was left behind; stop and start Group Replication on it",
+        said.view
+    )
+}
+
+fn split(names: &[&str], view: u64) -> String {
+    format!(
+        "{} are primaries of different groups that have one name and view number {view}: the \
+         group was bootstrapped twice. Rebuild the wrong one, or name the right one: `evenkeel \
+         primary SERVER`",
+        listed(names)
+    )
+}

@@ -1,0 +1,138 @@
+//! Which servers belong together: a clone or a stranger must not take another cluster's writes.
+
+use std::fmt;
+
+use super::member::Word;
+use super::report::Said;
+use super::{Cluster, Member};
+
+/// What a server says that it is part of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Identity {
+    Postgres(u64),
+    /// Asynchronous replication has no name of its own.
+    Replication,
+    Galera(String),
+    Group(String),
+}
+
+/// What the members are judged by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Nobody has told yet.
+    Open,
+    /// Those that say this belong, others do not.
+    Of(Identity),
+    /// As many say this as say that.
+    Tied(String),
+}
+
+impl Identity {
+    /// `None` for a Galera node that has no state, since it is about to receive one, and for a
+    /// group member without a group.
+    pub(super) fn of(said: &Said) -> Option<Identity> {
+        match said {
+            Said::Postgres(said) => Some(Identity::Postgres(said.system_id)),
+            Said::Replication(_) => Some(Identity::Replication),
+            Said::Galera(said) => named(&said.cluster_uuid).map(Identity::Galera),
+            Said::Group(said) => named(&said.group_name).map(Identity::Group),
+        }
+    }
+
+    fn is_same_kind(&self, other: &Identity) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+/// A UUID in lower case; `None` if it is empty or all zeros.
+fn named(text: &str) -> Option<String> {
+    let is_nothing = text.chars().all(|letter| matches!(letter, '0' | '-' | ' '));
+    (!is_nothing).then(|| text.to_ascii_lowercase())
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Identity::Postgres(id) => write!(f, "PostgreSQL system identifier {id}"),
+            Identity::Replication => f.write_str("MySQL or MariaDB replication"),
+            Identity::Galera(uuid) => write!(f, "Galera cluster {uuid}"),
+            Identity::Group(name) => write!(f, "replication group {name}"),
+        }
+    }
+}
+
+impl Cluster {
+    /// What the cluster is: what its current or last primary was of; without one, what most say.
+    ///
+    /// The server that an operator named decides where this cannot: if as many say one thing as
+    /// another, and if nobody is left of what the cluster was.
+    pub(super) fn scope(&self) -> Scope {
+        let heard = self.identities();
+        let named = self.named.and_then(|named| {
+            let found = heard.iter().find(|(member, _)| member.id == named.id);
+            found.map(|(_, identity)| identity.clone())
+        });
+        if let Some(known) = &self.identity {
+            let is_left = heard.iter().any(|(_, identity)| identity == known);
+            let rebuilt = named.filter(|_| !is_left);
+            return Scope::Of(rebuilt.unwrap_or_else(|| known.clone()));
+        }
+        match (majority(&heard), named) {
+            (Scope::Tied(_), Some(named)) => Scope::Of(named),
+            (scope, _) => scope,
+        }
+    }
+
+    /// Why a server does not belong to the cluster.
+    pub(super) fn foreign(&self, said: &Said, scope: &Scope) -> Option<String> {
+        let (Scope::Of(ours), Some(theirs)) = (scope, Identity::of(said)) else {
+            return None;
+        };
+        if theirs == *ours {
+            return None;
+        }
+        let heard = self.identities();
+        let holder = heard.iter().find(|(_, identity)| identity == ours);
+        let holder = holder.map_or("its last primary", |(member, _)| member.name.as_str());
+        let what = match theirs.is_same_kind(ours) {
+            true => "belongs to another cluster",
+            false => "is of another kind",
+        };
+        Some(format!(
+            "{what}: it says {theirs}, the cluster's ({holder}) is {ours}; take it out of the \
+             configuration or rebuild it as a member"
+        ))
+    }
+
+    fn identities(&self) -> Vec<(&Member, Identity)> {
+        let heard = self.members.iter().filter(|one| one.word == Word::Said);
+        heard
+            .filter_map(|one| Some((one, Identity::of(one.said.as_ref()?)?)))
+            .collect()
+    }
+}
+
+/// What most say: first of the kinds, then within that kind. Of two kinds that as many say the
+/// first in the order of the configuration counts; two clusters of one kind are a tie.
+fn majority(heard: &[(&Member, Identity)]) -> Scope {
+    let kind_count = |of: &Identity| heard.iter().filter(|(_, one)| one.is_same_kind(of)).count();
+    let count = |of: &Identity| heard.iter().filter(|(_, one)| one == of).count();
+    // `max_by_key` takes the last of equals; the first is meant.
+    let Some((_, kind)) = heard.iter().rev().max_by_key(|(_, one)| kind_count(one)) else {
+        return Scope::Open;
+    };
+    let of_kind = || heard.iter().filter(|(_, one)| one.is_same_kind(kind));
+    let Some((first, most)) = of_kind().rev().max_by_key(|(_, one)| count(one)) else {
+        return Scope::Open;
+    };
+    let rival = of_kind().find(|(_, one)| one != most && count(one) == count(most));
+    match rival {
+        None => Scope::Of(most.clone()),
+        Some((second, other)) => Scope::Tied(format!(
+            "two clusters are mixed, and nothing tells which is meant: {} says {most}, {} says \
+             {other}. Take one out of the configuration, or name the primary: `evenkeel primary \
+             SERVER`",
+            first.name, second.name
+        )),
+    }
+}

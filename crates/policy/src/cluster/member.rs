@@ -1,0 +1,137 @@
+//! One server of a cluster: its last word, and since when it claims to be the primary.
+
+use super::replication::Errant;
+use super::report::{Receiver, Report, Said};
+use super::{Lag, galera, group, postgres, replication};
+
+/// What is known of a member.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) word: Word,
+    /// What it said last; nothing once it is lost, or mute and not the primary.
+    pub(super) said: Option<Said>,
+    /// When its last word was asked for; later than that of any answer that is still on its way
+    /// from a server that was lost.
+    pub(super) word_ms: u64,
+    /// When its last word came.
+    pub(super) heard_ms: u64,
+    pub(super) claim: Option<Claim>,
+    /// Since when it says that it is not connected to its source.
+    pub(super) apart_ms: Option<u64>,
+    /// How far behind it was while there was a primary.
+    pub(super) lag: Lag,
+    pub(super) errant: Errant,
+}
+
+/// The last thing that became known of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Word {
+    /// It was not asked yet.
+    Unasked,
+    /// It is down.
+    Lost,
+    /// It answers, but not what it is.
+    Mute(String),
+    /// It said what it is.
+    Said,
+}
+
+/// "I take writes", said without a break.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// The server by its own identity, where it has one: another one behind the same address
+    /// begins a claim of its own.
+    pub(super) who: String,
+    /// Timeline or view: a later one begins a claim of its own, but a primary stays one.
+    pub(super) epoch: u64,
+    /// When it was first heard.
+    pub(super) noticed_ms: u64,
+    /// It was repeated, over a fresh connection, to a question asked after it was first heard.
+    pub(super) verified: bool,
+}
+
+impl Member {
+    pub(super) fn new(id: u64, name: String) -> Member {
+        Member {
+            id,
+            name,
+            word: Word::Unasked,
+            said: None,
+            word_ms: 0,
+            heard_ms: 0,
+            claim: None,
+            apart_ms: None,
+            lag: Lag {
+                ms: None,
+                bytes: None,
+            },
+            errant: Errant::default(),
+        }
+    }
+
+    /// Takes an answer in; true if another server than before answers here.
+    pub(super) fn hear(&mut self, now_ms: u64, report: Report) -> bool {
+        let old = self.claim.take();
+        let old_who = old.as_ref().map(|claim| claim.who.clone());
+        self.claim = claim_of(&report.said).map(|(who, epoch)| match old {
+            Some(old) if old.who == who && old.epoch == epoch => Claim {
+                verified: old.verified || report.fresh && report.asked_ms >= old.noticed_ms,
+                ..old
+            },
+            _ => Claim {
+                who,
+                epoch,
+                noticed_ms: now_ms,
+                verified: false,
+            },
+        });
+        self.apart_ms = is_apart(&report.said).then(|| self.apart_ms.unwrap_or(now_ms));
+        self.word = Word::Said;
+        self.word_ms = report.asked_ms;
+        self.heard_ms = now_ms;
+        self.said = Some(report.said);
+        let who = self.claim.as_ref().map(|claim| &claim.who);
+        old_who.is_some() && who.is_some() && old_who.as_ref() != who
+    }
+
+    /// It could not tell what it is; `stays` keeps what it said.
+    pub(super) fn fall_mute(&mut self, why: String, stays: bool) {
+        self.word = Word::Mute(why);
+        if !stays {
+            self.said = None;
+            self.claim = None;
+        }
+    }
+
+    pub(super) fn lose(&mut self, now_ms: u64) {
+        self.word = Word::Lost;
+        self.word_ms = self.word_ms.max(now_ms);
+        self.said = None;
+        self.claim = None;
+        self.errant = Errant::default();
+    }
+}
+
+/// Whether a server says that it takes writes: who it is, and in which epoch.
+fn claim_of(said: &Said) -> Option<(String, u64)> {
+    match said {
+        Said::Postgres(said) => postgres::claim_of(said),
+        Said::Replication(said) => replication::claim_of(said),
+        Said::Galera(said) => galera::claim_of(said),
+        Said::Group(said) => group::claim_of(said),
+    }
+}
+
+/// Whether a replica is without a connection to its source.
+fn is_apart(said: &Said) -> bool {
+    match said {
+        Said::Postgres(said) => said.in_recovery && !said.streaming,
+        Said::Replication(said) => said
+            .replica
+            .as_ref()
+            .is_some_and(|threads| threads.receiver != Receiver::Connected),
+        Said::Galera(_) | Said::Group(_) => false,
+    }
+}

@@ -1,0 +1,137 @@
+//! PostgreSQL: the higher timeline is right, and an old primary that comes back stays out.
+
+use std::collections::VecDeque;
+
+use super::contest::{Candidate, Contest, Stand, listed, stale, uncontested};
+use super::report::{Postgres, Said};
+use super::{Cluster, Lag};
+
+/// Positions of the primary that are remembered; a minute at one question a second.
+const TRACK_LENGTH_MAX: usize = 64;
+
+/// The highest timeline of a cluster, and who showed it first.
+#[derive(Debug, Clone)]
+pub(super) struct Fence {
+    timeline: u32,
+    seen_at: String,
+}
+
+/// Where the primary was at what time: what a replica's position is held against.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Track {
+    /// (asked, position), rising.
+    samples: VecDeque<(u64, u64)>,
+}
+
+impl Track {
+    pub(super) fn clear(&mut self) {
+        self.samples.clear();
+    }
+
+    pub(super) fn add(&mut self, asked_ms: u64, lsn: u64) {
+        if self.samples.back().is_some_and(|last| last.0 >= asked_ms) {
+            return;
+        }
+        if self.samples.len() == TRACK_LENGTH_MAX {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((asked_ms, lsn));
+    }
+
+    /// How long a replica was behind when it was asked: nothing, if it had all that the primary was
+    /// known to have by then. Otherwise its oldest missing transaction is younger than the last
+    /// position that it has reached, and than the last transaction that it has replayed.
+    fn lag_ms(&self, asked_ms: u64, replica: &Postgres) -> Option<u64> {
+        let known = self.samples.iter().filter(|sample| sample.0 < asked_ms);
+        let mut reached = None;
+        let mut behind = false;
+        for &(at_ms, lsn) in known {
+            behind = lsn > replica.lsn;
+            if !behind {
+                reached = Some(asked_ms - at_ms);
+            }
+        }
+        if !behind {
+            return Some(0);
+        }
+        match (reached, replica.replay_age_ms) {
+            (Some(reached), Some(age)) => Some(reached.min(age)),
+            (reached, age) => reached.or(age),
+        }
+    }
+}
+
+impl Cluster {
+    /// Remembers the highest timeline that anybody of a cluster was ever on.
+    pub(super) fn raise_fence(&mut self, index: usize, said: &Said) {
+        let Said::Postgres(said) = said else { return };
+        let is_lower = |fence: &Fence| fence.timeline < said.timeline;
+        if self.fences.get(&said.system_id).is_none_or(is_lower) {
+            let fence = Fence {
+                timeline: said.timeline,
+                seen_at: self.members[index].name.clone(),
+            };
+            self.fences.insert(said.system_id, fence);
+        }
+    }
+}
+
+pub(super) fn claim_of(said: &Postgres) -> Option<(String, u64)> {
+    let writes = !said.in_recovery && !said.read_only_by_default;
+    writes.then(|| (String::new(), u64::from(said.timeline)))
+}
+
+pub(super) fn stand(said: &Postgres, fence: Option<&Fence>) -> Stand {
+    if said.in_recovery {
+        return Stand::Follows;
+    }
+    if let Some(fence) = fence.filter(|fence| fence.timeline > said.timeline) {
+        return Stand::Refused(format!(
+            "its timeline {} is behind the cluster's {} (seen at {}): an old primary that came \
+             back; rebuild it as a replica (pg_rewind or pg_basebackup)",
+            said.timeline, fence.timeline, fence.seen_at
+        ));
+    }
+    if said.read_only_by_default {
+        return Stand::Refused(
+            "default_transaction_read_only is on: it takes no writes until that is off".to_owned(),
+        );
+    }
+    Stand::Claims
+}
+
+/// All are on the highest timeline: one, or nobody.
+pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
+    if let [only] = candidates {
+        return uncontested(only.id);
+    }
+    let names: Vec<&str> = candidates.iter().map(|one| one.name).collect();
+    let timeline = candidates.first().map_or(0, |one| one.claim.epoch);
+    Contest::Tied {
+        message: format!(
+            "{} are all primaries on timeline {timeline} (at {}): nothing tells which is right. \
+             Stop the wrong one, or name the right one: `evenkeel primary SERVER`",
+            listed(&names),
+            positions(candidates)
+        ),
+        beaten: Vec::new(),
+        stale: stale(candidates),
+    }
+}
+
+fn positions(candidates: &[Candidate<'_>]) -> String {
+    let lsn = |one: &Candidate<'_>| match one.said {
+        Said::Postgres(said) => format!("{:X}/{:X}", said.lsn >> 32, said.lsn & 0xFFFF_FFFF),
+        _ => String::new(),
+    };
+    let all: Vec<String> = candidates.iter().map(lsn).collect();
+    all.join(", ")
+}
+
+/// A replica's lag while there is a primary.
+pub(super) fn lag(asked_ms: u64, replica: &Postgres, primary: &Postgres, track: &Track) -> Lag {
+    Lag {
+        ms: track.lag_ms(asked_ms, replica),
+        bytes: Some(primary.lsn.saturating_sub(replica.lsn)),
+    }
+}

@@ -1,0 +1,277 @@
+//! MySQL and MariaDB replication: the server that has all that the others have is right.
+//!
+//! A server that is writable and still replicates is a replica with a mistake in its settings,
+//! unless nobody else can be the primary; several of them are a ring, and an operator chooses.
+//! Whom a server replicates from is never taken from the name it gives: names differ.
+
+use super::contest::{Candidate, Contest, Stand, listed, stale, uncontested};
+use super::gtid::{Comparison, Gtids};
+use super::member::Word;
+use super::report::{Receiver, Replication, Said};
+use super::{Cluster, Lag, Member, Problem};
+
+/// Longer sets are cut in messages.
+const SET_LENGTH_MAX: usize = 200;
+
+/// Transactions of a replica that the primary does not have.
+///
+/// The two are asked at different times, so what the replica had is kept until the primary has
+/// answered a later question.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Errant {
+    suspect: Option<(u64, Gtids)>,
+    pub(super) message: Option<String>,
+}
+
+impl Errant {
+    pub(super) fn look(&mut self, replica: &Member, primary: &Member) {
+        let (Some(own), Some(theirs)) = (executed(replica), executed(primary)) else {
+            return *self = Errant::default();
+        };
+        if let Some((at_ms, suspect)) = &self.suspect {
+            if !own.contains(suspect) {
+                *self = Errant::default();
+            } else if primary.word_ms < *at_ms {
+                return;
+            } else if let Some(missing) = suspect.missing_from(theirs) {
+                self.message = Some(format!(
+                    "has {missing} that {}, the primary, does not have: it cannot follow \
+                     safely; rebuild it, or add them to the primary",
+                    primary.name
+                ));
+                return;
+            } else {
+                *self = Errant::default();
+            }
+        }
+        if !theirs.contains(own) {
+            self.suspect = Some((replica.heard_ms, own.clone()));
+        }
+    }
+}
+
+fn executed(member: &Member) -> Option<&Gtids> {
+    match &member.said {
+        Some(Said::Replication(said)) => Some(&said.executed),
+        _ => None,
+    }
+}
+
+/// The end of replication begins a claim of its own: from then on nothing of the others comes in.
+pub(super) fn claim_of(said: &Replication) -> Option<(String, u64)> {
+    let epoch = u64::from(!replicates(said));
+    (!said.read_only).then(|| (said.server_identity.clone(), epoch))
+}
+
+fn replicates(said: &Replication) -> bool {
+    let threads = said.replica.as_ref();
+    threads.is_some_and(|threads| threads.applier_runs || threads.receiver != Receiver::Stopped)
+}
+
+pub(super) fn stand(said: &Replication) -> Stand {
+    if !said.read_only {
+        return Stand::Claims;
+    }
+    let Some(threads) = &said.replica else {
+        return Stand::Unfit("it is read only, and replicates from nobody".to_owned());
+    };
+    let stopped = match (threads.applier_runs, threads.receiver) {
+        (false, _) => "applier",
+        (true, Receiver::Stopped) => "receiver",
+        _ => return Stand::Follows,
+    };
+    let colon = if threads.error.is_empty() { "" } else { ": " };
+    Stand::Unfit(format!("its {stopped} is stopped{colon}{}", threads.error))
+}
+
+/// A replica's lag by its own word; a source that is away hides it.
+pub(super) fn lag(said: &Replication) -> Lag {
+    let ms = said.replica.as_ref().and_then(|threads| threads.lag_ms);
+    Lag { ms, bytes: None }
+}
+
+/// The set that contains all others wins; otherwise nobody does.
+pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
+    if let [only] = candidates {
+        return uncontested(only.id);
+    }
+    let others = |of: &Candidate<'_>| {
+        let id = of.id;
+        candidates.iter().filter(move |one| one.id != id)
+    };
+    let is_ahead = |one: &&Candidate<'_>| {
+        let mut others = others(one);
+        others.all(|other| set(one).compare(set(other)) == Comparison::Ahead)
+    };
+    let Some(winner) = candidates.iter().find(is_ahead) else {
+        return Contest::Tied {
+            message: tie(candidates),
+            beaten: Vec::new(),
+            stale: stale(candidates),
+        };
+    };
+    let is_stale = |one: &&Candidate<'_>| one.asked_ms < winner.claim.noticed_ms;
+    Contest::Won {
+        winner: winner.id,
+        beaten: others(winner)
+            .map(|one| (one.id, behind(one, winner)))
+            .collect(),
+        stale: others(winner).filter(is_stale).map(|one| one.id).collect(),
+    }
+}
+
+fn set<'a>(candidate: &Candidate<'a>) -> &'a Gtids {
+    static NOTHING: Gtids = Gtids::EMPTY;
+    match candidate.said {
+        Said::Replication(said) => &said.executed,
+        _ => &NOTHING,
+    }
+}
+
+fn behind(one: &Candidate<'_>, winner: &Candidate<'_>) -> String {
+    let missing = set(winner).missing_from(set(one));
+    let missing = missing.map_or(String::new(), |missing| missing.to_string());
+    format!(
+        "claims to be the primary, but lacks {missing} that {} has: make it a replica of {} \
+         (read_only = ON)",
+        winner.name, winner.name
+    )
+}
+
+fn tie(candidates: &[Candidate<'_>]) -> String {
+    let names: Vec<&str> = candidates.iter().map(|one| one.name).collect();
+    let sets: Vec<String> = candidates
+        .iter()
+        .map(|one| format!("{} has {}", one.name, shortened(&set(one).to_string())))
+        .collect();
+    let mut lacks = Vec::new();
+    for one in candidates {
+        for other in candidates {
+            if let Some(missing) = set(one).missing_from(set(other)) {
+                lacks.push(format!("{} lacks {missing} of {}", other.name, one.name));
+            }
+        }
+    }
+    let lacks = match lacks.is_empty() {
+        true => "all have the same".to_owned(),
+        false => lacks.join("; "),
+    };
+    format!(
+        "{} all take writes, and none has all that the others have and more ({}; {lacks}): \
+         nobody is the primary. Make the wrong ones read only, or name the right one: `evenkeel \
+         primary SERVER`",
+        listed(&names),
+        sets.join(", ")
+    )
+}
+
+fn shortened(set: &str) -> String {
+    match set.char_indices().nth(SET_LENGTH_MAX) {
+        None => set.to_owned(),
+        Some((end, _)) => format!("{}…", &set[..end]),
+    }
+}
+
+impl Cluster {
+    /// Makes replicas of the servers that are writable and replicate, unless one of them can only
+    /// be the primary; says what is wrong with them.
+    pub(super) fn sift_writable_replicas(&self, stands: &mut [Stand]) -> Vec<Problem> {
+        let claims = |index: &usize| stands[*index] == Stand::Claims;
+        let writable: Vec<usize> = (0..stands.len()).filter(claims).collect();
+        let (soft, firm): (Vec<usize>, Vec<usize>) = writable
+            .into_iter()
+            .partition(|&index| self.is_writable_replica(index));
+        let others_follow = self.members.iter().all(|one| one.word == Word::Said);
+        if soft.is_empty() || (firm.is_empty() && soft.len() == 1 && others_follow) {
+            return Vec::new();
+        }
+        for &index in &soft {
+            stands[index] = Stand::Follows;
+        }
+        if firm.is_empty() && soft.len() > 1 {
+            let names: Vec<&str> = soft
+                .iter()
+                .map(|&at| self.members[at].name.as_str())
+                .collect();
+            return vec![Problem {
+                server: None,
+                message: ring(&names),
+            }];
+        }
+        let warning = |&index: &usize| Problem {
+            server: Some(self.members[index].id),
+            message: writable_replica(&self.members[index]),
+        };
+        soft.iter().map(warning).collect()
+    }
+
+    fn is_writable_replica(&self, index: usize) -> bool {
+        let member = &self.members[index];
+        let chosen = self.primary == Some(member.id) || self.named_is(member.id);
+        let said = member.said.as_ref();
+        !chosen && matches!(said, Some(Said::Replication(said)) if replicates(said))
+    }
+
+    /// Servers that have one identity: one is a clone of the other, and their transactions cannot
+    /// be told apart. Neither becomes the primary.
+    pub(super) fn refuse_clones(&self, stands: &mut [Stand]) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (index, member) in self.members.iter().enumerate() {
+            let Some((identity, twins)) = self.twins(index) else {
+                continue;
+            };
+            let message = format!(
+                "has the server id {identity} of {}: a clone of its data directory, or one server \
+                 listed twice; give each its own server_id (MySQL: remove auto.cnf)",
+                listed(&twins)
+            );
+            if stands[index] == Stand::Claims && self.primary != Some(member.id) {
+                stands[index] = Stand::Unfit(message.clone());
+            }
+            problems.push(Problem {
+                server: Some(member.id),
+                message: format!("{}: {message}", member.name),
+            });
+        }
+        problems
+    }
+
+    fn twins(&self, index: usize) -> Option<(&str, Vec<&str>)> {
+        let own = identity(&self.members[index])?;
+        let others = self.members.iter().enumerate();
+        let twins: Vec<&str> = others
+            .filter(|(at, other)| *at != index && identity(other) == Some(own))
+            .map(|(_, other)| other.name.as_str())
+            .collect();
+        (!twins.is_empty()).then_some((own, twins))
+    }
+}
+
+fn identity(member: &Member) -> Option<&str> {
+    match &member.said {
+        Some(Said::Replication(said)) => Some(&said.server_identity),
+        _ => None,
+    }
+}
+
+fn ring(names: &[&str]) -> String {
+    format!(
+        "{} all take writes and all replicate: a ring, or primaries of each other; nothing tells \
+         which is meant. Name the one to use: `evenkeel primary SERVER`",
+        listed(names)
+    )
+}
+
+fn writable_replica(member: &Member) -> String {
+    let source = match &member.said {
+        Some(Said::Replication(said)) => said.replica.as_ref().map(|one| one.source.as_str()),
+        _ => None,
+    };
+    format!(
+        "{}: takes writes although it replicates from {}: if it is a replica, set read_only = ON; if \
+         it is the new primary, stop its replication or name it: `evenkeel primary {}`",
+        member.name,
+        source.unwrap_or("another server"),
+        member.name
+    )
+}

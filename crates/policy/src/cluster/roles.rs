@@ -1,0 +1,214 @@
+//! What the decision makes of every member: its role, its lag, and what an operator must know.
+
+use super::contest::Stand;
+use super::decide::Ruling;
+use super::identity::Scope;
+use super::member::Word;
+use super::report::Said;
+use super::{Cluster, Lag, Member, Problem, Role, Verdict, postgres, replication};
+
+impl Cluster {
+    /// Keeps where the primary was when.
+    pub(super) fn remember_position(&mut self) {
+        let Some(primary) = self.primary.and_then(|id| self.index_of(id)) else {
+            return;
+        };
+        let primary = &self.members[primary];
+        if let Some(Said::Postgres(said)) = &primary.said {
+            self.track.add(primary.word_ms, said.lsn);
+        }
+    }
+
+    /// Compares every replica's transactions with the primary's.
+    pub(super) fn look_for_errants(&mut self) {
+        let Some(primary) = self.primary.and_then(|id| self.index_of(id)) else {
+            return;
+        };
+        for index in 0..self.members.len() {
+            if index != primary {
+                let mut errant = std::mem::take(&mut self.members[index].errant);
+                errant.look(&self.members[index], &self.members[primary]);
+                self.members[index].errant = errant;
+            }
+        }
+    }
+
+    /// Writes the verdict.
+    pub(super) fn tell(
+        &mut self,
+        scope: &Scope,
+        stands: &[Stand],
+        mut ruling: Ruling,
+        problems: &mut Vec<Problem>,
+    ) {
+        let mut all = self.cluster_problems(scope, stands, &mut ruling, problems);
+        all.append(problems);
+        let mut roles = Vec::with_capacity(stands.len());
+        for (index, stand) in stands.iter().enumerate() {
+            let role = self.role(index, stand, &ruling);
+            let member = &mut self.members[index];
+            if let Role::Replica(lag) = role
+                && lag.ms.is_some()
+                && self.primary.is_some()
+            {
+                member.lag = lag;
+            }
+            all.extend(member_problem(member, stand, &role, &ruling));
+            roles.push((member.id, role));
+        }
+        self.verdict = Verdict {
+            primary: self.primary,
+            roles,
+            verify: ruling.verify,
+            problems: all,
+        };
+    }
+
+    fn role(&self, index: usize, stand: &Stand, ruling: &Ruling) -> Role {
+        let member = &self.members[index];
+        if self.primary == Some(member.id) {
+            return Role::Primary;
+        }
+        let refused = ruling.refused.iter().find(|(id, _)| *id == member.id);
+        match (stand, refused) {
+            (Stand::Unknown, _) => Role::Unknown,
+            (Stand::Unfit(why) | Stand::Refused(why), _) => Role::Unfit(why.clone()),
+            (_, Some((_, why))) => Role::Unfit(why.clone()),
+            (Stand::Claims, None) if self.fell_mute(member) => {
+                Role::Unfit("its role is not known, and another took its place".to_owned())
+            }
+            (Stand::Claims | Stand::Follows, None) => Role::Replica(self.lag(member)),
+        }
+    }
+
+    fn fell_mute(&self, member: &Member) -> bool {
+        matches!(member.word, Word::Mute(_))
+    }
+
+    /// How far behind a server is that serves reads. Without a primary it is as far behind as it
+    /// last was; a replica that lost its source is so too, until the primary is known to live on.
+    fn lag(&self, member: &Member) -> Lag {
+        let primary = self.primary.and_then(|id| self.member(id));
+        let is_alone = primary.is_none_or(|primary| {
+            member
+                .apart_ms
+                .is_some_and(|apart_ms| primary.word_ms < apart_ms)
+        });
+        let unknown = Lag {
+            ms: None,
+            bytes: None,
+        };
+        match (
+            &member.said,
+            primary.and_then(|primary| primary.said.as_ref()),
+        ) {
+            (Some(Said::Galera(_)), _) => Lag {
+                ms: Some(0),
+                bytes: None,
+            },
+            (Some(Said::Group(said)), _) => Lag {
+                ms: said.lag_ms,
+                bytes: None,
+            },
+            (Some(Said::Replication(said)), _) if member.apart_ms.is_none() => {
+                replication::lag(said)
+            }
+            (Some(Said::Postgres(_) | Said::Replication(_)), _) if is_alone => member.lag,
+            (Some(Said::Postgres(said)), Some(Said::Postgres(primary))) => {
+                let lag = postgres::lag(member.word_ms, said, primary, &self.track);
+                match member.apart_ms {
+                    None => lag,
+                    Some(_) => Lag { ms: None, ..lag },
+                }
+            }
+            _ => unknown,
+        }
+    }
+
+    /// Why there is no primary, and what became of an operator's word.
+    fn cluster_problems(
+        &self,
+        scope: &Scope,
+        stands: &[Stand],
+        ruling: &mut Ruling,
+        found: &[Problem],
+    ) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = self.lapse.iter().cloned().collect();
+        if let Some(message) = ruling.problem.take() {
+            problems.push(Problem {
+                server: None,
+                message,
+            });
+        }
+        problems.extend(self.unheard_name(stands));
+        let told = found.iter().any(|problem| problem.server.is_none())
+            || problems.iter().any(|problem| problem.server.is_none());
+        let is_settled = ruling.verify.is_empty() && self.everyone_spoke();
+        if self.primary.is_none() && is_settled && !told && !matches!(scope, Scope::Tied(_)) {
+            problems.push(Problem {
+                server: None,
+                message: self.nobody(stands),
+            });
+        }
+        problems
+    }
+
+    /// An operator named a server that cannot be the primary, or not yet.
+    fn unheard_name(&self, stands: &[Stand]) -> Option<Problem> {
+        let named = self.named?;
+        let index = self.index_of(named.id)?;
+        if stands[index] == Stand::Claims {
+            return None;
+        }
+        let name = &self.members[index].name;
+        Some(Problem {
+            server: Some(named.id),
+            message: format!(
+                "{name}: is named the primary, but now: {}; the name counts once it takes writes",
+                condition(&self.members[index], &stands[index])
+            ),
+        })
+    }
+
+    fn nobody(&self, stands: &[Stand]) -> String {
+        let conditions: Vec<String> = self
+            .members
+            .iter()
+            .zip(stands)
+            .map(|(member, stand)| format!("{}: {}", member.name, condition(member, stand)))
+            .collect();
+        format!(
+            "nobody takes writes ({}): promote one of them",
+            conditions.join("; ")
+        )
+    }
+}
+
+/// A member's state in a few words.
+fn condition(member: &Member, stand: &Stand) -> String {
+    match stand {
+        Stand::Unknown if member.word == Word::Unasked => "not asked yet".to_owned(),
+        Stand::Unknown => "down".to_owned(),
+        Stand::Claims => "takes writes".to_owned(),
+        Stand::Follows => "a replica".to_owned(),
+        Stand::Unfit(why) | Stand::Refused(why) => why.clone(),
+    }
+}
+
+/// What an operator must know of one member.
+fn member_problem(member: &Member, stand: &Stand, role: &Role, ruling: &Ruling) -> Option<Problem> {
+    let refused = ruling.refused.iter().find(|(id, _)| *id == member.id);
+    let message = match (stand, role, &member.word) {
+        (Stand::Refused(why), _, _) => why.clone(),
+        (_, Role::Primary, Word::Mute(why)) => format!(
+            "its role is not known any more: {why}; it stays the primary until another claims"
+        ),
+        (_, Role::Replica(_), _) => member.errant.message.clone()?,
+        _ if ruling.is_final => refused?.1.clone(),
+        _ => return None,
+    };
+    Some(Problem {
+        server: Some(member.id),
+        message: format!("{}: {message}", member.name),
+    })
+}

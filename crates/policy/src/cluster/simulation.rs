@@ -1,0 +1,1 @@
+//! Seeded histories of clusters.

@@ -1,0 +1,1 @@
+//! The rules, kind by kind, as tables.
