@@ -18,6 +18,7 @@ mod session;
 pub mod settings;
 mod socket;
 mod upstream;
+pub mod watch;
 
 pub use clock::{now_ms, now_us};
 pub use dice::dice;

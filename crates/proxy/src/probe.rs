@@ -5,12 +5,12 @@
 //! and is over within its time limit whatever the other side does.
 
 mod http;
-mod mysql;
-mod postgres;
+pub(crate) mod mysql;
+pub(crate) mod postgres;
 mod stream;
 mod tcp;
 mod tls;
-mod words;
+pub(crate) mod words;
 
 use std::{
     fmt,
@@ -146,8 +146,8 @@ pub struct Asker(Kind);
 enum Kind {
     Tcp,
     Http(http::Request),
-    Mysql(mysql::Login),
-    Postgres(postgres::Login),
+    Mysql(mysql::Request),
+    Postgres(postgres::Request),
 }
 
 impl Asker {
@@ -171,11 +171,11 @@ impl Asker {
             )?),
             Probe::Mysql { query } => {
                 let account = account.ok_or(AskerError::MissingAccount("mysql"))?;
-                Kind::Mysql(mysql::Login::new(account, query, tls)?)
+                Kind::Mysql(mysql::Request::new(account, query, tls)?)
             }
             Probe::Postgres { query } => {
                 let account = account.ok_or(AskerError::MissingAccount("postgres"))?;
-                Kind::Postgres(postgres::Login::new(account, query, &tls)?)
+                Kind::Postgres(postgres::Request::new(account, query, &tls)?)
             }
         }))
     }
@@ -186,24 +186,25 @@ impl Asker {
         let progress = Progress::new(timeout);
         let ended = tokio::time::timeout(timeout, self.run(target, &progress)).await;
         let at_end = Instant::now();
-        let progress = progress.into_inner();
-        if let Some((at, note)) = progress.passed {
+        if let Some(at) = progress.passed_at() {
             return Observation {
                 outcome: Outcome::Passed,
                 took: at - start,
-                note,
+                note: None,
             };
         }
-        let outcome = match ended {
-            Ok(Ok(())) => Outcome::Passed,
-            Ok(Err(Failure::Failed(why))) => Outcome::Failed(why),
-            Ok(Err(Failure::LoginRefused(why))) => Outcome::LoginRefused(why),
-            Err(_) => Outcome::Failed(words::timed_out(timeout, progress.step)),
+        let (outcome, note) = match ended {
+            Ok(Ok(())) => (Outcome::Passed, None),
+            // Full is not dead: taking such a server out would only move its load to the next one.
+            Ok(Err(Failure::Full(note))) => (Outcome::Passed, Some(note)),
+            Ok(Err(Failure::Failed(why))) => (Outcome::Failed(why), None),
+            Ok(Err(Failure::LoginRefused(why))) => (Outcome::LoginRefused(why), None),
+            Err(_) => (Outcome::Failed(progress.timed_out(timeout)), None),
         };
         Observation {
             outcome,
             took: at_end - start,
-            note: None,
+            note,
         }
     }
 
@@ -211,8 +212,8 @@ impl Asker {
         match &self.0 {
             Kind::Tcp => tcp::ask(target, progress).await,
             Kind::Http(request) => request.ask(target, progress).await,
-            Kind::Mysql(login) => login.ask(target, progress).await,
-            Kind::Postgres(login) => login.ask(target, progress).await,
+            Kind::Mysql(request) => request.ask(target, progress).await,
+            Kind::Postgres(request) => request.ask(target, progress).await,
         }
     }
 }
@@ -230,11 +231,13 @@ impl fmt::Debug for Asker {
     }
 }
 
-/// Why a probe did not pass.
+/// Why a server could not be asked.
 #[derive(Debug)]
-enum Failure {
+pub(crate) enum Failure {
     Failed(String),
     LoginRefused(String),
+    /// It lives, and has no connection to spare.
+    Full(String),
 }
 
 impl From<String> for Failure {
@@ -246,9 +249,9 @@ impl From<String> for Failure {
 /// The step of a database probe in which the login is done and the query is not.
 const QUERY: &str = "running the query";
 
-/// How far a probe has come: what a time-out interrupts, and whether the answer is in already.
+/// How far the asking has come: what a time-out interrupts, and whether the answer is in already.
 #[derive(Debug)]
-struct Progress {
+pub(crate) struct Progress {
     timeout: Duration,
     state: Mutex<State>,
 }
@@ -256,15 +259,17 @@ struct Progress {
 #[derive(Debug)]
 struct State {
     step: &'static str,
-    passed: Option<(Instant, Option<String>)>,
+    logged_in: bool,
+    passed: Option<Instant>,
 }
 
 impl Progress {
-    fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
             state: Mutex::new(State {
                 step: "connecting",
+                logged_in: false,
                 passed: None,
             }),
         }
@@ -275,23 +280,32 @@ impl Progress {
         self.lock().step = step;
     }
 
-    fn is_at(&self, step: &str) -> bool {
-        self.lock().step == step
+    /// As `step`; and from here on errors are about the question, not about the login.
+    pub(crate) fn logged_in(&self, step: &'static str) {
+        let mut state = self.lock();
+        state.step = step;
+        state.logged_in = true;
+    }
+
+    fn is_logged_in(&self) -> bool {
+        self.lock().logged_in
     }
 
     /// The answer is in; what comes after is goodbye and changes nothing.
-    fn passed(&self, note: Option<String>) {
-        self.lock().passed = Some((Instant::now(), note));
+    fn passed(&self) {
+        self.lock().passed = Some(Instant::now());
+    }
+
+    fn passed_at(&self) -> Option<Instant> {
+        self.lock().passed
+    }
+
+    pub(crate) fn timed_out(&self, timeout: Duration) -> String {
+        words::timed_out(timeout, self.lock().step)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn into_inner(self) -> State {
-        self.state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -125,7 +125,7 @@ impl Request {
             progress.step("reading the HTTP body");
             expect_text(&mut response, text).await?;
         }
-        progress.passed(None);
+        progress.passed();
         // What is left is read, so that the close is no reset to the server.
         let mut left = BODY_BYTES_MAX;
         while let Some(Ok(frame)) = response.frame().await {

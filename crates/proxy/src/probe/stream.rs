@@ -42,12 +42,14 @@ pub(super) type Plausible = fn(&[u8]) -> bool;
 
 /// The first bytes that the peer sent, shared with the stream they come through.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard(Arc<Mutex<FirstBytes>>);
+pub(crate) struct Heard(Arc<Mutex<FirstBytes>>);
 
 #[derive(Debug, Default)]
 struct FirstBytes {
     bytes: Vec<u8>,
     implausible: bool,
+    /// Of the present answer.
+    read_bytes: usize,
 }
 
 impl Heard {
@@ -57,8 +59,18 @@ impl Heard {
         heard.implausible.then(|| heard.bytes.clone())
     }
 
+    /// The next answer begins: its length is counted from here.
+    pub(crate) fn next_answer(&self) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.read_bytes = 0;
+    }
+
     fn hear(&self, new: &[u8], plausible: Plausible) -> io::Result<()> {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.read_bytes += new.len();
+        if heard.read_bytes > READ_BYTES_MAX {
+            return Err(io::Error::other("the answer is longer than 16 MiB"));
+        }
         let room = HEARD_BYTES_MAX.saturating_sub(heard.bytes.len());
         if room == 0 || new.is_empty() {
             return Ok(());
@@ -76,7 +88,7 @@ impl Heard {
 }
 
 /// A stream that fails as soon as the peer's first bytes are implausible, and after too many bytes
-/// in all.
+/// in one answer.
 ///
 /// The check stands before the protocol libraries: they would take the text of a banner for the
 /// length of a message and wait for gigabytes.
@@ -84,7 +96,6 @@ pub(super) struct Listening {
     inner: Box<dyn Socket>,
     heard: Heard,
     plausible: Plausible,
-    read_bytes: usize,
 }
 
 impl Listening {
@@ -95,7 +106,6 @@ impl Listening {
                 inner,
                 heard: heard.clone(),
                 plausible,
-                read_bytes: 0,
             },
             heard,
         )
@@ -112,10 +122,6 @@ impl AsyncRead for Listening {
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
         let new = &buf.filled()[before..];
         self.heard.hear(new, self.plausible)?;
-        self.read_bytes += new.len();
-        if self.read_bytes > READ_BYTES_MAX {
-            return Poll::Ready(Err(io::Error::other("the answer is longer than 16 MiB")));
-        }
         Poll::Ready(Ok(()))
     }
 }

@@ -7,12 +7,12 @@ use rustls::{CertificateError, Error as TlsError};
 /// So much of a server's own words is passed on.
 const WORDS_CHARS_MAX: usize = 300;
 
-pub(super) fn timed_out(timeout: Duration, step: &str) -> String {
+pub(crate) fn timed_out(timeout: Duration, step: &str) -> String {
     format!("timed out after {} ms while {step}", timeout.as_millis())
 }
 
 /// A system call's error, without its number where the words say it all.
-pub(super) fn io(error: &io::Error) -> String {
+pub(crate) fn io(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::ConnectionReset => "the server reset the connection".to_owned(),
@@ -23,12 +23,12 @@ pub(super) fn io(error: &io::Error) -> String {
     }
 }
 
-pub(super) fn closed() -> String {
+pub(crate) fn closed() -> String {
     "the server closed the connection before it had answered".to_owned()
 }
 
 /// The peer's first bytes were none of the protocol's.
-pub(super) fn speaks_no(protocol: &str, first: &[u8]) -> String {
+pub(crate) fn speaks_no(protocol: &str, first: &[u8]) -> String {
     format!(
         "speaks no {protocol}: it began with \"{}\"",
         first.escape_ascii()
@@ -36,7 +36,7 @@ pub(super) fn speaks_no(protocol: &str, first: &[u8]) -> String {
 }
 
 /// The server refused the account; `hint` completes "check".
-pub(super) fn login_refused(user: &str, server_said: &str, hint: &str) -> String {
+pub(crate) fn login_refused(user: &str, server_said: &str, hint: &str) -> String {
     format!(
         "the server refused the monitor account '{user}': {}: check {hint}",
         clipped(server_said)
@@ -44,7 +44,7 @@ pub(super) fn login_refused(user: &str, server_said: &str, hint: &str) -> String
 }
 
 /// A server's own words on one line and of bounded length.
-pub(super) fn clipped(words: &str) -> String {
+pub(crate) fn clipped(words: &str) -> String {
     let one_line = words.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut clipped: String = one_line.take(WORDS_CHARS_MAX).collect();
     if words.chars().nth(WORDS_CHARS_MAX).is_some() {
@@ -54,13 +54,13 @@ pub(super) fn clipped(words: &str) -> String {
 }
 
 /// TLS is set, and the server has none.
-pub(super) fn no_tls() -> String {
+pub(crate) fn no_tls() -> String {
     "the server offers no TLS: switch it on there or set [service.server_tls] mode = \"off\""
         .to_owned()
 }
 
 /// What to do about a TLS failure.
-pub(super) fn tls(error: &TlsError) -> String {
+pub(crate) fn tls(error: &TlsError) -> String {
     match error {
         TlsError::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
@@ -84,7 +84,7 @@ pub(super) fn tls(error: &TlsError) -> String {
 }
 
 /// The TLS error inside an error of a protocol library, if there is one.
-pub(super) fn tls_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a TlsError> {
+pub(crate) fn tls_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a TlsError> {
     if let Some(found) = error.downcast_ref::<TlsError>() {
         return Some(found);
     }
@@ -100,7 +100,7 @@ pub(super) fn tls_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Tls
 }
 
 /// The system's error inside an error of a protocol library, if there is one.
-pub(super) fn io_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+pub(crate) fn io_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     match error.downcast_ref::<io::Error>() {
         Some(found) => Some(found),
         None => io_inside(error.source()?),
@@ -108,7 +108,7 @@ pub(super) fn io_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::
 }
 
 /// An error and what it says it comes from.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(next) = source {

@@ -1,0 +1,255 @@
+//! Logging in to MySQL and MariaDB with the monitor account, and what it means when that fails.
+
+use std::{io, panic::AssertUnwindSafe, pin::pin, time::Duration};
+
+use futures_util::{
+    FutureExt,
+    future::{Either, pending, select},
+};
+use mysql_async::{Conn, DriverError, Error, IoError, Opts, OptsBuilder, ServerError, SslOpts};
+use tokio::{
+    io::AsyncReadExt,
+    time::{sleep, timeout},
+};
+
+use crate::probe::{Account, AskerError, Failure, Progress, Target, Tls, stream, tls, words};
+
+/// More than any health check needs; given, it saves asking the server for its own.
+const PACKET_BYTES_MAX: usize = 16 << 20;
+/// Given only so that the library does not ask the server; a probe lives for less.
+const WAIT_TIMEOUT_S: usize = 60;
+/// A second look at a peer whose answer made no sense takes no longer.
+const LOOK_MS_MAX: u64 = 200;
+
+/// A peer that vanished without a word is noticed after some of these, even by a connection that is
+/// only waiting to be closed.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// The account and the way to encrypt.
+pub(crate) struct Login {
+    account: Account,
+    program: &'static str,
+    ssl: Option<SslOpts>,
+    tls: Tls,
+}
+
+impl Login {
+    /// `program` is the name under which the server sees us.
+    pub(crate) fn new(
+        account: Account,
+        tls: Tls,
+        program: &'static str,
+    ) -> Result<Self, AskerError> {
+        // The library takes the process's provider; this keeps it from having to guess one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Ok(Self {
+            account,
+            program,
+            ssl: ssl_opts(&tls)?,
+            tls,
+        })
+    }
+
+    /// Connects and logs in.
+    pub(crate) async fn connect(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<Conn, Failure> {
+        progress.step("connecting or logging in");
+        let login = pin!(calmly(Conn::new(self.opts(target))));
+        let stalled = pin!(look_when_stalled(target, progress));
+        match select(login, stalled).await {
+            Either::Left((Some(Ok(connection)), _)) => Ok(connection),
+            Either::Left((Some(Err(error)), _)) => Err(self.judge(error, target, progress).await),
+            Either::Left((None, _)) => Err(malformed(target).await),
+            Either::Right((why, _)) => Err(why.into()),
+        }
+    }
+
+    fn opts(&self, target: &Target) -> Opts {
+        let password = Some(&self.account.password).filter(|p| !p.is_empty());
+        let opts = OptsBuilder::default()
+            .user(Some(&self.account.user))
+            .pass(password)
+            .db_name(self.account.database.as_ref())
+            .connect_attribute("program_name", self.program)
+            .tcp_keepalive(Some(KEEPALIVE))
+            .prefer_socket(false)
+            .max_allowed_packet(Some(PACKET_BYTES_MAX))
+            .wait_timeout(Some(WAIT_TIMEOUT_S))
+            .stmt_cache_size(0);
+        match target {
+            Target::Tcp(address) => {
+                let name = tls::server_name(&self.tls, target);
+                opts.ip_or_hostname(address.ip().to_string())
+                    .resolved_ips(Some(vec![address.ip()]))
+                    .tcp_port(address.port())
+                    .ssl_opts(
+                        self.ssl
+                            .clone()
+                            .map(|s| s.with_danger_tls_hostname_override(Some(name))),
+                    )
+                    .into()
+            }
+            Target::Unix(path) => opts.socket(Some(path.to_string_lossy())).into(),
+        }
+    }
+
+    /// What an error means, at the login or after it.
+    pub(crate) async fn judge(
+        &self,
+        error: Error,
+        target: &Target,
+        progress: &Progress,
+    ) -> Failure {
+        if let Some(tls) = words::tls_inside(&error) {
+            return words::tls(tls).into();
+        }
+        match error {
+            Error::Server(error) => self.judge_answer(&error, progress),
+            Error::Driver(DriverError::NoClientSslFlagFromServer) => words::no_tls().into(),
+            Error::Driver(
+                e @ (DriverError::UnknownAuthPlugin { .. }
+                | DriverError::CleartextPluginDisabled
+                | DriverError::MysqlOldPasswordDisabled),
+            ) => self.refused(&e.to_string(), "the account's authentication plugin"),
+            Error::Io(IoError::Io(e)) if e.raw_os_error().is_some() => words::io(&e).into(),
+            Error::Io(IoError::Io(e)) => nonsense(target, &words::io(&e)).await,
+            other => nonsense(target, &words::chain(&other)).await,
+        }
+    }
+
+    fn judge_answer(&self, error: &ServerError, progress: &Progress) -> Failure {
+        let said = words::clipped(&error.message);
+        let monitor =
+            "user, password and database in [service.monitor], and the account on the server";
+        match error.code {
+            // Too many connections; the account's own limit, by variable and by resource option.
+            1040 | 1203 | 1226 => {
+                Failure::Full(format!("the server is full: {said} (error {})", error.code))
+            }
+            // Access denied: to the database, with the password, without one; unknown database.
+            1044 | 1045 | 1698 | 1049 => self.refused(&said, monitor),
+            // This host may not connect; it did, and failed too often.
+            1130 => self.refused(&said, "that the account on the server allows our address"),
+            1129 => self.refused(
+                &said,
+                "what failed so often, then FLUSH HOSTS on the server",
+            ),
+            // Password expired (at login, in the session); account locked (MySQL, MariaDB).
+            1820 | 1862 => self.refused(&said, "the password's expiry on the server"),
+            3118 | 4151 => self.refused(
+                &said,
+                "that the account is not locked (ALTER USER … ACCOUNT UNLOCK)",
+            ),
+            // --require_secure_transport
+            3159 => self.refused(&said, "[service.server_tls] mode: the server wants TLS"),
+            1047 => format!("the node is not ready: {said} (error 1047)").into(),
+            code if progress.is_logged_in() => {
+                format!("the query failed: {said} (error {code})").into()
+            }
+            code => format!("{said} (error {code})").into(),
+        }
+    }
+
+    fn refused(&self, said: &str, hint: &str) -> Failure {
+        Failure::LoginRefused(words::login_refused(&self.account.user, said, hint))
+    }
+}
+
+fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, AskerError> {
+    Ok(match tls {
+        Tls::Off => None,
+        Tls::Encrypt => Some(SslOpts::default().with_danger_accept_invalid_certs(true)),
+        Tls::Verify {
+            ca: None,
+            server_name,
+        } => {
+            tls::check_name(server_name)?;
+            Some(SslOpts::default())
+        }
+        Tls::Verify {
+            ca: Some(ca),
+            server_name,
+        } => {
+            tls::check_name(server_name)?;
+            let roots = ca.certificates().map(|c| c.to_vec().into()).collect();
+            Some(
+                SslOpts::default()
+                    .with_root_certs(roots)
+                    .with_disable_built_in_roots(true),
+            )
+        }
+    })
+}
+
+/// When half of the time is gone and the login is not done, looks with a connection of its own how
+/// far the server comes.
+///
+/// The library takes the first bytes of any banner for the length of a packet and waits for the
+/// rest; so it can tell neither who speaks something else nor at what a silent server has stopped.
+/// Ends only if the peer speaks no MySQL.
+async fn look_when_stalled(target: &Target, progress: &Progress) -> String {
+    sleep(progress.timeout / 2).await;
+    if !progress.is_logged_in()
+        && let Ok(Some(why)) = look(target, Some(progress)).await
+    {
+        return why;
+    }
+    pending().await
+}
+
+/// What the peer's first bytes say against its being a MySQL server.
+async fn look(target: &Target, progress: Option<&Progress>) -> io::Result<Option<String>> {
+    let step = |step| {
+        if let Some(progress) = progress.filter(|p| !p.is_logged_in()) {
+            progress.step(step);
+        }
+    };
+    step("connecting");
+    let mut socket = stream::dial(target).await?;
+    step("waiting for the server's greeting");
+    let mut first = Vec::new();
+    while first.len() < 5 {
+        if (&mut socket).take(32).read_buf(&mut first).await? == 0 {
+            break;
+        }
+        if !may_greet(&first) {
+            return Ok(Some(words::speaks_no("MySQL", &first)));
+        }
+    }
+    step("logging in");
+    Ok(None)
+}
+
+/// The library asserts on some malformed packets; a server's nonsense must not end our thread.
+/// `None` is such nonsense.
+pub(crate) async fn calmly<T>(talk: impl Future<Output = T>) -> Option<T> {
+    AssertUnwindSafe(talk).catch_unwind().await.ok()
+}
+
+/// What to say of a peer whose packet made the library stumble.
+pub(crate) async fn malformed(target: &Target) -> Failure {
+    nonsense(target, "a malformed packet").await
+}
+
+/// What was wrong with a peer that ended the conversation by an answer that made no sense.
+async fn nonsense(target: &Target, seen: &str) -> Failure {
+    let looked = timeout(Duration::from_millis(LOOK_MS_MAX), look(target, None)).await;
+    match looked {
+        Ok(Ok(Some(why))) => why.into(),
+        _ => seen.to_owned().into(),
+    }
+}
+
+/// A short packet, the first or second of its exchange, that is a greeting of version 10 or an
+/// error.
+fn may_greet(first: &[u8]) -> bool {
+    first.iter().zip(0..).all(|(&byte, at)| match at {
+        2 => byte == 0,
+        3 => byte <= 1,
+        4 => byte == 10 || byte == 0xff,
+        _ => true,
+    })
+}

@@ -1,0 +1,168 @@
+//! Logging in to PostgreSQL with the monitor account, and what it means when that fails.
+
+use std::{pin::Pin, sync::Arc};
+
+use rustls::ClientConfig;
+use tokio_postgres::{
+    Client, Config, Error, NoTls,
+    config::SslMode,
+    error::{DbError, SqlState},
+    tls::{MakeTlsConnect, TlsConnect},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::probe::{
+    Account, AskerError, Failure, Progress, Target, Tls,
+    stream::{self, Heard, Listening},
+    tls, words,
+};
+
+type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<Listening>>::TlsConnect;
+
+/// Moves the connection's bytes; nothing happens unless it is polled. Ends with the connection.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+/// A connection that is logged in.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) driver: Driver,
+    /// What came in.
+    pub(crate) heard: Heard,
+}
+
+/// The account and the way to encrypt.
+pub(crate) struct Login {
+    user: String,
+    config: Config,
+    tls: Tls,
+    tls_config: Option<Arc<ClientConfig>>,
+}
+
+impl Login {
+    /// `program` is the name under which the server sees us.
+    pub(crate) fn new(account: Account, tls: &Tls, program: &str) -> Result<Self, AskerError> {
+        let mut config = Config::new();
+        config
+            .user(&account.user)
+            .password(&account.password)
+            .dbname(account.database.as_deref().unwrap_or("postgres"))
+            .application_name(program);
+        let tls_config = tls::client_config(tls)?;
+        Ok(Self {
+            user: account.user,
+            config,
+            tls: tls.clone(),
+            tls_config,
+        })
+    }
+
+    /// Connects and logs in.
+    pub(crate) async fn connect(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<Connection, Failure> {
+        let socket = stream::dial(target).await.map_err(|e| words::io(&e))?;
+        progress.step("logging in");
+        let mut config = self.config.clone();
+        let (ended, heard) = match (&self.tls_config, target) {
+            (Some(tls_config), Target::Tcp(_)) => {
+                config.ssl_mode(SslMode::Require);
+                let (socket, heard) = Listening::new(socket, may_answer_tls_request);
+                let connector = connector(tls_config, tls::server_name(&self.tls, target))?;
+                (log_in(&config, socket, connector).await, heard)
+            }
+            _ => {
+                config.ssl_mode(SslMode::Disable);
+                let (socket, heard) = Listening::new(socket, may_answer_startup);
+                (log_in(&config, socket, NoTls).await, heard)
+            }
+        };
+        match ended {
+            Err(error) => Err(self.judge(&error, &heard, progress)),
+            Ok((client, driver)) => Ok(Connection {
+                client,
+                driver,
+                heard,
+            }),
+        }
+    }
+
+    /// What an error means, at the login or after it.
+    pub(crate) fn judge(&self, error: &Error, heard: &Heard, progress: &Progress) -> Failure {
+        if let Some(first) = heard.implausible() {
+            return words::speaks_no("PostgreSQL", &first).into();
+        }
+        if let Some(db) = error.as_db_error() {
+            return self.judge_answer(db, progress);
+        }
+        if let Some(tls) = words::tls_inside(error) {
+            return words::tls(tls).into();
+        }
+        let text = words::chain(error);
+        if text.contains("does not support TLS") {
+            return words::no_tls().into();
+        }
+        if text.contains("authentication") {
+            return self.refused(&text);
+        }
+        match words::io_inside(error) {
+            Some(io) => words::io(io).into(),
+            None if error.is_closed() => words::closed().into(),
+            None => text.into(),
+        }
+    }
+
+    fn judge_answer(&self, error: &DbError, progress: &Progress) -> Failure {
+        let said = words::clipped(error.message());
+        let at_login = !progress.is_logged_in();
+        match error.code() {
+            &SqlState::TOO_MANY_CONNECTIONS => Failure::Full(format!("the server is full: {said}")),
+            &SqlState::INVALID_PASSWORD
+            | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+            | &SqlState::INVALID_CATALOG_NAME => self.refused(&said),
+            &SqlState::INSUFFICIENT_PRIVILEGE if at_login => self.refused(&said),
+            // Starting up, shutting down, a standby that takes no connections: the text says which.
+            &SqlState::CANNOT_CONNECT_NOW => said.into(),
+            code if at_login => format!("{said} (SQLSTATE {})", code.code()).into(),
+            code => format!("the query failed: {said} (SQLSTATE {})", code.code()).into(),
+        }
+    }
+
+    fn refused(&self, said: &str) -> Failure {
+        let hint =
+            "user, password and database in [service.monitor], and pg_hba.conf on the server";
+        Failure::LoginRefused(words::login_refused(&self.user, said, hint))
+    }
+}
+
+async fn log_in<T: TlsConnect<Listening>>(
+    config: &Config,
+    socket: Listening,
+    tls: T,
+) -> Result<(Client, Driver), Error>
+where
+    T::Stream: Send + 'static,
+{
+    let (client, connection) = config.connect_raw(socket, tls).await?;
+    Ok((client, Box::pin(connection)))
+}
+
+fn connector(config: &Arc<ClientConfig>, server_name: String) -> Result<TlsConnector, Failure> {
+    let mut make = MakeRustlsConnect::new(ClientConfig::clone(config));
+    MakeTlsConnect::<Listening>::make_tls_connect(&mut make, &server_name)
+        .map_err(|e| Failure::Failed(e.to_string()))
+}
+
+/// "The server then responds with a single byte containing S or N" (Protocol Flow, SSL); old ones
+/// with an error.
+fn may_answer_tls_request(first: &[u8]) -> bool {
+    matches!(first.first(), None | Some(b'S' | b'N' | b'E'))
+}
+
+/// An authentication request, an error or a version offer, and of a length that such a message has.
+fn may_answer_startup(first: &[u8]) -> bool {
+    let kind = matches!(first.first(), None | Some(b'R' | b'E' | b'v'));
+    let length = first.iter().skip(1).take(2).all(|&byte| byte == 0);
+    kind && length
+}

@@ -1,0 +1,123 @@
+//! Keeps the connection to a server from one question to the next, as long as it works.
+
+use std::{future::pending, time::Duration};
+
+use evenkeel_policy::cluster::{Report, report::Said};
+use tokio::time::timeout;
+
+use super::WatchError;
+use crate::{
+    now_ms,
+    probe::{Progress, Target},
+};
+
+/// A goodbye that cannot be said in this time is left unsaid.
+const GOODBYE_MS_MAX: u64 = 200;
+const STEP: &str = "asking for its role";
+
+/// What is particular to a protocol.
+pub(super) trait Monitor: Send {
+    /// A connection, with what was learnt about the server behind it. To drop it is to take leave,
+    /// in the background.
+    type Link: Send;
+
+    /// Connects, logs in, and learns what to ask.
+    fn connect(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> impl Future<Output = Result<Self::Link, WatchError>> + Send;
+
+    /// Asks. A link that did not answer is not given back.
+    fn question(
+        &mut self,
+        link: Self::Link,
+        target: &Target,
+        progress: &Progress,
+    ) -> impl Future<Output = Result<(Said, Self::Link), WatchError>> + Send;
+
+    /// Ends when the server has closed the connection. May be cancelled and called again.
+    fn closed(link: &mut Self::Link) -> impl Future<Output = ()> + Send;
+
+    /// Takes leave.
+    fn goodbye(link: Self::Link) -> impl Future<Output = ()> + Send;
+}
+
+/// One server's connection, and who asks over it.
+pub(super) struct Keeper<M: Monitor> {
+    monitor: M,
+    kept: Option<Kept<M::Link>>,
+}
+
+struct Kept<L> {
+    target: Target,
+    link: L,
+}
+
+impl<M: Monitor> Keeper<M> {
+    pub(super) fn new(monitor: M) -> Self {
+        Self {
+            monitor,
+            kept: None,
+        }
+    }
+
+    pub(super) async fn ask(
+        &mut self,
+        target: &Target,
+        fresh: bool,
+        within: Duration,
+    ) -> Result<Report, WatchError> {
+        // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
+        let kept = self.kept.take();
+        let link = kept.filter(|kept| !fresh && kept.target == *target);
+        let progress = Progress::new(within);
+        let asking = self.run(link.map(|kept| kept.link), target, &progress);
+        match timeout(within, asking).await {
+            Ok(Ok((report, link))) => {
+                let target = target.clone();
+                self.kept = Some(Kept { target, link });
+                Ok(report)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(WatchError::Away(progress.timed_out(within))),
+        }
+    }
+
+    async fn run(
+        &mut self,
+        link: Option<M::Link>,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(Report, M::Link), WatchError> {
+        let fresh = link.is_none();
+        let link = match link {
+            Some(link) => link,
+            None => self.monitor.connect(target, progress).await?,
+        };
+        progress.logged_in(STEP);
+        let asked_ms = now_ms();
+        let (said, link) = self.monitor.question(link, target, progress).await?;
+        let report = Report {
+            asked_ms,
+            fresh,
+            said,
+        };
+        Ok((report, link))
+    }
+
+    pub(super) async fn closed(&mut self) {
+        match &mut self.kept {
+            Some(kept) => M::closed(&mut kept.link).await,
+            None => pending().await,
+        }
+        self.kept = None;
+    }
+
+    pub(super) async fn goodbye(self) {
+        if let Some(kept) = self.kept {
+            let limit = Duration::from_millis(GOODBYE_MS_MAX);
+            let _ = timeout(limit, M::goodbye(kept.link)).await;
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Asks a MySQL or MariaDB server for its role: alone, replicating, in Galera, in a group.
+
+mod dialect;
+mod galera;
+mod group;
+mod replication;
+
+use evenkeel_policy::cluster::report::Said;
+use mysql_async::{Conn, Error, ServerError, Value, prelude::Queryable};
+
+use super::{
+    WatchError, keeper,
+    row::{Nonsense, Row, only},
+};
+use crate::probe::{
+    Account, AskerError, Progress, Target, Tls,
+    mysql::{Login, calmly, malformed},
+    words,
+};
+
+use dialect::Dialect;
+
+/// Who asks.
+pub(super) struct Monitor {
+    login: Login,
+    user: String,
+    lag_query: Option<String>,
+}
+
+/// A connection, and what the server behind it understands.
+pub(super) struct Link {
+    connection: Conn,
+    dialect: Dialect,
+}
+
+/// Why there is no answer.
+enum Trouble {
+    Library(Error),
+    Nonsense(Nonsense),
+    LagQuery(ServerError),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl From<Nonsense> for Trouble {
+    fn from(nonsense: Nonsense) -> Self {
+        Self::Nonsense(nonsense)
+    }
+}
+
+impl Monitor {
+    pub(super) fn new(
+        account: Account,
+        tls: Tls,
+        lag_query: Option<String>,
+    ) -> Result<Self, AskerError> {
+        Ok(Self {
+            user: account.user.clone(),
+            login: Login::new(account, tls, "evenkeel-monitor")?,
+            lag_query,
+        })
+    }
+
+    async fn ask(&self, link: &mut Link) -> Result<Said, Trouble> {
+        let Link {
+            connection,
+            dialect,
+        } = link;
+        let facts = only(rows(connection, dialect.facts()).await?)?;
+        if dialect.may_be_galera(&facts)? {
+            let status = Row::of_pairs(&rows(connection, galera::STATUS).await?);
+            if galera::is_node(&facts, &status)? {
+                return Ok(Said::Galera(galera::read(&facts, &status)?));
+            }
+        }
+        if group::is_member(&facts)? {
+            let view = only(rows(connection, group::VIEW).await?)?;
+            let mut group = group::read(&facts, &view)?;
+            if !group.is_primary {
+                self.measure_lag(connection, &mut group.lag_ms).await?;
+            }
+            return Ok(Said::Group(group));
+        }
+        let channels = rows(connection, dialect.channels()).await?;
+        let mut read = replication::read(&facts, &channels)?;
+        if let Some(replica) = &mut read.replica {
+            self.measure_lag(connection, &mut replica.lag_ms).await?;
+        }
+        Ok(Said::Replication(read))
+    }
+
+    /// By the configured query, if there is one.
+    async fn measure_lag(
+        &self,
+        connection: &mut Conn,
+        lag_ms: &mut Option<u64>,
+    ) -> Result<(), Trouble> {
+        if let Some(query) = &self.lag_query {
+            let answer = rows(connection, query).await.map_err(|error| match error {
+                Error::Server(error) => Trouble::LagQuery(error),
+                other => Trouble::Library(other),
+            })?;
+            *lag_ms = only(answer)?.lag_ms()?;
+        }
+        Ok(())
+    }
+
+    async fn judge(
+        &self,
+        trouble: Trouble,
+        dialect: Option<&Dialect>,
+        target: &Target,
+        progress: &Progress,
+    ) -> WatchError {
+        let error = match trouble {
+            Trouble::Library(error) => error,
+            Trouble::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
+            Trouble::LagQuery(error) => return lag_query_failed(&error),
+        };
+        match &error {
+            Error::Server(server) => match server.code {
+                // Denied: a table, a column, a global privilege, a function.
+                1142 | 1143 | 1227 | 1370 => self.denied(server, dialect),
+                // Shutting down; interrupted; killed; idle for too long; as at a login.
+                1053 | 1317 | 1927 | 4031 | 1820 | 1862 | 1040 | 1203 | 1226 => {
+                    self.login.judge(error, target, progress).await.into()
+                }
+                code => WatchError::CannotTell(format!(
+                    "it does not say what it is: {} (error {code})",
+                    words::clipped(&server.message)
+                )),
+            },
+            _ => self.login.judge(error, target, progress).await.into(),
+        }
+    }
+
+    fn denied(&self, error: &ServerError, dialect: Option<&Dialect>) -> WatchError {
+        let table = matches!(error.code, 1142 | 1143);
+        let grant = match dialect {
+            _ if table => "SELECT ON performance_schema.*",
+            Some(dialect) => dialect.privilege(),
+            None => "REPLICATION CLIENT ON *.*",
+        };
+        WatchError::CannotTell(format!(
+            "the monitor account '{user}' may not ask for the role: {said} (error {code}): \
+             GRANT {grant} TO '{user}'@'…' on the server",
+            user = self.user,
+            said = words::clipped(&error.message),
+            code = error.code,
+        ))
+    }
+}
+
+impl keeper::Monitor for Monitor {
+    type Link = Link;
+
+    async fn connect(&self, target: &Target, progress: &Progress) -> Result<Link, WatchError> {
+        let mut connection = self.login.connect(target, progress).await?;
+        progress.logged_in("asking for its version");
+        let learnt = calmly(async move {
+            let dialect = learn(&mut connection).await;
+            (connection, dialect)
+        });
+        match learnt.await {
+            Some((connection, Ok(dialect))) => Ok(Link {
+                connection,
+                dialect,
+            }),
+            Some((_, Err(trouble))) => Err(self.judge(trouble, None, target, progress).await),
+            None => Err(malformed(target).await.into()),
+        }
+    }
+
+    async fn question(
+        &mut self,
+        mut link: Link,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(Said, Link), WatchError> {
+        let monitor = &*self;
+        let asking = calmly(async move {
+            let answer = monitor.ask(&mut link).await;
+            (link, answer)
+        });
+        match asking.await {
+            Some((link, Ok(said))) => Ok((said, link)),
+            Some((link, Err(trouble))) => {
+                let dialect = Some(&link.dialect);
+                Err(self.judge(trouble, dialect, target, progress).await)
+            }
+            None => Err(malformed(target).await.into()),
+        }
+    }
+
+    async fn closed(_: &mut Link) {
+        std::future::pending().await
+    }
+
+    async fn goodbye(link: Link) {
+        let _ = link.connection.disconnect().await;
+    }
+}
+
+async fn learn(connection: &mut Conn) -> Result<Dialect, Trouble> {
+    let variables = Row::of_pairs(&rows(connection, dialect::VARIABLES).await?);
+    let mut dialect = Dialect::new(&variables)?;
+    if let Some(query) = dialect.may_see_workers() {
+        match connection.query_drop(query).await {
+            Ok(()) => dialect.sees_workers(),
+            // Then the lag is known in whole seconds.
+            Err(Error::Server(_)) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    if let Some(setup) = dialect.setup() {
+        connection.query_drop(setup).await?;
+    }
+    Ok(dialect)
+}
+
+async fn rows(connection: &mut Conn, query: &str) -> Result<Vec<Row>, Error> {
+    let rows: Vec<mysql_async::Row> = connection.query(query).await?;
+    Ok(rows.into_iter().map(row).collect())
+}
+
+fn row(row: mysql_async::Row) -> Row {
+    let columns = row.columns();
+    let names = columns.iter().map(|column| column.name_str().into_owned());
+    Row::new(names.zip(row.unwrap().into_iter().map(text)))
+}
+
+/// Answers to plain queries are text.
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::NULL => None,
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        other => Some(other.as_sql(true)),
+    }
+}
+
+fn lag_query_failed(error: &ServerError) -> WatchError {
+    let said = words::clipped(&error.message);
+    WatchError::CannotTell(format!(
+        "the lag query failed: {said} (error {}): check lag_query in [service.monitor], and what \
+         the account may read",
+        error.code
+    ))
+}
+
+#[cfg(test)]
+mod tests;

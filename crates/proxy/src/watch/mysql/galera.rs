@@ -1,0 +1,56 @@
+//! A Galera node's state.
+
+use evenkeel_policy::cluster::report::{Galera, GaleraState};
+
+use crate::watch::row::{Nonsense, Row};
+
+/// Answers in every state of the node.
+pub(super) const STATUS: &str = "SHOW GLOBAL STATUS LIKE 'wsrep%'";
+
+/// Whether the library runs. One that was switched off while it did (`wsrep_on`) still makes a node,
+/// which writes past its cluster.
+pub(super) fn is_node(facts: &Row, status: &Row) -> Result<bool, Nonsense> {
+    let loaded =
+        status.has("wsrep_provider_name") && !status.text(&["wsrep_provider_name"])?.is_empty();
+    Ok(facts.flag(&["wsrep_on"])? || loaded)
+}
+
+pub(super) fn read(facts: &Row, status: &Row) -> Result<Galera, Nonsense> {
+    Ok(Galera {
+        cluster_uuid: status.text(&["wsrep_cluster_state_uuid"])?.to_owned(),
+        in_primary_component: status.text(&["wsrep_cluster_status"])? == "Primary",
+        state: state(status)?,
+        ready: status.flag(&["wsrep_ready"])?,
+        set_aside: set_aside(facts)?,
+        read_only: read_only(facts)?,
+        receive_queue: match status.has("wsrep_local_recv_queue") {
+            true => status.number(&["wsrep_local_recv_queue"])?,
+            // Before it has connected for the first time.
+            false => 0,
+        },
+    })
+}
+
+fn state(status: &Row) -> Result<GaleraState, Nonsense> {
+    if !status.has("wsrep_local_state") {
+        return Ok(GaleraState::Joining);
+    }
+    Ok(match status.number::<u32>(&["wsrep_local_state"])? {
+        2 => GaleraState::Donor,
+        3 => GaleraState::Joined,
+        4 => GaleraState::Synced,
+        _ => GaleraState::Joining,
+    })
+}
+
+fn set_aside(facts: &Row) -> Result<bool, Nonsense> {
+    let maintained = facts.has("pxc_maint_mode") && facts.text(&["pxc_maint_mode"])? != "DISABLED";
+    let rejecting = facts.text(&["wsrep_reject_queries"])? != "NONE";
+    let switched_off = !facts.flag(&["wsrep_on"])?;
+    Ok(maintained || rejecting || switched_off || facts.flag(&["wsrep_desync"])?)
+}
+
+fn read_only(facts: &Row) -> Result<bool, Nonsense> {
+    let super_read_only = facts.has("super_read_only") && facts.flag(&["super_read_only"])?;
+    Ok(super_read_only || facts.flag(&["read_only"])?)
+}
