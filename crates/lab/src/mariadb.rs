@@ -31,6 +31,14 @@ const SMALL_AND_FAST: &[&str] = &[
     "--innodb-flush-log-at-trx-commit=2",
 ];
 
+/// For servers that follow one another.
+const LOGGED: &[&str] = &[
+    "--log-bin=binlog",
+    "--log-slave-updates",
+    "--gtid-strict-mode=ON",
+    "--slave-net-timeout=5",
+];
+
 const ACCOUNTS: &str = "\
     CREATE DATABASE sbtest;\
     CREATE USER sbtest@'HOSTS' IDENTIFIED BY 'sbtest';\
@@ -124,10 +132,9 @@ impl Lab {
         first.stop()?;
         let mut servers = vec![first.clone()];
         for number in 2..=count {
-            let server =
-                self.enlist_mariadb_from(&format!("mariadb-{number}"), Role::StandAlone, || {
-                    Ok(self.path().join(&first.name).join("data"))
-                })?;
+            let data = self.path().join(&first.name).join("data");
+            let name = format!("mariadb-{number}");
+            let server = self.enlist_mariadb_with(&name, Role::StandAlone, &data, Vec::new())?;
             servers.push(server);
         }
         for_each_at_once(&servers, Server::start)?;
@@ -140,26 +147,32 @@ impl Lab {
     }
 
     fn enlist_mariadb(&self, name: &str, role: Role) -> Result<Server> {
-        self.enlist_mariadb_from(name, role, || self.mariadb_template())
+        let template = self.mariadb_template()?;
+        self.enlist_mariadb_with(name, role, &template, Vec::new())
     }
 
-    fn enlist_mariadb_from(
+    /// A server with a copy of this data directory, not yet started.
+    pub(crate) fn enlist_mariadb_with(
         &self,
         name: &str,
         role: Role,
-        data: impl Fn() -> Result<PathBuf>,
+        data: &Path,
+        further: Vec<String>,
     ) -> Result<Server> {
         let place = self.place(name);
         fs::create_dir(&place.directory)?;
-        copy_directory(&data()?, &place.directory.join("data"))?;
+        copy_directory(data, &place.directory.join("data"))?;
         let kind = Mariadb {
             client: Client::new(&place)?,
             template: self.mariadb_template_path(),
             place: place.clone(),
         };
+        let mut arguments = arguments(&place)?;
+        arguments.extend(LOGGED.iter().map(|argument| (*argument).to_owned()));
+        arguments.extend(further);
         let launch = Launch {
             program: tool::find("mariadbd")?,
-            arguments: arguments(&place)?,
+            arguments,
             stop_signal: libc::SIGTERM,
             ..Launch::default()
         };
@@ -247,10 +260,6 @@ pub(crate) fn arguments(place: &Place) -> Result<Vec<String>> {
         format!("--port={}", place.address.port()),
         // Unique among all labs of this machine, as the port is.
         format!("--server-id={}", place.address.port()),
-        "--log-bin=binlog".to_owned(),
-        "--log-slave-updates".to_owned(),
-        "--gtid-strict-mode=ON".to_owned(),
-        "--slave-net-timeout=5".to_owned(),
         "--skip-name-resolve".to_owned(),
         "--max-connections=10000".to_owned(),
         "--max-connect-errors=4294967295".to_owned(),

@@ -43,6 +43,7 @@ impl Lab {
     /// replica. If it is dead, frozen or cut off, it is left as it is: started again, it claims to
     /// be a primary, until [`Lab::rejoin`]. The other replicas follow the new primary.
     pub fn promote(&self, candidate: &Server) -> Result<Promotion> {
+        candidate.cluster()?;
         let replication = candidate.replication()?;
         if !candidate.is_reachable() {
             bail!(

@@ -75,13 +75,10 @@ impl Server {
     }
 
     pub(crate) fn replication(&self) -> Result<&dyn Replication> {
+        let (name, role) = (&self.name, self.role());
         self.kind
             .replication()
-            .filter(|_| matches!(self.role(), Role::Primary | Role::Replica))
-            .with_context(|| {
-                let (name, role) = (&self.name, self.role());
-                format!("{name} ({role}) is no server of a cluster with one primary and replicas")
-            })
+            .with_context(|| format!("{name} ({role}) follows no other server"))
     }
 
     /// Whether an operator could talk to it: it runs, is not frozen and not cut off.
@@ -91,7 +88,7 @@ impl Server {
 
     pub(crate) fn cluster(&self) -> Result<Arc<Cluster>> {
         let cluster = self.standing().cluster.clone();
-        cluster.with_context(|| format!("{} belongs to no cluster", self.name))
+        cluster.with_context(|| format!("{} has no cluster with one primary and replicas", self.name))
     }
 
     pub(crate) fn set_role(&self, role: Role) {

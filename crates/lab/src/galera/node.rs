@@ -1,0 +1,265 @@
+//! One node of a Galera cluster: its arguments, and whether a start joins or founds the cluster.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::state::{self, Position};
+use crate::lab::Place;
+use crate::mariadb::{self, Client};
+use crate::process::{Launch, Process};
+use crate::server::{Kind, Role, Server};
+use crate::{Lab, eventually, free_port, procfs, tool};
+
+const LIBRARY: &str = "/usr/lib/galera/libgalera_smm.so";
+/// How long a node waits for one that has more to be started, before it gives up.
+const FOUNDER_LIMIT: Duration = Duration::from_secs(20);
+/// Between the decision to found a cluster and the founder's process nobody else may decide.
+const FOUNDING: Duration = Duration::from_secs(3);
+
+/// The nodes of one cluster, as each of them knows them.
+#[derive(Default)]
+pub(super) struct Members {
+    all: Mutex<Vec<Arc<Member>>>,
+    founded_at: Mutex<Option<Instant>>,
+}
+
+struct Member {
+    place: Place,
+    /// Where the nodes talk with each other.
+    group_port: u16,
+    client: Client,
+    arguments: Vec<String>,
+    process: Mutex<Option<Arc<Process>>>,
+}
+
+struct Galera {
+    own: Arc<Member>,
+    members: Arc<Members>,
+    program: PathBuf,
+}
+
+impl Lab {
+    /// A node with a copy of this data directory, not yet started.
+    pub(super) fn enlist_galera_node(
+        &self,
+        name: &str,
+        data: &Path,
+        members: &Arc<Members>,
+    ) -> Result<Server> {
+        let place = self.place(name);
+        fs::create_dir(&place.directory)?;
+        mariadb::copy_directory(data, &place.directory.join("data"))?;
+        let member = Arc::new(Member::new(place.clone(), self.path())?);
+        let program = tool::find("mariadbd")?;
+        let launch = Launch {
+            program: program.clone(),
+            arguments: member.arguments.clone(),
+            stop_signal: libc::SIGTERM,
+            ..Launch::default()
+        };
+        let kind = Galera {
+            own: member.clone(),
+            members: members.clone(),
+            program,
+        };
+        let server = self.enlist(&place, Role::Member, launch, Arc::new(kind));
+        *member.process() = Some(server.process.clone());
+        members.all().push(member);
+        Ok(server)
+    }
+}
+
+impl Kind for Galera {
+    /// A node that is not in a primary component refuses queries; one that joins is not ready.
+    fn answers(&self) -> bool {
+        self.own.status("wsrep_local_state_comment") == Some("Synced".to_owned())
+    }
+
+    fn sql(&self, statements: &str) -> Result<String> {
+        self.own.client.sql(statements)
+    }
+
+    fn how_to_connect(&self) -> String {
+        self.own.client.how_to_connect()
+    }
+
+    fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
+        let position = self.position(&self.own)?;
+        let mut arguments = vec![format!(
+            "--wsrep-cluster-address=gcomm://{}",
+            self.members.addresses()
+        )];
+        if let Some(position) = &position {
+            arguments.push(format!("--wsrep-start-position={}", position.text));
+        }
+        if self.founds(position.as_ref())? {
+            state::allow_founding(&self.own.data())?;
+            arguments.push("--wsrep-new-cluster".to_owned());
+        }
+        Ok(arguments)
+    }
+}
+
+impl Galera {
+    /// Whether this start founds the cluster: if no node runs and none has more than this one.
+    fn founds(&self, position: Option<&Position>) -> Result<bool> {
+        let mut founded_at = self.members.founded_at();
+        if founded_at.is_some_and(|at| at.elapsed() < FOUNDING) {
+            return Ok(false);
+        }
+        if !self.running_peers().is_empty() {
+            return self.restore_quorum().map(|()| false);
+        }
+        let own = position.map_or(-1, |position| position.number);
+        for peer in self.peers() {
+            let peers = self.position(&peer)?.map_or(-1, |position| position.number);
+            if peers > own {
+                drop(founded_at);
+                return self.wait_for_founder(&peer, peers).map(|()| false);
+            }
+        }
+        *founded_at = Some(Instant::now());
+        Ok(true)
+    }
+
+    fn wait_for_founder(&self, best: &Member, number: i64) -> Result<()> {
+        let what = format!(
+            "start of {}, which has most (up to {number}) and must be started first or together",
+            best.place.name
+        );
+        eventually(FOUNDER_LIMIT, &what, || {
+            Ok((!self.running_peers().is_empty()).then_some(()))
+        })
+    }
+
+    /// When too many died, those that are left refuse to work until an operator says that they
+    /// are the cluster; whoever starts a node beside them says so.
+    fn restore_quorum(&self) -> Result<()> {
+        let peers = self.running_peers();
+        let has_quorum =
+            |peer: &Arc<Member>| peer.status("wsrep_cluster_status") == Some("Primary".to_owned());
+        let is_joining = |peer: &Arc<Member>| peer.status("wsrep_local_state_comment").is_none();
+        if peers
+            .iter()
+            .any(|peer| has_quorum(peer) || is_joining(peer))
+        {
+            return Ok(());
+        }
+        let committed = |peer: &Arc<Member>| -> i64 {
+            let number = peer.status("wsrep_last_committed");
+            number.and_then(|number| number.parse().ok()).unwrap_or(-1)
+        };
+        if let Some(best) = peers.iter().max_by_key(|peer| committed(peer)) {
+            let order = "SET GLOBAL wsrep_provider_options='pc.bootstrap=true'";
+            best.client
+                .sql(order)
+                .with_context(|| format!("{} cannot be the cluster alone", best.place.name))?;
+        }
+        Ok(())
+    }
+
+    /// Those that run and are not frozen.
+    fn running_peers(&self) -> Vec<Arc<Member>> {
+        let mut peers = self.peers();
+        peers.retain(|peer| peer.pid().is_some_and(|pid| !procfs::is_stopped(pid)));
+        peers
+    }
+
+    fn peers(&self) -> Vec<Arc<Member>> {
+        let mut peers = self.members.all().clone();
+        peers.retain(|peer| peer.place.name != self.own.place.name);
+        peers
+    }
+
+    fn position(&self, of: &Member) -> Result<Option<Position>> {
+        if of.pid().is_some() {
+            return Ok(None);
+        }
+        state::position(&of.data(), &self.program, &of.arguments)
+    }
+}
+
+impl Members {
+    fn addresses(&self) -> String {
+        let all = self.all();
+        let addresses: Vec<String> = all
+            .iter()
+            .map(|member| format!("{}:{}", member.place.address.ip(), member.group_port))
+            .collect();
+        addresses.join(",")
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Member>>> {
+        self.all.lock().expect("no holder of the lock panics")
+    }
+
+    fn founded_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.founded_at
+            .lock()
+            .expect("no holder of the lock panics")
+    }
+}
+
+impl Member {
+    fn new(place: Place, room: &Path) -> Result<Member> {
+        let group_port = free_port();
+        let mut arguments = mariadb::arguments(&place)?;
+        arguments.extend(wsrep(&place, group_port, room)?);
+        Ok(Member {
+            client: Client::new(&place)?,
+            place,
+            group_port,
+            arguments,
+            process: Mutex::new(None),
+        })
+    }
+
+    fn status(&self, name: &str) -> Option<String> {
+        let row = self
+            .client
+            .sql(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
+        Some(row.ok()?.split_once('\t')?.1.to_owned())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.place.directory.join("data")
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.process().as_ref()?.pid()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Arc<Process>>> {
+        self.process.lock().expect("no holder of the lock panics")
+    }
+}
+
+fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
+    if !Path::new(LIBRARY).exists() {
+        bail!("{LIBRARY} not found: apt-get install galera-4");
+    }
+    tool::find("wsrep_sst_rsync")?;
+    let host = place.address.ip();
+    let cluster = room.file_name().unwrap_or_default().display();
+    Ok(vec![
+        "--binlog-format=ROW".to_owned(),
+        "--innodb-autoinc-lock-mode=2".to_owned(),
+        "--wsrep-on=ON".to_owned(),
+        format!("--wsrep-provider={LIBRARY}"),
+        format!(
+            "--wsrep-provider-options=gmcast.listen_addr=tcp://{host}:{group_port};\
+             ist.recv_addr={host}:{};gcache.size=64M",
+            free_port()
+        ),
+        format!("--wsrep-cluster-name={cluster}"),
+        format!("--wsrep-node-name={}", place.name),
+        format!("--wsrep-node-address={host}:{group_port}"),
+        format!("--wsrep-node-incoming-address={}", place.address),
+        "--wsrep-sst-method=rsync".to_owned(),
+        format!("--wsrep-sst-receive-address={host}:{}", free_port()),
+    ])
+}

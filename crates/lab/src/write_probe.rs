@@ -1,0 +1,197 @@
+//! Writes one row with a unique id every few milliseconds and notes what became of each.
+
+mod client;
+mod log;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, sleep_until};
+
+use crate::Server;
+use crate::sysbench::Driver;
+use client::Client;
+pub use log::{Attempt, Outage, Outcome, Verification, WriteLog};
+
+/// A probe to be started.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteProbeOptions {
+    /// Which database.
+    pub driver: Driver,
+    /// Where, usually a balancer's port; as `sbtest` in the database `sbtest`.
+    pub address: SocketAddr,
+    /// Time between two writes; none begins before the one before it has ended.
+    pub every: Duration,
+    /// How long a connection may take until it is logged in.
+    pub connect_limit: Duration,
+    /// How long a write may take.
+    pub write_limit: Duration,
+}
+
+impl WriteProbeOptions {
+    /// Every 10 ms; the limits are short, so that a gap is seen as it is.
+    pub fn new(driver: Driver, address: SocketAddr) -> WriteProbeOptions {
+        WriteProbeOptions {
+            driver,
+            address,
+            every: Duration::from_millis(10),
+            connect_limit: Duration::from_millis(250),
+            write_limit: Duration::from_millis(500),
+        }
+    }
+}
+
+/// A probe that runs in the background until [`WriteProbe::finish`].
+pub struct WriteProbe {
+    options: WriteProbeOptions,
+    run: u64,
+    ended: Arc<AtomicBool>,
+    attempts: Arc<Mutex<Vec<Attempt>>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl WriteProbe {
+    /// Makes the table, unless it is there, and begins to write.
+    pub fn start(options: WriteProbeOptions) -> Result<WriteProbe> {
+        let runtime = runtime()?;
+        runtime.block_on(create_table(&options)).with_context(|| {
+            format!(
+                "the write probe cannot make its table on {}",
+                options.address
+            )
+        })?;
+        let run = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros();
+        let run = u64::try_from(run)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let attempts = Arc::new(Mutex::new(Vec::new()));
+        let (stop, notes) = (ended.clone(), attempts.clone());
+        let writer = thread::spawn(move || {
+            let mut writer = Writer {
+                options,
+                run,
+                client: None,
+            };
+            runtime.block_on(writer.write_until(&stop, &notes));
+        });
+        Ok(WriteProbe {
+            options,
+            run,
+            ended,
+            attempts,
+            writer: Some(writer),
+        })
+    }
+
+    /// What is known so far.
+    pub fn so_far(&self) -> WriteLog {
+        let attempts = self.attempts.lock().expect("no holder of the lock panics");
+        WriteLog {
+            driver: self.options.driver,
+            run: self.run,
+            attempts: attempts.clone(),
+        }
+    }
+
+    /// Writes no more, and reports.
+    pub fn finish(mut self) -> WriteLog {
+        self.end();
+        self.so_far()
+    }
+
+    fn end(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Drop for WriteProbe {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl WriteLog {
+    /// Compares with the rows that this server has.
+    pub fn verify(&self, server: &Server) -> Result<Verification> {
+        let limit = Duration::from_secs(10);
+        let rows = runtime()?.block_on(async {
+            let mut client = Client::connect(self.driver, server.address, limit).await?;
+            client.rows(self.run).await
+        });
+        let rows =
+            rows.with_context(|| format!("the rows of the write probe on {}", server.name))?;
+        Ok(Verification::new(&self.attempts, &rows))
+    }
+}
+
+struct Writer {
+    options: WriteProbeOptions,
+    run: u64,
+    client: Option<Client>,
+}
+
+impl Writer {
+    async fn write_until(&mut self, stop: &AtomicBool, notes: &Mutex<Vec<Attempt>>) {
+        let mut next = Instant::now();
+        for id in 1.. {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            sleep_until(next).await;
+            next = Instant::now() + self.options.every;
+            let begun = SystemTime::now();
+            let outcome = self.write(id).await;
+            let attempt = Attempt {
+                id,
+                begun,
+                ended: SystemTime::now(),
+                outcome,
+            };
+            let has_failed = attempt.outcome != Outcome::Acknowledged;
+            notes
+                .lock()
+                .expect("no holder of the lock panics")
+                .push(attempt);
+            if has_failed {
+                self.client = self.connect().await.ok();
+            }
+        }
+    }
+
+    async fn write(&mut self, id: u64) -> Outcome {
+        if self.client.is_none() {
+            match self.connect().await {
+                Ok(client) => self.client = Some(client),
+                Err(error) => return Outcome::NotSent(format!("{error:#}")),
+            }
+        }
+        match &mut self.client {
+            Some(client) => client.write(self.run, id, self.options.write_limit).await,
+            None => Outcome::NotSent("no connection".to_owned()),
+        }
+    }
+
+    async fn connect(&self) -> Result<Client> {
+        let WriteProbeOptions {
+            driver, address, ..
+        } = self.options;
+        Client::connect(driver, address, self.options.connect_limit).await
+    }
+}
+
+async fn create_table(options: &WriteProbeOptions) -> Result<()> {
+    let limit = Duration::from_secs(10);
+    let mut client = Client::connect(options.driver, options.address, limit).await?;
+    client.create_table().await
+}
+
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}

@@ -1,0 +1,154 @@
+//! The probe's connection, in the protocol of either database.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use mysql_async::prelude::Queryable;
+use tokio::time::timeout;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use super::log::Outcome;
+use crate::sysbench::Driver;
+
+/// The connection was ended from outside while a statement ran: it may or may not have happened.
+/// Shutdown in progress, interrupted, killed.
+const MYSQL_INTERRUPTED: [u16; 3] = [1053, 1317, 1927];
+
+pub(super) enum Client {
+    Mysql(mysql_async::Conn),
+    Postgres(tokio_postgres::Client),
+}
+
+impl Client {
+    pub(super) async fn connect(
+        driver: Driver,
+        address: SocketAddr,
+        limit: Duration,
+    ) -> Result<Client> {
+        let connecting = async {
+            match driver {
+                Driver::Mysql => mysql(address).await,
+                Driver::Pgsql => postgres(address).await,
+            }
+        };
+        timeout(limit, connecting)
+            .await
+            .with_context(|| format!("not connected within {} ms", limit.as_millis()))?
+    }
+
+    pub(super) async fn create_table(&mut self) -> Result<()> {
+        let serial = match self {
+            Client::Mysql(_) => "BIGINT AUTO_INCREMENT",
+            Client::Postgres(_) => "BIGSERIAL",
+        };
+        let statement = format!(
+            "CREATE TABLE IF NOT EXISTS write_probe (serial {serial} PRIMARY KEY, \
+             run BIGINT NOT NULL, id BIGINT NOT NULL, written_on INT NOT NULL)"
+        );
+        match self {
+            Client::Mysql(client) => client.query_drop(statement).await?,
+            Client::Postgres(client) => client.batch_execute(&statement).await?,
+        }
+        Ok(())
+    }
+
+    /// Writes one row, which tells also the port of the server that took it.
+    pub(super) async fn write(&mut self, run: u64, id: u64, limit: Duration) -> Outcome {
+        let port = match self {
+            Client::Mysql(_) => "@@port",
+            Client::Postgres(_) => "current_setting('port')::int",
+        };
+        let statement =
+            format!("INSERT INTO write_probe (run, id, written_on) VALUES ({run}, {id}, {port})");
+        let writing = async {
+            match self {
+                Client::Mysql(client) => outcome_of_mysql(client.query_drop(statement).await),
+                Client::Postgres(client) => {
+                    outcome_of_postgres(client.batch_execute(&statement).await)
+                }
+            }
+        };
+        timeout(limit, writing).await.unwrap_or_else(|_| {
+            Outcome::Unknown(format!("no answer within {} ms", limit.as_millis()))
+        })
+    }
+
+    /// Id and port of all rows of a run, in the order in which they were written.
+    pub(super) async fn rows(&mut self, run: u64) -> Result<Vec<(u64, u16)>> {
+        let query =
+            format!("SELECT id, written_on FROM write_probe WHERE run = {run} ORDER BY serial");
+        match self {
+            Client::Mysql(client) => Ok(client.query(query).await?),
+            Client::Postgres(client) => {
+                let messages = client.simple_query(&query).await?;
+                messages.iter().filter_map(row).collect()
+            }
+        }
+    }
+}
+
+async fn mysql(address: SocketAddr) -> Result<Client> {
+    // What is given here is not asked of the server after the login.
+    let options = mysql_async::OptsBuilder::default()
+        .ip_or_hostname(address.ip().to_string())
+        .tcp_port(address.port())
+        .user(Some("sbtest"))
+        .pass(Some("sbtest"))
+        .db_name(Some("sbtest"))
+        .prefer_socket(false)
+        .max_allowed_packet(Some(16 << 20))
+        .wait_timeout(Some(28_800));
+    Ok(Client::Mysql(mysql_async::Conn::new(options).await?))
+}
+
+async fn postgres(address: SocketAddr) -> Result<Client> {
+    let mut config = tokio_postgres::Config::new();
+    config
+        .host(address.ip().to_string())
+        .port(address.port())
+        .user("sbtest")
+        .password("sbtest")
+        .dbname("sbtest");
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(Client::Postgres(client))
+}
+
+fn outcome_of_mysql(result: mysql_async::Result<()>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Acknowledged,
+        Err(mysql_async::Error::Server(error))
+            if !error.state.starts_with("08") && !MYSQL_INTERRUPTED.contains(&error.code) =>
+        {
+            Outcome::Refused(error.to_string())
+        }
+        Err(error) => Outcome::Unknown(error.to_string()),
+    }
+}
+
+/// Class 08 are lost connections, 57P the operator's interventions.
+fn outcome_of_postgres(result: Result<(), tokio_postgres::Error>) -> Outcome {
+    let Err(error) = result else {
+        return Outcome::Acknowledged;
+    };
+    match error.as_db_error() {
+        Some(refusal) => {
+            let (code, text) = (refusal.code().code(), refusal.to_string());
+            if code.starts_with("08") || code.starts_with("57P") {
+                Outcome::Unknown(format!("{text} ({code})"))
+            } else {
+                Outcome::Refused(format!("{text} ({code})"))
+            }
+        }
+        None => Outcome::Unknown(error.to_string()),
+    }
+}
+
+fn row(message: &SimpleQueryMessage) -> Option<Result<(u64, u16)>> {
+    let SimpleQueryMessage::Row(row) = message else {
+        return None;
+    };
+    let number = |column| row.get(column).unwrap_or_default();
+    Some((|| Ok((number(0).parse()?, number(1).parse()?)))())
+}

@@ -1,0 +1,222 @@
+//! What became of the probe's writes: outages, and what the servers have of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+use crate::sysbench::Driver;
+
+/// The end of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server said that it is done: it must never be lost.
+    Acknowledged,
+    /// An error came back: it must not have happened.
+    Refused(String),
+    /// It was sent, and no answer came: either may be.
+    Unknown(String),
+    /// There was no connection to send it over: it must not have happened.
+    NotSent(String),
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// Unique in its run.
+    pub id: u64,
+    /// When it was sent, or the connection for it begun.
+    pub begun: SystemTime,
+    /// When it was acknowledged or had failed.
+    pub ended: SystemTime,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// Failed writes between two that were acknowledged.
+#[derive(Clone, Debug)]
+pub struct Outage {
+    /// When the last write before was acknowledged.
+    pub last_success: Option<SystemTime>,
+    /// When the first write failed.
+    pub first_error: SystemTime,
+    /// When one was acknowledged again; `None` while it goes on.
+    pub first_success: Option<SystemTime>,
+    /// Each different error, in the order of its first appearance.
+    pub errors: Vec<String>,
+}
+
+impl Outage {
+    /// From the last success (or the first error) to the next success.
+    pub fn length(&self) -> Option<Duration> {
+        let begun = self.last_success.unwrap_or(self.first_error);
+        self.first_success?.duration_since(begun).ok()
+    }
+}
+
+/// All writes of a run.
+#[derive(Clone, Debug)]
+pub struct WriteLog {
+    pub(super) driver: Driver,
+    pub(super) run: u64,
+    /// In the order in which they were begun.
+    pub attempts: Vec<Attempt>,
+}
+
+impl WriteLog {
+    /// The ids that must be there.
+    pub fn acknowledged(&self) -> Vec<u64> {
+        ids(&self.attempts, |outcome| *outcome == Outcome::Acknowledged).collect()
+    }
+
+    /// When the first write that was begun at this time or later was acknowledged.
+    pub fn first_success_since(&self, instant: SystemTime) -> Option<SystemTime> {
+        let mut later = self
+            .attempts
+            .iter()
+            .filter(|attempt| attempt.begun >= instant && attempt.outcome == Outcome::Acknowledged);
+        later.next().map(|attempt| attempt.ended)
+    }
+
+    /// Each stretch of failed writes.
+    pub fn outages(&self) -> Vec<Outage> {
+        let mut outages: Vec<Outage> = Vec::new();
+        let mut last_success = None;
+        let mut goes_on = false;
+        for attempt in &self.attempts {
+            let error = match &attempt.outcome {
+                Outcome::Acknowledged => {
+                    if let Some(outage) = outages.last_mut().filter(|_| goes_on) {
+                        outage.first_success = Some(attempt.ended);
+                    }
+                    (last_success, goes_on) = (Some(attempt.ended), false);
+                    continue;
+                }
+                Outcome::Refused(error) | Outcome::Unknown(error) | Outcome::NotSent(error) => {
+                    error
+                }
+            };
+            if !goes_on {
+                goes_on = true;
+                outages.push(Outage {
+                    last_success,
+                    first_error: attempt.ended,
+                    first_success: None,
+                    errors: Vec::new(),
+                });
+            }
+            if let Some(outage) = outages.last_mut().filter(|o| !o.errors.contains(error)) {
+                outage.errors.push(error.clone());
+            }
+        }
+        outages
+    }
+}
+
+/// What a server has of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// How many rows.
+    pub rows: usize,
+    /// Acknowledged, and not there.
+    pub lost: Vec<u64>,
+    /// There more than once.
+    pub doubled: Vec<u64>,
+    /// There, though refused or never sent.
+    pub unexpected: Vec<u64>,
+    /// The ports of the servers that took the writes, one entry per change. A port that comes back
+    /// took writes after another had.
+    pub writers: Vec<u16>,
+}
+
+impl Verification {
+    pub(super) fn new(attempts: &[Attempt], rows: &[(u64, u16)]) -> Verification {
+        let mut found: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
+        for (id, port) in rows {
+            found.entry(*id).or_default().push(*port);
+        }
+        let acknowledged = ids(attempts, |outcome| *outcome == Outcome::Acknowledged);
+        let impossible: BTreeSet<u64> = ids(attempts, |outcome| {
+            matches!(outcome, Outcome::Refused(_) | Outcome::NotSent(_))
+        })
+        .collect();
+        let mut writers: Vec<u16> = found.values().flatten().copied().collect();
+        writers.dedup();
+        Verification {
+            rows: rows.len(),
+            lost: acknowledged.filter(|id| !found.contains_key(id)).collect(),
+            doubled: found
+                .iter()
+                .filter(|(_, ports)| ports.len() > 1)
+                .map(|(id, _)| *id)
+                .collect(),
+            unexpected: impossible
+                .into_iter()
+                .filter(|id| found.contains_key(id))
+                .collect(),
+            writers,
+        }
+    }
+
+    /// Whether nothing is lost, doubled or there against what was said.
+    pub fn is_faultless(&self) -> bool {
+        self.lost.is_empty() && self.doubled.is_empty() && self.unexpected.is_empty()
+    }
+}
+
+fn ids(attempts: &[Attempt], of: impl Fn(&Outcome) -> bool) -> impl Iterator<Item = u64> {
+    attempts
+        .iter()
+        .filter(move |attempt| of(&attempt.outcome))
+        .map(|attempt| attempt.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn an_outage_lasts_from_the_last_success_to_the_next_one() {
+        let log = log(&["", "down", "down", "", "", "gone"]);
+        let outages = log.outages();
+        assert_eq!(outages[0].length(), Some(Duration::from_millis(30)));
+        assert_eq!(outages[0].errors, ["down"]);
+        assert_eq!((outages.len(), outages[1].length()), (2, None));
+        assert_eq!(log.acknowledged(), [0, 3, 4]);
+        assert_eq!(log.first_success_since(at(11)), Some(at(31)));
+        assert_eq!(log.first_success_since(at(50)), None);
+    }
+
+    #[test]
+    fn rows_that_are_lost_doubled_or_unexpected_are_named() {
+        let log = log(&["", "", "down", ""]);
+        let seen = Verification::new(&log.attempts, &[(0, 7), (2, 8), (3, 7), (3, 7)]);
+        assert_eq!((seen.rows, seen.is_faultless()), (4, false));
+        assert_eq!((seen.lost, seen.doubled), (vec![1], vec![3]));
+        assert_eq!((seen.unexpected, seen.writers), (vec![2], vec![7, 8, 7]));
+        let fine = Verification::new(&log.attempts, &[(0, 7), (1, 7), (3, 8)]);
+        assert!(fine.is_faultless());
+    }
+
+    /// One write each 10 ms that takes 1 ms; an empty word is a success.
+    fn log(words: &[&str]) -> WriteLog {
+        let attempt = |(id, word): (u64, &&str)| Attempt {
+            id,
+            begun: at(id * 10),
+            ended: at(id * 10 + 1),
+            outcome: match *word {
+                "" => Outcome::Acknowledged,
+                error => Outcome::NotSent(error.to_owned()),
+            },
+        };
+        WriteLog {
+            driver: Driver::Mysql,
+            run: 1,
+            attempts: (0..).zip(words).map(attempt).collect(),
+        }
+    }
+
+    fn at(ms: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(ms)
+    }
+}
