@@ -38,25 +38,21 @@ impl Track {
         self.samples.push_back((asked_ms, lsn));
     }
 
-    /// How long a replica was behind when it was asked: nothing, if it had all that the primary was
-    /// known to have by then. Otherwise its oldest missing transaction is younger than the last
-    /// position that it has reached, and than the last transaction that it has replayed.
+    /// How long a replica was behind when it was asked: since the primary was first known to have
+    /// what it lacks; nothing, if it had all that was known by then. The age of the last transaction
+    /// that it replayed is no less than its lag, so it bounds it; it grows while the primary is
+    /// idle, so it is never the lag itself, unless the memory is too short.
     fn lag_ms(&self, asked_ms: u64, replica: &Postgres) -> Option<u64> {
-        let known = self.samples.iter().filter(|sample| sample.0 < asked_ms);
-        let mut reached = None;
-        let mut behind = false;
-        for &(at_ms, lsn) in known {
-            behind = lsn > replica.lsn;
-            if !behind {
-                reached = Some(asked_ms - at_ms);
+        let mut known = self.samples.iter().filter(|sample| sample.0 < asked_ms);
+        let age_ms = replica.replay_age_ms;
+        match known.position(|sample| sample.1 > replica.lsn) {
+            None => Some(0),
+            Some(0) => age_ms,
+            Some(index) => {
+                let since_ms = self.samples.get(index)?.0;
+                let behind_ms = asked_ms.saturating_sub(since_ms);
+                Some(age_ms.map_or(behind_ms, |age_ms| age_ms.min(behind_ms)))
             }
-        }
-        if !behind {
-            return Some(0);
-        }
-        match (reached, replica.replay_age_ms) {
-            (Some(reached), Some(age)) => Some(reached.min(age)),
-            (reached, age) => reached.or(age),
         }
     }
 }

@@ -1,1 +1,212 @@
-//! The rules, kind by kind, as tables.
+//! The rules as they are read: who says what, and what is decided.
+
+use super::report::{
+    Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication, Said,
+};
+use super::{Cluster, Gtids, Lag, Report, Role, Verdict};
+
+mod galera;
+mod general;
+mod group;
+mod postgres;
+mod replication;
+
+/// A cluster of db1, db2, … (1, 2, …) and a clock.
+struct Bench {
+    cluster: Cluster,
+    now_ms: u64,
+}
+
+impl Bench {
+    fn new(count: u64) -> Bench {
+        let members = (1..=count).map(|id| (id, format!("db{id}"))).collect();
+        Bench {
+            cluster: Cluster::new(members),
+            now_ms: 1_000,
+        }
+    }
+
+    /// One answer over an old connection, a second later.
+    fn hears(&mut self, id: u64, said: impl Into<Said>) -> Verdict {
+        self.answer(id, said.into(), false)
+    }
+
+    /// One answer over a fresh connection, a second later.
+    fn hears_fresh(&mut self, id: u64, said: impl Into<Said>) -> Verdict {
+        self.answer(id, said.into(), true)
+    }
+
+    /// Everybody answers twice, the second time over fresh connections, in this order.
+    fn all_say<S: Into<Said> + Clone>(&mut self, words: &[(u64, S)]) -> Verdict {
+        for (id, said) in words {
+            self.hears(*id, said.clone());
+        }
+        for (id, said) in words {
+            self.hears_fresh(*id, said.clone());
+        }
+        self.cluster.verdict()
+    }
+
+    fn answer(&mut self, id: u64, said: Said, fresh: bool) -> Verdict {
+        self.now_ms += 1_000;
+        let report = Report {
+            asked_ms: self.now_ms - 1,
+            fresh,
+            said,
+        };
+        self.cluster.heard(self.now_ms, id, report);
+        self.cluster.verdict()
+    }
+
+    fn loses(&mut self, id: u64) -> Verdict {
+        self.now_ms += 1_000;
+        self.cluster.lost(self.now_ms, id);
+        self.cluster.verdict()
+    }
+
+    fn cannot_tell(&mut self, id: u64) -> Verdict {
+        self.now_ms += 1_000;
+        let why = "the account lacks REPLICATION CLIENT".to_owned();
+        self.cluster.could_not_tell(self.now_ms, id, why);
+        self.cluster.verdict()
+    }
+
+    fn names(&mut self, id: u64) -> Verdict {
+        self.now_ms += 1_000;
+        self.cluster.name_primary(self.now_ms, Some(id));
+        self.cluster.verdict()
+    }
+}
+
+fn role(verdict: &Verdict, id: u64) -> &Role {
+    let mut roles = verdict.roles.iter();
+    &roles.find(|(one, _)| *one == id).expect("a member").1
+}
+
+#[track_caller]
+fn is_unfit(verdict: &Verdict, id: u64, because: &str) {
+    match role(verdict, id) {
+        Role::Unfit(why) => assert!(why.contains(because), "{why}"),
+        other => panic!("db{id} is {other:?}, not unfit because {because:?}"),
+    }
+}
+
+#[track_caller]
+fn has_problem(verdict: &Verdict, id: Option<u64>, about: &str) {
+    let mut problems = verdict.problems.iter();
+    let found = problems.any(|one| one.server == id && one.message.contains(about));
+    assert!(
+        found,
+        "nothing of {id:?} about {about:?} in {:#?}",
+        verdict.problems
+    );
+}
+
+#[track_caller]
+fn is_replica(verdict: &Verdict, id: u64, lag_ms: Option<u64>) {
+    match role(verdict, id) {
+        Role::Replica(Lag { ms, .. }) => assert_eq!(*ms, lag_ms, "lag of db{id}"),
+        other => panic!("db{id} is {other:?}, not a replica"),
+    }
+}
+
+fn primary_on(timeline: u32, lsn: u64) -> Postgres {
+    Postgres {
+        system_id: 77,
+        timeline,
+        in_recovery: false,
+        lsn,
+        streaming: false,
+        replay_age_ms: None,
+        read_only_by_default: false,
+    }
+}
+
+fn standby_on(timeline: u32, lsn: u64) -> Postgres {
+    Postgres {
+        in_recovery: true,
+        streaming: true,
+        replay_age_ms: Some(400),
+        ..primary_on(timeline, lsn)
+    }
+}
+
+/// A writable MariaDB server without replication; positions as (server, sequence) of domain 0.
+fn writer(server: u32, positions: &[(u32, u64)]) -> Replication {
+    Replication {
+        server_identity: server.to_string(),
+        read_only: false,
+        executed: Gtids::mariadb(positions.iter().map(|&(server, at)| (0, server, at))),
+        replica: None,
+    }
+}
+
+/// A read-only replica that is 30 ms behind.
+fn replica(server: u32, positions: &[(u32, u64)]) -> Replication {
+    Replication {
+        read_only: true,
+        replica: Some(threads()),
+        ..writer(server, positions)
+    }
+}
+
+fn threads() -> ReplicaThreads {
+    ReplicaThreads {
+        source: "10.0.0.1:3306".to_owned(),
+        receiver: Receiver::Connected,
+        applier_runs: true,
+        lag_ms: Some(30),
+        error: String::new(),
+    }
+}
+
+fn node() -> Galera {
+    Galera {
+        cluster_uuid: "6f7a1c2e-0000-11ee-8000-000000000001".to_owned(),
+        in_primary_component: true,
+        state: GaleraState::Synced,
+        ready: true,
+        set_aside: false,
+        read_only: false,
+        receive_queue: 0,
+    }
+}
+
+fn group_member(id: u64, is_primary: bool, view: u64) -> Group {
+    Group {
+        group_name: "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa".to_owned(),
+        server_identity: format!("uuid-{id}"),
+        state: MemberState::Online,
+        is_primary,
+        read_only: !is_primary,
+        members: 3,
+        members_reachable: 3,
+        view,
+        applier_queue: 0,
+        lag_ms: Some(5),
+    }
+}
+
+impl From<Postgres> for Said {
+    fn from(said: Postgres) -> Said {
+        Said::Postgres(said)
+    }
+}
+
+impl From<Replication> for Said {
+    fn from(said: Replication) -> Said {
+        Said::Replication(said)
+    }
+}
+
+impl From<Galera> for Said {
+    fn from(said: Galera) -> Said {
+        Said::Galera(said)
+    }
+}
+
+impl From<Group> for Said {
+    fn from(said: Group) -> Said {
+        Said::Group(said)
+    }
+}

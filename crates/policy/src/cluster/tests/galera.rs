@@ -1,0 +1,90 @@
+//! Galera: one writer at a time, the first that can, without failback.
+
+use super::*;
+
+fn trio() -> Bench {
+    let mut bench = Bench::new(3);
+    let verdict = bench.all_say(&[(3, node()), (2, node()), (1, node())]);
+    assert_eq!(
+        verdict.primary,
+        Some(1),
+        "the order of the configuration, not of the answers"
+    );
+    bench
+}
+
+#[test]
+fn the_first_synced_node_writes_and_the_others_read() {
+    let mut bench = trio();
+    let verdict = bench.hears(2, node());
+    is_replica(&verdict, 2, Some(0));
+    is_replica(&verdict, 3, Some(0));
+    assert_eq!(verdict.problems, vec![]);
+}
+
+#[test]
+fn the_writer_stays_when_an_earlier_node_comes_back() {
+    let mut bench = trio();
+    assert_eq!(bench.loses(1).primary, Some(2));
+    bench.hears(1, node());
+    let verdict = bench.hears_fresh(1, node());
+    assert_eq!(verdict.primary, Some(2));
+    is_replica(&verdict, 1, Some(0));
+    assert_eq!(bench.names(1).primary, Some(1), "an operator may move it");
+}
+
+#[test]
+fn a_node_that_cannot_serve_is_unfit() {
+    let table: [(fn(&mut Galera), &str); 7] = [
+        (|node| node.in_primary_component = false, "no quorum"),
+        (
+            |node| node.state = GaleraState::Joining,
+            "has not received the state",
+        ),
+        (
+            |node| node.state = GaleraState::Donor,
+            "feeds a joining node",
+        ),
+        (|node| node.state = GaleraState::Joined, "still catches up"),
+        (|node| node.ready = false, "wsrep_ready"),
+        (|node| node.set_aside = true, "set it aside"),
+        (
+            |node| node.cluster_uuid = "other".to_owned(),
+            "another cluster: it says Galera cluster other",
+        ),
+    ];
+    for (hurt, because) in table {
+        let mut bench = trio();
+        let mut hurt_node = node();
+        hurt(&mut hurt_node);
+        let verdict = bench.hears(1, hurt_node);
+        is_unfit(&verdict, 1, because);
+        assert_eq!(verdict.primary, Some(2), "{because}");
+    }
+}
+
+#[test]
+fn a_read_only_node_reads_and_never_writes() {
+    let mut bench = trio();
+    let reader = Galera {
+        read_only: true,
+        ..node()
+    };
+    let verdict = bench.hears(1, reader);
+    assert_eq!(verdict.primary, Some(2));
+    is_replica(&verdict, 1, Some(0));
+}
+
+#[test]
+fn a_joiner_without_a_state_is_not_a_stranger() {
+    let mut bench = trio();
+    let joiner = Galera {
+        cluster_uuid: "00000000-0000-0000-0000-000000000000".to_owned(),
+        state: GaleraState::Joining,
+        in_primary_component: false,
+        ..node()
+    };
+    let verdict = bench.hears(3, joiner);
+    is_unfit(&verdict, 3, "no quorum");
+    assert_eq!(verdict.problems, vec![]);
+}

@@ -1,0 +1,180 @@
+//! What holds for every kind: verification, the start, silence, names.
+
+use super::*;
+
+#[test]
+fn a_claim_counts_once_it_is_repeated_over_a_fresh_connection() {
+    let mut bench = Bench::new(1);
+    let verdict = bench.hears_fresh(1, primary_on(1, 10));
+    assert_eq!((verdict.primary, verdict.verify), (None, vec![1]));
+    let verdict = bench.hears(1, primary_on(1, 10));
+    assert_eq!((verdict.primary, verdict.verify), (None, vec![1]));
+    let verdict = bench.hears_fresh(1, primary_on(1, 10));
+    assert_eq!((verdict.primary, &verdict.verify[..]), (Some(1), &[][..]));
+    assert_eq!(*role(&verdict, 1), Role::Primary);
+    assert_eq!(verdict.problems, vec![]);
+}
+
+#[test]
+fn an_answer_to_a_question_from_before_the_claim_verifies_nothing() {
+    let mut bench = Bench::new(1);
+    bench.hears(1, primary_on(1, 10));
+    let report = Report {
+        asked_ms: bench.now_ms - 1,
+        fresh: true,
+        said: primary_on(1, 10).into(),
+    };
+    bench.cluster.heard(bench.now_ms + 1, 1, report);
+    assert_eq!(bench.cluster.verdict().primary, None);
+}
+
+#[test]
+fn nobody_is_primary_before_everybody_answered_or_was_found_down() {
+    let mut bench = Bench::new(4);
+    bench.hears(1, primary_on(1, 10));
+    let verdict = bench.hears_fresh(1, primary_on(1, 10));
+    assert_eq!(verdict.primary, None);
+    is_unfit(&verdict, 1, "not used before db2, db3 and db4");
+    assert_eq!(verdict.problems, vec![]);
+    bench.hears(2, standby_on(1, 10));
+    bench.cannot_tell(3);
+    assert_eq!(bench.cluster.verdict().primary, None);
+    assert_eq!(bench.loses(4).primary, Some(1));
+}
+
+#[test]
+fn an_older_answer_is_ignored() {
+    let mut bench = Bench::new(1);
+    bench.all_say(&[(1, primary_on(1, 10))]);
+    let late = Report {
+        asked_ms: 5,
+        fresh: true,
+        said: standby_on(1, 10).into(),
+    };
+    bench.cluster.heard(bench.now_ms + 1, 1, late);
+    assert_eq!(bench.cluster.verdict().primary, Some(1));
+}
+
+#[test]
+fn an_answer_on_its_way_when_its_server_was_lost_is_ignored() {
+    let mut bench = Bench::new(1);
+    bench.all_say(&[(1, primary_on(1, 10))]);
+    let late = Report {
+        asked_ms: bench.now_ms,
+        fresh: true,
+        said: primary_on(1, 10).into(),
+    };
+    assert_eq!(*role(&bench.loses(1), 1), Role::Unknown);
+    bench.cluster.heard(bench.now_ms + 1, 1, late);
+    assert_eq!(*role(&bench.cluster.verdict(), 1), Role::Unknown);
+}
+
+#[test]
+fn a_primary_that_was_lost_is_verified_again() {
+    let mut bench = Bench::new(1);
+    bench.all_say(&[(1, primary_on(1, 10))]);
+    assert_eq!(bench.loses(1).primary, None);
+    assert_eq!(bench.hears_fresh(1, primary_on(1, 10)).primary, None);
+    assert_eq!(bench.hears_fresh(1, primary_on(1, 10)).primary, Some(1));
+}
+
+#[test]
+fn a_primary_that_cannot_tell_stays_until_another_claims() {
+    let mut bench = Bench::new(2);
+    bench.all_say(&[(1, primary_on(1, 10)), (2, standby_on(1, 10))]);
+    let verdict = bench.cannot_tell(1);
+    assert_eq!(verdict.primary, Some(1));
+    has_problem(&verdict, Some(1), "lacks REPLICATION CLIENT");
+    bench.hears(2, primary_on(1, 10));
+    let verdict = bench.hears_fresh(2, primary_on(1, 10));
+    assert_eq!(verdict.primary, Some(2));
+    is_unfit(&bench.cannot_tell(1), 1, "lacks REPLICATION CLIENT");
+}
+
+#[test]
+fn a_replica_that_cannot_tell_is_unfit_and_a_lost_one_unknown() {
+    let mut bench = Bench::new(2);
+    bench.all_say(&[(1, primary_on(1, 10)), (2, standby_on(1, 10))]);
+    let verdict = bench.cannot_tell(2);
+    is_unfit(&verdict, 2, "its role is not known");
+    has_problem(&verdict, Some(2), "db2: its role is not known");
+    assert_eq!(*role(&bench.loses(2), 2), Role::Unknown);
+}
+
+#[test]
+fn a_cluster_without_a_claimant_says_what_its_members_are() {
+    let mut bench = Bench::new(2);
+    bench.hears(1, standby_on(1, 10));
+    let verdict = bench.loses(2);
+    has_problem(&verdict, None, "db1: a replica; db2: down");
+}
+
+#[test]
+fn what_is_known_of_members_that_stay_survives_a_new_list() {
+    let mut bench = Bench::new(2);
+    bench.all_say(&[(1, primary_on(1, 10)), (2, standby_on(1, 10))]);
+    let members = vec![(3, "db3".to_owned()), (1, "db1".to_owned())];
+    bench.cluster.set_members(members);
+    let verdict = bench.cluster.verdict();
+    assert_eq!(verdict.primary, Some(1));
+    assert_eq!(verdict.roles, vec![(3, Role::Unknown), (1, Role::Primary)]);
+    bench.cluster.set_members(vec![(3, "db3".to_owned())]);
+    assert_eq!(bench.cluster.verdict().primary, None);
+}
+
+#[test]
+fn a_name_lapses_when_the_named_one_is_lost_or_claims_no_more() {
+    let mut bench = Bench::new(2);
+    bench.all_say(&[(1, primary_on(1, 10)), (2, primary_on(1, 10))]);
+    assert_eq!(bench.names(2).primary, Some(2));
+    let verdict = bench.loses(2);
+    assert_eq!(verdict.primary, Some(1));
+    has_problem(&verdict, Some(2), "is down; the name holds no more");
+    bench.hears(2, primary_on(1, 10));
+    let verdict = bench.hears_fresh(2, primary_on(1, 10));
+    assert_eq!(
+        verdict.primary,
+        Some(1),
+        "the tie counts once db1 was asked again"
+    );
+    assert_eq!(bench.hears(1, primary_on(1, 10)).primary, None);
+    assert_eq!(bench.names(2).primary, Some(2));
+    let verdict = bench.hears(2, standby_on(1, 10));
+    has_problem(
+        &verdict,
+        Some(2),
+        "takes writes no more; the name holds no more",
+    );
+    assert_eq!(verdict.primary, Some(1));
+}
+
+#[test]
+fn a_name_for_a_server_that_takes_no_writes_waits_and_says_so() {
+    let mut bench = Bench::new(2);
+    bench.all_say(&[(1, primary_on(1, 10)), (2, standby_on(1, 10))]);
+    let verdict = bench.names(2);
+    assert_eq!(verdict.primary, Some(1));
+    has_problem(
+        &verdict,
+        Some(2),
+        "now: a replica; the name counts once it takes writes",
+    );
+    bench.hears(2, primary_on(1, 10));
+    assert_eq!(bench.hears_fresh(2, primary_on(1, 10)).primary, Some(2));
+}
+
+#[test]
+fn of_mixed_kinds_the_one_that_most_say_counts_then_the_first() {
+    let mut bench = Bench::new(3);
+    bench.hears(1, Said::from(node()));
+    bench.hears(2, Said::from(writer(2, &[(2, 1)])));
+    bench.hears(3, Said::from(replica(3, &[(2, 1)])));
+    let verdict = bench.hears_fresh(2, Said::from(writer(2, &[(2, 1)])));
+    assert_eq!(verdict.primary, Some(2));
+    is_unfit(&verdict, 1, "is of another kind: it says Galera cluster");
+
+    let mut bench = Bench::new(2);
+    bench.hears(2, Said::from(writer(2, &[(2, 1)])));
+    bench.hears(1, Said::from(node()));
+    assert_eq!(bench.hears_fresh(1, Said::from(node())).primary, Some(1));
+}

@@ -1,0 +1,108 @@
+//! Group Replication: the group elects, quorum and views decide.
+
+use super::*;
+
+fn trio() -> Bench {
+    let mut bench = Bench::new(3);
+    let words = [
+        (1, group_member(1, true, 5)),
+        (2, group_member(2, false, 5)),
+        (3, group_member(3, false, 5)),
+    ];
+    assert_eq!(bench.all_say(&words).primary, Some(1));
+    bench
+}
+
+#[test]
+fn the_elected_member_writes_and_the_others_read() {
+    let mut bench = trio();
+    let verdict = bench.hears(2, group_member(2, false, 5));
+    is_replica(&verdict, 2, Some(5));
+    assert_eq!(verdict.problems, vec![]);
+}
+
+#[test]
+fn a_member_without_quorum_is_unfit_whatever_it_claims() {
+    let mut bench = trio();
+    for (reachable, members) in [(1, 3), (2, 4), (0, 0)] {
+        let cut_off = Group {
+            members,
+            members_reachable: reachable,
+            ..group_member(1, true, 5)
+        };
+        let verdict = bench.hears(1, cut_off);
+        assert_eq!(verdict.primary, None);
+        is_unfit(
+            &verdict,
+            1,
+            &format!("sees only {reachable} of {members} members: no quorum"),
+        );
+    }
+}
+
+#[test]
+fn states_other_than_online_are_unfit() {
+    let table = [
+        (MemberState::Recovering, "catches up"),
+        (MemberState::Offline, "does not run"),
+        (MemberState::Error, "expelled"),
+        (MemberState::Unreachable, "suspects"),
+    ];
+    for (state, because) in table {
+        let mut bench = trio();
+        let member = Group {
+            state,
+            ..group_member(1, true, 5)
+        };
+        let verdict = bench.hears(1, member);
+        assert_eq!(verdict.primary, None);
+        is_unfit(&verdict, 1, because);
+    }
+}
+
+#[test]
+fn the_claim_of_the_later_view_wins_once_the_other_was_asked_again() {
+    let mut bench = trio();
+    bench.hears(2, group_member(2, true, 6));
+    let verdict = bench.hears_fresh(2, group_member(2, true, 6));
+    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
+    let verdict = bench.hears(1, group_member(1, true, 5));
+    assert_eq!(verdict.primary, Some(2));
+    is_unfit(
+        &verdict,
+        1,
+        "of view 5 of the group, but db2 is one of view 6",
+    );
+    has_problem(&verdict, Some(1), "left behind");
+}
+
+#[test]
+fn in_a_group_of_several_primaries_the_current_one_stays() {
+    let mut bench = trio();
+    for view in [5, 6, 7] {
+        for id in [2, 3, 1] {
+            bench.hears(id, group_member(id, true, view));
+            let verdict = bench.hears_fresh(id, group_member(id, true, view));
+            assert_eq!(verdict.primary, Some(1), "view {view}, db{id}");
+            assert_eq!(verdict.problems, vec![]);
+        }
+    }
+    let verdict = bench.loses(1);
+    assert_eq!(verdict.primary, Some(2));
+    is_replica(&verdict, 3, Some(5));
+    assert_eq!(bench.names(3).primary, Some(3));
+}
+
+#[test]
+fn a_group_that_was_bootstrapped_twice_has_no_primary_until_one_is_named() {
+    let alone = |id| Group {
+        members: 1,
+        members_reachable: 1,
+        ..group_member(id, true, 1)
+    };
+    let mut bench = Bench::new(2);
+    let verdict = bench.all_say(&[(1, alone(1)), (2, alone(2))]);
+    assert_eq!(verdict.primary, None);
+    has_problem(&verdict, None, "bootstrapped twice");
+    assert_eq!(bench.names(2).primary, Some(2));
+}

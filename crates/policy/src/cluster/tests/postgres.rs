@@ -1,0 +1,211 @@
+//! PostgreSQL: timelines, system identifiers, lag.
+
+use super::*;
+
+fn pair() -> Bench {
+    let mut bench = Bench::new(2);
+    let verdict = bench.all_say(&[(1, primary_on(3, 100)), (2, standby_on(3, 100))]);
+    assert_eq!(verdict.primary, Some(1));
+    bench
+}
+
+#[test]
+fn the_higher_timeline_wins_and_the_old_primary_is_fenced() {
+    let mut bench = pair();
+    let verdict = bench.hears(2, primary_on(4, 120));
+    assert_eq!((verdict.primary, &verdict.verify[..]), (None, &[2][..]));
+    let verdict = bench.hears_fresh(2, primary_on(4, 120));
+    assert_eq!(verdict.primary, Some(2));
+    is_unfit(
+        &verdict,
+        1,
+        "its timeline 3 is behind the cluster's 4 (seen at db2)",
+    );
+    has_problem(&verdict, Some(1), "pg_rewind");
+}
+
+#[test]
+fn an_old_primary_stays_out_though_the_new_one_is_down() {
+    let mut bench = pair();
+    bench.loses(1);
+    bench.hears(2, primary_on(4, 120));
+    assert_eq!(bench.hears_fresh(2, primary_on(4, 120)).primary, Some(2));
+    bench.loses(2);
+    bench.hears(1, primary_on(3, 110));
+    let verdict = bench.hears_fresh(1, primary_on(3, 110));
+    assert_eq!(verdict.primary, None);
+    is_unfit(&verdict, 1, "an old primary that came back");
+    has_problem(&verdict, None, "nobody takes writes");
+    assert_eq!(bench.names(1).primary, None, "not even by name");
+}
+
+#[test]
+fn a_replica_on_a_higher_timeline_fences_too() {
+    let mut bench = pair();
+    let verdict = bench.hears(2, standby_on(4, 120));
+    assert_eq!(verdict.primary, None);
+    is_unfit(&verdict, 1, "behind the cluster's 4");
+}
+
+#[test]
+fn one_timeline_claimed_twice_stops_all_until_one_is_named() {
+    let mut bench = pair();
+    bench.hears(2, primary_on(3, 0x16_0000_0090));
+    let verdict = bench.hears_fresh(2, primary_on(3, 0x16_0000_0090));
+    assert_eq!(
+        verdict.primary,
+        Some(1),
+        "db1 may have stepped back since it was asked"
+    );
+    assert_eq!(verdict.verify, vec![1]);
+    let verdict = bench.hears_fresh(1, primary_on(3, 110));
+    assert_eq!(verdict.primary, None);
+    has_problem(
+        &verdict,
+        None,
+        "db1 and db2 are all primaries on timeline 3 (at 0/6E, 16/90)",
+    );
+    is_unfit(&verdict, 1, "and so do others");
+    let verdict = bench.names(2);
+    assert_eq!(verdict.primary, Some(2));
+    is_unfit(&verdict, 1, "an operator named db2");
+}
+
+#[test]
+fn a_planned_change_without_a_new_timeline_is_followed() {
+    let mut bench = pair();
+    bench.hears(2, primary_on(3, 120));
+    let verdict = bench.hears(1, standby_on(3, 120));
+    assert_eq!(verdict.primary, None);
+    assert_eq!(bench.hears_fresh(2, primary_on(3, 120)).primary, Some(2));
+}
+
+#[test]
+fn a_server_of_another_cluster_is_refused_with_both_names() {
+    let mut bench = pair();
+    let stranger = Postgres {
+        system_id: 88,
+        ..primary_on(9, 500)
+    };
+    bench.hears(2, stranger.clone());
+    let verdict = bench.hears_fresh(2, stranger.clone());
+    assert_eq!(verdict.primary, Some(1), "its timeline fences nobody here");
+    is_unfit(
+        &verdict,
+        2,
+        "another cluster: it says PostgreSQL system identifier 88",
+    );
+    has_problem(
+        &verdict,
+        Some(2),
+        "the cluster's (db1) is PostgreSQL system identifier 77",
+    );
+    bench.loses(1);
+    assert_eq!(
+        bench.hears_fresh(2, stranger.clone()).primary,
+        None,
+        "still remembered"
+    );
+    assert_eq!(
+        bench.names(2).primary,
+        Some(2),
+        "nobody else is left: a word suffices"
+    );
+    bench.hears(1, primary_on(3, 10));
+    is_unfit(
+        &bench.hears_fresh(1, primary_on(3, 10)),
+        1,
+        "another cluster",
+    );
+}
+
+#[test]
+fn two_clusters_of_equal_size_are_a_tie_until_one_is_named() {
+    let stranger = Postgres {
+        system_id: 88,
+        ..primary_on(9, 500)
+    };
+    let mut bench = Bench::new(2);
+    let verdict = bench.all_say(&[(1, primary_on(3, 10)), (2, stranger)]);
+    assert_eq!(verdict.primary, None);
+    has_problem(&verdict, None, "two clusters are mixed");
+    has_problem(&verdict, None, "db2 says PostgreSQL system identifier 88");
+    let verdict = bench.names(1);
+    assert_eq!(verdict.primary, Some(1));
+    is_unfit(&verdict, 2, "another cluster");
+}
+
+#[test]
+fn a_primary_that_is_read_only_by_default_takes_no_writes() {
+    let mut bench = pair();
+    let closed = Postgres {
+        read_only_by_default: true,
+        ..primary_on(3, 100)
+    };
+    let verdict = bench.hears(1, closed);
+    assert_eq!(verdict.primary, None);
+    is_unfit(&verdict, 1, "default_transaction_read_only is on");
+}
+
+#[test]
+fn a_replica_that_has_all_the_primary_had_is_not_behind() {
+    let mut bench = pair();
+    let idle = Postgres {
+        replay_age_ms: Some(60_000),
+        ..standby_on(3, 100)
+    };
+    is_replica(&bench.hears(2, idle.clone()), 2, Some(0));
+    let verdict = bench.hears(1, primary_on(3, 180));
+    is_replica(&verdict, 2, Some(0));
+    assert_eq!(
+        *role(&verdict, 2),
+        Role::Replica(Lag {
+            ms: Some(0),
+            bytes: Some(80)
+        }),
+        "it was asked before the primary wrote"
+    );
+    is_replica(&bench.hears(2, idle.clone()), 2, Some(1_000));
+    bench.hears(1, primary_on(3, 190));
+    is_replica(&bench.hears(2, idle), 2, Some(3_000));
+    is_replica(&bench.hears(2, standby_on(3, 150)), 2, Some(400));
+    is_replica(&bench.hears(2, standby_on(3, 200)), 2, Some(0));
+}
+
+#[test]
+fn the_lag_of_a_replica_that_was_far_behind_from_the_start_is_the_age_of_its_last_transaction() {
+    let far = |replay_age_ms| Postgres {
+        replay_age_ms,
+        ..standby_on(3, 5)
+    };
+    is_replica(&pair().hears(2, far(Some(3_600_000))), 2, Some(3_600_000));
+    is_replica(&pair().hears(2, far(None)), 2, None);
+}
+
+#[test]
+fn a_replica_that_does_not_stream_has_an_unknown_lag_while_the_primary_lives() {
+    let mut bench = pair();
+    let alone = Postgres {
+        streaming: false,
+        ..standby_on(3, 100)
+    };
+    is_replica(&bench.hears(2, alone.clone()), 2, Some(0));
+    is_replica(&bench.hears(1, primary_on(3, 100)), 2, None);
+    is_replica(&bench.hears(2, alone), 2, None);
+    is_replica(&bench.hears(2, standby_on(3, 100)), 2, Some(0));
+}
+
+#[test]
+fn a_dead_primary_does_not_shun_its_replicas() {
+    let mut bench = pair();
+    bench.hears(1, primary_on(3, 180));
+    is_replica(&bench.hears(2, standby_on(3, 150)), 2, Some(400));
+    let alone = Postgres {
+        streaming: false,
+        replay_age_ms: Some(90_000),
+        ..standby_on(3, 150)
+    };
+    is_replica(&bench.hears(2, alone.clone()), 2, Some(400));
+    is_replica(&bench.loses(1), 2, Some(400));
+    is_replica(&bench.hears(2, alone), 2, Some(400));
+}

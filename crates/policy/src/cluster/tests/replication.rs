@@ -1,0 +1,301 @@
+//! MySQL and MariaDB replication: sets decide, replicas tell how they are.
+
+use super::*;
+
+fn trio() -> Bench {
+    let mut bench = Bench::new(3);
+    let words = [
+        (1, writer(1, &[(1, 100)])),
+        (2, replica(2, &[(1, 100)])),
+        (3, replica(3, &[(1, 100)])),
+    ];
+    assert_eq!(bench.all_say(&words).primary, Some(1));
+    bench
+}
+
+#[test]
+fn the_writable_one_writes_and_the_others_read() {
+    let mut bench = trio();
+    let verdict = bench.hears(2, replica(2, &[(1, 100)]));
+    is_replica(&verdict, 2, Some(30));
+    assert_eq!(verdict.problems, vec![]);
+}
+
+#[test]
+fn a_promoted_replica_is_followed() {
+    let mut bench = trio();
+    bench.loses(1);
+    let verdict = bench.hears(2, writer(2, &[(1, 100)]));
+    assert_eq!((verdict.primary, verdict.verify), (None, vec![2]));
+    assert_eq!(
+        bench.hears_fresh(2, writer(2, &[(1, 100)])).primary,
+        Some(2)
+    );
+}
+
+#[test]
+fn the_set_that_contains_the_other_wins_even_over_the_current_primary() {
+    let mut bench = trio();
+    let promoted = writer(2, &[(1, 100), (2, 110)]);
+    bench.hears(2, promoted.clone());
+    let verdict = bench.hears_fresh(2, promoted.clone());
+    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
+    let verdict = bench.hears(1, writer(1, &[(1, 100)]));
+    assert_eq!(verdict.primary, Some(2));
+    is_unfit(
+        &verdict,
+        1,
+        "lacks 10 transactions (up to 0-2-110) that db2 has",
+    );
+    has_problem(&verdict, Some(1), "db1: claims to be the primary");
+}
+
+#[test]
+fn what_the_primary_wrote_since_it_was_asked_counts() {
+    let mut bench = trio();
+    let stopped = writer(2, &[(1, 105)]);
+    bench.hears(2, stopped.clone());
+    bench.hears_fresh(2, stopped.clone());
+    let verdict = bench.hears(1, writer(1, &[(1, 120)]));
+    assert_eq!(
+        verdict.primary,
+        Some(1),
+        "at first its set of 100 seemed to be the smaller one"
+    );
+    is_unfit(&verdict, 2, "lacks 15 transactions");
+}
+
+#[test]
+fn diverged_sets_stop_all_until_one_is_named() {
+    let mut bench = trio();
+    bench.hears(2, writer(2, &[(1, 100), (2, 101)]));
+    bench.hears_fresh(2, writer(2, &[(1, 100), (2, 101)]));
+    let verdict = bench.hears(1, writer(1, &[(1, 117)]));
+    assert_eq!(verdict.primary, None);
+    has_problem(&verdict, None, "db1 has 0-1-117, db2 has 0-1-100,0-2-101");
+    has_problem(
+        &verdict,
+        None,
+        "db2 lacks 17 transactions (up to 0-1-117) of db1",
+    );
+    has_problem(&verdict, None, "evenkeel primary SERVER");
+    is_unfit(&verdict, 1, "and so do others");
+    let verdict = bench.names(1);
+    assert_eq!(verdict.primary, Some(1));
+    is_unfit(&verdict, 2, "an operator named db1");
+}
+
+#[test]
+fn equal_sets_stop_all() {
+    let mut bench = trio();
+    bench.hears(2, writer(2, &[(1, 100)]));
+    bench.hears_fresh(2, writer(2, &[(1, 100)]));
+    let verdict = bench.hears(1, writer(1, &[(1, 100)]));
+    assert_eq!(verdict.primary, None);
+    has_problem(&verdict, None, "all have the same");
+    let verdict = bench.hears(2, replica(2, &[(1, 100)]));
+    assert_eq!(verdict.primary, Some(1), "until one steps back");
+}
+
+#[test]
+fn an_old_primary_has_no_veto_while_it_is_down_and_is_compared_when_it_is_back() {
+    let mut bench = trio();
+    bench.hears(1, writer(1, &[(1, 150)]));
+    bench.loses(1);
+    bench.hears(2, writer(2, &[(1, 100), (2, 120)]));
+    assert_eq!(
+        bench
+            .hears_fresh(2, writer(2, &[(1, 100), (2, 120)]))
+            .primary,
+        Some(2)
+    );
+    bench.hears(1, writer(1, &[(1, 150)]));
+    bench.hears_fresh(1, writer(1, &[(1, 150)]));
+    let verdict = bench.hears(2, writer(2, &[(1, 100), (2, 130)]));
+    assert_eq!(verdict.primary, None);
+    has_problem(
+        &verdict,
+        None,
+        "db2 lacks 50 transactions (up to 0-1-150) of db1",
+    );
+}
+
+#[test]
+fn a_writable_replica_stays_a_replica_with_a_warning() {
+    let mut bench = trio();
+    let open = Replication {
+        read_only: false,
+        ..replica(2, &[(1, 100)])
+    };
+    bench.hears(2, open.clone());
+    let verdict = bench.hears_fresh(2, open.clone());
+    assert_eq!(verdict.primary, Some(1));
+    is_replica(&verdict, 2, Some(30));
+    has_problem(
+        &verdict,
+        Some(2),
+        "takes writes although it replicates from 10.0.0.1:3306",
+    );
+    let verdict = bench.loses(1);
+    assert_eq!(
+        verdict.primary, None,
+        "the death of the primary promotes nobody"
+    );
+    has_problem(&verdict, Some(2), "stop its replication or name it");
+    assert_eq!(bench.names(2).primary, Some(2));
+}
+
+#[test]
+fn a_primary_that_replicates_from_outside_is_one() {
+    let mut bench = Bench::new(2);
+    let intermediate = Replication {
+        read_only: false,
+        ..replica(1, &[(9, 100)])
+    };
+    let verdict = bench.all_say(&[(1, intermediate), (2, replica(2, &[(9, 100)]))]);
+    assert_eq!(verdict.primary, Some(1));
+    assert_eq!(verdict.problems, vec![]);
+}
+
+#[test]
+fn a_ring_has_no_primary_until_one_is_named() {
+    let one = |id| Replication {
+        read_only: false,
+        ..replica(id, &[(1, 100), (2, 99), (3, 98)])
+    };
+    let mut bench = Bench::new(3);
+    let verdict = bench.all_say(&[(1, one(1)), (2, one(2)), (3, one(3))]);
+    assert_eq!(verdict.primary, None);
+    has_problem(
+        &verdict,
+        None,
+        "db1, db2 and db3 all take writes and all replicate: a ring",
+    );
+    is_replica(&verdict, 1, Some(30));
+    let verdict = bench.names(2);
+    assert_eq!(verdict.primary, Some(2));
+    is_replica(&verdict, 3, Some(30));
+    assert_eq!(bench.loses(2).primary, None);
+}
+
+#[test]
+fn clones_do_not_become_primary() {
+    let mut bench = trio();
+    let clone = writer(1, &[(1, 200)]);
+    bench.hears(2, clone.clone());
+    let verdict = bench.hears_fresh(2, clone.clone());
+    assert_eq!(verdict.primary, Some(1), "the current one is known");
+    is_unfit(&verdict, 2, "has the server id 1 of db1");
+    has_problem(&verdict, Some(1), "has the server id 1 of db2");
+    let mut bench = Bench::new(2);
+    assert_eq!(
+        bench.all_say(&[(1, clone.clone()), (2, clone)]).primary,
+        None
+    );
+}
+
+#[test]
+fn another_server_behind_the_address_of_the_primary_is_verified() {
+    let mut bench = trio();
+    let verdict = bench.hears_fresh(1, writer(7, &[(1, 100)]));
+    assert_eq!((verdict.primary, verdict.verify), (None, vec![1]));
+    assert_eq!(
+        bench.hears_fresh(1, writer(7, &[(1, 100)])).primary,
+        Some(1)
+    );
+}
+
+#[test]
+fn a_replica_whose_threads_do_not_run_is_unfit() {
+    let table: [(fn(&mut ReplicaThreads), &str); 3] = [
+        (
+            |at| at.applier_runs = false,
+            "its applier is stopped: Duplicate entry",
+        ),
+        (
+            |at| at.receiver = Receiver::Stopped,
+            "its receiver is stopped: Duplicate entry",
+        ),
+        (
+            |at| (at.receiver, at.applier_runs) = (Receiver::Connecting, false),
+            "its applier is stopped",
+        ),
+    ];
+    for (hurt, because) in table {
+        let mut bench = trio();
+        let mut hurt_threads = threads();
+        hurt_threads.error = "Duplicate entry".to_owned();
+        hurt(&mut hurt_threads);
+        let broken = Replication {
+            replica: Some(hurt_threads),
+            ..replica(2, &[(1, 100)])
+        };
+        is_unfit(&bench.hears(2, broken), 2, because);
+    }
+    let demoted = Replication {
+        replica: None,
+        ..replica(2, &[(1, 100)])
+    };
+    is_unfit(
+        &trio().hears(2, demoted),
+        2,
+        "read only, and replicates from nobody",
+    );
+}
+
+#[test]
+fn a_lag_of_null_is_unknown() {
+    let unknown = Replication {
+        replica: Some(ReplicaThreads {
+            lag_ms: None,
+            ..threads()
+        }),
+        ..replica(2, &[(1, 100)])
+    };
+    is_replica(&trio().hears(2, unknown), 2, None);
+}
+
+#[test]
+fn a_replica_that_lost_its_source_is_shunned_only_if_the_primary_lives() {
+    let connecting = Replication {
+        replica: Some(ReplicaThreads {
+            receiver: Receiver::Connecting,
+            lag_ms: None,
+            ..threads()
+        }),
+        ..replica(2, &[(1, 100)])
+    };
+    let mut bench = trio();
+    is_replica(&bench.hears(2, connecting.clone()), 2, Some(30));
+    is_replica(&bench.loses(1), 2, Some(30));
+    is_replica(&bench.hears(2, connecting.clone()), 2, Some(30));
+    let mut bench = trio();
+    bench.hears(2, connecting.clone());
+    is_replica(&bench.hears(1, writer(1, &[(1, 100)])), 2, None);
+    is_replica(&bench.hears(2, connecting), 2, None);
+}
+
+#[test]
+fn a_replica_with_transactions_of_its_own_is_told_and_stays() {
+    let mut bench = trio();
+    let errant = replica(2, &[(1, 100), (2, 103)]);
+    assert_eq!(bench.hears(2, errant.clone()).problems, vec![]);
+    let verdict = bench.hears(1, writer(1, &[(1, 100)]));
+    has_problem(
+        &verdict,
+        Some(2),
+        "db2: has 3 transactions (up to 0-2-103) that db1",
+    );
+    is_replica(&verdict, 2, Some(30));
+    assert_eq!(bench.hears(2, replica(2, &[(1, 100)])).problems, vec![]);
+}
+
+#[test]
+fn a_replica_that_was_asked_after_the_primary_has_no_errant_transactions() {
+    let mut bench = trio();
+    for at in [150, 200, 250] {
+        let verdict = bench.hears(2, replica(2, &[(1, at)]));
+        assert_eq!(verdict.problems, vec![]);
+        assert_eq!(bench.hears(1, writer(1, &[(1, at)])).problems, vec![]);
+    }
+}
