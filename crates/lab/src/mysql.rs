@@ -100,11 +100,10 @@ impl MysqlCluster {
 impl Lab {
     /// Starts a primary and its replicas; returns when every replica has all the data.
     pub fn mysql(&self, options: MysqlOptions) -> Result<MysqlCluster> {
-        let primary = self.enlist_mysql("mysql-primary", Role::Primary, |_| Vec::new())?;
+        let primary = self.enlist_replicating("mysql-primary", Role::Primary)?;
         let replicas = (1..=options.replicas)
             .map(|number| {
-                let name = format!("mysql-replica-{number}");
-                self.enlist_mysql(&name, Role::Replica, |_| Vec::new())
+                self.enlist_replicating(&format!("mysql-replica-{number}"), Role::Replica)
             })
             .collect::<Result<Vec<Server>>>()?;
         let cluster = MysqlCluster { primary, replicas };
@@ -122,32 +121,34 @@ impl Lab {
         Ok(cluster)
     }
 
+    fn enlist_replicating(&self, name: &str, role: Role) -> Result<Server> {
+        let place = self.place(name);
+        let kind = Arc::new(Mysql::new(&place)?);
+        self.enlist_mysql(&place, role, &[], kind)
+    }
+
     /// A server with an empty history of its own, not yet started.
     pub(crate) fn enlist_mysql(
         &self,
-        name: &str,
+        place: &Place,
         role: Role,
-        further: impl Fn(&Place) -> Vec<String>,
+        further: &[&str],
+        kind: Arc<dyn Kind>,
     ) -> Result<Server> {
-        let place = self.place(name);
         let program = rootfs::find("mysqld")?;
+        let template = self.mysql_template(&program)?;
         make_private(&place.directory)?;
-        copy_directory(
-            &self.mysql_template(&program)?,
-            &place.directory.join("data"),
-        )?;
-        let kind = Mysql {
-            client: rootfs::find("mysql")?,
-            place: place.clone(),
-        };
+        copy_directory(&template, &place.directory.join("data"))?;
+        let mut arguments = arguments(place)?;
+        arguments.extend(further.iter().map(|argument| (*argument).to_owned()));
         let launch = Launch {
-            arguments: [arguments(&place)?, further(&place)].concat(),
             program: program.path,
             root: program.root,
+            arguments,
             stop_signal: libc::SIGTERM,
             ..Launch::default()
         };
-        Ok(self.enlist(&place, role, launch, Arc::new(kind)))
+        Ok(self.enlist(place, role, launch, kind))
     }
 
     /// An installed, never started data directory: made once per lab, because that takes seconds.
@@ -176,7 +177,16 @@ impl Lab {
 /// One MySQL server, alone or in asynchronous replication.
 pub(crate) struct Mysql {
     client: Program,
-    pub(crate) place: Place,
+    place: Place,
+}
+
+impl Mysql {
+    pub(crate) fn new(place: &Place) -> Result<Mysql> {
+        Ok(Mysql {
+            client: rootfs::find("mysql")?,
+            place: place.clone(),
+        })
+    }
 }
 
 impl Kind for Mysql {

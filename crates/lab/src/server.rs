@@ -23,7 +23,7 @@ pub enum Role {
     Primary,
     /// Follows a primary, read only.
     Replica,
-    /// Takes writes, as all servers of its cluster do.
+    /// Of a cluster that settles by itself who takes writes: all of Galera's, one of a group.
     Member,
     /// Knows no other server.
     StandAlone,
@@ -51,6 +51,10 @@ pub(crate) trait Kind: Send + Sync {
     /// Further arguments of a start, which depend on what the server is by then.
     fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
         Ok(Vec::new())
+    }
+    /// What a server that answers still needs to be one of its cluster.
+    fn after_start(&self) -> Result<()> {
+        Ok(())
     }
     /// How it follows another server, if its kind has a primary and replicas.
     fn replication(&self) -> Option<&dyn Replication> {
@@ -99,13 +103,17 @@ impl Server {
 
     /// Starts it again on the same port with the same data, and waits until it answers.
     ///
-    /// A Galera node joins its cluster, or founds it anew when no node runs.
+    /// A node of Galera or of a group joins its cluster, or founds it anew when no node runs.
     pub fn start(&self) -> Result<()> {
         if let Some(link) = &self.link {
             link.make()?;
         }
         self.process.start_with(self.kind.arguments_now(self)?)?;
-        self.wait_ready()
+        self.wait_ready()?;
+        let name = &self.name;
+        self.kind
+            .after_start()
+            .with_context(|| format!("{name} answers, but is not part of its cluster"))
     }
 
     /// Stops all its processes where they stand (SIGSTOP): it accepts and never answers.

@@ -4,7 +4,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
-use evenkeel_lab::{Lab, MysqlOptions, PostgresOptions, procfs, rootfs};
+use std::time::Duration;
+
+use evenkeel_lab::{GroupOptions, Lab, MysqlOptions, PostgresOptions, procfs, rootfs};
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Whether the test is to be skipped; says so.
 fn skipped() -> bool {
@@ -67,4 +71,38 @@ fn postgres_18_streams_to_its_replica() {
         .unwrap();
     cluster.wait_caught_up().unwrap();
     assert_eq!(replica.sql("SELECT id FROM t").unwrap(), "7");
+}
+
+#[test]
+fn a_group_elects_another_primary_and_a_killed_member_rejoins() {
+    if skipped() {
+        return;
+    }
+    let lab = Lab::new("test-group").unwrap();
+    let group = lab.group_replication(GroupOptions::default()).unwrap();
+    let first = group.primary().unwrap();
+    assert_eq!(first.name, "group-1");
+    first
+        .sql("CREATE TABLE sbtest.t (id INT PRIMARY KEY); INSERT INTO sbtest.t VALUES (1)")
+        .unwrap();
+    first.kill().unwrap();
+    let second = group.wait_primary(LIMIT).unwrap();
+    assert_ne!(second.name, first.name);
+    second.sql("INSERT INTO sbtest.t VALUES (2)").unwrap();
+    first.start().unwrap();
+    group.wait_caught_up().unwrap();
+    assert_eq!(first.sql("SELECT MAX(id) FROM sbtest.t").unwrap(), "2");
+    assert_eq!(group.primaries().len(), 1);
+
+    group.make_primary(&first).unwrap();
+    assert_eq!(group.primary().unwrap().name, first.name);
+    group
+        .members
+        .iter()
+        .for_each(|member| member.kill().unwrap());
+    first.start().unwrap();
+    second.start().unwrap();
+    first.sql("INSERT INTO sbtest.t VALUES (3)").unwrap();
+    group.wait_caught_up().unwrap();
+    assert_eq!(second.sql("SELECT MAX(id) FROM sbtest.t").unwrap(), "3");
 }

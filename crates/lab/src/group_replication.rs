@@ -1,0 +1,249 @@
+//! MySQL Group Replication with one primary, which the group itself elects.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::mysql::{Mysql, accounts};
+use crate::server::{Kind, Role, Server};
+use crate::sysbench::Driver;
+use crate::{Lab, eventually, free_port, sbtest};
+
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
+
+/// A member that was killed is refused until the group has noticed its end: five seconds.
+const JOIN_LIMIT: Duration = Duration::from_secs(60);
+
+const SETTINGS: &[&str] = &[
+    "--plugin-load-add=group_replication.so",
+    "--group-replication-start-on-boot=OFF",
+    "--group-replication-recovery-use-ssl=ON",
+    "--group-replication-ip-allowlist=127.0.0.0/8,10.77.0.0/16",
+    // A member that is suspected for five seconds is expelled at once.
+    "--group-replication-member-expel-timeout=0",
+    // Nobody writes before the group says so.
+    "--super-read-only=ON",
+];
+
+const OWN_STATE: &str = "SELECT member_state FROM performance_schema.replication_group_members \
+    WHERE member_id = @@server_uuid";
+const IS_PRIMARY: &str = "SELECT COUNT(*) FROM performance_schema.replication_group_members \
+    WHERE member_id = @@server_uuid AND member_state = 'ONLINE' AND member_role = 'PRIMARY' \
+    AND NOT @@super_read_only";
+
+/// What a group consists of.
+#[derive(Clone, Debug)]
+pub struct GroupOptions {
+    /// How many members; three survive the loss of one.
+    pub nodes: usize,
+    /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
+    pub sbtest_rows: Option<u32>,
+    /// How many sysbench tables.
+    pub sbtest_tables: u32,
+}
+
+impl Default for GroupOptions {
+    fn default() -> GroupOptions {
+        GroupOptions {
+            nodes: 3,
+            sbtest_rows: None,
+            sbtest_tables: 4,
+        }
+    }
+}
+
+/// The members of a group, in the order in which they joined. A member that is started joins it
+/// again; the first one started after all had ended founds it anew, so it should be the last primary.
+#[derive(Clone, Debug)]
+pub struct GroupReplication {
+    /// All members.
+    pub members: Vec<Server>,
+}
+
+impl GroupReplication {
+    /// The member that takes writes; the first one when several claim to.
+    pub fn primary(&self) -> Option<Server> {
+        self.primaries().into_iter().next()
+    }
+
+    /// All members that claim to take writes.
+    pub fn primaries(&self) -> Vec<Server> {
+        let claims = |server: &&Server| {
+            server.is_reachable() && server.sql(IS_PRIMARY).is_ok_and(|count| count == "1")
+        };
+        self.members.iter().filter(claims).cloned().collect()
+    }
+
+    /// Waits until a member takes writes.
+    pub fn wait_primary(&self, limit: Duration) -> Result<Server> {
+        eventually(limit, "a primary of the group", || Ok(self.primary()))
+    }
+
+    /// Has the group make this member its primary, without losing a write.
+    pub fn make_primary(&self, member: &Server) -> Result<()> {
+        let id = member.sql("SELECT @@server_uuid")?;
+        member.sql(&format!("SELECT group_replication_set_as_primary('{id}')"))?;
+        let what = format!("{} as primary", member.name);
+        eventually(CATCH_UP_LIMIT, &what, || {
+            Ok((member.sql(IS_PRIMARY)? == "1").then_some(()))
+        })
+    }
+
+    /// Waits until every running member has applied what the primary has written so far.
+    pub fn wait_caught_up(&self) -> Result<()> {
+        let primary = self.primary().context("the group has no primary")?;
+        let position = primary.sql("SELECT REPLACE(@@gtid_executed, '\\n', '')")?;
+        let has_it = format!("SELECT GTID_SUBSET('{position}', @@gtid_executed)");
+        for member in self.members.iter().filter(|member| member.is_running()) {
+            let what = format!("{} at {position}", member.name);
+            eventually(CATCH_UP_LIMIT, &what, || {
+                Ok((member.sql(&has_it)? == "1").then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Lab {
+    /// Starts a group; returns when every member is in it and has all the data.
+    pub fn group_replication(&self, options: GroupOptions) -> Result<GroupReplication> {
+        let group = Arc::new(Group {
+            seats: OnceLock::new(),
+            one_at_a_time: Mutex::new(()),
+        });
+        let mut seats = Vec::new();
+        let mut members = Vec::new();
+        for number in 1..=options.nodes {
+            let (seat, member) = self.enlist_member(&format!("group-{number}"), &group)?;
+            seats.push(seat);
+            members.push(member);
+        }
+        group.seats.get_or_init(|| seats);
+        let group = GroupReplication { members };
+        let (first, others) = group.members.split_first().context("a group has members")?;
+        first.start()?;
+        first.sql(&accounts(&self.client_hosts()))?;
+        others.iter().try_for_each(Server::start)?;
+        if let Some(rows) = options.sbtest_rows {
+            sbtest::load(first, Driver::Mysql, options.sbtest_tables, rows)?;
+        }
+        group.wait_caught_up()?;
+        Ok(group)
+    }
+
+    fn enlist_member(&self, name: &str, group: &Arc<Group>) -> Result<(Seat, Server)> {
+        let place = self.place(name);
+        let seat = Seat {
+            mysql: Arc::new(Mysql::new(&place)?),
+            address: SocketAddr::new(place.address.ip(), free_port()),
+        };
+        let kind = Member {
+            seat: seat.clone(),
+            group: group.clone(),
+        };
+        let server = self.enlist_mysql(&place, Role::Member, SETTINGS, Arc::new(kind))?;
+        Ok((seat, server))
+    }
+}
+
+/// What the members know of each other.
+struct Group {
+    seats: OnceLock<Vec<Seat>>,
+    /// Two members that start at once must not both found the group.
+    one_at_a_time: Mutex<()>,
+}
+
+/// A member's server, and where the other members talk to it.
+#[derive(Clone)]
+struct Seat {
+    mysql: Arc<Mysql>,
+    address: SocketAddr,
+}
+
+impl Seat {
+    fn state(&self) -> Result<String> {
+        self.mysql.sql(OWN_STATE)
+    }
+}
+
+struct Member {
+    seat: Seat,
+    group: Arc<Group>,
+}
+
+impl Kind for Member {
+    fn answers(&self) -> bool {
+        self.seat.mysql.answers()
+    }
+
+    fn sql(&self, statements: &str) -> Result<String> {
+        self.seat.mysql.sql(statements)
+    }
+
+    fn how_to_connect(&self) -> String {
+        self.seat.mysql.how_to_connect()
+    }
+
+    fn after_start(&self) -> Result<()> {
+        let _turn = self
+            .group
+            .one_at_a_time
+            .lock()
+            .expect("no holder of the lock panics");
+        let seats = self
+            .group
+            .seats
+            .get()
+            .context("the group is not complete")?;
+        let addresses: Vec<String> = seats.iter().map(|seat| seat.address.to_string()).collect();
+        let own = self.seat.address;
+        self.sql(&format!(
+            "SET GLOBAL group_replication_group_name = '{GROUP_NAME}'; \
+             SET GLOBAL group_replication_local_address = '{own}'; \
+             SET GLOBAL group_replication_group_seeds = '{}'",
+            addresses.join(",")
+        ))?;
+        let is_there =
+            |seat: &Seat| seat.address != own && seat.state().is_ok_and(|state| state == "ONLINE");
+        if seats.iter().any(is_there) {
+            self.join()
+        } else {
+            self.found()
+        }
+    }
+}
+
+/// Groups do not meet, whatever they are called: no lab knows another one's ports.
+const GROUP_NAME: &str = "6c616200-0000-4000-8000-657665656e6b";
+
+const START: &str = "START GROUP_REPLICATION USER = 'replica', PASSWORD = 'replica'";
+
+impl Member {
+    fn found(&self) -> Result<()> {
+        self.sql(&format!(
+            "SET GLOBAL group_replication_bootstrap_group = ON; {START}; \
+             SET GLOBAL group_replication_bootstrap_group = OFF"
+        ))?;
+        eventually(JOIN_LIMIT, "the group's first primary", || {
+            Ok((self.sql(IS_PRIMARY)? == "1").then_some(()))
+        })
+    }
+
+    fn join(&self) -> Result<()> {
+        eventually(JOIN_LIMIT, "joining the group", || {
+            match self.seat.state()?.as_str() {
+                "ONLINE" => Ok(Some(())),
+                // It copies what it lacks.
+                "RECOVERING" => Ok(None),
+                "" | "OFFLINE" | "ERROR" => {
+                    // Refused while the group has not noticed that its former self is gone.
+                    let _ = self.sql(&format!("STOP GROUP_REPLICATION; {START}"));
+                    Ok(None)
+                }
+                state => bail!("a member that is {state}"),
+            }
+        })
+    }
+}
