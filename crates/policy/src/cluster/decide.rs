@@ -19,22 +19,43 @@ pub(super) struct Ruling {
     pub(super) problem: Option<String>,
 }
 
+/// All that a decision is told from.
+pub(super) struct Finding {
+    /// Of each member, in their order.
+    pub(super) stands: Vec<Stand>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) ruling: Ruling,
+}
+
 impl Cluster {
     /// Derives everything anew from what is known.
     pub(super) fn decide(&mut self) {
-        let (scope, stands, mut problems) = loop {
-            let scope = self.scope();
-            let (stands, problems) = self.stands(&scope);
-            if !self.name_is_over(&stands) {
-                break (scope, stands, problems);
-            }
-            self.lapse("takes writes no more");
-        };
-        let ruling = self.rule(&scope, &stands);
-        self.seat(ruling.primary);
+        let mut found = self.consider();
+        if self.seat(found.ruling.primary) {
+            // How servers stand depends on who is the primary.
+            found = self.consider();
+            self.seat(found.ruling.primary);
+        }
         self.remember_position();
         self.look_for_errants();
-        self.tell(&scope, &stands, ruling, &mut problems);
+        self.tell(found);
+    }
+
+    fn consider(&mut self) -> Finding {
+        loop {
+            let scope = self.scope();
+            let (stands, problems) = self.stands(&scope);
+            if self.name_is_over(&stands) {
+                self.lapse("takes writes no more");
+                continue;
+            }
+            let ruling = self.rule(&scope, &stands);
+            return Finding {
+                stands,
+                problems,
+                ruling,
+            };
+        }
     }
 
     /// What each member's own word makes of it, in their order.
@@ -104,21 +125,17 @@ impl Cluster {
                 })
             })
             .collect();
-        // A primary that fell mute gives way to whoever claims since then.
-        let is_mute = |id| {
-            self.member(id)
-                .is_some_and(|one| matches!(one.word, Word::Mute(_)))
+        // A primary that fell mute gives way to whoever claims, verified, since then.
+        let succeeds = |other: &Candidate<'_>, one: &Candidate<'_>| {
+            other.id != one.id && other.claim.verified && other.claim.noticed_ms > one.asked_ms
         };
-        let is_succeeded = |one: &Candidate<'_>| {
-            is_mute(one.id)
-                && all
-                    .iter()
-                    .any(|other| other.claim.noticed_ms > one.asked_ms)
+        let is_mute = |one: &Candidate<'_>| {
+            let member = self.member(one.id);
+            member.is_some_and(|member| matches!(member.word, Word::Mute(_)))
         };
-        all.iter()
-            .filter(|one| !is_succeeded(one))
-            .copied()
-            .collect()
+        let stays =
+            |one: &&Candidate<'_>| !is_mute(one) || !all.iter().any(|other| succeeds(other, one));
+        all.iter().filter(stays).copied().collect()
     }
 
     fn rule(&self, scope: &Scope, stands: &[Stand]) -> Ruling {
@@ -201,29 +218,39 @@ impl Cluster {
         )
     }
 
-    /// The one place where the primary changes.
-    fn seat(&mut self, primary: Option<u64>) {
+    /// The one place where the primary changes; true if it did.
+    fn seat(&mut self, primary: Option<u64>) -> bool {
         if self.primary == primary {
-            return;
+            return false;
         }
         self.primary = primary;
         self.track.clear();
         for member in &mut self.members {
             member.errant = replication::Errant::default();
+            if let Some(claim) = member.claim.as_mut().filter(|_| primary == Some(member.id)) {
+                claim.held = true;
+            }
         }
         let said = primary.and_then(|id| self.member(id)?.said.as_ref());
         if let Some(identity) = said.and_then(super::Identity::of) {
             self.identity = Some(identity);
         }
+        true
     }
 }
 
-/// An operator has named one of the claimants.
+/// An operator has named one of the claimants. The others are wrong, or replicas for now where
+/// several may take writes.
 fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Contest {
-    let follows = matches!(named.said, Said::Galera(_) | Said::Group(_));
+    let is_wrong = |one: &&Candidate<'_>| match one.said {
+        Said::Postgres(_) => true,
+        Said::Replication(said) => !replication::replicates(said),
+        Said::Galera(_) | Said::Group(_) => false,
+    };
     let others = candidates
         .iter()
-        .filter(|one| one.id != named.id && !follows);
+        .filter(|one| one.id != named.id)
+        .filter(is_wrong);
     let why = format!(
         "claims to be the primary, but an operator named {}",
         named.name

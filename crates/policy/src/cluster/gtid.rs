@@ -43,7 +43,7 @@ pub enum Comparison {
 /// What another set lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// Transactions. For MariaDB an upper bound: its positions do not tell gaps.
+    /// Transactions. For MariaDB an estimate: its positions do not tell gaps.
     pub count: u64,
     /// Some of them, as the database writes them.
     pub sample: String,
@@ -53,13 +53,25 @@ impl Gtids {
     /// Nothing.
     pub const EMPTY: Gtids = Gtids { set: Set::Empty };
 
-    /// A MariaDB set from (domain, server, sequence): the union of `gtid_binlog_state` and
-    /// `gtid_slave_pos`, in any order, since a replica with `log_slave_updates=OFF` has what it
-    /// applied in the latter alone.
+    /// A MariaDB set from (domain, server, sequence): `gtid_binlog_state`, in any order.
     pub fn mariadb(positions: impl IntoIterator<Item = (u32, u32, u64)>) -> Gtids {
         let mut vector = Vector::default();
         for (domain, server, sequence) in positions {
             vector.add(domain, server, sequence);
+        }
+        Gtids::of_mariadb(vector)
+    }
+
+    /// The same with `gtid_slave_pos`: what a replica with `log_slave_updates=OFF` applied is listed
+    /// there alone, and only the last of each domain.
+    #[must_use]
+    pub fn with_applied(self, positions: impl IntoIterator<Item = (u32, u32, u64)>) -> Gtids {
+        let mut vector = match self.set {
+            Set::Mariadb(vector) => vector,
+            Set::Empty | Set::Mysql(_) => Vector::default(),
+        };
+        for (domain, server, sequence) in positions {
+            vector.add_applied(domain, server, sequence);
         }
         Gtids::of_mariadb(vector)
     }
@@ -174,5 +186,5 @@ fn list<T: fmt::Display>(
     Ok(())
 }
 
-/// Highest sequence by key, as both kinds keep it.
+/// Sorted, so that messages are the same each time.
 type Map<K, V> = BTreeMap<K, V>;

@@ -50,6 +50,8 @@ pub(super) struct Claim {
     pub(super) noticed_ms: u64,
     /// It was repeated, over a fresh connection, to a question asked after it was first heard.
     pub(super) verified: bool,
+    /// It was the primary while it claimed.
+    pub(super) held: bool,
 }
 
 impl Member {
@@ -85,6 +87,7 @@ impl Member {
                 epoch,
                 noticed_ms: now_ms,
                 verified: false,
+                held: false,
             },
         });
         self.apart_ms = is_apart(&report.said).then(|| self.apart_ms.unwrap_or(now_ms));

@@ -25,28 +25,30 @@ pub(super) struct Errant {
 
 impl Errant {
     pub(super) fn look(&mut self, replica: &Member, primary: &Member) {
+        let old = std::mem::take(self);
         let (Some(own), Some(theirs)) = (executed(replica), executed(primary)) else {
-            return *self = Errant::default();
+            return;
         };
-        if let Some((at_ms, suspect)) = &self.suspect {
-            if !own.contains(suspect) {
-                *self = Errant::default();
-            } else if primary.word_ms < *at_ms {
-                return;
-            } else if let Some(missing) = suspect.missing_from(theirs) {
-                self.message = Some(format!(
-                    "has {missing} that {}, the primary, does not have: it cannot follow \
-                     safely; rebuild it, or add them to the primary",
-                    primary.name
-                ));
-                return;
-            } else {
-                *self = Errant::default();
-            }
-        }
-        if !theirs.contains(own) {
-            self.suspect = Some((replica.heard_ms, own.clone()));
-        }
+        // What it was rebuilt without, and what the primary has by now, is no longer suspect.
+        let is_open =
+            |(_, suspect): &(u64, Gtids)| own.contains(suspect) && !theirs.contains(suspect);
+        let kept = old.suspect.filter(is_open);
+        let message = kept.as_ref().and(old.message);
+        let now = || (replica.heard_ms, own.clone());
+        let Some((at_ms, suspect)) = kept.or_else(|| (!theirs.contains(own)).then(now)) else {
+            return;
+        };
+        let is_proved = primary.word_ms >= at_ms;
+        let missing = suspect.missing_from(theirs).filter(|_| is_proved);
+        let proved = missing.map(|missing| {
+            format!(
+                "has {missing} that {}, the primary, does not have: it cannot follow safely; \
+                 rebuild it, or add them to the primary",
+                primary.name
+            )
+        });
+        self.message = proved.or(message);
+        self.suspect = Some((at_ms, suspect));
     }
 }
 
@@ -63,7 +65,7 @@ pub(super) fn claim_of(said: &Replication) -> Option<(String, u64)> {
     (!said.read_only).then(|| (said.server_identity.clone(), epoch))
 }
 
-fn replicates(said: &Replication) -> bool {
+pub(super) fn replicates(said: &Replication) -> bool {
     let threads = said.replica.as_ref();
     threads.is_some_and(|threads| threads.applier_runs || threads.receiver != Receiver::Stopped)
 }
@@ -207,7 +209,9 @@ impl Cluster {
 
     fn is_writable_replica(&self, index: usize) -> bool {
         let member = &self.members[index];
-        let chosen = self.primary == Some(member.id) || self.named_is(member.id);
+        // What was the primary may have writes that no one else has: it remains a claimant.
+        let was_primary = member.claim.as_ref().is_some_and(|claim| claim.held);
+        let chosen = was_primary || self.named_is(member.id);
         let said = member.said.as_ref();
         !chosen && matches!(said, Some(Said::Replication(said)) if replicates(said))
     }

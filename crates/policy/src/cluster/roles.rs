@@ -1,8 +1,7 @@
 //! What the decision makes of every member: its role, its lag, and what an operator must know.
 
 use super::contest::Stand;
-use super::decide::Ruling;
-use super::identity::Scope;
+use super::decide::{Finding, Ruling};
 use super::member::Word;
 use super::report::Said;
 use super::{Cluster, Lag, Member, Problem, Role, Verdict, postgres, replication};
@@ -34,15 +33,14 @@ impl Cluster {
     }
 
     /// Writes the verdict.
-    pub(super) fn tell(
-        &mut self,
-        scope: &Scope,
-        stands: &[Stand],
-        mut ruling: Ruling,
-        problems: &mut Vec<Problem>,
-    ) {
-        let mut all = self.cluster_problems(scope, stands, &mut ruling, problems);
-        all.append(problems);
+    pub(super) fn tell(&mut self, found: Finding) {
+        let mut all = self.cluster_problems(&found);
+        let Finding {
+            stands,
+            problems,
+            ruling,
+        } = found;
+        all.extend(problems);
         let mut roles = Vec::with_capacity(stands.len());
         for (index, stand) in stands.iter().enumerate() {
             let role = self.role(index, stand, &ruling);
@@ -74,15 +72,8 @@ impl Cluster {
             (Stand::Unknown, _) => Role::Unknown,
             (Stand::Unfit(why) | Stand::Refused(why), _) => Role::Unfit(why.clone()),
             (_, Some((_, why))) => Role::Unfit(why.clone()),
-            (Stand::Claims, None) if self.fell_mute(member) => {
-                Role::Unfit("its role is not known, and another took its place".to_owned())
-            }
             (Stand::Claims | Stand::Follows, None) => Role::Replica(self.lag(member)),
         }
-    }
-
-    fn fell_mute(&self, member: &Member) -> bool {
-        matches!(member.word, Word::Mute(_))
     }
 
     /// How far behind a server is that serves reads. Without a primary it is as far behind as it
@@ -126,28 +117,22 @@ impl Cluster {
     }
 
     /// Why there is no primary, and what became of an operator's word.
-    fn cluster_problems(
-        &self,
-        scope: &Scope,
-        stands: &[Stand],
-        ruling: &mut Ruling,
-        found: &[Problem],
-    ) -> Vec<Problem> {
+    fn cluster_problems(&self, found: &Finding) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self.lapse.iter().cloned().collect();
-        if let Some(message) = ruling.problem.take() {
+        problems.extend(self.unheard_name(&found.stands));
+        if let Some(message) = &found.ruling.problem {
             problems.push(Problem {
                 server: None,
-                message,
+                message: message.clone(),
             });
         }
-        problems.extend(self.unheard_name(stands));
-        let told = found.iter().any(|problem| problem.server.is_none())
-            || problems.iter().any(|problem| problem.server.is_none());
-        let is_settled = ruling.verify.is_empty() && self.everyone_spoke();
-        if self.primary.is_none() && is_settled && !told && !matches!(scope, Scope::Tied(_)) {
+        let mut told = problems.iter().chain(&found.problems);
+        let is_told = told.any(|problem| problem.server.is_none());
+        let is_settled = found.ruling.verify.is_empty() && self.everyone_spoke();
+        if self.primary.is_none() && is_settled && !is_told {
             problems.push(Problem {
                 server: None,
-                message: self.nobody(stands),
+                message: self.nobody(&found.stands),
             });
         }
         problems

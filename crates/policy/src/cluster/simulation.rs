@@ -1,1 +1,339 @@
-//! Seeded histories of clusters.
+//! Seeded histories: servers crash, are promoted and part; answers are late, reordered and lost.
+//!
+//! After every event the verdict is held against laws, and now and then, when all have been heard,
+//! against the rules written down a second time over what the servers really are. A failure prints
+//! its seed; `CLUSTER_SEED=n cargo test -p evenkeel-policy cluster::simulation` repeats it.
+
+use super::report::Said;
+use super::{Cluster, Report, Role, Verdict};
+
+mod truth;
+
+use truth::{Kind, Truth, agrees, claims, replicates};
+
+const SEEDS: u64 = 1_200;
+const STEPS: u64 = 250;
+
+#[test]
+fn in_any_history_the_laws_hold_and_the_truth_is_found() {
+    if let Ok(seed) = std::env::var("CLUSTER_SEED") {
+        return run(seed.parse().expect("CLUSTER_SEED is a number"));
+    }
+    (0..SEEDS).for_each(run);
+}
+
+fn run(seed: u64) {
+    let _shown = SeedOnPanic(seed);
+    let mut monitor = Monitor::new(seed);
+    for _ in 0..STEPS {
+        monitor.step();
+    }
+    let chosen = monitor.random.below(monitor.truth.servers.len() as u64) as usize;
+    monitor.truth.heal(chosen);
+    monitor.hear_all();
+    let verdict = monitor.cluster.verdict();
+    let healthy = monitor.right();
+    assert_eq!(healthy.len(), 1);
+    assert_eq!(verdict.primary, Some(healthy[0] as u64), "{verdict:#?}");
+}
+
+struct SeedOnPanic(u64);
+
+impl Drop for SeedOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("CLUSTER_SEED={}", self.0);
+        }
+    }
+}
+
+pub(super) struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+/// A question under way; the server answers as it was when it was asked.
+struct Question {
+    server: usize,
+    asked_ms: u64,
+    fresh: bool,
+    answer: Option<Said>,
+}
+
+/// What the laws remember of a server, written down a second time.
+#[derive(Default)]
+struct Memory {
+    /// The newest answer by the time of its question; none after a loss.
+    last: Option<Said>,
+    last_ms: u64,
+    /// When its claim, unbroken since, was first heard.
+    claimed_ms: Option<u64>,
+    verified: bool,
+    /// It was the primary during that claim.
+    held: bool,
+    mute: bool,
+    spoke: bool,
+}
+
+struct Monitor {
+    random: Random,
+    truth: Truth,
+    now_ms: u64,
+    questions: Vec<Question>,
+    cluster: Cluster,
+    /// The same members in another order: it must decide the same where order does not count.
+    reversed: Cluster,
+    memory: Vec<Memory>,
+    named: bool,
+    timeline_heard: u32,
+}
+
+impl Monitor {
+    fn new(seed: u64) -> Monitor {
+        let mut random = Random(seed);
+        let kinds = [Kind::Postgres, Kind::Replication, Kind::Galera, Kind::Group];
+        let kind = kinds[(seed % 4) as usize];
+        let count = 2 + random.below(3);
+        let members: Vec<(u64, String)> = (0..count).map(|id| (id, format!("db{id}"))).collect();
+        Monitor {
+            random,
+            truth: Truth::new(kind, count as usize),
+            now_ms: 1,
+            questions: Vec::new(),
+            cluster: Cluster::new(members.clone()),
+            reversed: Cluster::new(members.into_iter().rev().collect()),
+            memory: (0..count).map(|_| Memory::default()).collect(),
+            named: false,
+            timeline_heard: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        self.now_ms += self.random.below(50);
+        match self.random.below(20) {
+            0..=2 => self.truth.step(&mut self.random),
+            3..=10 => self.ask_somebody(),
+            11..=18 if !self.questions.is_empty() => {
+                let index = self.random.below(self.questions.len() as u64) as usize;
+                let question = self.questions.swap_remove(index);
+                self.deliver(question);
+            }
+            19 if self.random.below(8) == 0 => self.name_somebody(),
+            19 if self.random.below(6) == 0 => self.somebody_cannot_tell(),
+            19 if self.random.below(6) == 0 => self.hear_all(),
+            _ => {}
+        }
+    }
+
+    /// Mostly the one that is to be verified; not always over a fresh connection.
+    fn ask_somebody(&mut self) {
+        let verify = self.cluster.verdict().verify;
+        let any = self.random.below(self.truth.servers.len() as u64) as usize;
+        let server = match verify.first() {
+            Some(&wanted) if self.random.below(3) != 0 => wanted as usize,
+            _ => any,
+        };
+        let fresh = self.random.below(2) == 0;
+        self.ask(server, fresh);
+    }
+
+    fn ask(&mut self, server: usize, fresh: bool) {
+        let heard = self.truth.is_heard(server);
+        let answer = heard.then(|| self.truth.servers[server].said.clone());
+        self.questions.push(Question {
+            server,
+            asked_ms: self.now_ms,
+            fresh,
+            answer,
+        });
+    }
+
+    fn deliver(&mut self, question: Question) {
+        let before = self.cluster.verdict();
+        let id = question.server as u64;
+        let memory = &mut self.memory[question.server];
+        memory.spoke = true;
+        match question.answer {
+            None => {
+                memory.lose(self.now_ms);
+                self.both(|cluster, now_ms| cluster.lost(now_ms, id));
+            }
+            Some(said) => {
+                let report = Report {
+                    asked_ms: question.asked_ms,
+                    fresh: question.fresh,
+                    said,
+                };
+                if memory.hear(self.now_ms, &report)
+                    && let Said::Postgres(said) = &report.said
+                {
+                    self.timeline_heard = self.timeline_heard.max(said.timeline);
+                }
+                self.both(|cluster, now_ms| cluster.heard(now_ms, id, report.clone()));
+            }
+        }
+        self.check(&before);
+    }
+
+    fn both(&mut self, act: impl Fn(&mut Cluster, u64)) {
+        act(&mut self.cluster, self.now_ms);
+        act(&mut self.reversed, self.now_ms);
+    }
+
+    fn name_somebody(&mut self) {
+        let before = self.cluster.verdict();
+        let any = self.random.below(self.truth.servers.len() as u64 + 1);
+        let named = (any < self.truth.servers.len() as u64).then_some(any);
+        self.named = named.is_some();
+        self.both(|cluster, now_ms| cluster.name_primary(now_ms, named));
+        self.check(&before);
+    }
+
+    /// Nothing happens until everybody has been asked twice and has answered or not: then what is
+    /// decided must be what is right.
+    fn hear_all(&mut self) {
+        self.named = false;
+        self.both(|cluster, now_ms| cluster.name_primary(now_ms, None));
+        while let Some(question) = self.questions.pop() {
+            self.deliver(question);
+        }
+        for _round in 0..3 {
+            for server in 0..self.truth.servers.len() {
+                self.now_ms += 1;
+                self.ask(server, true);
+                let question = self.questions.pop().expect("just asked");
+                self.now_ms += 1;
+                self.deliver(question);
+            }
+        }
+        let verdict = self.cluster.verdict();
+        let right = self.right();
+        assert!(agrees(&verdict, &right), "right is {right:?}: {verdict:#?}");
+        assert_eq!(verdict.verify, vec![], "all were asked twice");
+        assert!(
+            verdict.primary.is_some() || !verdict.problems.is_empty(),
+            "nobody is the primary, silently"
+        );
+    }
+
+    fn right(&self) -> Vec<usize> {
+        let held: Vec<bool> = self.memory.iter().map(|one| one.held).collect();
+        self.truth.right(self.timeline_heard, &held)
+    }
+
+    /// A privilege is missing for a while; the current primary is trusted on.
+    fn somebody_cannot_tell(&mut self) {
+        let before = self.cluster.verdict();
+        let id = self.random.below(self.truth.servers.len() as u64);
+        let memory = &mut self.memory[id as usize];
+        (memory.spoke, memory.mute) = (true, true);
+        if before.primary != Some(id) {
+            memory.lose(memory.last_ms);
+        }
+        self.both(|cluster, now_ms| cluster.could_not_tell(now_ms, id, "odd".to_owned()));
+        self.check(&before);
+    }
+
+    fn check(&mut self, before: &Verdict) {
+        let verdict = self.cluster.verdict();
+        check_form(&verdict);
+        self.cluster.set_members(
+            (0..self.memory.len() as u64)
+                .map(|id| (id, format!("db{id}")))
+                .collect(),
+        );
+        assert_eq!(
+            verdict,
+            self.cluster.verdict(),
+            "deciding again changes the decision"
+        );
+        let ordered = matches!(self.truth.kind, Kind::Galera | Kind::Group);
+        if !ordered {
+            let other = self.reversed.verdict();
+            assert_eq!(
+                verdict.primary, other.primary,
+                "the order of the members counts"
+            );
+        }
+        let Some(primary) = verdict.primary else {
+            return;
+        };
+        let memory = &self.memory[primary as usize];
+        let last = memory
+            .last
+            .as_ref()
+            .expect("a primary that was lost or never heard");
+        assert!(claims(last), "a primary that takes no writes");
+        if let Said::Postgres(said) = last {
+            assert!(said.timeline >= self.timeline_heard, "a lower timeline");
+        }
+        if before.primary != Some(primary) {
+            self.check_new(primary, before);
+        }
+        self.memory[primary as usize].held = true;
+    }
+
+    fn check_new(&self, primary: u64, before: &Verdict) {
+        assert!(
+            self.memory[primary as usize].verified,
+            "an unverified claim"
+        );
+        assert!(
+            self.memory.iter().all(|one| one.spoke),
+            "not all have been heard"
+        );
+        let old = before.primary.map(|old| &self.memory[old as usize]);
+        let old = old.filter(|old| !old.mute);
+        let old_claims = old.and_then(|old| old.last.as_ref()).is_some_and(claims);
+        if self.truth.kind == Kind::Galera && !self.named {
+            assert!(!old_claims, "a change without need");
+        }
+    }
+}
+
+impl Memory {
+    fn lose(&mut self, now_ms: u64) {
+        (self.last, self.last_ms, self.mute) = (None, now_ms, false);
+        (self.claimed_ms, self.verified, self.held) = (None, false, false);
+    }
+
+    /// False if the answer is too old to count.
+    fn hear(&mut self, now_ms: u64, report: &Report) -> bool {
+        if report.asked_ms < self.last_ms {
+            return false;
+        }
+        let changed = self.last.as_ref().map(replicates) != Some(replicates(&report.said));
+        if !claims(&report.said) || changed {
+            (self.claimed_ms, self.verified, self.held) = (None, false, false);
+        }
+        match (claims(&report.said), self.claimed_ms) {
+            (false, _) => {}
+            (true, None) => self.claimed_ms = Some(now_ms),
+            (true, Some(claimed_ms)) => {
+                self.verified |= report.fresh && report.asked_ms >= claimed_ms;
+            }
+        }
+        (self.last, self.last_ms) = (Some(report.said.clone()), report.asked_ms);
+        self.mute = false;
+        true
+    }
+}
+
+/// One role each, in order; one primary at most, and it is the one that the verdict names.
+fn check_form(verdict: &Verdict) {
+    let ids: Vec<u64> = verdict.roles.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
+    let primaries: Vec<u64> = verdict
+        .roles
+        .iter()
+        .filter(|(_, role)| *role == Role::Primary)
+        .map(|(id, _)| *id)
+        .collect();
+    assert_eq!(primaries, verdict.primary.into_iter().collect::<Vec<_>>());
+}

@@ -8,12 +8,32 @@ use super::{Map, Missing, list};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Vector {
     positions: Map<(u32, u32), u64>,
+    /// Where its replication stands, by domain: the last one applied, of whichever server. What came
+    /// before it in its domain is applied too, though it may be listed nowhere.
+    applied: Map<u32, (u32, u64)>,
+}
+
+/// What is missing of one domain.
+#[derive(Default)]
+struct Gap {
+    servers: u64,
+    /// Server and number of the latest of it.
+    last: (u32, u64),
 }
 
 impl Vector {
     pub(super) fn add(&mut self, domain: u32, server: u32, sequence: u64) {
         let highest = self.positions.entry((domain, server)).or_default();
         *highest = sequence.max(*highest);
+    }
+
+    /// An entry of `gtid_slave_pos`.
+    pub(super) fn add_applied(&mut self, domain: u32, server: u32, sequence: u64) {
+        self.add(domain, server, sequence);
+        let last = self.applied.entry(domain).or_default();
+        if sequence > last.1 {
+            *last = (server, sequence);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -24,6 +44,9 @@ impl Vector {
         for (&(domain, server), &sequence) in &other.positions {
             self.add(domain, server, sequence);
         }
+        for (&domain, &(server, sequence)) in &other.applied {
+            self.add_applied(domain, server, sequence);
+        }
     }
 
     pub(super) fn contains(&self, other: &Vector) -> bool {
@@ -31,18 +54,21 @@ impl Vector {
     }
 
     /// Counted domain by domain, from the last position that both have: the servers of a domain
-    /// share its sequence numbers.
+    /// share its sequence numbers. At least one for each server of which something is missing.
     pub(super) fn missing_from(&self, other: &Vector) -> Option<Missing> {
-        let mut last_of_domain: Map<u32, (u32, u64)> = Map::new();
+        let mut domains: Map<u32, Gap> = Map::new();
         for ((domain, server), sequence) in self.missing(other) {
-            let last = last_of_domain.entry(domain).or_default();
-            if sequence > last.1 {
-                *last = (server, sequence);
+            let gap = domains.entry(domain).or_default();
+            gap.servers += 1;
+            if sequence > gap.last.1 {
+                gap.last = (server, sequence);
             }
         }
-        let (&domain, &(server, sequence)) = last_of_domain.first_key_value()?;
-        let counts = last_of_domain.iter().map(|(&domain, &(_, sequence))| {
-            sequence.saturating_sub(self.last_common(other, domain))
+        let (&domain, first) = domains.first_key_value()?;
+        let (server, sequence) = first.last;
+        let counts = domains.iter().map(|(&domain, gap)| {
+            let since_common = gap.last.1.saturating_sub(self.last_common(other, domain));
+            since_common.max(gap.servers)
         });
         Some(Missing {
             count: counts.fold(0, u64::saturating_add),
@@ -60,15 +86,17 @@ impl Vector {
 
     /// Whether a position that `other` has is here too.
     ///
-    /// Where nothing at all is known of a server, a later position that both have stands for what
-    /// came before it in its domain: `gtid_slave_pos` names only the last one, so a replica with
-    /// `log_slave_updates=OFF`, or one that was made from a backup, never lists the servers that
-    /// wrote earlier.
+    /// Where nothing at all is known of a server, the position of the own replication stands for
+    /// what came before it, if `other` has that one too: a replica with `log_slave_updates=OFF`, or
+    /// one that was made from a backup, never lists the servers that wrote earlier.
     fn has(&self, (domain, server): (u32, u32), sequence: u64, other: &Vector) -> bool {
-        match self.positions.get(&(domain, server)) {
-            Some(&highest) => highest >= sequence,
-            None => self.last_common(other, domain) > sequence,
+        if let Some(&highest) = self.positions.get(&(domain, server)) {
+            return highest >= sequence;
         }
+        self.applied.get(&domain).is_some_and(|&(writer, last)| {
+            let theirs = other.positions.get(&(domain, writer));
+            last > sequence && theirs.is_some_and(|&theirs| theirs >= last)
+        })
     }
 
     /// The highest sequence number in a domain of a transaction that both have; 0 if there is none.

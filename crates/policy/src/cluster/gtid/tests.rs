@@ -51,33 +51,43 @@ fn a_mariadb_set_is_a_version_vector() {
 
 #[test]
 fn binlog_state_and_slave_pos_are_united() {
-    let both = mariadb(&[(0, 1, 80), (0, 2, 90), (0, 1, 100)]);
+    let both = mariadb(&[(0, 1, 80), (0, 2, 90)]).with_applied([(0, 1, 100)]);
     compare(
         &both,
         &mariadb(&[(0, 1, 100), (0, 2, 90)]),
         Comparison::Equal,
     );
     assert_eq!(both.to_string(), "0-1-100,0-2-90");
+    let older = mariadb(&[(0, 1, 120)]).with_applied([(0, 1, 100)]);
+    assert_eq!(older.to_string(), "0-1-120");
 }
 
 #[test]
-fn a_position_stands_for_what_came_before_it_where_nothing_is_known_of_a_server() {
+fn an_applied_position_stands_for_what_came_before_it_where_nothing_is_known_of_a_server() {
     let primary = mariadb(&[(0, 1, 100), (0, 2, 105)]);
-    let without_binlog = mariadb(&[(0, 2, 105)]);
+    let without_binlog = Gtids::default().with_applied([(0, 2, 105)]);
     compare(&without_binlog, &primary, Comparison::Equal);
-    let promoted = mariadb(&[(0, 2, 105), (0, 3, 106)]);
+    let promoted = mariadb(&[(0, 3, 106)]).with_applied([(0, 2, 105)]);
     compare(&promoted, &primary, Comparison::Ahead);
-    // Nothing in common, nothing inferred.
+    // The other does not have that position, or wrote later than it, or in another domain.
+    compare(&promoted, &mariadb(&[(0, 1, 100)]), Comparison::Diverged);
     compare(
-        &mariadb(&[(0, 3, 106)]),
-        &mariadb(&[(0, 1, 100)]),
+        &promoted,
+        &mariadb(&[(0, 1, 110), (0, 2, 105)]),
         Comparison::Diverged,
     );
     compare(
-        &mariadb(&[(1, 2, 105), (0, 2, 1)]),
-        &primary,
+        &promoted,
+        &mariadb(&[(1, 1, 100), (0, 2, 105)]),
         Comparison::Diverged,
     );
+}
+
+#[test]
+fn a_written_position_stands_for_nothing_before_it() {
+    let primary = mariadb(&[(0, 1, 200)]);
+    let errant = mariadb(&[(0, 2, 103)]).with_applied([(0, 1, 200)]);
+    compare(&errant, &primary, Comparison::Ahead);
 }
 
 #[test]
@@ -92,6 +102,8 @@ fn missing_mariadb_transactions_are_counted_by_domain() {
     missing(&two, &old, Some("10 transactions (up to 0-1-110)"));
     let domains = mariadb(&[(0, 1, 101), (4, 1, 3)]);
     missing(&domains, &old, Some("4 transactions (up to 0-1-101)"));
+    let early = mariadb(&[(0, 1, 100), (0, 2, 40)]);
+    missing(&early, &old, Some("1 transaction (up to 0-2-40)"));
     missing(&old, &two, None);
     missing(
         &old,

@@ -35,7 +35,8 @@ fn the_writer_stays_when_an_earlier_node_comes_back() {
 
 #[test]
 fn a_node_that_cannot_serve_is_unfit() {
-    let table: [(fn(&mut Galera), &str); 7] = [
+    type Hurt = fn(&mut Galera);
+    let table: [(Hurt, &str); 7] = [
         (|node| node.in_primary_component = false, "no quorum"),
         (
             |node| node.state = GaleraState::Joining,

@@ -175,7 +175,37 @@ fn a_ring_has_no_primary_until_one_is_named() {
     let verdict = bench.names(2);
     assert_eq!(verdict.primary, Some(2));
     is_replica(&verdict, 3, Some(30));
-    assert_eq!(bench.loses(2).primary, None);
+    let verdict = bench.names(3);
+    assert_eq!(verdict.primary, Some(3));
+    is_replica(&verdict, 2, Some(30));
+    bench.loses(2);
+    assert_eq!(
+        bench.loses(3).primary,
+        None,
+        "the rest of the ring waits for a name"
+    );
+}
+
+#[test]
+fn a_named_part_of_a_ring_is_no_bystander_when_another_claims() {
+    let one = |id| Replication {
+        read_only: false,
+        ..replica(id, &[(1, 100)])
+    };
+    let mut bench = Bench::new(2);
+    bench.all_say(&[(1, one(1)), (2, one(2))]);
+    bench.names(1);
+    bench.hears(2, writer(2, &[(2, 7)]));
+    bench.hears_fresh(2, writer(2, &[(2, 7)]));
+    bench.hears_fresh(1, one(1));
+    bench.cluster.name_primary(bench.now_ms, None);
+    for _ in 0..3 {
+        assert_eq!(
+            bench.hears_fresh(2, writer(2, &[(2, 7)])).primary,
+            None,
+            "diverged"
+        );
+    }
 }
 
 #[test]
@@ -207,7 +237,8 @@ fn another_server_behind_the_address_of_the_primary_is_verified() {
 
 #[test]
 fn a_replica_whose_threads_do_not_run_is_unfit() {
-    let table: [(fn(&mut ReplicaThreads), &str); 3] = [
+    type Hurt = fn(&mut ReplicaThreads);
+    let table: [(Hurt, &str); 3] = [
         (
             |at| at.applier_runs = false,
             "its applier is stopped: Duplicate entry",

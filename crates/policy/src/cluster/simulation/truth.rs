@@ -1,0 +1,355 @@
+//! What the servers of a simulated cluster really are: they crash, are promoted, part and come back.
+
+use super::super::report::{
+    Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication, Said,
+};
+use super::super::{Gtids, Verdict};
+use super::Random;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Postgres,
+    Replication,
+    Galera,
+    Group,
+}
+
+/// A server: what it would say of itself if it were asked now.
+pub(super) struct Server {
+    pub(super) up: bool,
+    /// The monitor reaches it.
+    pub(super) reachable: bool,
+    pub(super) said: Said,
+    /// Group Replication: the others do not reach it.
+    isolated: bool,
+    /// MariaDB: the highest sequence number that it executed, by server.
+    executed: Vec<u64>,
+}
+
+pub(super) struct Truth {
+    pub(super) kind: Kind,
+    pub(super) servers: Vec<Server>,
+    view: u64,
+}
+
+impl Truth {
+    pub(super) fn new(kind: Kind, count: usize) -> Truth {
+        let servers = (0..count)
+            .map(|index| Server {
+                up: true,
+                reachable: true,
+                said: said(kind, index, count),
+                isolated: false,
+                executed: vec![0; count],
+            })
+            .collect();
+        Truth {
+            kind,
+            servers,
+            view: 1,
+        }
+    }
+
+    pub(super) fn is_heard(&self, index: usize) -> bool {
+        self.servers[index].up && self.servers[index].reachable
+    }
+
+    /// Something happens to some server.
+    pub(super) fn step(&mut self, random: &mut Random) {
+        let index = random.below(self.servers.len() as u64) as usize;
+        match random.below(12) {
+            0 => self.servers[index].up ^= true,
+            1 => self.servers[index].reachable ^= true,
+            2 => self.promote(index, random),
+            3 => self.demote(index),
+            4 => self.servers[index].isolated ^= true,
+            _ => self.go_on(index, random),
+        }
+        if self.kind == Kind::Group && random.below(3) == 0 {
+            self.regroup();
+        }
+    }
+
+    /// All ills end, and one server is the primary: the chosen one, or whom the group elects.
+    pub(super) fn heal(&mut self, chosen: usize) {
+        for index in 0..self.servers.len() {
+            let server = &mut self.servers[index];
+            (server.up, server.reachable, server.isolated) = (true, true, false);
+            if index != chosen {
+                self.demote(index);
+            }
+            if let Said::Galera(said) = &mut self.servers[index].said {
+                (said.state, said.in_primary_component) = (GaleraState::Synced, true);
+                said.read_only = index != chosen;
+            }
+        }
+        self.promote(chosen, &mut Random(1));
+        if let Said::Replication(said) = &mut self.servers[chosen].said {
+            said.replica = None;
+        }
+        let top = self.highest_timeline();
+        if let Said::Postgres(said) = &mut self.servers[chosen].said {
+            (said.in_recovery, said.timeline) = (false, top + 1);
+        }
+        self.regroup();
+    }
+
+    fn promote(&mut self, index: usize, random: &mut Random) {
+        match &mut self.servers[index].said {
+            Said::Postgres(said) if said.in_recovery => {
+                // Now and then somebody only removes standby.signal: no new timeline.
+                said.timeline += u32::from(random.below(6) != 0);
+                said.in_recovery = false;
+                said.streaming = false;
+            }
+            Said::Replication(said) => {
+                said.read_only = false;
+                // Now and then somebody forgets to stop the replication.
+                if random.below(4) != 0 {
+                    said.replica = None;
+                }
+            }
+            Said::Galera(said) => said.read_only = false,
+            Said::Postgres(_) | Said::Group(_) => {}
+        }
+    }
+
+    fn demote(&mut self, index: usize) {
+        let top = self.highest_timeline();
+        match &mut self.servers[index].said {
+            Said::Postgres(said) => {
+                (said.in_recovery, said.streaming, said.timeline) = (true, true, top);
+            }
+            Said::Replication(said) => {
+                said.read_only = true;
+                said.replica = Some(threads());
+            }
+            Said::Galera(said) => said.read_only = true,
+            Said::Group(_) => {}
+        }
+    }
+
+    fn highest_timeline(&self) -> u32 {
+        let timelines = self.servers.iter().map(|server| match &server.said {
+            Said::Postgres(said) => said.timeline,
+            _ => 0,
+        });
+        timelines.max().unwrap_or(0)
+    }
+
+    /// A server that takes writes gets some; another follows one that does.
+    fn go_on(&mut self, index: usize, random: &mut Random) {
+        let source = random.below(self.servers.len() as u64) as usize;
+        let source_executed = self.servers[source].executed.clone();
+        let source_writes = self.claims(source);
+        let next = self
+            .servers
+            .iter()
+            .flat_map(|one| &one.executed)
+            .max()
+            .unwrap_or(&0)
+            + 1;
+        let server = &mut self.servers[index];
+        match &mut server.said {
+            Said::Postgres(said) => said.lsn += random.below(100),
+            Said::Replication(said) if !said.read_only => server.executed[index] = next,
+            Said::Replication(_) if source_writes => {
+                for (own, theirs) in server.executed.iter_mut().zip(&source_executed) {
+                    *own = (*own).max(*theirs);
+                }
+            }
+            Said::Replication(_) | Said::Group(_) => {}
+            Said::Galera(said) => {
+                let states = [GaleraState::Synced, GaleraState::Donor, GaleraState::Joined];
+                said.state = states[random.below(3) as usize];
+                said.in_primary_component = random.below(4) != 0;
+            }
+        }
+        server.tell_executed();
+    }
+
+    /// The members that see each other form a view, if they are the majority.
+    fn regroup(&mut self) {
+        if self.kind != Kind::Group {
+            return;
+        }
+        let together: Vec<usize> = (0..self.servers.len())
+            .filter(|&index| self.servers[index].up && !self.servers[index].isolated)
+            .collect();
+        let has_quorum = together.len() * 2 > self.servers.len();
+        self.view += u64::from(has_quorum);
+        let old = together.iter().find(|&&index| self.claims(index));
+        let elected = old.or(together.first()).copied();
+        let (count, view) = (together.len() as u32, self.view);
+        for (index, server) in self.servers.iter_mut().enumerate() {
+            let Said::Group(said) = &mut server.said else {
+                continue;
+            };
+            match (together.contains(&index), has_quorum) {
+                (true, true) => {
+                    (said.state, said.view) = (MemberState::Online, view);
+                    (said.members, said.members_reachable) = (count, count);
+                    said.is_primary = Some(index) == elected;
+                    said.read_only = !said.is_primary;
+                }
+                (true, false) => said.members_reachable = count,
+                (false, _) if !server.up => {
+                    (said.state, said.is_primary, said.read_only) =
+                        (MemberState::Offline, false, true);
+                }
+                (false, _) => said.members_reachable = 1,
+            }
+        }
+    }
+
+    /// Whether a server says that it takes writes; written down a second time.
+    pub(super) fn claims(&self, index: usize) -> bool {
+        claims(&self.servers[index].said)
+    }
+
+    /// What must be decided after everybody was heard, written down a second time: `None` is that
+    /// nobody may be the primary, several are that any of them may. `held` are those that were the
+    /// primary during their present claim.
+    pub(super) fn right(&self, timeline_heard: u32, held: &[bool]) -> Vec<usize> {
+        let claiming: Vec<usize> = (0..self.servers.len())
+            .filter(|&index| self.is_heard(index) && self.claims(index))
+            .collect();
+        match self.kind {
+            Kind::Galera => claiming,
+            Kind::Postgres => sole(self.of_timeline(claiming, timeline_heard)),
+            Kind::Replication => self.right_of_sets(claiming, held),
+            Kind::Group => {
+                let view = |index: usize| match &self.servers[index].said {
+                    Said::Group(said) => said.view,
+                    _ => 0,
+                };
+                let latest = claiming.iter().map(|&index| view(index)).max();
+                let of_latest = claiming
+                    .into_iter()
+                    .filter(|&one| Some(view(one)) == latest);
+                of_latest.collect()
+            }
+        }
+    }
+
+    fn right_of_sets(&self, claiming: Vec<usize>, held: &[bool]) -> Vec<usize> {
+        let is_soft = |&index: &usize| replicates(&self.servers[index].said) && !held[index];
+        let (soft, firm): (Vec<usize>, Vec<usize>) = claiming.into_iter().partition(is_soft);
+        if firm.is_empty() {
+            let all_heard = (0..self.servers.len()).all(|index| self.is_heard(index));
+            return if all_heard { sole(soft) } else { Vec::new() };
+        }
+        let is_right = |&&one: &&usize| {
+            let mut others = firm.iter().filter(|&&other| other != one);
+            others.all(|&other| self.is_ahead(one, other))
+        };
+        firm.iter().filter(is_right).copied().collect()
+    }
+
+    fn of_timeline(&self, claiming: Vec<usize>, timeline: u32) -> Vec<usize> {
+        let is_on = |index: &usize| matches!(&self.servers[*index].said, Said::Postgres(said) if said.timeline == timeline);
+        claiming.into_iter().filter(is_on).collect()
+    }
+
+    fn is_ahead(&self, one: usize, other: usize) -> bool {
+        let (one, other) = (&self.servers[one].executed, &self.servers[other].executed);
+        one != other && one.iter().zip(other).all(|(one, other)| one >= other)
+    }
+}
+
+impl Server {
+    fn tell_executed(&mut self) {
+        if let Said::Replication(said) = &mut self.said {
+            let positions = self.executed.iter().zip(0u32..).filter(|(at, _)| **at > 0);
+            said.executed = Gtids::mariadb(positions.map(|(&at, server)| (0, server, at)));
+        }
+    }
+}
+
+fn sole(servers: Vec<usize>) -> Vec<usize> {
+    match servers[..] {
+        [_] => servers,
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn claims(said: &Said) -> bool {
+    match said {
+        Said::Postgres(said) => !said.in_recovery,
+        Said::Replication(said) => !said.read_only,
+        Said::Galera(said) => {
+            said.in_primary_component && said.state == GaleraState::Synced && !said.read_only
+        }
+        Said::Group(said) => {
+            said.is_primary
+                && !said.read_only
+                && said.state == MemberState::Online
+                && said.members_reachable * 2 > said.members
+        }
+    }
+}
+
+/// Whether a server has replication threads.
+pub(super) fn replicates(said: &Said) -> bool {
+    matches!(said, Said::Replication(said) if said.replica.is_some())
+}
+
+/// Whether a verdict names one of these, or nobody if there are none.
+pub(super) fn agrees(verdict: &Verdict, right: &[usize]) -> bool {
+    match verdict.primary {
+        None => right.is_empty(),
+        Some(primary) => right.contains(&(primary as usize)),
+    }
+}
+
+fn said(kind: Kind, index: usize, count: usize) -> Said {
+    let is_first = index == 0;
+    match kind {
+        Kind::Postgres => Said::Postgres(Postgres {
+            system_id: 7,
+            timeline: 1,
+            in_recovery: !is_first,
+            lsn: 10,
+            streaming: !is_first,
+            replay_age_ms: Some(5),
+            read_only_by_default: false,
+        }),
+        Kind::Replication => Said::Replication(Replication {
+            server_identity: index.to_string(),
+            read_only: !is_first,
+            executed: Gtids::default(),
+            replica: (!is_first).then(threads),
+        }),
+        Kind::Galera => Said::Galera(Galera {
+            cluster_uuid: "c".to_owned(),
+            in_primary_component: true,
+            state: GaleraState::Synced,
+            ready: true,
+            set_aside: false,
+            read_only: false,
+            receive_queue: 0,
+        }),
+        Kind::Group => Said::Group(Group {
+            group_name: "g".to_owned(),
+            server_identity: index.to_string(),
+            state: MemberState::Online,
+            is_primary: is_first,
+            read_only: !is_first,
+            members: count as u32,
+            members_reachable: count as u32,
+            view: 1,
+            applier_queue: 0,
+            lag_ms: Some(1),
+        }),
+    }
+}
+
+fn threads() -> ReplicaThreads {
+    ReplicaThreads {
+        source: "somewhere:3306".to_owned(),
+        receiver: Receiver::Connected,
+        applier_runs: true,
+        lag_ms: Some(0),
+        error: String::new(),
+    }
+}
