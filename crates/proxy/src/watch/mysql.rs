@@ -125,8 +125,10 @@ impl Monitor {
             Error::Server(server) => match server.code {
                 // Denied: a table, a column, a global privilege, a function.
                 1142 | 1143 | 1227 | 1370 => self.denied(server, dialect),
-                // Shutting down; interrupted; killed; idle for too long; as at a login.
-                1053 | 1317 | 1927 | 4031 | 1820 | 1862 | 1040 | 1203 | 1226 => {
+                // Shutting down; interrupted; killed; idle for too long.
+                1053 | 1317 | 1927 | 4031 => WatchError::Away(words::clipped(&server.message)),
+                // Password expired; locked; full: as at a login.
+                1820 | 1862 | 3118 | 4151 | 1040 | 1203 | 1226 => {
                     self.login.judge(error, target, progress).await.into()
                 }
                 code => WatchError::CannotTell(format!(

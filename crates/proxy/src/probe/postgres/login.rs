@@ -6,7 +6,7 @@ use rustls::ClientConfig;
 use tokio_postgres::{
     Client, Config, Error, NoTls,
     config::SslMode,
-    error::{DbError, SqlState},
+    error::{DbError, Severity, SqlState},
     tls::{MakeTlsConnect, TlsConnect},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -115,6 +115,11 @@ impl Login {
 
     fn judge_answer(&self, error: &DbError, progress: &Progress) -> Failure {
         let said = words::clipped(error.message());
+        // A session that the server ends says nothing of the query that it was at.
+        let ended = matches!(
+            error.parsed_severity(),
+            Some(Severity::Fatal | Severity::Panic)
+        );
         let at_login = !progress.is_logged_in();
         match error.code() {
             &SqlState::TOO_MANY_CONNECTIONS => Failure::Full(format!("the server is full: {said}")),
@@ -124,7 +129,7 @@ impl Login {
             &SqlState::INSUFFICIENT_PRIVILEGE if at_login => self.refused(&said),
             // Starting up, shutting down, a standby that takes no connections: the text says which.
             &SqlState::CANNOT_CONNECT_NOW => said.into(),
-            code if at_login => format!("{said} (SQLSTATE {})", code.code()).into(),
+            code if at_login || ended => format!("{said} (SQLSTATE {})", code.code()).into(),
             code => format!("the query failed: {said} (SQLSTATE {})", code.code()).into(),
         }
     }
