@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use evenkeel_lab::{Lab, Server, home, own_uid};
+use evenkeel_lab::{Lab, Promotion, Server, home, own_uid};
 
 use crate::{row, table};
 
@@ -24,6 +25,15 @@ const SOCKET: &str = "control";
 pub(crate) struct Target {
     /// The server's name, as `evenkeel-lab list` shows it.
     name: String,
+}
+
+/// A server of a running lab, and for how long.
+#[derive(Args)]
+pub(crate) struct Delayed {
+    #[command(flatten)]
+    target: Target,
+    /// Milliseconds.
+    lag_ms: u64,
 }
 
 /// Answers commands for this lab until the process ends.
@@ -55,6 +65,11 @@ pub(crate) fn tell(verb: &str, target: &Target) -> Result<ExitCode> {
         }
     }
     bail!("no running lab of yours has a server {name:?}; `evenkeel-lab list` shows them all")
+}
+
+/// Has a replica lag.
+pub(crate) fn delay(delayed: &Delayed) -> Result<ExitCode> {
+    tell(&format!("lag:{}", delayed.lag_ms), &delayed.target)
 }
 
 /// Prints the servers of all labs of this user.
@@ -94,7 +109,7 @@ fn answer(lab: &Lab, stream: UnixStream) -> Result<()> {
         None if line.trim() == "names" => names(lab),
         None => server_table(&lab.servers()),
         Some((verb, name)) => match obey(lab, verb, name) {
-            Ok(()) => format!("ok {name}: {verb} done\n"),
+            Ok(done) => format!("ok {name}: {done}\n"),
             Err(error) => format!("{error:#}\n"),
         },
     };
@@ -108,21 +123,55 @@ fn names(lab: &Lab) -> String {
         .collect()
 }
 
-fn obey(lab: &Lab, verb: &str, name: &str) -> Result<()> {
+/// Does what is asked; the answer says what was done.
+fn obey(lab: &Lab, verb: &str, name: &str) -> Result<String> {
     let server = lab
         .server(name)
         .with_context(|| format!("no server {name:?}"))?;
-    if verb != "start" && !server.is_running() {
+    let may_be_dead = ["start", "rejoin", "fail-over", "cut-off", "join-again"];
+    if !may_be_dead.contains(&verb) && !server.is_running() {
         bail!("{name} is not running");
     }
+    let mut done = format!("{verb} done");
     match verb {
-        "kill" => server.kill(),
-        "stop" => server.stop(),
-        "start" => server.start(),
-        "freeze" => server.freeze(),
-        "thaw" => server.thaw(),
-        _ => bail!("unknown command {verb:?}"),
+        "kill" => server.kill()?,
+        "stop" => server.stop()?,
+        "start" => server.start()?,
+        "freeze" => server.freeze()?,
+        "thaw" => server.thaw()?,
+        "promote" => done = told(&lab.promote(&server)?),
+        "fail-over" => done = told(&lab.fail_over(&server)?),
+        "demote" => lab.demote(&server).map(|_| ())?,
+        "rejoin" => lab.rejoin(&server)?,
+        "stop-replication" => server.stop_replication()?,
+        "start-replication" => server.start_replication()?,
+        "cut-off" => server.cut_off()?,
+        "join-again" => server.join_again()?,
+        _ => match verb.split_once(':') {
+            Some(("lag", lag_ms)) => server.lag(Duration::from_millis(lag_ms.parse()?))?,
+            _ => bail!("unknown command {verb:?}"),
+        },
     }
+    Ok(done)
+}
+
+/// A change of primary in one line.
+fn told(change: &Promotion) -> String {
+    let without = change
+        .demoted_at
+        .and_then(|demoted| change.writable_at.duration_since(demoted).ok())
+        .map_or("the old primary could not be asked".to_owned(), |gap| {
+            format!("{} ms after the old one gave up", gap.as_millis())
+        });
+    let followers = if change.followers.is_empty() {
+        "nobody".to_owned()
+    } else {
+        change.followers.join(", ")
+    };
+    format!(
+        "{} is primary ({without}), followed by {followers}",
+        change.primary
+    )
 }
 
 fn ask(socket: &Path, line: &str) -> Result<String> {

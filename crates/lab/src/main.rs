@@ -22,8 +22,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Start servers and keep them until Ctrl-C.
-    #[command(subcommand)]
-    Up(up::Up),
+    Up(up::Options),
     /// List the servers of the labs that run on this machine.
     List,
     /// Kill a server, as `kill -9` does.
@@ -36,6 +35,24 @@ enum Command {
     Freeze(control::Target),
     /// Let a frozen server go on.
     Thaw(control::Target),
+    /// Make a replica the primary; the others, and the old primary if it can be reached, follow it.
+    Promote(control::Target),
+    /// Have a primary refuse writes; nobody is primary until `promote`.
+    Demote(control::Target),
+    /// After a server's cluster lost its primary, promote the replica that has most.
+    FailOver(control::Target),
+    /// Make an old primary a replica, whatever it has written since.
+    Rejoin(control::Target),
+    /// Have a replica lag behind (MariaDB: whole seconds); 0 ends that.
+    Lag(control::Delayed),
+    /// Have a replica apply nothing more.
+    StopReplication(control::Target),
+    /// Have a replica apply again.
+    StartReplication(control::Target),
+    /// Cut a server's network link; only in a lab with --namespaces.
+    CutOff(control::Target),
+    /// Mend a server's network link.
+    JoinAgain(control::Target),
     /// Databases, Evenkeel in front, load, and a replica killed in the middle.
     Demo,
     /// Measure Evenkeel and its rivals in interleaved blocks and print ratios.
@@ -44,13 +61,22 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Up(up) => up::run(&up),
+        Command::Up(options) => up::run(&options),
         Command::List => control::list(),
         Command::Kill(target) => control::tell("kill", &target),
         Command::Stop(target) => control::tell("stop", &target),
         Command::Start(target) => control::tell("start", &target),
         Command::Freeze(target) => control::tell("freeze", &target),
         Command::Thaw(target) => control::tell("thaw", &target),
+        Command::Promote(target) => control::tell("promote", &target),
+        Command::Demote(target) => control::tell("demote", &target),
+        Command::FailOver(target) => control::tell("fail-over", &target),
+        Command::Rejoin(target) => control::tell("rejoin", &target),
+        Command::Lag(delayed) => control::delay(&delayed),
+        Command::StopReplication(target) => control::tell("stop-replication", &target),
+        Command::StartReplication(target) => control::tell("start-replication", &target),
+        Command::CutOff(target) => control::tell("cut-off", &target),
+        Command::JoinAgain(target) => control::tell("join-again", &target),
         Command::Demo => demo::run(),
         Command::Measure(options) => measure::run(&options),
     };

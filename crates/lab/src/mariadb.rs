@@ -6,6 +6,7 @@ mod replication;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{fs, io};
 
@@ -38,6 +39,9 @@ const LOGGED: &[&str] = &[
     "--gtid-strict-mode=ON",
     "--slave-net-timeout=5",
 ];
+
+/// More than there are ports.
+const ID_STEP: u32 = 100_000;
 
 const ACCOUNTS: &str = "\
     CREATE DATABASE sbtest;\
@@ -165,10 +169,12 @@ impl Lab {
         let kind = Mariadb {
             client: Client::new(&place)?,
             template: self.mariadb_template_path(),
+            generation: AtomicU32::new(0),
             place: place.clone(),
         };
         let mut arguments = arguments(&place)?;
         arguments.extend(LOGGED.iter().map(|argument| (*argument).to_owned()));
+        arguments.extend(run_as_root().map(str::to_owned));
         arguments.extend(further);
         let launch = Launch {
             program: tool::find("mariadbd")?,
@@ -217,6 +223,8 @@ impl Lab {
 struct Mariadb {
     client: Client,
     template: PathBuf,
+    /// How often it was emptied.
+    generation: AtomicU32,
     place: Place,
 }
 
@@ -233,13 +241,17 @@ impl Kind for Mariadb {
         self.client.how_to_connect()
     }
 
-    /// As in a real my.cnf: a primary that comes back is writable, a replica is not.
     fn arguments_now(&self, own: &Server) -> Result<Vec<String>> {
-        let is_replica = own.role() == Role::Replica;
-        Ok(is_replica
-            .then(|| "--read-only=ON".to_owned())
-            .into_iter()
-            .collect())
+        // Unique among all labs of this machine, as the port is. A server that was emptied needs a
+        // new one: it would skip, as its own, what it wrote when it was primary.
+        let generation = self.generation.load(Ordering::Relaxed);
+        let id = u32::from(self.place.address.port()) + generation * ID_STEP;
+        let mut arguments = vec![format!("--server-id={id}")];
+        // As in a real my.cnf: a primary that comes back is writable, a replica is not.
+        if own.role() == Role::Replica {
+            arguments.push("--read-only=ON".to_owned());
+        }
+        Ok(arguments)
     }
 
     fn replication(&self) -> Option<&dyn Replication> {
@@ -258,15 +270,12 @@ pub(crate) fn arguments(place: &Place) -> Result<Vec<String>> {
         temporary_files(&place.directory)?,
         format!("--bind-address={}", place.address.ip()),
         format!("--port={}", place.address.port()),
-        // Unique among all labs of this machine, as the port is.
-        format!("--server-id={}", place.address.port()),
         "--skip-name-resolve".to_owned(),
         "--max-connections=10000".to_owned(),
         "--max-connect-errors=4294967295".to_owned(),
         "--back-log=4096".to_owned(),
     ];
     arguments.extend(SMALL_AND_FAST.iter().map(|argument| (*argument).to_owned()));
-    arguments.extend(run_as_root().map(str::to_owned));
     Ok(arguments)
 }
 
@@ -278,7 +287,7 @@ fn temporary_files(room: &Path) -> Result<String> {
 }
 
 /// MariaDB runs as root only when told in so many words.
-pub(crate) fn run_as_root() -> Option<&'static str> {
+fn run_as_root() -> Option<&'static str> {
     process::is_root().then_some("--user=root")
 }
 

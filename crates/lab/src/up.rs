@@ -6,10 +6,21 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use evenkeel_lab::{Lab, MariadbOptions, PostgresOptions, Server, Service, free_port};
+use evenkeel_lab::{
+    GaleraOptions, Lab, MariadbOptions, PostgresOptions, RingOptions, Server, Service, free_port,
+};
 
 use crate::control;
 use crate::stop::Stop;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    up: Up,
+    /// Each server in a network namespace of its own, so that it can be cut off (needs root).
+    #[arg(long, global = true)]
+    namespaces: bool,
+}
 
 /// What to start.
 #[derive(Subcommand)]
@@ -18,6 +29,10 @@ pub(crate) enum Up {
     Mariadb(Cluster),
     /// A PostgreSQL primary and its replicas (streaming).
     Postgres(Cluster),
+    /// A Galera cluster of MariaDB nodes, which all take writes.
+    Galera(Nodes),
+    /// A ring of MariaDB servers: each takes writes and replicates from the one before.
+    Ring(Nodes),
     /// Web servers (nginx).
     Web(Web),
 }
@@ -36,6 +51,19 @@ pub(crate) struct Cluster {
 }
 
 #[derive(Args)]
+pub(crate) struct Nodes {
+    /// How many.
+    #[arg(long, default_value_t = 3)]
+    nodes: usize,
+    /// Load sysbench's four tables with this many rows each (Galera only).
+    #[arg(long)]
+    rows: Option<u32>,
+    /// Give each server this many percent of one processor (needs root).
+    #[arg(long)]
+    cpu_percent: Option<u32>,
+}
+
+#[derive(Args)]
 pub(crate) struct Web {
     /// How many.
     #[arg(long, default_value_t = 2)]
@@ -45,18 +73,25 @@ pub(crate) struct Web {
     cpu_percent: Option<u32>,
 }
 
-pub(crate) fn run(up: &Up) -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
-    let lab = Arc::new(Lab::new("lab")?);
+    let lab = if options.namespaces {
+        Lab::in_namespaces("lab")?
+    } else {
+        Lab::new("lab")?
+    };
+    let lab = Arc::new(lab);
     eprintln!("starting …");
-    let (config, cpu_percent) = start(&lab, up)?;
+    let (config, cpu_percent) = start(&lab, &options.up)?;
     let servers = lab.servers();
     for server in &servers {
         cpu_percent.map_or(Ok(()), |percent| server.cpu_share(percent))?;
     }
     control::serve(&lab)?;
     println!("{}", control::server_table(&servers));
-    println!("Another terminal: evenkeel-lab list · kill|stop|start|freeze|thaw SERVER\n");
+    println!("Another terminal: evenkeel-lab list · kill|stop|start|freeze|thaw SERVER");
+    println!("Databases: promote|demote|fail-over|rejoin SERVER · lag SERVER MS");
+    println!("           stop-replication|start-replication SERVER\n");
     println!("An evenkeel.toml for them:\n\n{config}");
     println!("Ctrl-C ends the lab and removes its data.");
     stop.wait();
@@ -96,6 +131,21 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
                 reads_and_writes("postgres", "postgres", &cluster.servers())?,
                 options.cpu_percent,
             ))
+        }
+        Up::Galera(options) => {
+            let cluster = lab.galera(GaleraOptions {
+                nodes: options.nodes,
+                sbtest_rows: options.rows,
+            })?;
+            let config = reads_and_writes("galera", "mysql", &cluster.nodes)?;
+            Ok((config, options.cpu_percent))
+        }
+        Up::Ring(options) => {
+            let ring = lab.ring(RingOptions {
+                nodes: options.nodes,
+            })?;
+            let config = reads_and_writes("ring", "mysql", &ring.nodes)?;
+            Ok((config, options.cpu_percent))
         }
         Up::Web(options) => {
             let servers = lab.web(options.servers)?;

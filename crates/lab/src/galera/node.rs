@@ -1,7 +1,9 @@
 //! One node of a Galera cluster: its arguments, and whether a start joins or founds the cluster.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -10,15 +12,16 @@ use anyhow::{Context, Result, bail};
 use super::state::{self, Position};
 use crate::lab::Place;
 use crate::mariadb::{self, Client};
-use crate::process::{Launch, Process};
+use crate::process::{self, Launch, Process};
 use crate::server::{Kind, Role, Server};
 use crate::{Lab, eventually, free_port, procfs, tool};
 
 const LIBRARY: &str = "/usr/lib/galera/libgalera_smm.so";
 /// How long a node waits for one that has more to be started, before it gives up.
 const FOUNDER_LIMIT: Duration = Duration::from_secs(20);
-/// Between the decision to found a cluster and the founder's process nobody else may decide.
-const FOUNDING: Duration = Duration::from_secs(3);
+/// From the decision to found a cluster nobody else decides so, until a node is in sync or this
+/// much time has passed.
+const FOUNDING: Duration = Duration::from_secs(10);
 
 /// The nodes of one cluster, as each of them knows them.
 #[derive(Default)]
@@ -32,8 +35,12 @@ struct Member {
     /// Where the nodes talk with each other.
     group_port: u16,
     client: Client,
+    /// As whom it runs; `None` is as the lab itself.
+    user: Option<(u32, u32)>,
     arguments: Vec<String>,
     process: Mutex<Option<Arc<Process>>>,
+    /// How far it has come, if that was asked since it ended.
+    position: Mutex<Option<Position>>,
 }
 
 struct Galera {
@@ -54,10 +61,12 @@ impl Lab {
         fs::create_dir(&place.directory)?;
         mariadb::copy_directory(data, &place.directory.join("data"))?;
         let member = Arc::new(Member::new(place.clone(), self.path())?);
+        give(&place.directory, member.user)?;
         let program = tool::find("mariadbd")?;
         let launch = Launch {
             program: program.clone(),
             arguments: member.arguments.clone(),
+            user: member.user,
             stop_signal: libc::SIGTERM,
             ..Launch::default()
         };
@@ -76,7 +85,11 @@ impl Lab {
 impl Kind for Galera {
     /// A node that is not in a primary component refuses queries; one that joins is not ready.
     fn answers(&self) -> bool {
-        self.own.status("wsrep_local_state_comment") == Some("Synced".to_owned())
+        let is_synced = self.own.status("wsrep_local_state_comment") == Some("Synced".to_owned());
+        if is_synced {
+            *self.members.founded_at() = None;
+        }
+        is_synced
     }
 
     fn sql(&self, statements: &str) -> Result<String> {
@@ -88,6 +101,8 @@ impl Kind for Galera {
     }
 
     fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
+        // Two that look at the data of a crashed node at once would disturb each other.
+        let decision = self.members.founded_at();
         let position = self.position(&self.own)?;
         let mut arguments = vec![format!(
             "--wsrep-cluster-address=gcomm://{}",
@@ -96,18 +111,22 @@ impl Kind for Galera {
         if let Some(position) = &position {
             arguments.push(format!("--wsrep-start-position={}", position.text));
         }
-        if self.founds(position.as_ref())? {
+        if self.founds(position.as_ref(), decision)? {
             state::allow_founding(&self.own.data())?;
             arguments.push("--wsrep-new-cluster".to_owned());
         }
+        *self.own.position() = None;
         Ok(arguments)
     }
 }
 
 impl Galera {
     /// Whether this start founds the cluster: if no node runs and none has more than this one.
-    fn founds(&self, position: Option<&Position>) -> Result<bool> {
-        let mut founded_at = self.members.founded_at();
+    fn founds(
+        &self,
+        position: Option<&Position>,
+        mut founded_at: MutexGuard<'_, Option<Instant>>,
+    ) -> Result<bool> {
         if founded_at.is_some_and(|at| at.elapsed() < FOUNDING) {
             return Ok(false);
         }
@@ -179,7 +198,10 @@ impl Galera {
         if of.pid().is_some() {
             return Ok(None);
         }
-        state::position(&of.data(), &self.program, &of.arguments)
+        if of.position().is_none() {
+            *of.position() = state::position(&of.data(), || of.recovery(&self.program))?;
+        }
+        Ok(of.position().clone())
     }
 }
 
@@ -211,10 +233,12 @@ impl Member {
         arguments.extend(wsrep(&place, group_port, room)?);
         Ok(Member {
             client: Client::new(&place)?,
+            user: user()?,
             place,
             group_port,
             arguments,
             process: Mutex::new(None),
+            position: Mutex::new(None),
         })
     }
 
@@ -225,6 +249,18 @@ impl Member {
         Some(row.ok()?.split_once('\t')?.1.to_owned())
     }
 
+    /// What prints the position of a node that has crashed.
+    fn recovery(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        process::plain_environment(&mut command);
+        command.args(&self.arguments).arg("--wsrep-recover");
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        command.current_dir("/");
+        command
+    }
+
     fn data(&self) -> PathBuf {
         self.place.directory.join("data")
     }
@@ -233,9 +269,37 @@ impl Member {
         self.process().as_ref()?.pid()
     }
 
+    fn position(&self) -> MutexGuard<'_, Option<Position>> {
+        self.position.lock().expect("no holder of the lock panics")
+    }
+
     fn process(&self) -> MutexGuard<'_, Option<Arc<Process>>> {
         self.process.lock().expect("no holder of the lock panics")
     }
+}
+
+/// The rsync that receives data gives up the rights of root, and then may not write.
+fn user() -> Result<Option<(u32, u32)>> {
+    if !process::is_root() {
+        return Ok(None);
+    }
+    let accounts = process::accounts();
+    let named = |name: &str| accounts.iter().find(|account| account.name == name);
+    let account = named("mysql").or_else(|| named("nobody"));
+    let account = account.context("Galera cannot run as root; there is no user mysql or nobody")?;
+    Ok(Some((account.uid, account.gid)))
+}
+
+fn give(directory: &Path, user: Option<(u32, u32)>) -> Result<()> {
+    let Some((uid, gid)) = user else {
+        return Ok(());
+    };
+    let mut command = Command::new("chown");
+    command.arg("-R").arg(format!("{uid}:{gid}")).arg(directory);
+    if !command.status()?.success() {
+        bail!("cannot give {} to user {uid}", directory.display());
+    }
+    Ok(())
 }
 
 fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
@@ -246,6 +310,7 @@ fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
     let host = place.address.ip();
     let cluster = room.file_name().unwrap_or_default().display();
     Ok(vec![
+        format!("--server-id={}", place.address.port()),
         "--binlog-format=ROW".to_owned(),
         "--innodb-autoinc-lock-mode=2".to_owned(),
         "--wsrep-on=ON".to_owned(),

@@ -6,8 +6,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process;
-
 /// A position in the history of a cluster, such as `5f0…:42`; a new node has none.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Position {
@@ -16,11 +14,10 @@ pub(super) struct Position {
 }
 
 /// The position in the node's data directory; after a crash it is asked of InnoDB, which takes a
-/// second, by the server program with the node's arguments.
+/// second, by the command that prints it.
 pub(super) fn position(
     data: &Path,
-    program: &Path,
-    arguments: &[String],
+    recovery: impl FnOnce() -> Command,
 ) -> Result<Option<Position>> {
     let Ok(state) = fs::read_to_string(data.join("grastate.dat")) else {
         return Ok(None);
@@ -29,12 +26,7 @@ pub(super) fn position(
     if let Some(known) = parse(&format!("{uuid}:{number}")) {
         return Ok(Some(known));
     }
-    let mut command = Command::new(program);
-    process::plain_environment(&mut command);
-    let output = command
-        .args(arguments)
-        .arg("--wsrep-recover")
-        .current_dir("/")
+    let output = recovery()
         .output()
         .context("cannot run mariadbd --wsrep-recover")?;
     let said = String::from_utf8_lossy(&output.stderr);

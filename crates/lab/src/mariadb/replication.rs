@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
@@ -70,6 +71,7 @@ impl Replication for Mariadb {
             let data = self.place.directory.join("data");
             fs::remove_dir_all(&data)?;
             copy_directory(&self.template, &data)?;
+            self.generation.fetch_add(1, Ordering::Relaxed);
         }
         self.follow(own, primary)
     }
