@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup rivals build demo test bench
+.PHONY: help setup rivals build demo test bench package
 # One step at a time, in the order written, whatever -j says.
 .NOTPARALLEL:
 
@@ -48,3 +48,6 @@ test: setup ## everything a change must pass
 bench: setup ## measure against nginx and HAProxy, print ratios
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab measure
+
+package: setup ## build the Debian package, of a release build
+	$(call step,package,cargo xtask package)

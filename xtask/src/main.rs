@@ -1,12 +1,16 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
+mod package;
 mod rivals;
 mod tidy;
 
 const USAGE: &str = "\
 usage: cargo xtask tidy              checks the rules of CONTRIBUTING.md
+       cargo xtask package [--binary FILE] [--out DIRECTORY]
+                                     builds the .deb: of a release build, or of this binary
        cargo xtask rivals            makes the root file system with the lab's newest servers
        cargo xtask rivals --check    lists what is in it
        cargo xtask rivals --renew    makes it again, with today's versions";
@@ -18,9 +22,19 @@ fn main() -> ExitCode {
         ["rivals", "--renew"] => rivals::run(true),
         ["rivals", "--check"] => rivals::check(),
         ["tidy"] => tidy::run(),
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
+        ["package", ref options @ ..] => package::run(options),
+        _ => wrong_usage(),
     }
+}
+
+fn wrong_usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}
+
+/// The repository that this program was built from.
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."))
 }

@@ -1,7 +1,6 @@
 //! Style as a test: every rule reads the same tree of files and returns what breaks it.
 
 use std::fmt;
-use std::path::Path;
 use std::process::ExitCode;
 
 mod documents;
@@ -42,9 +41,7 @@ impl fmt::Display for Problem {
 
 /// Checks the repository that this program was built from.
 pub(crate) fn run() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."));
+    let root = crate::repository();
     let tree = match Tree::read(root) {
         Ok(tree) => tree,
         Err(error) => {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
@@ -19,7 +19,7 @@ pub(super) struct ManualArgs {
 }
 
 pub(super) fn manual(args: &ManualArgs) -> ExitCode {
-    match write(Cli::command(), &args.directory) {
+    match write(&args.directory) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let directory = args.directory.display();
@@ -29,10 +29,13 @@ pub(super) fn manual(args: &ManualArgs) -> ExitCode {
     }
 }
 
-fn write(mut command: Command, directory: &Path) -> io::Result<()> {
+fn write(directory: &Path) -> io::Result<()> {
+    // Pages about `help` say nothing that the others do not.
+    let pages = Cli::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(pages, directory)?;
+    let mut command = Cli::command();
     for shell in SHELLS {
         clap_complete::generate_to(shell, &mut command, "evenkeel", directory)?;
     }
-    // A page about `help` says nothing that the others do not.
-    clap_mangen::generate_to(command.disable_help_subcommand(true), directory)
+    Ok(())
 }

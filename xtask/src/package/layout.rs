@@ -1,0 +1,293 @@
+//! The package's files: what lies where, with which mode, and what dpkg is told of it.
+
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::{done, said};
+
+/// From the repository, to the package.
+const FILES: [(&str, &str); 8] = [
+    (
+        "packaging/evenkeel.service",
+        "usr/lib/systemd/system/evenkeel.service",
+    ),
+    (
+        "packaging/evenkeel.sysusers",
+        "usr/lib/sysusers.d/evenkeel.conf",
+    ),
+    ("packaging/evenkeel.toml", CONFIG),
+    ("docs/api.md", "usr/share/doc/evenkeel/api.md"),
+    ("docs/config.md", "usr/share/doc/evenkeel/config.md"),
+    (
+        "examples/mariadb.toml",
+        "usr/share/doc/evenkeel/examples/mariadb.toml",
+    ),
+    (
+        "examples/postgres.toml",
+        "usr/share/doc/evenkeel/examples/postgres.toml",
+    ),
+    (
+        "examples/web.toml",
+        "usr/share/doc/evenkeel/examples/web.toml",
+    ),
+];
+
+/// The completions as `evenkeel manual` names them, and where the shells look.
+const COMPLETIONS: [(&str, &str); 3] = [
+    (
+        "evenkeel.bash",
+        "usr/share/bash-completion/completions/evenkeel",
+    ),
+    (
+        "evenkeel.fish",
+        "usr/share/fish/vendor_completions.d/evenkeel.fish",
+    ),
+    ("_evenkeel", "usr/share/zsh/vendor-completions/_evenkeel"),
+];
+
+/// Kept as the administrator left it when a new version brings another.
+const CONFIG: &str = "etc/evenkeel/evenkeel.toml";
+
+const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+
+const PROGRAM: &str = "usr/bin/evenkeel";
+const DOCUMENTS: &str = "usr/share/doc/evenkeel";
+
+/// The tree that becomes the package.
+pub(super) struct Layout<'a> {
+    /// The repository.
+    root: &'a Path,
+    room: &'a Path,
+    /// Of every file and of the changelog, in seconds since 1970.
+    date: u64,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn new(root: &'a Path, room: &'a Path, date: u64) -> Self {
+        Self { root, room, date }
+    }
+
+    /// Without its debug information, which is most of it.
+    pub(super) fn program(&self, binary: &Path) -> Result<()> {
+        let stripped = self.place(PROGRAM)?;
+        let mut strip = Command::new("strip");
+        strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
+        done(strip.arg(&stripped).arg(binary))?;
+        set_mode(&stripped, 0o755)
+    }
+
+    pub(super) fn files(&self, version: &str) -> Result<()> {
+        for (from, to) in FILES {
+            self.write(to, &self.source(from)?)?;
+        }
+        let copyright = self.source("packaging/deb/copyright")?;
+        let mit = paragraphs(&self.source("LICENSE-MIT")?);
+        let copyright = copyright.replace("{mit}", &mit);
+        self.write(&format!("{DOCUMENTS}/copyright"), &copyright)?;
+        self.gzip(
+            &format!("{DOCUMENTS}/changelog"),
+            &self.source("CHANGELOG.md")?,
+        )?;
+        let debian = changelog(version, &rfc_date(self.date)?);
+        self.gzip(&format!("{DOCUMENTS}/changelog.Debian"), &debian)
+    }
+
+    /// Man pages and completions, by the program itself.
+    pub(super) fn manual(&self, binary: &Path) -> Result<()> {
+        let room = self.room.with_extension("manual");
+        let _ = fs::remove_dir_all(&room);
+        fs::create_dir_all(&room)?;
+        done(Command::new(binary).arg("manual").arg(&room))?;
+        for (name, to) in COMPLETIONS {
+            self.write(to, &fs::read_to_string(room.join(name))?)?;
+        }
+        for entry in fs::read_dir(&room)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "1") {
+                let page = path.file_name().unwrap_or_default().display();
+                self.gzip(
+                    &format!("usr/share/man/man1/{page}"),
+                    &fs::read_to_string(&path)?,
+                )?;
+            }
+        }
+        Ok(fs::remove_dir_all(room)?)
+    }
+
+    /// Everything below DEBIAN/. The last step: it counts and sums up the others.
+    pub(super) fn control(&self, version: &str, architecture: &str) -> Result<()> {
+        let mut files = Vec::new();
+        list(self.room, &mut files)?;
+        files.sort();
+        let size_kb = files.iter().map(|file| size_kb(file)).sum::<u64>();
+        let control = self.source("packaging/deb/control")?;
+        let control = control
+            .replace("{version}", version)
+            .replace("{architecture}", architecture)
+            .replace("{size_kb}", &size_kb.to_string())
+            .replace("{depends}", &self.libraries()?);
+        let sums = self.sums(&files)?;
+        self.write("DEBIAN/control", &control)?;
+        self.write("DEBIAN/md5sums", &sums)?;
+        self.write("DEBIAN/conffiles", &format!("/{CONFIG}\n"))?;
+        for script in SCRIPTS {
+            let path = format!("DEBIAN/{script}");
+            self.write(&path, &self.source(&format!("packaging/deb/{script}"))?)?;
+            set_mode(&self.room.join(path), 0o755)?;
+        }
+        Ok(())
+    }
+
+    /// All files belong to root, whoever builds.
+    pub(super) fn pack(&self, package: &Path) -> Result<()> {
+        let mut pack = Command::new("dpkg-deb");
+        pack.args(["--root-owner-group", "--build"])
+            .stdout(Stdio::null());
+        pack.env("SOURCE_DATE_EPOCH", self.date.to_string());
+        done(pack.arg(self.room).arg(package))
+    }
+
+    /// A compressed file, to whose name `.gz` is added.
+    pub(super) fn gzip(&self, to: &str, text: &str) -> Result<()> {
+        let place = self.place(&format!("{to}.gz"))?;
+        let mut gzip = Command::new("gzip");
+        gzip.args(["-9n"])
+            .stdin(Stdio::piped())
+            .stdout(fs::File::create(&place)?);
+        let mut child = gzip.spawn().context("cannot run gzip")?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(text.as_bytes())?;
+        }
+        if !child.wait()?.success() {
+            bail!("gzip failed");
+        }
+        set_mode(&place, 0o644)
+    }
+
+    fn write(&self, to: &str, text: &str) -> Result<()> {
+        let place = self.place(to)?;
+        fs::write(&place, text)?;
+        set_mode(&place, 0o644)
+    }
+
+    /// Where a file of the package goes; its directories are made.
+    fn place(&self, to: &str) -> Result<PathBuf> {
+        let mut directory = self.room.to_owned();
+        fs::create_dir_all(&directory)?;
+        for part in Path::new(to).parent().into_iter().flatten() {
+            directory.push(part);
+            if !directory.exists() {
+                fs::create_dir(&directory)?;
+                set_mode(&directory, 0o755)?;
+            }
+        }
+        set_mode(self.room, 0o755)?;
+        Ok(self.room.join(to))
+    }
+
+    fn source(&self, from: &str) -> Result<String> {
+        let path = self.root.join(from);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// The packages that the program's libraries come from, with their versions.
+    fn libraries(&self) -> Result<String> {
+        // It wants to be in a source package.
+        let room = self.room.with_extension("shlibs");
+        let _ = fs::remove_dir_all(&room);
+        fs::create_dir_all(room.join("debian"))?;
+        fs::write(
+            room.join("debian/control"),
+            "Source: evenkeel\n\nPackage: evenkeel\nArchitecture: any\n",
+        )?;
+        let mut command = Command::new("dpkg-shlibdeps");
+        command.arg("-O").arg(self.room.join(PROGRAM));
+        let depends = said(command.current_dir(&room))?;
+        fs::remove_dir_all(room)?;
+        let depends = depends.strip_prefix("shlibs:Depends=").map(str::to_owned);
+        depends.context("dpkg-shlibdeps names no libraries")
+    }
+
+    fn sums(&self, files: &[PathBuf]) -> Result<String> {
+        let relative = files
+            .iter()
+            .filter_map(|file| file.strip_prefix(self.room).ok());
+        let configless = relative.filter(|file| *file != Path::new(CONFIG));
+        let mut md5sum = Command::new("md5sum");
+        let sums = said(md5sum.args(configless).current_dir(self.room))?;
+        Ok(sums + "\n")
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    let set = fs::set_permissions(path, Permissions::from_mode(mode));
+    set.with_context(|| format!("cannot change the mode of {}", path.display()))
+}
+
+fn list(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            list(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn size_kb(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |found| found.len().div_ceil(1024))
+}
+
+/// As a field of Debian's copyright format wants a text: indented, a dot for an empty line.
+fn paragraphs(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.trim_end().lines() {
+        let line = if line.is_empty() { "." } else { line };
+        let _ = writeln!(out, " {line}");
+    }
+    out.trim_end().to_owned()
+}
+
+fn changelog(version: &str, date: &str) -> String {
+    format!(
+        "evenkeel ({version}) unstable; urgency=medium\n\n  \
+         * What is new is in changelog.gz beside this file.\n\n \
+         -- The Evenkeel authors <maintainers@evenkeel.invalid>  {date}\n"
+    )
+}
+
+fn rfc_date(seconds: u64) -> Result<String> {
+    let mut date = Command::new("date");
+    date.args(["--utc", "--rfc-email", "--date"])
+        .env("LC_ALL", "C");
+    said(date.arg(format!("@{seconds}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_licence_is_indented_and_keeps_its_empty_lines() {
+        assert_eq!(paragraphs("MIT\n\nPermission\n"), " MIT\n .\n Permission");
+    }
+
+    #[test]
+    fn the_changelog_is_one_that_dpkg_reads() {
+        let room = std::env::temp_dir().join(format!("xtask-changelog-{}", std::process::id()));
+        fs::write(&room, changelog("1.2.3-4", &rfc_date(0).unwrap())).unwrap();
+        let mut parse = Command::new("dpkg-parsechangelog");
+        parse.arg("-l").arg(&room).args(["-S", "Version"]);
+        let version = said(&mut parse);
+        fs::remove_file(room).unwrap();
+        assert_eq!(version.unwrap(), "1.2.3-4");
+    }
+}
