@@ -46,7 +46,7 @@ pub use postgres::{PostgresCluster, PostgresOptions};
 pub use process::{own_uid, raise_open_files_limit};
 pub use promotion::Promotion;
 pub use ring::{Ring, RingOptions};
-pub use rival::{Haproxy, Nginx};
+pub use rival::{Haproxy, MysqlRouter, Nginx, Odyssey, Pgbouncer, Pgpool};
 pub use scratch::home;
 pub use server::{Role, Server};
 pub use sysbench::{Driver, Sysbench, SysbenchReport};

@@ -277,7 +277,7 @@ fn give_to_server_user(path: &Path) -> Result<()> {
 }
 
 /// PostgreSQL refuses to run as root: `postgres` if there is such a user, else `nobody`.
-fn server_user() -> Result<Option<(u32, u32)>> {
+pub(crate) fn server_user() -> Result<Option<(u32, u32)>> {
     if !process::is_root() {
         return Ok(None);
     }

@@ -8,8 +8,20 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::process::{self, Launch, Process};
+use crate::program::Program;
 use crate::scratch::Scratch;
-use crate::{eventually, procfs, tool};
+use crate::{eventually, procfs, rootfs, tool};
+
+mod mysql_router;
+mod odyssey;
+mod pgbouncer;
+mod pgpool;
+mod room;
+
+pub use mysql_router::MysqlRouter;
+pub use odyssey::Odyssey;
+pub use pgbouncer::Pgbouncer;
+pub use pgpool::Pgpool;
 
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -77,8 +89,21 @@ impl Nginx {
 }
 
 impl Haproxy {
-    /// Starts it in front of these servers.
+    /// Starts this machine's in front of these servers.
     pub fn tcp(servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
+        let program = Program::here(tool::find("haproxy")?);
+        Haproxy::start(program, servers, listen)
+    }
+
+    /// Starts the newest, of the rivals' root file system; `None` when that is not there.
+    pub fn newest_tcp(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<Haproxy>> {
+        let Ok(program) = rootfs::find("haproxy") else {
+            return Ok(None);
+        };
+        Haproxy::start(program, servers, listen).map(Some)
+    }
+
+    fn start(program: Program, servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
         let scratch = Scratch::new("haproxy")?;
         let lines: String = (1..)
             .zip(servers)
@@ -94,7 +119,8 @@ impl Haproxy {
         let file = scratch.path().join("haproxy.cfg");
         fs::write(&file, config)?;
         let launch = Launch {
-            program: tool::find("haproxy")?,
+            program: program.path,
+            root: program.root,
             arguments: ["-db", "-f", &text(&file)].map(str::to_owned).into(),
             ..Launch::default()
         };
@@ -151,6 +177,11 @@ fn files_max() -> u64 {
         .find(|line| line.starts_with("Max open files"));
     let hard = line.and_then(|line| line.split_whitespace().nth(4)?.parse().ok());
     hard.unwrap_or(40_000).min(40_000)
+}
+
+fn joined(servers: &[SocketAddr], separator: &str) -> String {
+    let servers: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
+    servers.join(separator)
 }
 
 fn text(path: &Path) -> String {

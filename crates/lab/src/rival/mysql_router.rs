@@ -1,0 +1,49 @@
+//! MySQL Router with a fixed list of servers, connections passed through.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+
+use super::room::{self, Room};
+use super::{Rival, WORKERS, files_max, joined};
+use crate::procfs;
+
+/// MySQL Router, round robin, two threads.
+pub struct MysqlRouter(Rival);
+
+impl MysqlRouter {
+    /// Starts it in front of these servers; `None` when it is not installed.
+    pub fn start(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<MysqlRouter>> {
+        let Some(program) = room::program("mysqlrouter") else {
+            return Ok(None);
+        };
+        let room = Room::new("mysqlrouter")?;
+        let directory = room.path().display();
+        let config = format!(
+            "[DEFAULT]\nruntime_folder = {directory}\ndata_folder = {directory}\n\
+             logging_folder =\n\
+             [logger]\nlevel = WARNING\n[io]\nthreads = {WORKERS}\n\
+             [routing:servers]\nbind_address = {}\nbind_port = {}\ndestinations = {}\n\
+             routing_strategy = round-robin\nprotocol = classic\nmax_connections = {}\n\
+             client_ssl_mode = PASSTHROUGH\nserver_ssl_mode = AS_CLIENT\n",
+            listen.ip(),
+            listen.port(),
+            joined(servers, ","),
+            files_max() / 2 - 100,
+        );
+        let file = room.write("mysqlrouter.conf", &config)?;
+        let launch = room.launch(program, &["--config", &file]);
+        let rival = Rival::start("mysqlrouter", launch, room.scratch, listen)?;
+        Ok(Some(MysqlRouter(rival)))
+    }
+
+    /// Its process.
+    pub fn pids(&self) -> Vec<u32> {
+        self.0.process.pids()
+    }
+
+    /// Its processor time, in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        procfs::cpu_us(&self.pids())
+    }
+}

@@ -1,0 +1,49 @@
+//! PgBouncer, which pools connections by transaction and prepared statements with them.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+
+use super::room::{self, Room};
+use super::{Rival, files_max};
+use crate::procfs;
+
+/// PgBouncer in front of one server, in one process: it has a single thread.
+pub struct Pgbouncer(Rival);
+
+impl Pgbouncer {
+    /// Starts it for the account `sbtest`; `None` when it is not installed.
+    pub fn start(server: SocketAddr, listen: SocketAddr) -> Result<Option<Pgbouncer>> {
+        let Some(program) = room::program("pgbouncer") else {
+            return Ok(None);
+        };
+        let room = Room::new("pgbouncer")?;
+        let accounts = room.write("users", "\"sbtest\" \"sbtest\"\n")?;
+        let config = format!(
+            "[databases]\n* = host={} port={}\n\
+             [pgbouncer]\nlisten_addr = {}\nlisten_port = {}\nunix_socket_dir =\n\
+             auth_type = scram-sha-256\nauth_file = {accounts}\n\
+             pool_mode = transaction\ndefault_pool_size = 20\nmax_prepared_statements = 200\n\
+             max_client_conn = {}\nlog_connections = 0\nlog_disconnections = 0\n",
+            server.ip(),
+            server.port(),
+            listen.ip(),
+            listen.port(),
+            files_max() - 200,
+        );
+        let file = room.write("pgbouncer.ini", &config)?;
+        let launch = room.launch(program, &[&file]);
+        let rival = Rival::start("pgbouncer", launch, room.scratch, listen)?;
+        Ok(Some(Pgbouncer(rival)))
+    }
+
+    /// Its process.
+    pub fn pids(&self) -> Vec<u32> {
+        self.0.process.pids()
+    }
+
+    /// Its processor time, in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        procfs::cpu_us(&self.pids())
+    }
+}

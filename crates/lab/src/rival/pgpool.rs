@@ -1,0 +1,81 @@
+//! Pgpool-II, which spreads reads over a primary and its standbys, a process for each client.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+
+use super::Rival;
+use super::room::{self, Room};
+use crate::{free_port, procfs};
+
+/// A client needs one of its processes; those beyond wait.
+const CLIENTS_MAX: u32 = 128;
+
+/// Pgpool-II in streaming replication mode, load balancing on.
+pub struct Pgpool(Rival);
+
+impl Pgpool {
+    /// Starts it for the account `sbtest` in front of a primary and its standbys; `None` when it
+    /// is not installed.
+    pub fn start(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<Pgpool>> {
+        let Some(program) = room::program("pgpool") else {
+            return Ok(None);
+        };
+        let room = Room::new("pgpool")?;
+        let accounts = "sbtest:TEXTsbtest\nmonitor:TEXTmonitor\n";
+        let accounts = room.write("pool_passwd", accounts)?;
+        let rules = "host all all 127.0.0.1/32 scram-sha-256\n";
+        let rules = room.write("pool_hba.conf", rules)?;
+        let control = room.write("pcp.conf", "")?;
+        let config = config(&room, servers, listen, &accounts);
+        let file = room.write("pgpool.conf", &config)?;
+        let arguments = ["-n", "-f", &file, "-a", &rules, "-F", &control];
+        let launch = crate::process::Launch {
+            // Processes of a killed parent stay; one that is asked takes them along.
+            children_outlive_it: true,
+            ..room.launch(program, &arguments)
+        };
+        let rival = Rival::start("pgpool", launch, room.scratch, listen)?;
+        Ok(Some(Pgpool(rival)))
+    }
+
+    /// The parent and all its children.
+    pub fn pids(&self) -> Vec<u32> {
+        self.0.process.pids()
+    }
+
+    /// Processor time of all of them, in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        procfs::cpu_us(&self.pids())
+    }
+}
+
+fn config(room: &Room, servers: &[SocketAddr], listen: SocketAddr, accounts: &str) -> String {
+    let directory = room.path().display();
+    let mut config = format!(
+        "backend_clustering_mode = streaming_replication\n\
+         listen_addresses = '{}'\nport = {}\npcp_listen_addresses = '127.0.0.1'\npcp_port = {}\n\
+         unix_socket_directories = '{directory}'\npcp_socket_dir = '{directory}'\n\
+         wd_ipc_socket_dir = '{directory}'\nlogdir = '{directory}'\n\
+         work_dir = '{directory}'\npid_file_name = '{directory}/pid'\n\
+         enable_pool_hba = on\npool_passwd = '{accounts}'\n\
+         num_init_children = {CLIENTS_MAX}\nmax_pool = 1\nlisten_backlog_multiplier = 8\n\
+         load_balance_mode = on\nconnection_cache = on\n\
+         sr_check_period = 2\nsr_check_user = 'monitor'\nsr_check_database = 'postgres'\n\
+         health_check_period = 2\nhealth_check_user = 'monitor'\n\
+         health_check_database = 'postgres'\nuse_watchdog = off\n",
+        listen.ip(),
+        listen.port(),
+        free_port(),
+    );
+    for (number, server) in servers.iter().enumerate() {
+        let (host, port) = (server.ip(), server.port());
+        let _ = writeln!(
+            config,
+            "backend_hostname{number} = '{host}'\nbackend_port{number} = {port}\n\
+             backend_weight{number} = 1\nbackend_flag{number} = 'ALLOW_TO_FAILOVER'"
+        );
+    }
+    config
+}
