@@ -17,8 +17,6 @@ pub mod report;
 mod roles;
 
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;
 
 pub use gtid::Gtids;
@@ -35,6 +33,14 @@ pub struct Lag {
     pub ms: Option<u64>,
     /// Bytes of WAL, where the database counts them.
     pub bytes: Option<u64>,
+}
+
+impl Lag {
+    /// Nothing is known.
+    pub const UNKNOWN: Lag = Lag {
+        ms: None,
+        bytes: None,
+    };
 }
 
 /// What a server is at the moment.

@@ -13,7 +13,8 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "not a log position: byte {} is wrong; expected two hexadecimal numbers of 1 to 8 digits with a slash between them",
+            "not a log position: byte {} is wrong; expected two hexadecimal numbers of 1 to 8 \
+             digits with a slash between them",
             self.at
         )
     }

@@ -1,4 +1,4 @@
-//! Sets of transactions as MariaDB and MySQL name them: which server has what, and what another lacks.
+//! Sets of transactions as MariaDB and MySQL name them: what a server has, and another lacks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,8 +62,8 @@ impl Gtids {
         Gtids::of_mariadb(vector)
     }
 
-    /// The same with `gtid_slave_pos`: what a replica with `log_slave_updates=OFF` applied is listed
-    /// there alone, and only the last of each domain.
+    /// The same with `gtid_slave_pos`: what a replica with `log_slave_updates=OFF` applied is
+    /// listed there alone, and only the last of each domain.
     #[must_use]
     pub fn with_applied(self, positions: impl IntoIterator<Item = (u32, u32, u64)>) -> Gtids {
         let mut vector = match self.set {

@@ -65,10 +65,7 @@ impl Member {
             heard_ms: 0,
             claim: None,
             apart_ms: None,
-            lag: Lag {
-                ms: None,
-                bytes: None,
-            },
+            lag: Lag::UNKNOWN,
             errant: Errant::default(),
         }
     }

@@ -39,9 +39,9 @@ impl Track {
     }
 
     /// How long a replica was behind when it was asked: since the primary was first known to have
-    /// what it lacks; nothing, if it had all that was known by then. The age of the last transaction
-    /// that it replayed is no less than its lag, so it bounds it; it grows while the primary is
-    /// idle, so it is never the lag itself, unless the memory is too short.
+    /// what it lacks; nothing, if it had all that was known by then. The age of the last
+    /// transaction that it replayed is no less than its lag, so it bounds it; it grows while the
+    /// primary is idle, so it is never the lag itself, unless the memory is too short.
     fn lag_ms(&self, asked_ms: u64, replica: &Postgres) -> Option<u64> {
         let mut known = self.samples.iter().filter(|sample| sample.0 < asked_ms);
         let age_ms = replica.replay_age_ms;
@@ -126,6 +126,11 @@ fn positions(candidates: &[Candidate<'_>]) -> String {
 
 /// A replica's lag while there is a primary.
 pub(super) fn lag(asked_ms: u64, replica: &Postgres, primary: &Postgres, track: &Track) -> Lag {
+    // On an older timeline it has not found the new primary yet, or follows an old one: positions
+    // of two timelines cannot be compared.
+    if replica.timeline < primary.timeline {
+        return Lag::UNKNOWN;
+    }
     Lag {
         ms: track.lag_ms(asked_ms, replica),
         bytes: Some(primary.lsn.saturating_sub(replica.lsn)),

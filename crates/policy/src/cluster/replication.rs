@@ -272,8 +272,8 @@ fn writable_replica(member: &Member) -> String {
         _ => None,
     };
     format!(
-        "{}: takes writes although it replicates from {}: if it is a replica, set read_only = ON; if \
-         it is the new primary, stop its replication or name it: `evenkeel primary {}`",
+        "{}: takes writes although it replicates from {}: if it is a replica, set read_only = ON; \
+         if it is the new primary, stop its replication or name it: `evenkeel primary {}`",
         member.name,
         source.unwrap_or("another server"),
         member.name

@@ -69,7 +69,7 @@ pub struct ReplicaThreads {
     pub receiver: Receiver,
     /// The applier runs.
     pub applier_runs: bool,
-    /// By its own clock, or by the configured lag query; `None` is "unknown", which is not a number.
+    /// By its own clock, or by the configured lag query; `None` is "unknown", which is no number.
     pub lag_ms: Option<u64>,
     /// The last error of either thread; empty if there is none.
     pub error: String,

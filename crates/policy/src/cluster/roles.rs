@@ -85,10 +85,6 @@ impl Cluster {
                 .apart_ms
                 .is_some_and(|apart_ms| primary.word_ms < apart_ms)
         });
-        let unknown = Lag {
-            ms: None,
-            bytes: None,
-        };
         match (
             &member.said,
             primary.and_then(|primary| primary.said.as_ref()),
@@ -112,7 +108,7 @@ impl Cluster {
                     Some(_) => Lag { ms: None, ..lag },
                 }
             }
-            _ => unknown,
+            _ => Lag::UNKNOWN,
         }
     }
 

@@ -10,6 +10,7 @@ mod general;
 mod group;
 mod postgres;
 mod replication;
+mod simulation;
 
 /// A cluster of db1, db2, … (1, 2, …) and a clock.
 struct Bench {

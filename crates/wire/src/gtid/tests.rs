@@ -97,7 +97,7 @@ fn a_malformed_mysql_set_is_refused_where_it_goes_wrong() {
     refused(spans(&format!("{A}:{long}:1")), 37, Expected::TagOrSequence);
 }
 
-/// No cut of a right text panics, reads what the whole does not begin with, or goes on after a fault.
+/// No cut of a right text panics, reads what the whole does not hold, or goes on after a fault.
 #[test]
 fn every_beginning_reads_as_a_beginning_or_is_refused_within_it() {
     let whole = format!("{A}:1-5:7:tag:12-13,\n {B}:2 - 3 : 9");

@@ -1,4 +1,4 @@
-//! A MariaDB set: for each domain and server the highest sequence number, which is a version vector.
+//! A MariaDB set: a version vector, for each domain and server the highest sequence number.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use super::{Map, Missing, list};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Vector {
     positions: Map<(u32, u32), u64>,
-    /// Where its replication stands, by domain: the last one applied, of whichever server. What came
-    /// before it in its domain is applied too, though it may be listed nowhere.
+    /// Where its replication stands, by domain: the last one applied, of whichever server. What
+    /// came before it in its domain is applied too, though it may be listed nowhere.
     applied: Map<u32, (u32, u64)>,
 }
 

@@ -85,7 +85,8 @@ fn a_primary_that_cannot_tell_stays_until_another_claims() {
     let verdict = bench.cannot_tell(1);
     assert_eq!(verdict.primary, Some(1));
     has_problem(&verdict, Some(1), "lacks REPLICATION CLIENT");
-    bench.hears(2, primary_on(1, 10));
+    let verdict = bench.hears(2, primary_on(1, 10));
+    assert_eq!(verdict.primary, Some(1), "db2 has not repeated it");
     let verdict = bench.hears_fresh(2, primary_on(1, 10));
     assert_eq!(verdict.primary, Some(2));
     is_unfit(&bench.cannot_tell(1), 1, "lacks REPLICATION CLIENT");

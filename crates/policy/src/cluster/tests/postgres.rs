@@ -100,6 +100,12 @@ fn a_server_of_another_cluster_is_refused_with_both_names() {
         Some(2),
         "the cluster's (db1) is PostgreSQL system identifier 77",
     );
+    assert_eq!(
+        bench.names(2).primary,
+        Some(1),
+        "no word lets it in while db1 lives"
+    );
+    bench.cluster.name_primary(bench.now_ms, None);
     bench.loses(1);
     assert_eq!(
         bench.hears_fresh(2, stranger.clone()).primary,
@@ -180,6 +186,37 @@ fn the_lag_of_a_replica_that_was_far_behind_from_the_start_is_the_age_of_its_las
     };
     is_replica(&pair().hears(2, far(Some(3_600_000))), 2, Some(3_600_000));
     is_replica(&pair().hears(2, far(None)), 2, None);
+}
+
+#[test]
+fn a_replica_on_an_older_timeline_than_the_primary_has_an_unknown_lag() {
+    let mut bench = Bench::new(3);
+    let words = [
+        (1, primary_on(3, 100)),
+        (2, standby_on(3, 100)),
+        (3, standby_on(3, 100)),
+    ];
+    bench.all_say(&words);
+    bench.hears(2, primary_on(4, 120));
+    is_replica(&bench.hears_fresh(2, primary_on(4, 120)), 3, None);
+    is_replica(&bench.hears(3, standby_on(3, 900)), 3, None);
+    let idle = Postgres {
+        replay_age_ms: Some(60_000),
+        ..standby_on(4, 120)
+    };
+    is_replica(&bench.hears(3, idle), 3, Some(0));
+}
+
+#[test]
+fn a_replica_is_not_held_against_what_the_primary_wrote_after_it_was_asked() {
+    let mut bench = Bench::new(2);
+    let idle = Postgres {
+        replay_age_ms: Some(60_000),
+        ..standby_on(3, 100)
+    };
+    bench.hears(1, primary_on(3, 100));
+    bench.hears(2, idle);
+    is_replica(&bench.hears_fresh(1, primary_on(3, 120)), 2, Some(0));
 }
 
 #[test]

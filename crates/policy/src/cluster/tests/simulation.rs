@@ -2,10 +2,10 @@
 //!
 //! After every event the verdict is held against laws, and now and then, when all have been heard,
 //! against the rules written down a second time over what the servers really are. A failure prints
-//! its seed; `CLUSTER_SEED=n cargo test -p evenkeel-policy cluster::simulation` repeats it.
+//! its seed; `CLUSTER_SEED=n cargo test -p evenkeel-policy cluster::tests::simulation` repeats it.
 
-use super::report::Said;
-use super::{Cluster, Report, Role, Verdict};
+use crate::cluster::report::Said;
+use crate::cluster::{Cluster, Report, Role, Verdict};
 
 mod truth;
 

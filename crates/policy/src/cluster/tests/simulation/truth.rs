@@ -1,9 +1,10 @@
-//! What the servers of a simulated cluster really are: they crash, are promoted, part and come back.
+//! What the servers of a simulated cluster really are: they crash, part, are promoted, return.
 
-use super::super::report::{
+use crate::cluster::report::{
     Galera, GaleraState, Group, MemberState, Postgres, Receiver, ReplicaThreads, Replication, Said,
 };
-use super::super::{Gtids, Verdict};
+use crate::cluster::{Gtids, Verdict};
+
 use super::Random;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,7 +248,10 @@ impl Truth {
     }
 
     fn of_timeline(&self, claiming: Vec<usize>, timeline: u32) -> Vec<usize> {
-        let is_on = |index: &usize| matches!(&self.servers[*index].said, Said::Postgres(said) if said.timeline == timeline);
+        let is_on = |index: &usize| match &self.servers[*index].said {
+            Said::Postgres(said) => said.timeline == timeline,
+            _ => false,
+        };
         claiming.into_iter().filter(is_on).collect()
     }
 
