@@ -11,7 +11,8 @@ done
 for lock in "$room"/*/data/postmaster.pid; do
     [ -f "$lock" ] || continue
     set -- $(sed -n 7p "$lock")
-    [ -n "${2-}" ] && ipcrm -m "$2" 2>/dev/null
+    # Key and id: a server in an IPC namespace of its own wrote ids that mean another segment here.
+    [ -n "${2-}" ] && grep -q "^ *$1  *$2 " /proc/sysvipc/shm && ipcrm -m "$2" 2>/dev/null
 done
 [ -f "$room/.network" ] && while read -r words; do
     ip $words 2>/dev/null

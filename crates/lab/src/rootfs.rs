@@ -117,7 +117,8 @@ struct Room {
 }
 
 impl Room {
-    /// In a mount namespace of its own: the mounts end with the process and its children.
+    /// In a mount namespace of its own: the mounts end with the process and its children. So does
+    /// System V shared memory, in a namespace too, of which Pgpool-II leaves some when it is killed.
     fn enter(&self) -> io::Result<()> {
         #[expect(
             unsafe_code,
@@ -125,7 +126,7 @@ impl Room {
         )]
         // SAFETY: all pointers are to strings that live in `self`, or null where that is allowed.
         unsafe {
-            done(libc::unshare(libc::CLONE_NEWNS))?;
+            done(libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWIPC))?;
             mount(null(), c"/".as_ptr(), libc::MS_REC | libc::MS_PRIVATE)?;
             let root = self.root.as_ptr();
             mount(root, root, libc::MS_BIND)?;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use evenkeel_lab::{
-    GaleraOptions, Lab, MariadbOptions, PostgresOptions, RingOptions, Server, Service, free_port,
+    GaleraOptions, GroupOptions, Lab, MariadbOptions, MysqlOptions, PostgresOptions, RingOptions,
+    Server, Service, free_port,
 };
 
 use crate::control;
@@ -27,8 +28,12 @@ pub(crate) struct Options {
 pub(crate) enum Up {
     /// A MariaDB primary and its replicas (GTID).
     Mariadb(Cluster),
+    /// A MySQL 9 primary and its replicas (GTID); needs `cargo xtask rivals`.
+    Mysql(Cluster),
+    /// A MySQL 9 group, which elects its primary; needs `cargo xtask rivals`.
+    GroupReplication(Nodes),
     /// A PostgreSQL primary and its replicas (streaming).
-    Postgres(Cluster),
+    Postgres(Postgres),
     /// A Galera cluster of MariaDB nodes, which all take writes.
     Galera(Nodes),
     /// A ring of MariaDB servers: each takes writes and replicates from the one before.
@@ -51,11 +56,20 @@ pub(crate) struct Cluster {
 }
 
 #[derive(Args)]
+pub(crate) struct Postgres {
+    #[command(flatten)]
+    cluster: Cluster,
+    /// The version, for example 18; what this machine lacks comes from `cargo xtask rivals`.
+    #[arg(long)]
+    version: Option<u32>,
+}
+
+#[derive(Args)]
 pub(crate) struct Nodes {
     /// How many.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// Load sysbench's four tables with this many rows each (Galera only).
+    /// Load sysbench's four tables with this many rows each (not the ring).
     #[arg(long)]
     rows: Option<u32>,
     /// Give each server this many percent of one processor (needs root).
@@ -101,36 +115,42 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
     match up {
         Up::Mariadb(options) => {
-            let Cluster {
-                replicas,
-                rows: sbtest_rows,
-                ..
-            } = *options;
             let cluster = lab.mariadb(MariadbOptions {
-                replicas,
-                sbtest_rows,
+                replicas: options.replicas,
+                sbtest_rows: options.rows,
                 ..Default::default()
             })?;
-            Ok((
-                reads_and_writes("mariadb", "mysql", &cluster.servers())?,
-                options.cpu_percent,
-            ))
+            let config = reads_and_writes("mariadb", "mysql", &cluster.servers())?;
+            Ok((config, options.cpu_percent))
         }
-        Up::Postgres(options) => {
-            let Cluster {
-                replicas,
-                rows: sbtest_rows,
-                ..
-            } = *options;
-            let cluster = lab.postgres(PostgresOptions {
-                replicas,
-                sbtest_rows,
+        Up::Mysql(options) => {
+            let cluster = lab.mysql(MysqlOptions {
+                replicas: options.replicas,
+                sbtest_rows: options.rows,
                 ..Default::default()
             })?;
-            Ok((
-                reads_and_writes("postgres", "postgres", &cluster.servers())?,
-                options.cpu_percent,
-            ))
+            let config = reads_and_writes("mysql", "mysql", &cluster.servers())?;
+            Ok((config, options.cpu_percent))
+        }
+        Up::GroupReplication(options) => {
+            let group = lab.group_replication(GroupOptions {
+                nodes: options.nodes,
+                sbtest_rows: options.rows,
+                ..Default::default()
+            })?;
+            let config = reads_and_writes("group", "mysql", &group.members)?;
+            Ok((config, options.cpu_percent))
+        }
+        Up::Postgres(Postgres { cluster, version }) => {
+            let cpu_percent = cluster.cpu_percent;
+            let cluster = lab.postgres(PostgresOptions {
+                replicas: cluster.replicas,
+                sbtest_rows: cluster.rows,
+                version: *version,
+                ..Default::default()
+            })?;
+            let config = reads_and_writes("postgres", "postgres", &cluster.servers())?;
+            Ok((config, cpu_percent))
         }
         Up::Galera(options) => {
             let cluster = lab.galera(GaleraOptions {

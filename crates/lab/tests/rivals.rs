@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+use std::fs;
 use std::net::SocketAddr;
 
 use evenkeel_lab::{
@@ -190,7 +191,11 @@ fn postgres_18_streams_to_its_replica_and_rivals_answer_in_front() {
         Odyssey::start(&servers, listen)
     });
     answers("pgpool", Driver::Pgsql, |listen| {
-        Pgpool::start(&servers, listen)
+        let pgpool = Pgpool::start(&servers, listen)?;
+        if let Some(pgpool) = &pgpool {
+            assert!(!makes_shared_memory_here(&pgpool.pids()));
+        }
+        Ok(pgpool)
     });
 }
 
@@ -220,6 +225,15 @@ fn mysql(name: &str) -> Option<(Lab, MysqlCluster)> {
     };
     let cluster = lab.mysql(options).unwrap();
     Some((lab, cluster))
+}
+
+/// Whether one of these processes made System V shared memory that would stay when it is killed.
+fn makes_shared_memory_here(pids: &[u32]) -> bool {
+    let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+    let mut creators = segments
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(4)?.parse().ok());
+    creators.any(|creator| pids.contains(&creator))
 }
 
 /// How often this account has logged in since the server started; refusals do not count.
