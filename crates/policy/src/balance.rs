@@ -146,7 +146,7 @@ impl<'a> Field<'a> {
     /// How busy a seat would be with one connection more.
     pub fn cost(&self, seat: usize) -> Cost {
         Cost {
-            amount: u128::from(self.load(seat).active()) + 1,
+            amount: u128::from(self.load(seat).active_everywhere()) + 1,
             weight: u128::from(self.weight(seat)),
         }
     }

@@ -98,7 +98,7 @@ pub struct Change {
     pub reason: String,
 }
 
-/// The state of the verdict; only `change` alters the standing.
+/// The state of the verdict; only `change` alters the standing (`resume` takes over a known one).
 #[derive(Debug, Clone)]
 pub struct Health {
     settings: Settings,
@@ -133,6 +133,13 @@ impl Health {
             probe_due: false,
             half_open: false,
         }
+    }
+
+    /// Goes on with what another process has found out.
+    pub fn resume(&mut self, standing: Standing, since_ms: u64, reason: String) {
+        self.standing = standing;
+        self.since_ms = since_ms;
+        self.reason = reason;
     }
 
     /// Counts a probe.

@@ -5,6 +5,7 @@ pub mod balance;
 pub mod cluster;
 pub mod health;
 pub mod load;
+pub mod places;
 pub mod pool;
 pub mod ramp;
 

@@ -1,14 +1,14 @@
 //! One server's load: connections in use against its limit, and how long it takes to answer.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::places::{Places, UNLIMITED};
 
 /// Half of the distance to a lower latency is forgotten in this time.
 const LATENCY_HALF_LIFE_MS: f32 = 10_000.0;
 
 /// A server that was never measured is offered one trial client per this time.
 const TRIAL_PAUSE_MS: u32 = 1_000;
-
-const NO_LIMIT: u32 = u32::MAX;
 
 /// Counters of one server, shared by every service that lists it and by every worker.
 ///
@@ -17,8 +17,8 @@ const NO_LIMIT: u32 = u32::MAX;
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Load {
-    active: AtomicU32,
-    connections_max: AtomicU32,
+    /// Its connections against its limit.
+    pub places: Places,
     latency: AtomicU64,
 }
 
@@ -26,51 +26,40 @@ impl Load {
     /// An idle server; `None` means it takes any number of connections.
     pub fn new(max_connections: Option<u32>) -> Load {
         Load {
-            active: AtomicU32::new(0),
-            connections_max: AtomicU32::new(max_connections.unwrap_or(NO_LIMIT)),
+            places: Places::new(max_connections.unwrap_or(UNLIMITED)),
             latency: AtomicU64::new(0),
         }
     }
 
     /// Changes the limit; connections above a lowered limit stay until they end by themselves.
     pub fn set_max_connections(&self, max_connections: Option<u32>) {
-        self.connections_max
-            .store(max_connections.unwrap_or(NO_LIMIT), Relaxed);
+        self.places.set_limit(max_connections.unwrap_or(UNLIMITED));
     }
 
-    /// Connections reserved now.
+    /// Connections of this process reserved now.
     pub fn active(&self) -> u32 {
-        self.active.load(Relaxed)
+        self.places.taken()
+    }
+
+    /// The same with those of other processes.
+    pub fn active_everywhere(&self) -> u32 {
+        self.active().saturating_add(self.places.elsewhere())
     }
 
     /// Whether a reservation would fail now.
     pub fn is_full(&self) -> bool {
-        self.active() >= self.connections_max.load(Relaxed)
+        self.places.is_full()
     }
 
     /// Takes one connection out of the limit; false when the server is full.
-    ///
-    /// Compare-and-swap, not add-then-check: the count never exceeds the limit, not even for a
-    /// moment.
     pub fn try_reserve(&self) -> bool {
-        self.active
-            .fetch_update(Relaxed, Relaxed, |active| {
-                (active < self.connections_max.load(Relaxed)).then(|| active + 1)
-            })
-            .is_ok()
+        self.places.try_take()
     }
 
     /// Gives one reserved connection back.
-    ///
-    /// A release too many stops at zero: wrapped around, the server would look full for ever.
     pub fn release(&self) {
-        let released = self
-            .active
-            .fetch_update(Relaxed, Relaxed, |active| active.checked_sub(1));
-        debug_assert!(
-            released.is_ok(),
-            "released a connection that was not reserved"
-        );
+        let released = self.places.give_back();
+        debug_assert!(released, "released a connection that was not reserved");
     }
 
     /// Records that the server took `took_us` to answer.
@@ -174,6 +163,8 @@ fn age_ms(then: u32, now: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
     use super::*;
 
     const SECOND_US: u64 = 1_000_000;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Tally(AtomicU64);
 
 impl Tally {
-    pub(crate) fn add(&self, n: u64) {
+    /// Counts so many more: what happens here, or what another process has counted.
+    pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
 
@@ -40,25 +41,42 @@ impl Traffic {
 
 /// Bytes in both directions, counted by each worker for itself and summed when read.
 #[derive(Debug)]
-pub struct Bytes(Box<[Traffic]>);
+pub struct Bytes {
+    workers: Box<[Traffic]>,
+    /// What other processes have moved; the control plane alone writes here.
+    elsewhere: Traffic,
+}
 
 impl Bytes {
     pub(crate) fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| Traffic::default()).collect())
+        Self {
+            workers: (0..workers).map(|_| Traffic::default()).collect(),
+            elsewhere: Traffic::default(),
+        }
     }
 
     pub(crate) fn of(&self, worker: usize) -> &Traffic {
-        &self.0[worker]
+        &self.workers[worker]
+    }
+
+    /// Adds what another process has moved.
+    pub fn add_counted(&self, from_clients: u64, to_clients: u64) {
+        self.elsewhere.add_from_client(from_clients);
+        self.elsewhere.add_to_client(to_clients);
     }
 
     /// Bytes received from clients.
     pub fn from_clients(&self) -> u64 {
-        self.0.iter().map(|t| t.from_clients.load(Relaxed)).sum()
+        self.all().map(|t| t.from_clients.load(Relaxed)).sum()
     }
 
     /// Bytes sent to clients.
     pub fn to_clients(&self) -> u64 {
-        self.0.iter().map(|t| t.to_clients.load(Relaxed)).sum()
+        self.all().map(|t| t.to_clients.load(Relaxed)).sum()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Traffic> {
+        self.workers.iter().chain([&self.elsewhere])
     }
 }
 
@@ -85,6 +103,17 @@ impl Histogram {
         let slot = self.bounds.partition_point(|bound| *bound < value);
         self.counts[slot].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
+    }
+
+    /// Adds what another process has seen; with other bounds it cannot be added, and is not.
+    pub fn add_counted(&self, counts: &[u64], sum: u64) {
+        if counts.len() != self.counts.len() {
+            return;
+        }
+        for (slot, more) in self.counts.iter().zip(counts) {
+            slot.fetch_add(*more, Relaxed);
+        }
+        self.sum.fetch_add(sum, Relaxed);
     }
 
     /// Upper bounds, inclusive, without the unbounded last one.
@@ -173,6 +202,50 @@ impl ServiceCounters {
             bytes: Bytes::new(workers),
         }
     }
+
+    /// Every count with its name, for those who hand them on. A new one cannot be forgotten here:
+    /// the pattern names them all.
+    pub fn tallies(&self) -> Vec<(&'static str, &Tally)> {
+        let Self {
+            sessions,
+            over_limit,
+            queue_full,
+            queue_timeout,
+            no_server,
+            connect_failed,
+            retries,
+            proxy_header,
+            reset_by_client,
+            reset_by_server,
+            idle_timeout,
+            cut,
+            connect_us: _,
+            session_ms: _,
+            bytes: _,
+        } = self;
+        vec![
+            ("sessions", sessions),
+            ("over_limit", over_limit),
+            ("queue_full", queue_full),
+            ("queue_timeout", queue_timeout),
+            ("no_server", no_server),
+            ("connect_failed", connect_failed),
+            ("retries", retries),
+            ("proxy_header", proxy_header),
+            ("reset_by_client", reset_by_client),
+            ("reset_by_server", reset_by_server),
+            ("idle_timeout", idle_timeout),
+            ("cut", cut),
+        ]
+    }
+
+    /// Every histogram with its name.
+    pub fn histograms(&self) -> [(&'static str, &Histogram); 2] {
+        [
+            ("connect_us", &self.connect_us),
+            ("session_ms", &self.session_ms),
+        ]
+    }
 }
 
 /// What a server counts, over all services that list it.
@@ -202,6 +275,25 @@ impl ServerCounters {
             resets: Tally::default(),
             bytes: Bytes::new(workers),
         }
+    }
+
+    /// Every count with its name, for those who hand them on.
+    pub fn tallies(&self) -> Vec<(&'static str, &Tally)> {
+        let Self {
+            sessions,
+            served,
+            connect_errors,
+            early_closes,
+            resets,
+            bytes: _,
+        } = self;
+        vec![
+            ("sessions", sessions),
+            ("served", served),
+            ("connect_errors", connect_errors),
+            ("early_closes", early_closes),
+            ("resets", resets),
+        ]
     }
 }
 

@@ -10,7 +10,9 @@ pub(crate) mod worker;
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, fence,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
@@ -18,6 +20,7 @@ use thiserror::Error;
 
 use crate::listen::{Accepted, Listener, ListenerShared};
 use crate::record::CutReason;
+use crate::server::Server;
 use crate::service::{Service, View};
 use crate::upstream::lease::Registry;
 use crate::upstream::queue;
@@ -291,6 +294,37 @@ impl Engine {
         for orders in &self.shared.orders {
             let _ = orders.send(Order::Unlisten(id));
         }
+    }
+
+    /// Whether a worker still accepts from this listener. False after [`Self::unlisten`] means that
+    /// every client it has accepted is counted among the sessions.
+    pub fn is_accepting(&self, id: u64) -> bool {
+        let alive = self.listeners();
+        let found = alive.iter().filter_map(Weak::upgrade).any(|l| l.id == id);
+        fence(Acquire);
+        found
+    }
+
+    /// Whether a worker still accepts from any listener.
+    pub fn is_accepting_any(&self) -> bool {
+        let accepting = !self.listeners().is_empty();
+        fence(Acquire);
+        accepting
+    }
+
+    /// Other processes have so many of a server's places; clients that wait get what has become
+    /// free.
+    pub fn set_elsewhere(&self, server: &Arc<Server>, places: u32) {
+        let before = server.load.places.elsewhere();
+        server.load.places.set_elsewhere(places);
+        if places < before {
+            self.places_freed(server);
+        }
+    }
+
+    /// A server may be used more than before: clients that wait get its places.
+    pub fn places_freed(&self, server: &Arc<Server>) {
+        self.shared.registry.place_freed(server);
     }
 
     /// A server was found to be dead: sessions that have heard nothing of it go on elsewhere, or

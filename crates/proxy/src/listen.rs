@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use compio::driver::SharedFd;
 use compio::driver::op::Accept;
+use futures_util::future::{Either, select};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use thiserror::Error;
 
@@ -90,6 +92,8 @@ impl ListenError {
 pub struct Listener {
     socket: Socket,
     address: ListenAddress,
+    /// Another process has the same socket and serves its clients: it must not be shut down here.
+    lent: bool,
 }
 
 impl Listener {
@@ -103,7 +107,48 @@ impl Listener {
         Ok(Self {
             socket,
             address: address.clone(),
+            lent: false,
         })
+    }
+
+    /// The very socket that another process listens on; it stays that process's until
+    /// [`Self::make_own`].
+    pub fn passed(
+        socket: OwnedFd,
+        address: &ListenAddress,
+        keepalive: &Keepalive,
+    ) -> Result<Self, ListenError> {
+        let socket = Socket::from(socket);
+        let prepared = match address {
+            ListenAddress::Tcp(_) => keep_alive(&socket2::SockRef::from(&socket), keepalive),
+            ListenAddress::Unix(_) => Ok(()),
+        };
+        prepared.map_err(|error| ListenError::new(address, error))?;
+        Ok(Self {
+            socket,
+            address: address.clone(),
+            lent: true,
+        })
+    }
+
+    /// From now on it ends with us.
+    pub fn make_own(&mut self) {
+        self.lent = false;
+    }
+
+    /// Another process goes on with the socket; what is left here is closed without a word.
+    pub fn leave(mut self) {
+        self.lent = true;
+    }
+
+    /// The address that was asked for: with port 0, not the one it has.
+    pub fn asked_for(&self) -> &ListenAddress {
+        &self.address
+    }
+
+    /// The descriptor once more, for another process.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone().map(Into::into)
     }
 
     /// Where it is bound; the port is the kernel's choice if 0 was asked for.
@@ -122,6 +167,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        if self.lent {
+            return;
+        }
         // At once, though the workers let go of their descriptors a little later.
         let _ = self.socket.shutdown(std::net::Shutdown::Read);
         if let ListenAddress::Unix(path) = &self.address {
@@ -198,12 +246,26 @@ pub(crate) struct Accepted {
     pub(crate) service: Arc<Service>,
 }
 
-/// Accepts the clients of one listener on one worker, as long as the task lives.
-pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerShared>) {
-    let socket = SharedFd::new(own_descriptor(&worker, &listener).await);
+/// Accepts the clients of one listener on one worker until `stop` has no sender any more. A client
+/// whose accept is under way then is still served: another process may go on with the socket, and
+/// would never hear of it.
+pub(crate) async fn accept_clients(
+    worker: Rc<Worker>,
+    listener: Arc<ListenerShared>,
+    stop: flume::Receiver<()>,
+) {
+    let Some(socket) = own_descriptor(&worker, &listener, &stop).await else {
+        return;
+    };
+    let socket = SharedFd::new(socket);
     let mut in_a_row = 0_u32;
-    loop {
-        let accept = compio::runtime::submit(Accept::new(socket.clone())).await;
+    while !stop.is_disconnected() {
+        let accept = pin!(compio::runtime::submit(Accept::new(socket.clone())));
+        // The accept is asked first: it is given up only while it has nobody.
+        let accept = match select(accept, pin!(stop.recv_async())).await {
+            Either::Left((accept, _)) => accept,
+            Either::Right(_) => return,
+        };
         match accept.0 {
             Ok(_) => {
                 let (client, peer) = compio::buf::IntoInner::into_inner(accept.1);
@@ -234,18 +296,23 @@ pub(crate) async fn accept_clients(worker: Rc<Worker>, listener: Arc<ListenerSha
 }
 
 /// A descriptor of its own for each worker: the socket closes when the last has let go.
-async fn own_descriptor(worker: &Worker, listener: &ListenerShared) -> Socket {
-    loop {
+async fn own_descriptor(
+    worker: &Worker,
+    listener: &ListenerShared,
+    stop: &flume::Receiver<()>,
+) -> Option<Socket> {
+    while !stop.is_disconnected() {
         let cloned = listener.socket.try_clone().and_then(|socket| {
             socket.set_nonblocking(true)?;
             Ok(socket)
         });
         match cloned {
-            Ok(socket) => return socket,
+            Ok(socket) => return Some(socket),
             Err(error) => accept_failed(worker, &error),
         }
         compio::time::sleep(PAUSE_AFTER_FAILURE).await;
     }
+    None
 }
 
 fn accept_failed(worker: &Worker, error: &io::Error) {

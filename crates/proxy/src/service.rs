@@ -1,9 +1,9 @@
 //! One service as the data plane sees it: an immutable view, replaced as a whole, and its numbers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use arc_swap::{ArcSwap, Guard};
+use evenkeel_policy::places::Places;
 use evenkeel_policy::pool::{Pick, Pool, Request, Tried};
 
 use crate::clock;
@@ -76,8 +76,9 @@ pub struct Service {
     pub name: Arc<str>,
     /// Its numbers.
     pub counters: ServiceCounters,
+    /// Its clients against `max_connections`.
+    pub places: Places,
     pub(crate) queue: Queue,
-    active: AtomicU32,
     view: ArcSwap<View>,
 }
 
@@ -87,8 +88,8 @@ impl Service {
             id,
             name,
             counters: ServiceCounters::new(workers),
+            places: Places::new(view.settings.max_connections),
             queue: Queue::default(),
-            active: AtomicU32::new(0),
             view: ArcSwap::from_pointee(view),
         }
     }
@@ -103,12 +104,18 @@ impl Service {
     }
 
     pub(crate) fn replace_view(&self, view: View) {
+        self.places.set_limit(view.settings.max_connections);
         self.view.store(Arc::new(view));
     }
 
     /// Clients being served or waiting.
     pub fn active(&self) -> u32 {
-        self.active.load(Relaxed)
+        self.places.taken()
+    }
+
+    /// The same with those of other processes that drain.
+    pub fn active_everywhere(&self) -> u32 {
+        self.active().saturating_add(self.places.elsewhere())
     }
 
     /// Clients waiting for a server.
@@ -119,14 +126,7 @@ impl Service {
     /// Counts a client in, or says that the service is full.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<Seat> {
         self.counters.sessions.add(1);
-        let limit = self.view().settings.max_connections;
-        // Not counted in and out again: a reader in between would see more clients than the limit.
-        let counted_in = |active: u32| (active < limit).then(|| active + 1);
-        if self
-            .active
-            .fetch_update(Relaxed, Relaxed, counted_in)
-            .is_err()
-        {
+        if !self.places.try_take() {
             self.counters.over_limit.add(1);
             return None;
         }
@@ -150,6 +150,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.service.active.fetch_sub(1, Relaxed);
+        let returned = self.service.places.give_back();
+        debug_assert!(returned, "gave back a place that was not taken");
     }
 }

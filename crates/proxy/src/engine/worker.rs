@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use compio::driver::{DriverType, ProactorBuilder};
-use compio::runtime::{JoinHandle, Runtime, RuntimeBuilder};
+use compio::runtime::{Runtime, RuntimeBuilder};
 use slab::Slab;
 
 use super::executor::Executor;
@@ -43,7 +43,8 @@ pub(crate) struct Worker {
     pub(crate) scratch: RefCell<Box<[u8]>>,
     large: RefCell<Vec<Box<[u8]>>>,
     sessions: RefCell<Slab<Rc<Live>>>,
-    accepting: RefCell<Vec<(u64, JoinHandle<()>)>>,
+    /// A listener's id, and what keeps its accepts going.
+    accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
     swept_at_ms: Cell<u64>,
     stopped: Cell<bool>,
 }
@@ -140,12 +141,13 @@ impl Worker {
     }
 
     fn listen(self: &Rc<Self>, listener: Arc<ListenerShared>) {
-        let id = listener.id;
-        let task = compio::runtime::spawn(listen::accept_clients(Rc::clone(self), listener));
-        self.accepting.borrow_mut().push((id, task));
+        let (go_on, stop) = flume::bounded(0);
+        self.accepting.borrow_mut().push((listener.id, go_on));
+        let accepting = listen::accept_clients(Rc::clone(self), listener, stop);
+        compio::runtime::spawn(accepting).detach();
     }
 
-    /// Dropping the task cancels its accept; clients the kernel holds for the socket stay there.
+    /// The accept that is under way is finished; clients the kernel holds for the socket stay there.
     fn unlisten(&self, id: u64) {
         self.accepting
             .borrow_mut()

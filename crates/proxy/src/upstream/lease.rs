@@ -52,7 +52,8 @@ impl Registry {
         services.push(Arc::downgrade(service));
     }
 
-    fn place_freed(self: &Arc<Self>, server: &Arc<Server>) {
+    /// A place on the server is free, or may be: who waits longest gets it.
+    pub(crate) fn place_freed(self: &Arc<Self>, server: &Arc<Server>) {
         // The release before this and the look after it must not change places: who begins to wait
         // counts himself first and then looks for a place.
         fence(SeqCst);

@@ -1,0 +1,243 @@
+//! Places under a limit: taken here, and by other processes that the limit holds for as well.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// No limit.
+pub const UNLIMITED: u32 = u32::MAX;
+
+/// Counts what is taken of a limit, over all workers of this process and over other processes.
+///
+/// While an old process drains, the new one counts the old one's places as taken. Only the control
+/// plane changes limits; anybody takes places.
+#[derive(Debug)]
+pub struct Places {
+    /// What this process may take, in the upper half, and what it has taken: one word, so that a
+    /// limit lowered now holds for whoever comes now, and the answer to "how many are taken" is
+    /// exact.
+    word: AtomicU64,
+    limit: AtomicU32,
+    elsewhere: AtomicU32,
+    /// What this process and those before it may have at most, once it hands over to another one.
+    ceiling: AtomicU32,
+}
+
+impl Places {
+    /// Nothing is taken yet.
+    pub fn new(limit: u32) -> Places {
+        Places {
+            word: AtomicU64::new(pack(limit, 0)),
+            limit: AtomicU32::new(limit),
+            elsewhere: AtomicU32::new(0),
+            ceiling: AtomicU32::new(UNLIMITED),
+        }
+    }
+
+    /// Places taken in this process.
+    pub fn taken(&self) -> u32 {
+        unpack(self.word.load(Relaxed)).1
+    }
+
+    /// Places that other processes have, or may come to have without asking.
+    pub fn elsewhere(&self) -> u32 {
+        self.elsewhere.load(Relaxed)
+    }
+
+    /// The limit over all processes.
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Places that this process could take now.
+    pub fn free(&self) -> u32 {
+        let (share, taken) = unpack(self.word.load(Relaxed));
+        share.saturating_sub(taken)
+    }
+
+    /// Whether nothing could be taken now.
+    pub fn is_full(&self) -> bool {
+        let (share, taken) = unpack(self.word.load(Relaxed));
+        taken >= share
+    }
+
+    /// Takes one; false when there is none. The count never exceeds the limit, not even for a
+    /// moment.
+    pub fn try_take(&self) -> bool {
+        let one_more = |word| {
+            let (share, taken) = unpack(word);
+            (taken < share).then(|| pack(share, taken + 1))
+        };
+        self.word.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+    }
+
+    /// Gives one back; false when none was taken: wrapped around, it would look full for ever.
+    pub fn give_back(&self) -> bool {
+        let one_less = |word| {
+            let (share, taken) = unpack(word);
+            taken.checked_sub(1).map(|taken| pack(share, taken))
+        };
+        self.word.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+    }
+
+    /// Another limit; what is taken above a lowered one stays until it is given back.
+    pub fn set_limit(&self, limit: u32) {
+        self.limit.store(limit, Relaxed);
+        self.share_out();
+    }
+
+    /// What other processes have changes.
+    pub fn set_elsewhere(&self, places: u32) {
+        self.elsewhere.store(places, Relaxed);
+        self.share_out();
+    }
+
+    /// Keeps what is taken and half of what is free; the rest is another process's from now on.
+    pub fn keep_half(&self) {
+        self.lower_ceiling(|share, taken| taken + (share.saturating_sub(taken)) / 2);
+    }
+
+    /// Keeps what is taken and so many more; never more than before.
+    pub fn keep_taken_and(&self, more: u32) {
+        self.lower_ceiling(|share, taken| share.min(taken.saturating_add(more)));
+    }
+
+    /// Takes the whole limit back.
+    pub fn keep_all(&self) {
+        self.ceiling.store(UNLIMITED, Relaxed);
+        self.share_out();
+    }
+
+    /// What this process and those before it have, or may come to have without asking: the number
+    /// that the next process must count as taken.
+    pub fn claimed(&self) -> u32 {
+        let (share, taken) = unpack(self.word.load(Relaxed));
+        let own = if share == UNLIMITED {
+            taken
+        } else {
+            taken.max(share)
+        };
+        own.saturating_add(self.elsewhere())
+    }
+
+    /// The next process counts the places of those before this one itself: they are no longer of
+    /// this one's claim.
+    pub fn hand_on_elsewhere(&self) {
+        let (share, _) = unpack(self.word.load(Relaxed));
+        self.elsewhere.store(0, Relaxed);
+        self.ceiling.store(share, Relaxed);
+    }
+
+    fn lower_ceiling(&self, keep: impl Fn(u32, u32) -> u32) {
+        if self.limit.load(Relaxed) == UNLIMITED {
+            return;
+        }
+        let lowered = |word| {
+            let (share, taken) = unpack(word);
+            let share = keep(share, taken);
+            let ceiling = share.saturating_add(self.elsewhere());
+            self.ceiling.store(ceiling, Relaxed);
+            Some(pack(share, taken))
+        };
+        // Never refused: the closure always has an answer.
+        let _ = self.word.fetch_update(Relaxed, Relaxed, lowered);
+    }
+
+    fn share_out(&self) {
+        let limit = self.limit.load(Relaxed);
+        let share = if limit == UNLIMITED {
+            UNLIMITED
+        } else {
+            let claim = limit.min(self.ceiling.load(Relaxed));
+            claim.saturating_sub(self.elsewhere())
+        };
+        let shared = |word| Some(pack(share, unpack(word).1));
+        // Never refused: the closure always has an answer.
+        let _ = self.word.fetch_update(Relaxed, Relaxed, shared);
+    }
+}
+
+fn pack(share: u32, taken: u32) -> u64 {
+    u64::from(share) << 32 | u64::from(taken)
+}
+
+fn unpack(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(places: &Places, count: u32) -> u32 {
+        (0..count).map(|_| u32::from(places.try_take())).sum()
+    }
+
+    #[test]
+    fn what_another_process_has_is_taken() {
+        let places = Places::new(5);
+        places.set_elsewhere(3);
+        assert_eq!((take(&places, 9), places.is_full()), (2, true));
+        places.set_elsewhere(2);
+        assert_eq!(take(&places, 9), 1);
+        places.set_elsewhere(9);
+        assert_eq!((take(&places, 9), places.taken()), (0, 3));
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_handed_over_are_the_limit_together() {
+        let (old, new) = (Places::new(10), Places::new(10));
+        assert_eq!(take(&old, 5), 5);
+        old.keep_half();
+        new.set_elsewhere(old.claimed());
+        assert_eq!((take(&old, 20), take(&new, 20)), (2, 3));
+    }
+
+    #[test]
+    fn a_process_that_hands_over_never_gets_more_than_it_kept() {
+        let old = Places::new(10);
+        assert_eq!(take(&old, 4), 4);
+        old.keep_taken_and(1);
+        assert_eq!(old.claimed(), 5);
+        old.set_limit(10);
+        old.set_elsewhere(0);
+        assert_eq!(take(&old, 20), 1);
+        assert!(old.give_back() && old.give_back());
+        old.keep_taken_and(0);
+        assert_eq!((old.claimed(), take(&old, 9)), (3, 0));
+        old.keep_taken_and(5);
+        assert_eq!(old.claimed(), 3, "given away for good");
+        old.keep_all();
+        assert_eq!(take(&old, 20), 7);
+    }
+
+    #[test]
+    fn without_a_limit_only_what_is_taken_is_claimed() {
+        let old = Places::new(UNLIMITED);
+        assert_eq!(take(&old, 4), 4);
+        old.keep_half();
+        old.set_elsewhere(7);
+        assert_eq!((old.claimed(), take(&old, 3)), (11, 3));
+    }
+
+    #[test]
+    fn what_the_first_process_frees_is_the_second_ones_as_long_as_it_claims_it() {
+        let second = Places::new(10);
+        second.set_elsewhere(6);
+        assert_eq!(take(&second, 4), 4);
+        second.keep_taken_and(3);
+        assert_eq!((second.claimed(), take(&second, 1)), (10, 0));
+        second.set_elsewhere(4);
+        assert_eq!((second.claimed(), take(&second, 9)), (10, 2));
+        second.keep_taken_and(0);
+        second.set_elsewhere(1);
+        assert_eq!((second.claimed(), take(&second, 9)), (10, 3));
+        second.hand_on_elsewhere();
+        assert_eq!((second.claimed(), take(&second, 9)), (9, 0));
+    }
+
+    #[test]
+    fn a_place_given_back_too_often_is_told() {
+        let places = Places::new(1);
+        assert!(!places.give_back());
+        assert!(places.try_take() && places.give_back());
+    }
+}
