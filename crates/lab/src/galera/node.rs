@@ -133,13 +133,17 @@ impl Galera {
         if !self.running_peers().is_empty() {
             return self.restore_quorum().map(|()| false);
         }
-        let own = position.map_or(-1, |position| position.number);
+        let mut most = position.map_or(-1, |position| position.number);
+        let mut best = None;
         for peer in self.peers() {
-            let peers = self.position(&peer)?.map_or(-1, |position| position.number);
-            if peers > own {
-                drop(founded_at);
-                return self.wait_for_founder(&peer, peers).map(|()| false);
+            let number = self.position(&peer)?.map_or(-1, |position| position.number);
+            if number > most {
+                (most, best) = (number, Some(peer));
             }
+        }
+        if let Some(best) = best {
+            drop(founded_at);
+            return self.wait_for_founder(&best, most).map(|()| false);
         }
         *founded_at = Some(Instant::now());
         Ok(true)
@@ -253,7 +257,8 @@ impl Member {
     fn recovery(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         process::plain_environment(&mut command);
-        command.args(&self.arguments).arg("--wsrep-recover");
+        command.args(&self.arguments);
+        command.args(["--wsrep-recover", "--wsrep-cluster-address=gcomm://"]);
         if let Some((uid, gid)) = self.user {
             command.uid(uid).gid(gid);
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// A position in the history of a cluster, such as `5f0…:42`; a new node has none.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +32,15 @@ pub(super) fn position(
     let said = String::from_utf8_lossy(&output.stderr);
     let found = said
         .lines()
-        .find_map(|line| parse(line.split_once("Recovered position: ")?.1));
-    Ok(found)
+        .find_map(|line| Some(line.split_once("Recovered position: ")?.1));
+    let Some(found) = found else {
+        let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
+        bail!(
+            "mariadbd --wsrep-recover told no position: {}",
+            errors.join("\n")
+        )
+    };
+    Ok(parse(found))
 }
 
 /// Declares the node fit to found its cluster anew.
