@@ -4,19 +4,25 @@ use std::{fmt, str::FromStr};
 
 use crate::probe::words;
 
-/// An answer that does not mean anything.
+/// An answer that does not mean anything, or less than it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nonsense(String);
 
 impl Nonsense {
     pub(super) fn new(what: impl fmt::Display) -> Self {
-        Self(words::clipped(&what.to_string()))
+        let what = words::clipped(&what.to_string());
+        Self(format!("the server's answer makes no sense: {what}"))
+    }
+
+    /// The server keeps something back.
+    pub(super) fn hidden(what: &str) -> Self {
+        Self(format!("the server hides {what}"))
     }
 }
 
 impl fmt::Display for Nonsense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server's answer makes no sense: {}", self.0)
+        f.write_str(&self.0)
     }
 }
 

@@ -104,8 +104,8 @@ fn streaming(row: &Row) -> Result<bool, Nonsense> {
     match row.value(&["receiver_status"])? {
         Some(status) => Ok(status == "streaming"),
         // The server hides it from accounts without pg_read_all_stats.
-        None if runs => Err(Nonsense::new(
-            "it hides the state of its WAL receiver: GRANT pg_monitor to the monitor account",
+        None if runs => Err(Nonsense::hidden(
+            "the state of its WAL receiver from the monitor account: GRANT pg_monitor to it",
         )),
         None => Ok(false),
     }
