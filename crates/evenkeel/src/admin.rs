@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::status::ControlHandle;
@@ -78,25 +78,44 @@ enum Door {
     Unix,
 }
 
-/// Serves both doors until dropped; connections end with it.
+/// Serves both doors until dropped, when connections end with it; or until `closing`: then each
+/// connection gets the answer that is due, and nobody new is let in.
 pub async fn serve(
     listen: Option<TcpListener>,
     socket: Option<UnixListener>,
     settings: AdminSettings,
     control: ControlHandle,
+    closing: Closing,
 ) {
     let app = TowerToHyperService::new(routes::router(settings, control));
-    tokio::join!(serve_tcp(listen, app.clone()), serve_unix(socket, app));
+    tokio::join!(
+        serve_tcp(listen, app.clone(), closing.clone()),
+        serve_unix(socket, app, closing)
+    );
+}
+
+/// Becomes true once, if another process goes on with the doors.
+pub type Closing = watch::Receiver<bool>;
+
+async fn closed(closing: &mut Closing) {
+    if closing.wait_for(|closing| *closing).await.is_err() {
+        // Nobody is left who could say so.
+        std::future::pending::<()>().await;
+    }
 }
 
 type App = TowerToHyperService<axum::Router>;
 
-async fn serve_tcp(listener: Option<TcpListener>, app: App) {
+async fn serve_tcp(listener: Option<TcpListener>, app: App, mut closing: Closing) {
     let Some(listener) = listener else { return };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        let Some((stream, peer)) = accepted(listener.accept().await).await else {
+        let outcome = tokio::select! {
+            outcome = listener.accept() => outcome,
+            () = closed(&mut closing) => break,
+        };
+        let Some((stream, peer)) = accepted(outcome).await else {
             continue;
         };
         while connections.try_join_next().is_some() {}
@@ -109,13 +128,15 @@ async fn serve_tcp(listener: Option<TcpListener>, app: App) {
         connections.spawn(serve_connection(
             stream,
             Door::Tcp { peer },
-            app.clone(),
+            (app.clone(), closing.clone()),
             place,
         ));
     }
+    drop(listener);
+    connections.join_all().await;
 }
 
-async fn serve_unix(listener: Option<UnixListener>, app: App) {
+async fn serve_unix(listener: Option<UnixListener>, app: App, mut closing: Closing) {
     let Some(listener) = listener else { return };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
@@ -124,12 +145,19 @@ async fn serve_unix(listener: Option<UnixListener>, app: App) {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
-        let Some((stream, _)) = accepted(listener.accept().await).await else {
+        let outcome = tokio::select! {
+            outcome = listener.accept() => outcome,
+            () = closed(&mut closing) => break,
+        };
+        let Some((stream, _)) = accepted(outcome).await else {
             continue;
         };
         while connections.try_join_next().is_some() {}
-        connections.spawn(serve_connection(stream, Door::Unix, app.clone(), place));
+        let app = (app.clone(), closing.clone());
+        connections.spawn(serve_connection(stream, Door::Unix, app, place));
     }
+    drop(listener);
+    connections.join_all().await;
 }
 
 /// What was accepted; after an error, none, and a pause.
@@ -150,8 +178,12 @@ fn refuse_surplus(stream: &TcpStream, peer: SocketAddr) {
     let _ = stream.try_write(SURPLUS_ANSWER);
 }
 
-async fn serve_connection<S>(stream: S, door: Door, app: App, _place: OwnedSemaphorePermit)
-where
+async fn serve_connection<S>(
+    stream: S,
+    door: Door,
+    (app, mut closing): (App, Closing),
+    _place: OwnedSemaphorePermit,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
@@ -164,11 +196,11 @@ where
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     // Errors here are the peer's (it went away, it spoke garbage) and hyper has answered them.
-    if tokio::time::timeout(CONNECTION_AGE_MAX, connection.as_mut())
-        .await
-        .is_err()
-    {
-        connection.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(CLOSING_TIME_MAX, connection).await;
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = tokio::time::sleep(CONNECTION_AGE_MAX) => {}
+        () = closed(&mut closing) => {}
     }
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(CLOSING_TIME_MAX, connection).await;
 }

@@ -2,9 +2,11 @@
 
 mod ask;
 mod check;
+mod events;
 mod manual;
 mod run;
 mod table;
+mod upgrade;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,6 +45,12 @@ enum Command {
     Undrain(ServerArgs),
     /// Give a server another weight, until the process ends.
     Weight(WeightArgs),
+    /// Name the server that takes the writes, where the servers themselves leave it open.
+    Primary(PrimaryArgs),
+    /// Show what changed: states, roles, primaries, config, commands.
+    Events(EventsArgs),
+    /// Have a new process take over without a pause; this one lets its sessions finish.
+    Upgrade(upgrade::UpgradeArgs),
     /// Write the man pages and the completions of shells into a directory.
     #[command(hide = true)]
     Manual(manual::ManualArgs),
@@ -118,6 +126,27 @@ struct WeightArgs {
 }
 
 #[derive(Debug, Args)]
+struct PrimaryArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Take the name back instead: what the servers say decides again.
+    #[arg(long)]
+    withdraw: bool,
+}
+
+#[derive(Debug, Args)]
+struct EventsArgs {
+    #[command(flatten)]
+    place: Where,
+    /// Stay, and print each new event as it comes.
+    #[arg(short, long)]
+    follow: bool,
+    /// Print each event as a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 struct ServerArgs {
     /// Its name or address, or service/server.
     server: String,
@@ -147,6 +176,9 @@ pub fn main() -> ExitCode {
         Command::Drain(args) => ask::drain(&args),
         Command::Undrain(args) => ask::undrain(&args),
         Command::Weight(args) => ask::weight(&args),
+        Command::Primary(args) => ask::primary(&args),
+        Command::Events(args) => events::run(&args),
+        Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Manual(args) => manual::manual(&args),
     }
 }

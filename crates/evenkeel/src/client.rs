@@ -11,7 +11,7 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
-use crate::status::{Reply, Status};
+use crate::status::{Reply, Status, TimelineEvent};
 
 /// A reload reads files and resolves names; anything longer is a process that hangs.
 const ANSWER_MS_MAX: u64 = 30_000;
@@ -73,6 +73,16 @@ impl Client {
         } else {
             Err(self.bad(text.trim()))
         }
+    }
+
+    /// The events after this id, oldest first.
+    pub fn events(&self, after: u64) -> Result<Vec<TimelineEvent>, ClientError> {
+        let path = format!("/api/v1/events?after={after}");
+        let (ok, text) = self.exchange(Method::GET, &path, String::new())?;
+        if !ok {
+            return Err(self.bad(text.trim()));
+        }
+        serde_json::from_str(&text).map_err(|error| self.bad(error))
     }
 
     /// Has something changed; `Reply::ok` says whether it was.

@@ -9,6 +9,7 @@ pub mod keys;
 pub mod plan;
 mod problem;
 mod reader;
+mod role;
 mod render;
 mod secrets;
 mod server;

@@ -9,4 +9,5 @@ pub mod metrics;
 pub mod notify;
 pub mod run;
 pub mod status;
+pub mod upgrade;
 pub mod world;

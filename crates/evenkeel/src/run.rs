@@ -1,12 +1,17 @@
 //! Starts everything in the right order, and turns signals into what the world understands.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
 
 use evenkeel_proxy::engine::{Driver, Engine, EngineError};
 use thiserror::Error;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::admin::{self, AdminSettings};
 use crate::config::plan::{Io, LogFormat};
@@ -14,10 +19,16 @@ use crate::config::{Plan, Problems};
 use crate::log::{self, Format, InitError};
 use crate::notify;
 use crate::status::ControlHandle;
+use crate::upgrade::doors::Doors;
+use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
+use crate::upgrade::state::Purpose;
 use crate::world::{Signal, World, WorldError};
 
 /// Two for each session, and the rest for listeners, probes, admin and the program itself.
 const DESCRIPTORS_BESIDE_SESSIONS: u64 = 256;
+
+/// At the end, for answers that are under way.
+const LAST_ANSWERS_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why the balancer did not start, or ended badly.
 #[derive(Debug, Error)]
@@ -47,6 +58,9 @@ pub enum RunError {
         /// Why.
         cause: String,
     },
+    /// The process that this one was to take over from.
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
     /// What a single-threaded runtime needs.
     #[error("cannot start the control plane: {0}")]
     Runtime(std::io::Error),
@@ -54,6 +68,7 @@ pub enum RunError {
 
 /// Runs the balancer until it is told to stop.
 pub fn run(plan: Plan, problems: Problems) -> Result<(), RunError> {
+    let predecessor = Predecessor::find()?;
     let format = match plan.log.format {
         LogFormat::Text => Format::Text,
         LogFormat::Json => Format::Json,
@@ -64,13 +79,17 @@ pub fn run(plan: Plan, problems: Problems) -> Result<(), RunError> {
         .enable_all()
         .build()
         .map_err(RunError::Runtime)?;
-    let outcome = runtime.block_on(serve(plan, problems));
+    let outcome = runtime.block_on(serve(plan, problems, predecessor));
     // A name look-up that hangs must not keep the process from ending.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(plan: Plan, problems: Problems) -> Result<(), RunError> {
+async fn serve(
+    plan: Plan,
+    problems: Problems,
+    mut predecessor: Option<Predecessor>,
+) -> Result<(), RunError> {
     let (driver, io_reason) = choose_driver(plan.engine.io);
     let workers = plan.engine.workers.unwrap_or_else(cores);
     let (engine, events) = Engine::start(driver, workers)?;
@@ -78,14 +97,27 @@ async fn serve(plan: Plan, problems: Problems) -> Result<(), RunError> {
     tracing::info!("data plane: {io} ({io_reason}), workers: {workers}");
     let (control, requests) = ControlHandle::channel();
     let signals = signals().map_err(RunError::Runtime)?;
-    let door = open_door(&plan, control).await?;
-    let _socket = SocketFile(plan.admin.socket.clone());
-    let world = World::new(engine, io_reason, plan, problems)?;
-    let admin = tokio::spawn(door);
+    let mut inherited = match &mut predecessor {
+        Some(predecessor) => predecessor.ask()?,
+        None => Inherited::default(),
+    };
+    let (door, mut doors) = open_door(&plan, control, &mut inherited).await?;
+    let path = plan.admin.socket.clone();
+    let before = predecessor.map(|predecessor| (predecessor, inherited));
+    let mut world = World::new(engine, io_reason, (plan, problems), before)?;
+    doors.own_file(path);
+    world.keep_doors(doors);
+    let mut admin = tokio::spawn(door);
     tracing::info!("ready");
     notify::ready();
     world.run(requests, events, signals).await;
-    admin.abort();
+    // The answers that are under way; after an upgrade, the one to the upgrade itself.
+    if tokio::time::timeout(LAST_ANSWERS_LIMIT, &mut admin)
+        .await
+        .is_err()
+    {
+        admin.abort();
+    }
     Ok(())
 }
 
@@ -101,34 +133,34 @@ fn choose_driver(io: Io) -> (Driver, String) {
     }
 }
 
-/// The control socket's name, removed when the process ends.
-struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Gone already is as good.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Binds both admin doors; what comes back serves them.
+/// Opens both admin doors, those of the process before this one if it has them; what comes back
+/// serves them, and hands them on to the next process.
 async fn open_door(
     plan: &Plan,
     control: ControlHandle,
-) -> Result<impl Future<Output = ()> + use<>, RunError> {
+    inherited: &mut Inherited,
+) -> Result<(impl Future<Output = ()> + use<>, Doors), RunError> {
+    let mut passable = Vec::new();
     let listen = match plan.admin.listen {
         None => None,
         Some(address) => {
-            let bound = tokio::net::TcpListener::bind(address).await;
+            let purpose = Purpose::Admin(address.to_string());
+            let opened = open_page(address, inherited.take(purpose.clone()), |socket| {
+                passable.push((purpose, socket));
+            });
             let fail = |cause| RunError::Admin {
                 address: address.to_string(),
                 cause,
             };
-            Some(bound.map_err(fail)?)
+            Some(opened.await.map_err(fail)?)
         }
     };
     let path = &plan.admin.socket;
-    let socket = admin::bind_socket(path).map_err(|error| RunError::Socket {
+    let purpose = Purpose::Control(path.display().to_string());
+    let passed = inherited.take(purpose.clone());
+    let is_new = passed.is_none();
+    let opened = open_control(path, passed, |socket| passable.push((purpose, socket)));
+    let socket = opened.map_err(|error| RunError::Socket {
         path: path.display().to_string(),
         cause: error.to_string(),
     })?;
@@ -146,7 +178,39 @@ async fn open_door(
             .map(|token| token.expose().to_owned()),
         allowed_hosts: plan.admin.allowed_hosts.clone(),
     };
-    Ok(admin::serve(listen, Some(socket), settings, control))
+    let (closing, closed) = watch::channel(false);
+    let mut doors = Doors::new(passable, closing);
+    if is_new {
+        doors.own_file(path.clone());
+    }
+    let door = admin::serve(listen, Some(socket), settings, control, closed);
+    Ok((door, doors))
+}
+
+async fn open_page(
+    address: SocketAddr,
+    passed: Option<OwnedFd>,
+    keep: impl FnOnce(OwnedFd),
+) -> io::Result<TcpListener> {
+    let listener = match passed {
+        None => TcpListener::bind(address).await?,
+        Some(socket) => TcpListener::from_std(socket.into())?,
+    };
+    keep(listener.as_fd().try_clone_to_owned()?);
+    Ok(listener)
+}
+
+fn open_control(
+    path: &Path,
+    passed: Option<OwnedFd>,
+    keep: impl FnOnce(OwnedFd),
+) -> io::Result<UnixListener> {
+    let listener = match passed {
+        None => admin::bind_socket(path)?,
+        Some(socket) => UnixListener::from_std(socket.into())?,
+    };
+    keep(listener.as_fd().try_clone_to_owned()?);
+    Ok(listener)
 }
 
 fn signals() -> std::io::Result<mpsc::Receiver<Signal>> {

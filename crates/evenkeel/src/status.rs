@@ -1,10 +1,16 @@
 //! What the running process says of itself (`GET /api/v1/status`), and how it is asked and told.
 
-use std::fmt;
-use std::sync::Arc;
+mod cluster;
+mod control;
+mod timeline;
+mod upgrade;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot};
+
+pub use cluster::{ClusterStatus, RoleName, RoleStatus};
+pub use control::{Command, ControlHandle, Reply, Request, Stopped};
+pub use timeline::{EventKind, Severity, TimelineEvent};
+pub use upgrade::UpgradeStatus;
 
 /// Everything the process knows of itself at one moment. Holds no secrets, ever.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,10 +26,16 @@ pub struct Status {
     pub now_unix_ms: u64,
     /// The data plane.
     pub engine: EngineStatus,
+    /// After an upgrade: the processes before this one whose sessions finish, the youngest first.
+    pub upgrade: Vec<UpgradeStatus>,
     /// The config in force.
     pub config: ConfigStatus,
     /// The services, in the order of the file.
     pub services: Vec<ServiceStatus>,
+    /// The clusters behind services with a role.
+    pub clusters: Vec<ClusterStatus>,
+    /// What changed last, oldest first; `/api/v1/events` has more.
+    pub events: Vec<TimelineEvent>,
 }
 
 /// The data plane: which I/O driver it runs on, and its workers.
@@ -90,6 +102,8 @@ pub struct ServiceStatus {
     pub listen: Vec<String>,
     /// The balancing algorithm.
     pub balance: String,
+    /// The part of the cluster that serves: `any`, `primary` or `replica`.
+    pub role: String,
     /// Whether clients are served.
     pub state: ServiceState,
     /// Why it is in this state, in words; empty when there is nothing to say.
@@ -278,6 +292,10 @@ pub struct ServerStatus {
     pub monitor_problem: Option<String>,
     /// The last probe, when there was one.
     pub last_probe: Option<LastProbe>,
+    /// What it is in its cluster, where a service asks for a role.
+    pub role: Option<RoleStatus>,
+    /// Why this service does not use it, although it is up: its role does not fit.
+    pub unused_because: Option<String>,
     /// Sessions on it from this service.
     pub sessions: ServerSessions,
     /// Bytes relayed since the start.
@@ -367,120 +385,4 @@ pub struct ServerErrors {
     pub early_close: u64,
     /// Reset by it.
     pub reset: u64,
-}
-
-/// Something to change in the running process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Read the config file again; a wrong file changes nothing.
-    Reload,
-    /// No new clients for a server; old ones may finish within the limit (the file's when none).
-    Drain {
-        /// Name or address, optionally `service/server`.
-        server: String,
-        /// How long old sessions may go on.
-        limit_ms: Option<u64>,
-    },
-    /// Take new clients again.
-    Undrain {
-        /// Name or address, optionally `service/server`.
-        server: String,
-    },
-    /// Another weight until it is undone or the process ends.
-    Weight {
-        /// Name or address, optionally `service/server`.
-        server: String,
-        /// 0..=256.
-        weight: u32,
-    },
-}
-
-/// The answer to a [`Command`], and the JSON body of every answer to a POST.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Reply {
-    /// Whether it was done.
-    pub ok: bool,
-    /// What was done, or why not and what to do.
-    pub message: String,
-    /// The faults of the config file, after a reload.
-    pub problems: Vec<Problem>,
-}
-
-impl Reply {
-    /// An answer that something was not done.
-    pub fn failed(message: impl Into<String>) -> Self {
-        Self {
-            ok: false,
-            message: message.into(),
-            problems: Vec::new(),
-        }
-    }
-
-    /// An answer that something was done.
-    pub fn done(message: impl Into<String>) -> Self {
-        Self {
-            ok: true,
-            message: message.into(),
-            problems: Vec::new(),
-        }
-    }
-}
-
-/// What the admin server asks of the control plane; the channel's receiver answers each.
-#[derive(Debug)]
-pub enum Request {
-    /// The status now.
-    Status(oneshot::Sender<Arc<Status>>),
-    /// Change something.
-    Command(Command, oneshot::Sender<Reply>),
-}
-
-/// The control plane no longer answers: the process is ending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped;
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the process is ending and answers no more questions")
-    }
-}
-
-impl std::error::Error for Stopped {}
-
-/// Asks the control plane; cheap to clone.
-#[derive(Clone, Debug)]
-pub struct ControlHandle {
-    requests: mpsc::Sender<Request>,
-}
-
-/// Questions that may wait at once. The admin port has 64 connections at most, so none waits long.
-const REQUESTS_WAITING_MAX: usize = 64;
-
-impl ControlHandle {
-    /// A handle, and the receiver whose owner answers.
-    pub fn channel() -> (Self, mpsc::Receiver<Request>) {
-        let (requests, receiver) = mpsc::channel(REQUESTS_WAITING_MAX);
-        (Self { requests }, receiver)
-    }
-
-    /// The status now.
-    pub async fn status(&self) -> Result<Arc<Status>, Stopped> {
-        let (answer, answered) = oneshot::channel();
-        self.requests
-            .send(Request::Status(answer))
-            .await
-            .map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
-    }
-
-    /// Has something changed.
-    pub async fn command(&self, command: Command) -> Result<Reply, Stopped> {
-        let (answer, answered) = oneshot::channel();
-        self.requests
-            .send(Request::Command(command, answer))
-            .await
-            .map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
-    }
 }

@@ -1,7 +1,9 @@
 //! The control plane: one owner of everything that changes, fed by probes, traffic, commands and
 //! the clock, which replaces what the data plane sees.
 
+mod cluster;
 mod command;
+mod fit;
 mod history;
 mod leaving;
 mod listening;
@@ -13,6 +15,9 @@ mod reload;
 mod report;
 mod server;
 mod service;
+mod timeline;
+mod upgrade;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,11 +33,16 @@ use tokio::sync::mpsc;
 use crate::config::{Address, Plan, Problems};
 use crate::log::Format;
 use crate::notify;
-use crate::status::Request;
+use crate::status::{EventKind, Request, Severity};
+use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
+use cluster::ClusterState;
+use fit::Fit;
 use leaving::Leaving;
 use probing::Report;
 use server::ServerState;
 use service::ServiceState;
+use timeline::{News, Timeline};
+use upgrade::Upgrades;
 
 /// Rates and histories are sampled once a second.
 const SAMPLE_INTERVAL_MS: u64 = 1_000;
@@ -74,6 +84,15 @@ pub enum WorldError {
         /// Why.
         cause: String,
     },
+    /// An address that is ours cannot be accepted from.
+    #[error("service {service:?}: clients cannot be accepted; the lines before say why")]
+    NotAccepting {
+        /// The service.
+        service: String,
+    },
+    /// The process before this one.
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
 }
 
 /// What a signal asks for.
@@ -93,7 +112,10 @@ pub struct World {
     problems: Problems,
     servers: BTreeMap<Address, ServerState>,
     services: Vec<ServiceState>,
+    clusters: Vec<ClusterState>,
+    timeline: Timeline,
     leaving: Vec<Leaving>,
+    upgrades: Upgrades,
     reports: (mpsc::Sender<Report>, mpsc::Receiver<Report>),
     started_ms: u64,
     loaded_ms: u64,
@@ -103,12 +125,12 @@ pub struct World {
 }
 
 impl World {
-    /// Binds all listeners, then starts serving: an error leaves nothing behind.
+    /// Binds all listeners, or takes them over, then starts serving: an error leaves nothing behind.
     pub fn new(
         engine: Engine,
         io_reason: String,
-        plan: Plan,
-        problems: Problems,
+        (plan, problems): (Plan, Problems),
+        before: Option<(Predecessor, Inherited)>,
     ) -> Result<Self, WorldError> {
         let now_ms = now_ms();
         let mut world = Self {
@@ -121,14 +143,20 @@ impl World {
             problems,
             servers: BTreeMap::new(),
             services: Vec::new(),
+            clusters: Vec::new(),
+            timeline: Timeline::default(),
             leaving: Vec::new(),
+            upgrades: Upgrades::default(),
             reports: mpsc::channel(REPORTS_WAITING_MAX),
             started_ms: now_ms,
             loaded_ms: now_ms,
             next_sample_ms: now_ms + SAMPLE_INTERVAL_MS,
             stop_by_ms: None,
         };
-        world.adopt(plan)?;
+        match before {
+            None => world.adopt(plan)?,
+            Some((predecessor, inherited)) => world.take_over(plan, predecessor, inherited)?,
+        }
         Ok(world)
     }
 
@@ -150,6 +178,8 @@ impl World {
                 Ok(event) = events.recv_async() => self.notice(event, format),
                 Some(report) = self.reports.1.recv() => self.take_report(report),
                 Some(signal) = signals.recv() => self.obey(signal).await,
+                Some(said) = self.upgrades.from_successor.1.recv() => self.hear_successor(said),
+                Some(said) = self.upgrades.from_predecessors.1.recv() => self.hear_predecessor(said),
                 () = tokio::time::sleep(wait) => {}
             }
             self.do_what_is_due(now_ms());
@@ -157,6 +187,7 @@ impl World {
         while let Ok(event) = events.try_recv() {
             self.notice(event, format);
         }
+        self.say_goodbye();
         tracing::info!("stopped");
         self.engine.stop();
     }
@@ -166,7 +197,12 @@ impl World {
             return false;
         };
         // A moment more than the limit, for the cut itself to be carried out.
-        self.sessions() == 0 || now_ms() >= stop_by_ms + SAMPLE_INTERVAL_MS
+        self.is_idle() || now_ms() >= stop_by_ms + SAMPLE_INTERVAL_MS
+    }
+
+    /// No session is left, none can come, and nobody before us reports through us.
+    fn is_idle(&self) -> bool {
+        !self.engine.is_accepting_any() && self.sessions() == 0 && !self.is_relaying()
     }
 
     fn sessions(&self) -> usize {
@@ -185,7 +221,14 @@ impl World {
             .filter_map(|service| service.next_ramp_ms);
         let leaving = self.leaving.iter().map(Leaving::next_due_ms);
         let stopping = self.stop_by_ms.map(|_| now_ms + 50);
-        let due = servers.chain(services).chain(leaving).chain(stopping).min();
+        let cuts = self.timeline.next_due_ms();
+        let due = servers
+            .chain(services)
+            .chain(leaving)
+            .chain(stopping)
+            .chain(cuts)
+            .chain(self.upgrade_due_ms())
+            .min();
         due.map_or(self.next_sample_ms, |due| due.min(self.next_sample_ms))
     }
 
@@ -193,6 +236,8 @@ impl World {
         self.start_due_probes(now_ms);
         self.cut_what_overstayed(now_ms);
         self.climb_ramps(now_ms);
+        self.tell_cuts(now_ms);
+        self.do_upgrade_work(now_ms);
         if now_ms >= self.next_sample_ms {
             self.sample();
             self.pulse();
@@ -245,7 +290,7 @@ impl World {
                 !service.plan.servers.iter().any(|other| {
                     other.address != *address
                         && service.weight(other) > 0
-                        && self.takes_clients(&other.address)
+                        && self.serves(service, &other.address)
                 })
             })
     }
@@ -262,6 +307,12 @@ impl World {
         self.servers
             .get(address)
             .is_some_and(ServerState::takes_clients)
+    }
+
+    /// Whether a service sends clients to a server: it is up, and its role fits.
+    fn serves(&self, service: &ServiceState, address: &Address) -> bool {
+        let fit = self.fit(service.plan.role, address);
+        self.takes_clients(address) && !matches!(fit, Fit::Unused(_))
     }
 
     async fn obey(&mut self, signal: Signal) {
@@ -283,11 +334,14 @@ impl World {
 
     fn stop(&mut self) {
         let limit_ms = self.plan.engine.shutdown_limit_ms;
-        tracing::info!(
-            sessions = self.sessions(),
-            limit_ms,
-            "stopping: no new clients"
+        let sessions = self.sessions();
+        let cause = format!("told to; its sessions ({sessions}) may finish within {limit_ms} ms");
+        let news = News::new(
+            EventKind::Process,
+            Severity::Info,
+            "stopping: no new clients",
         );
+        self.tell(news.cause(cause));
         self.stop_by_ms = Some(now_ms() + limit_ms);
         for service in &mut self.services {
             service.stop_listening(&self.engine);

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use evenkeel::admin::{AdminSettings, bind_socket, serve};
-use evenkeel::status::{Command, ControlHandle, Problem, Reply, Request, Status};
+use evenkeel::status::{Command, ControlHandle, Problem, Reply, Request, Status, TimelineEvent};
 use tempfile::TempDir;
 
 const CONFIG: &str =
@@ -55,7 +55,9 @@ impl Running {
                 let socket = bind_socket(&path).expect("the control socket");
                 let (control, requests) = ControlHandle::channel();
                 ready.send(()).expect("the test waits");
-                let door = serve(None, Some(socket), AdminSettings::default(), control);
+                let never = tokio::sync::watch::channel(false).1;
+                let settings = AdminSettings::default();
+                let door = serve(None, Some(socket), settings, control, never);
                 tokio::join!(door, answer(requests, told));
             });
         });
@@ -91,12 +93,31 @@ async fn answer(mut requests: tokio::sync::mpsc::Receiver<Request>, told: mpsc::
                 };
                 let _ = sender.send(Arc::new(status));
             }
+            Request::Events { after, answer } => {
+                let _ = answer.send(events(after));
+            }
+            Request::Upgrade {
+                binary,
+                limit_ms,
+                answer,
+            } => {
+                let _ = answer.send(Reply::done(format!("pid 2 serves: {binary:?} {limit_ms:?}")));
+            }
             Request::Command(command, sender) => {
                 let _ = sender.send(reply(&command));
                 let _ = told.send(command);
             }
         }
     }
+}
+
+fn events(after: u64) -> Vec<TimelineEvent> {
+    let event = |id| TimelineEvent {
+        id,
+        what: format!("db{id} is the primary"),
+        ..TimelineEvent::default()
+    };
+    (after + 1..=2).map(event).collect()
 }
 
 fn reply(command: &Command) -> Reply {
@@ -211,6 +232,18 @@ fn status_is_asked_for_over_the_socket() {
     let json = running.ask(&["status", "--json"]);
     let status: Status = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(status.pid, 42);
+}
+
+#[test]
+fn events_are_lines_for_people_or_json_for_machines() {
+    let running = Running::start();
+    let text = stdout(&running.ask(&["events"]));
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.contains("db1 is the primary\n"), "{text}");
+    let json = stdout(&running.ask(&["events", "--json"]));
+    let last: TimelineEvent = serde_json::from_str(json.lines().last().expect("two lines"))
+        .expect("each line is an event");
+    assert_eq!(last.id, 2);
 }
 
 #[test]

@@ -12,6 +12,8 @@
     )
 )]
 
+pub mod postgres;
 pub mod gtid;
 pub mod lsn;
 pub mod proxy_header;
+pub mod sql;

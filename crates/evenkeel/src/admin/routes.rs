@@ -1,20 +1,22 @@
 //! What can be asked and told over HTTP.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router, middleware};
+use axum::{Extension, Json, Router, middleware};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::guard::{self, Refusal};
-use super::{AdminSettings, page};
+use super::{AdminSettings, Door, page};
 use crate::metrics;
 use crate::status::{Command, ControlHandle, Reply, ServiceState, Stopped};
 
@@ -35,10 +37,13 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics_text))
         .route("/api/v1/status", get(status))
+        .route("/api/v1/events", get(events))
         .route("/api/v1/reload", post(reload))
+        .route("/api/v1/upgrade", post(upgrade))
         .route("/api/v1/servers/{name}/drain", post(drain))
         .route("/api/v1/servers/{name}/undrain", post(undrain))
         .route("/api/v1/servers/{name}/weight", post(weight))
+        .route("/api/v1/servers/{name}/primary", post(primary))
         .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             let message = "this path does not take that method: read with GET, change with POST";
@@ -54,6 +59,17 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
 
 async fn status(State(control): State<ControlHandle>) -> Result<Response, Refusal> {
     Ok(Json(&*control.status().await?).into_response())
+}
+
+async fn events(
+    State(control): State<ControlHandle>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let Query(EventsQuery { after }) = query.map_err(|error| {
+        let message = format!("ask for `?after=ID`, a whole number: {error}");
+        Refusal::new(StatusCode::BAD_REQUEST, message)
+    })?;
+    Ok(Json(control.events(after).await?).into_response())
 }
 
 async fn metrics_text(State(control): State<ControlHandle>) -> Result<Response, Refusal> {
@@ -91,6 +107,26 @@ async fn reload(State(control): State<ControlHandle>, body: Body) -> Result<Resp
     answer(&control, Command::Reload).await
 }
 
+/// Which program runs is for those alone who could start it: a token is not enough.
+async fn upgrade(
+    State(control): State<ControlHandle>,
+    Extension(door): Extension<Door>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    if !matches!(door, Door::Unix) {
+        let message = "an upgrade takes the control socket: run `evenkeel upgrade` on the machine";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, message));
+    }
+    let UpgradeBody { binary, limit_ms } = read_json(body).await?;
+    let reply = control.upgrade(binary, limit_ms).await?;
+    let code = if reply.ok {
+        StatusCode::OK
+    } else {
+        StatusCode::CONFLICT
+    };
+    Ok((code, Json(reply)).into_response())
+}
+
 async fn drain(
     State(control): State<ControlHandle>,
     Path(server): Path<String>,
@@ -122,9 +158,39 @@ async fn weight(
     answer(&control, Command::Weight { server, weight }).await
 }
 
+async fn primary(
+    State(control): State<ControlHandle>,
+    Path(server): Path<String>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let PrimaryBody { withdraw } = read_json(body).await?;
+    answer(&control, Command::Primary { server, withdraw }).await
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Empty {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventsQuery {
+    #[serde(default)]
+    after: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PrimaryBody {
+    #[serde(default)]
+    withdraw: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpgradeBody {
+    binary: Option<PathBuf>,
+    limit_ms: Option<u64>,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,12 +14,41 @@ pub(crate) fn status() -> Status {
             io_reason: "the kernel offers it".into(),
             workers: vec![WorkerStatus { sessions: 5 }, WorkerStatus { sessions: 4 }],
         },
+        upgrade: vec![UpgradeStatus {
+            draining_pid: 4001,
+            sessions_left: 42,
+            left_ms: 28_500,
+        }],
         config: ConfigStatus {
             path: Some("/etc/evenkeel.toml".into()),
             loaded_at_unix_ms: 1_767_225_600_000,
             problems: Vec::new(),
         },
         services: vec![orders(), awkward()],
+        clusters: vec![ClusterStatus {
+            services: vec!["orders".into()],
+            primary: Some("db1".into()),
+            since_unix_ms: 1_767_226_000_000,
+            named: Some("db1".into()),
+            problems: vec!["db3 belongs to another cluster".into()],
+        }],
+        events: vec![event()],
+    }
+}
+
+/// The change that made db1 the primary.
+pub(crate) fn event() -> TimelineEvent {
+    TimelineEvent {
+        id: 3,
+        at_unix_ms: 1_767_226_000_000,
+        kind: EventKind::Primary,
+        severity: Severity::Warning,
+        server: Some("db1".into()),
+        service: Some("orders".into()),
+        what: "db1 is the primary, db2 no longer is".into(),
+        cause: "db2 is down".into(),
+        sessions_cut: Some(12),
+        queued: 4,
     }
 }
 
@@ -29,6 +58,7 @@ fn orders() -> ServiceStatus {
         protocol: "tcp".into(),
         listen: vec!["0.0.0.0:3306".into(), "unix:/run/orders.sock".into()],
         balance: "least-connections".into(),
+        role: "primary".into(),
         state: ServiceState::Degraded,
         reason: "1 of 3 servers is down".into(),
         since_unix_ms: 1_767_229_100_000,
@@ -109,6 +139,11 @@ fn db1() -> ServerStatus {
             at_unix_ms: 1_767_229_199_500,
             message: "11.8.3-MariaDB".into(),
         }),
+        role: Some(RoleStatus {
+            role: RoleName::Primary,
+            since_unix_ms: 1_767_226_000_000,
+            ..RoleStatus::default()
+        }),
         sessions: ServerSessions {
             current: 9,
             limit: Some(200),
@@ -160,6 +195,14 @@ fn db3() -> ServerStatus {
         state: ServerState::Draining,
         reason: "by command".into(),
         since_unix_ms: 1_767_229_000_000,
+        role: Some(RoleStatus {
+            role: RoleName::Replica,
+            reason: "as it says".into(),
+            lag_ms: Some(1_250),
+            lag_bytes: Some(16_384),
+            since_unix_ms: 1_767_229_000_000,
+        }),
+        unused_because: Some("it is a replica".into()),
         monitor_problem: Some("access denied for 'monitor'@'10.0.0.9'".into()),
         differs_from_file: Some("drained by command".into()),
         ..ServerStatus::default()

@@ -1,10 +1,10 @@
-//! The commands that ask the running process: `status`, `reload`, `drain`, `undrain`, `weight`.
+//! The commands that ask the running process once: `status`, `reload`, `drain` and the others.
 
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::{DrainArgs, ServerArgs, StatusArgs, WeightArgs, Where, table};
+use super::{DrainArgs, PrimaryArgs, ServerArgs, StatusArgs, WeightArgs, Where, table};
 use crate::client::Client;
 use crate::config::{Style, default_socket, socket_of};
 use crate::status::Problem;
@@ -43,12 +43,20 @@ pub(super) fn weight(args: &WeightArgs) -> ExitCode {
     server_command(&args.server, "weight", &json!({ "weight": args.weight }))
 }
 
+pub(super) fn primary(args: &PrimaryArgs) -> ExitCode {
+    server_command(
+        &args.server,
+        "primary",
+        &json!({ "withdraw": args.withdraw }),
+    )
+}
+
 fn server_command(args: &ServerArgs, verb: &str, body: &Value) -> ExitCode {
     let path = format!("/api/v1/servers/{}/{verb}", url_encoded(&args.server));
     command(&args.place, &path, body)
 }
 
-fn command(place: &Where, path: &str, body: &Value) -> ExitCode {
+pub(super) fn command(place: &Where, path: &str, body: &Value) -> ExitCode {
     let Some(client) = client(place) else {
         return ExitCode::FAILURE;
     };
@@ -67,7 +75,7 @@ fn command(place: &Where, path: &str, body: &Value) -> ExitCode {
     }
 }
 
-fn client(place: &Where) -> Option<Client> {
+pub(super) fn client(place: &Where) -> Option<Client> {
     let socket = match (&place.socket, &place.config) {
         (Some(socket), _) => socket.clone(),
         (None, None) => default_socket(),
@@ -114,7 +122,7 @@ fn url_encoded(name: &str) -> String {
 }
 
 /// Prints without a panic when the reader (`head`) has gone.
-fn print(text: &str) -> ExitCode {
+pub(super) fn print(text: &str) -> ExitCode {
     use std::io::Write;
     match writeln!(std::io::stdout(), "{text}") {
         Ok(()) => ExitCode::SUCCESS,
@@ -122,7 +130,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-fn fail(message: &str) -> ExitCode {
+pub(super) fn fail(message: &str) -> ExitCode {
     eprintln!("error: {message}");
     ExitCode::FAILURE
 }

@@ -1,11 +1,17 @@
 //! The status as a table for a terminal.
 
-use crate::status::{ServerStatus, ServiceStatus, Status};
+use crate::status::{
+    ClusterStatus, RoleName, RoleStatus, ServerState, ServerStatus, ServiceStatus, Status,
+};
 
 /// The whole status as text.
 pub(super) fn rendered(status: &Status) -> String {
     let mut lines = Vec::new();
     head(status, &mut lines);
+    for cluster in &status.clusters {
+        lines.push(String::new());
+        cluster_lines(cluster, status.now_unix_ms, &mut lines);
+    }
     for service in &status.services {
         lines.push(String::new());
         service_lines(service, status.now_unix_ms, &mut lines);
@@ -43,6 +49,24 @@ fn head(status: &Status, lines: &mut Vec<String>) {
     }
 }
 
+fn cluster_lines(cluster: &ClusterStatus, now_unix_ms: u64, lines: &mut Vec<String>) {
+    let services = cluster.services.join(", ");
+    let since = ago(cluster.since_unix_ms, now_unix_ms);
+    let primary = match &cluster.primary {
+        Some(primary) => format!("primary {primary}"),
+        None => "no server takes writes".to_owned(),
+    };
+    let named = match &cluster.named {
+        Some(named) => format!("; an operator has named {named}"),
+        None => String::new(),
+    };
+    lines.push(format!(
+        "cluster of {services}: {primary}, since {since}{named}"
+    ));
+    let problems = cluster.problems.iter();
+    lines.extend(problems.map(|problem| format!("  problem: {problem}")));
+}
+
 fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<String>) {
     let ServiceStatus {
         name,
@@ -56,11 +80,17 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
     let reason = in_words(&service.reason);
     let since = ago(service.since_unix_ms, now_unix_ms);
     let listen = service.listen.join(", ");
+    let role = match service.role.as_str() {
+        "" | "any" => String::new(),
+        role => format!(", role {role}"),
+    };
     lines.push(format!(
         "service {name}: {}{reason}, since {since}",
         service.state.name()
     ));
-    lines.push(format!("  listens on {listen}, {protocol}, {balance}"));
+    lines.push(format!(
+        "  listens on {listen}, {protocol}, {balance}{role}"
+    ));
     lines.push(format!(
         "  sessions {} of {}, {} in all, {} refused; queue {} of {}",
         sessions.current,
@@ -92,10 +122,13 @@ const HEAD: [&str; 9] = [
 
 fn server_row(server: &ServerStatus, now_unix_ms: u64) -> [String; 9] {
     let errors = &server.errors;
-    let state = match server.backup {
-        true => format!("{}, backup", server.state.name()),
-        false => server.state.name().to_owned(),
-    };
+    let mut state = server.state.name().to_owned();
+    if let Some(role) = &server.role {
+        state.push_str(&format!(", {}", role_words(role)));
+    }
+    if server.backup {
+        state.push_str(", backup");
+    }
     let sessions = match server.sessions.limit {
         Some(limit) => format!("{} of {limit}", server.sessions.current),
         None => server.sessions.current.to_string(),
@@ -104,6 +137,10 @@ fn server_row(server: &ServerStatus, now_unix_ms: u64) -> [String; 9] {
         (Some(problem), "") => problem.clone(),
         (Some(problem), reason) => format!("{reason}; monitor: {problem}"),
         (None, reason) => reason.to_owned(),
+    };
+    let why = match &server.unused_because {
+        Some(unused) if server.state == ServerState::Up => format!("not used here: {unused}"),
+        _ => why,
     };
     [
         server.name.clone(),
@@ -120,6 +157,16 @@ fn server_row(server: &ServerStatus, now_unix_ms: u64) -> [String; 9] {
         (errors.connect + errors.early_close + errors.reset).to_string(),
         why,
     ]
+}
+
+fn role_words(role: &RoleStatus) -> String {
+    match (role.role, role.lag_ms) {
+        (RoleName::Replica, Some(0)) => "replica".to_owned(),
+        (RoleName::Replica, Some(lag_ms)) => format!("replica {lag_ms} ms behind"),
+        (RoleName::Replica, None) => "replica, lag unknown".to_owned(),
+        (RoleName::Unknown, _) => "role unknown".to_owned(),
+        (other, _) => other.name().to_owned(),
+    }
 }
 
 fn weight(server: &ServerStatus) -> String {

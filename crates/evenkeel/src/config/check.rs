@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::plan::{Address, Admin, AllDown, Listen, Probe};
+use super::plan::{Address, Admin, AllDown, Listen, Probe, Role};
 use super::problem::{Place, Problems};
 use super::server::ServerPlaces;
 use super::service::Draft;
@@ -21,6 +21,7 @@ pub(super) fn whole(admin: &Admin, admin_place: &Place, drafts: &[Draft], proble
         backups(draft, problems);
         waiting(draft, problems);
         probe_accounts(draft, problems);
+        role_probes(draft, problems);
     }
     shared_servers(drafts, problems);
 }
@@ -194,6 +195,24 @@ fn probe_accounts(Draft { plan, places }: &Draft, problems: &mut Problems) {
                 "set `probe = \"mysql\"` or `\"postgres\"` in [service.health], or remove it";
             problems.warning(place, "W_NO_EFFECT", message, help);
         }
+    }
+}
+
+/// Only a database can say which role it has, to an account that asks it.
+fn role_probes(Draft { plan, places }: &Draft, problems: &mut Problems) {
+    let asks = matches!(
+        plan.health.probe,
+        Probe::Mysql { .. } | Probe::Postgres { .. }
+    );
+    if plan.role != Role::Any && !asks {
+        let message = format!(
+            "`role = \"{}\"` is asked of the database, but `probe = \"{}\"` asks no database",
+            plan.role.name(),
+            plan.health.probe.name()
+        );
+        let help =
+            "set `probe = \"mysql\"` or `\"postgres\"` in [service.health], with [service.monitor]";
+        problems.error(&places.role, "E_ROLE_PROBE", message, help);
     }
 }
 

@@ -166,6 +166,8 @@ pub(super) fn read_monitor(
 ) -> Option<Monitor> {
     let password = sources.secret(table, "password", "password_file", problems);
     let database = table.text("database", problems).map(str::to_owned);
+    let role_interval_ms = table.number("role_interval_ms", problems);
+    let lag_query = table.text("lag_query", problems).map(str::to_owned);
     let user = table.text("user", problems);
     if table.value("user").is_none() {
         let help = "add `user = \"…\"`: the account that probes log in with";
@@ -180,6 +182,8 @@ pub(super) fn read_monitor(
         user: user?.to_owned(),
         password: password.unwrap_or_default(),
         database,
+        role_interval_ms: role_interval_ms.unwrap_or(Monitor::ROLE_INTERVAL_MS),
+        lag_query,
     })
 }
 

@@ -127,6 +127,10 @@ pub static SERVICE: Section = Section {
         text("listen"),
         text("servers"),
         text("balance"),
+        word("role", &["any", "primary", "replica"]),
+        word("on_primary_change", &["cut", "leave"]),
+        number("lag_ms_max", 0, DAY_MS),
+        word("fallback", &["nobody", "primary"]),
         number("max_connections", 1, 1_000_000),
         number("connect_timeout_ms", 1, TEN_MINUTES_MS),
         number("retries", 0, 100),
@@ -205,6 +209,8 @@ pub static MONITOR: Section = Section {
         text("password"),
         text("password_file"),
         text("database"),
+        number("role_interval_ms", 20, TEN_MINUTES_MS),
+        text("lag_query"),
     ],
 };
 
@@ -230,7 +236,7 @@ pub static SECTIONS: [&Section; 11] = [
 ];
 
 /// Keys of `[[service]]` that belong to protocols which are not served yet.
-pub static NOT_YET: [&str; 5] = ["role", "pool", "split", "auth", "tls"];
+pub static NOT_YET: [&str; 4] = ["pool", "split", "auth", "tls"];
 
 /// Protocols that are not served yet.
 pub static PROTOCOLS_NOT_YET: [&str; 3] = ["mysql", "postgres", "http"];

@@ -1,5 +1,7 @@
 //! The checked plan: what the file means, as plain data with every default filled in.
 
+mod role;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -9,6 +11,7 @@ use evenkeel_policy::balance::Algorithm;
 use ipnet::IpNet;
 
 pub use super::address::{Address, Listen};
+pub use role::{Fallback, OnPrimaryChange, Role};
 
 /// Everything one process is asked to do. Immutable: a reload makes a new one.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,6 +122,8 @@ pub struct ServicePlan {
     pub listen: Vec<Listen>,
     /// Default round-robin.
     pub balance: Algorithm,
+    /// The part of the cluster that serves. Default any.
+    pub role: Role,
     /// At least one.
     pub servers: Vec<ServerPlan>,
     /// Clients at once, 1 to 1 000 000. Default 10 000. More are closed at once.
@@ -165,6 +170,7 @@ impl ServicePlan {
             protocol: Protocol::Tcp,
             listen: Vec::new(),
             balance: Algorithm::RoundRobin,
+            role: Role::Any,
             servers: Vec::new(),
             max_connections: 10_000,
             connect_timeout_ms: 2_000,
@@ -384,6 +390,15 @@ pub struct Monitor {
     pub password: Secret,
     /// Default: the server's own choice.
     pub database: Option<String>,
+    /// Between two questions for the role, 20 ms to 10 minutes. Default 250.
+    pub role_interval_ms: u64,
+    /// Answers with the lag in milliseconds (or NULL), instead of the replica's own figure.
+    pub lag_query: Option<String>,
+}
+
+impl Monitor {
+    /// See `role_interval_ms`.
+    pub const ROLE_INTERVAL_MS: u64 = 250;
 }
 
 /// `[service.server_tls]`: TLS towards servers.

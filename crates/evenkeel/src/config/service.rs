@@ -12,7 +12,7 @@ use super::plan::{AllDown, Keepalive, Listen, OnServerDown, Queue, SendProxy, Se
 use super::problem::{Place, Problems};
 use super::reader::{Table, Value, wrong_type};
 use super::server::{self, ServerPlaces};
-use super::{AddressError, health};
+use super::{AddressError, health, role};
 
 /// A service as far as it could be read, and where its parts stand.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub(super) struct ServicePlaces {
     pub(super) servers: Vec<ServerPlaces>,
     pub(super) servers_key: Place,
     pub(super) all_down: Place,
+    pub(super) role: Place,
     pub(super) probe: Place,
     pub(super) health: Place,
     pub(super) monitor: Place,
@@ -46,12 +47,14 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
         name: table.value_place("name").or_else(|| table.place.clone()),
         servers_key: table.key_place("servers").or_else(|| table.place.clone()),
         all_down: table.value_place("all_down"),
+        role: table.value_place("role"),
         ..ServicePlaces::default()
     };
     check_protocol(table, problems);
     read_listen(table, &mut plan, &mut places, problems);
     read_servers(table, &mut plan, &mut places, problems);
     read_balance(table, &mut plan, problems);
+    plan.role = role::read(table, problems);
     read_limits(table, &mut plan, problems);
     read_words(table, &mut plan, problems);
     plan.accept_proxy_from = table

@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::status::{ServerState, ServerStatus, ServiceState, ServiceStatus, Status};
+use crate::status::{RoleName, ServerState, ServerStatus, ServiceState, ServiceStatus, Status};
 
 /// A value and the kind of its family.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +67,19 @@ const fn gauge<T>(
 
 /// Of the process.
 pub(super) static PROCESS: &[Family<Status>] = &[
+    gauge(
+        "evenkeel_cluster_has_primary",
+        "1 while a server of the cluster takes writes",
+        None,
+        |status, emit| {
+            for cluster in &status.clusters {
+                let services = cluster.services.join(",");
+                let has = one_if(cluster.primary.is_some());
+                emit(&[("services", &services)], Now(has))?;
+            }
+            Ok(())
+        },
+    ),
     gauge(
         "evenkeel_process_start_timestamp",
         "When the process started, in Unix time",
@@ -205,6 +218,29 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
                 )?;
             }
             Ok(())
+        },
+    ),
+    gauge(
+        "evenkeel_server_role",
+        "1 for the role the server has in its cluster; absent where no service asks for one",
+        None,
+        |server, emit| {
+            let Some(role) = &server.role else {
+                return Ok(());
+            };
+            for name in RoleName::ALL {
+                emit(&[("role", name.name())], Now(one_if(role.role == name)))?;
+            }
+            Ok(())
+        },
+    ),
+    gauge(
+        "evenkeel_server_replication_lag",
+        "How far the replica is behind; absent while that is unknown",
+        SECONDS,
+        |server, emit| {
+            let lag_ms = server.role.as_ref().and_then(|role| role.lag_ms);
+            lag_ms.map_or(Ok(()), |lag_ms| emit(&[], Now(seconds_from_ms(lag_ms))))
         },
     ),
     gauge(

@@ -197,7 +197,9 @@ fn every_name_is_object_what_unit() {
         assert!(page.helps.contains(family), "no help: {family}");
         let words: Vec<&str> = family.split('_').collect();
         assert_eq!(words[0], "evenkeel", "{family}");
-        let objects = ["build", "process", "config", "worker", "service", "server"];
+        let objects = [
+            "build", "process", "config", "worker", "cluster", "service", "server",
+        ];
         assert!(objects.contains(&words[1]), "{family}: unknown object");
         let plain = |c: char| c.is_ascii_lowercase() || c == '_';
         assert!(family.chars().all(plain), "{family}: odd character");

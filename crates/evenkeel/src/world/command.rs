@@ -6,9 +6,10 @@ use evenkeel_proxy::now_ms;
 
 use super::World;
 use super::server::Drain;
+use super::timeline::News;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
-use crate::status::{Command, Reply, Request};
+use crate::status::{Command, EventKind, Reply, Request, Severity};
 
 /// The largest weight, as in the file.
 const WEIGHT_MAX: u32 = 256;
@@ -20,6 +21,10 @@ impl World {
             Request::Status(answer) => {
                 let _ = answer.send(Arc::new(self.status()));
             }
+            Request::Events { after, answer } => {
+                let _ = answer.send(self.timeline.after(after));
+            }
+            Request::Upgrade { binary, limit_ms, answer } => self.upgrade(binary, limit_ms, answer),
             Request::Command(command, answer) => {
                 let reply = self.carry_out(command).await;
                 let _ = answer.send(reply);
@@ -33,10 +38,14 @@ impl World {
             Command::Drain { server, limit_ms } => self.drain(&server, limit_ms),
             Command::Undrain { server } => self.undrain(&server),
             Command::Weight { server, weight } => self.set_weight(&server, weight),
+            Command::Primary { server, withdraw } => self
+                .find(&server)
+                .and_then(|found| self.name_primary(&found.address, withdraw)),
         };
         match done {
             Ok(message) => {
-                tracing::info!("command: {message}");
+                let what = format!("command: {message}");
+                self.tell(News::new(EventKind::Command, Severity::Info, what));
                 Reply::done(message)
             }
             Err(message) => Reply::failed(message),

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use evenkeel_proxy::{Server, Service};
+
 use super::World;
 use crate::status::{HistoryPoint, Rates};
 
@@ -17,6 +19,27 @@ pub(super) struct Totals {
     pub(super) current: u64,
 }
 
+impl Totals {
+    pub(super) fn of_service(service: &Service) -> Self {
+        let counters = &service.counters;
+        Self {
+            sessions: counters.sessions.get(),
+            bytes_in: counters.bytes.from_clients(),
+            bytes_out: counters.bytes.to_clients(),
+            current: u64::from(service.active_everywhere()),
+        }
+    }
+
+    pub(super) fn of_server(server: &Server) -> Self {
+        Self {
+            sessions: server.counters.sessions.get(),
+            bytes_in: server.counters.bytes.from_clients(),
+            bytes_out: server.counters.bytes.to_clients(),
+            current: u64::from(server.load.active_everywhere()),
+        }
+    }
+}
+
 /// The last minute of a service or a server.
 #[derive(Debug, Default)]
 pub(super) struct History {
@@ -26,6 +49,12 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Goes on with another process's last minute; `now` is not of this second.
+    pub(super) fn resume(&mut self, points: Vec<HistoryPoint>, now: Totals) {
+        self.points = points.into();
+        self.last = now;
+    }
+
     fn sample(&mut self, now: Totals) {
         let rates = Rates {
             sessions: now.sessions.saturating_sub(self.last.sessions),
@@ -56,22 +85,11 @@ impl History {
 impl World {
     pub(super) fn sample(&mut self) {
         for service in &mut self.services {
-            let counters = &service.service.counters;
-            service.history.sample(Totals {
-                sessions: counters.sessions.get(),
-                bytes_in: counters.bytes.from_clients(),
-                bytes_out: counters.bytes.to_clients(),
-                current: u64::from(service.service.active()),
-            });
+            let totals = Totals::of_service(&service.service);
+            service.history.sample(totals);
         }
         for state in self.servers.values_mut() {
-            let server = &state.server;
-            state.history.sample(Totals {
-                sessions: server.counters.sessions.get(),
-                bytes_in: server.counters.bytes.from_clients(),
-                bytes_out: server.counters.bytes.to_clients(),
-                current: u64::from(server.load.active()),
-            });
+            state.history.sample(Totals::of_server(&state.server));
         }
     }
 }

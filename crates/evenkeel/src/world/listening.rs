@@ -10,6 +10,8 @@ use evenkeel_proxy::listen::{ListenAddress, ListenError, Listener};
 use evenkeel_proxy::settings::Keepalive;
 
 use crate::config::Listen;
+use crate::upgrade::predecessor::Inherited;
+use crate::upgrade::state::Purpose;
 
 /// The sockets of one `listen`, accepting for a service.
 pub(super) struct Listening {
@@ -43,6 +45,46 @@ impl Listening {
             .map(|(listener, _)| listener.address().to_string())
     }
 
+    pub(super) fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.sockets.iter().map(|(listener, _)| listener)
+    }
+
+    /// Accepts nobody; clients wait in the kernel until [`Self::resume`], here or elsewhere.
+    pub(super) fn pause(&self, engine: &Engine) {
+        for (_, id) in &self.sockets {
+            engine.unlisten(*id);
+        }
+    }
+
+    /// Whether an accept is still under way.
+    pub(super) fn is_accepting(&self, engine: &Engine) -> bool {
+        self.sockets.iter().any(|(_, id)| engine.is_accepting(*id))
+    }
+
+    pub(super) fn resume(&mut self, engine: &Engine, service: &Arc<Service>) -> io::Result<()> {
+        for (listener, id) in &mut self.sockets {
+            *id = engine.listen(listener, service)?;
+        }
+        Ok(())
+    }
+
+    /// The sockets that were taken over from another process end with this one from now on.
+    pub(super) fn make_own(&mut self) {
+        for (listener, _) in &mut self.sockets {
+            listener.make_own();
+        }
+    }
+
+    /// Accepts nobody any more; another process goes on with the sockets that it has taken.
+    pub(super) fn leave(self, engine: &Engine, is_taken: impl Fn(String) -> bool) {
+        for (listener, id) in self.sockets {
+            engine.unlisten(id);
+            if is_taken(listener.asked_for().to_string()) {
+                listener.leave();
+            }
+        }
+    }
+
     pub(super) fn stop(self, engine: &Engine) {
         for (_, id) in &self.sockets {
             engine.unlisten(*id);
@@ -67,10 +109,19 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    pub(super) fn bind(listen: &Listen, keepalive: &Keepalive) -> Result<Self, ListenError> {
+    /// Binds what the process before this one does not pass on.
+    pub(super) fn bind(
+        listen: &Listen,
+        keepalive: &Keepalive,
+        inherited: &mut Inherited,
+    ) -> Result<Self, ListenError> {
         let mut sockets = Vec::new();
         for (address, optional) in addresses(listen) {
-            match Listener::bind(&address, keepalive) {
+            let opened = match inherited.take(Purpose::Clients(address.to_string())) {
+                Some(socket) => Listener::passed(socket, &address, keepalive),
+                None => Listener::bind(&address, keepalive),
+            };
+            match opened {
                 Ok(listener) => sockets.push((listener, None)),
                 // A machine without IPv6 is no reason to refuse `*:port`.
                 Err(ListenError::NotOurs(_) | ListenError::Other(..)) if optional => {}

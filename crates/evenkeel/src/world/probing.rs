@@ -2,22 +2,28 @@
 
 use std::time::Duration;
 
+use evenkeel_policy::cluster;
 use evenkeel_policy::health::{Change, Standing};
 use evenkeel_proxy::Endpoint;
+use evenkeel_proxy::engine::CutCount;
 use evenkeel_proxy::probe::{Observation, Outcome, Target};
 use evenkeel_proxy::record::CutReason;
+use evenkeel_proxy::watch::WatchError;
 
 use super::World;
 use super::report::now_unix_ms;
 use super::server::{DueProbe, ServerState};
+use super::timeline::News;
 use crate::config::Address;
 use crate::config::plan::OnServerDown;
+use crate::status::{EventKind, Severity};
 
 /// An answer that came from outside.
 #[derive(Debug)]
 pub(super) enum Report {
     Probed(Address, Observation),
     Resolved(Address, Result<Vec<Endpoint>, String>),
+    Said(Address, Result<cluster::Report, WatchError>),
 }
 
 impl World {
@@ -75,31 +81,41 @@ impl World {
                     state.resolved(answer);
                 }
             }
+            Report::Said(address, outcome) => self.hear(&address, outcome),
         }
     }
 
     /// Draws the consequences of a change of standing: log, new views, cuts.
     pub(super) fn follow(&mut self, address: &Address, change: Option<Change>) {
         let Some(change) = change else { return };
-        let (name, reason) = (self.name_of(address), &change.reason);
-        match change.to {
-            Standing::Down => tracing::warn!(server = %address, "{name} is down: {reason}"),
-            Standing::Up => tracing::info!(server = %address, "{name} is up: {reason}"),
-            Standing::Starting => {
-                tracing::info!(server = %address, "{name} is tried again: {reason}");
-            }
-        }
         if let Some(state) = self.servers.get_mut(address) {
             state.note_return(Some(&change));
         }
         self.publish_all_with(address);
-        if change.to == Standing::Down {
-            self.cut_sessions_of_dead(address);
-        }
+        let cuts = match change.to {
+            Standing::Down => self.cut_sessions_of_dead(address),
+            Standing::Up | Standing::Starting => Vec::new(),
+        };
+        self.tell_standing(address, &change, cuts);
+        self.follow_standing(address, change.to);
+    }
+
+    fn tell_standing(&mut self, address: &Address, change: &Change, cuts: Vec<CutCount>) {
+        let (severity, now) = match change.to {
+            Standing::Down => (Severity::Warning, "is down"),
+            Standing::Up => (Severity::Info, "is up"),
+            Standing::Starting => (Severity::Info, "is tried again"),
+        };
+        let what = format!("{} {now}", self.name_of(address));
+        let listing = self.services.iter().filter(|one| one.lists(address));
+        let queued = listing.map(|one| one.service.queued() as u64).sum();
+        let news = News::new(EventKind::State, severity, what);
+        let news = news.cause(change.reason.clone()).server(address);
+        self.tell(news.cut(cuts, queued));
     }
 
     /// What people call it: its name in the first service that lists it.
-    fn name_of(&self, address: &Address) -> &str {
+    pub(super) fn name_of(&self, address: &Address) -> &str {
         let mut listed = self
             .services
             .iter()
@@ -117,17 +133,19 @@ impl World {
         }
     }
 
-    fn cut_sessions_of_dead(&self, address: &Address) {
+    fn cut_sessions_of_dead(&self, address: &Address) -> Vec<CutCount> {
+        let mut cuts = Vec::new();
         let Some(state) = self.servers.get(address) else {
-            return;
+            return cuts;
         };
         self.engine.forsake(state.server.id);
         for service in &self.services {
             if service.lists(address) && service.plan.on_server_down == OnServerDown::Cut {
                 let ids = (Some(service.service.id), Some(state.server.id));
-                self.engine.cut(ids.0, ids.1, CutReason::ServerDown);
+                cuts.push(self.engine.cut(ids.0, ids.1, CutReason::ServerDown));
             }
         }
+        cuts
     }
 }
 
@@ -145,7 +163,7 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, String> {
     Ok(endpoints)
 }
 
-fn target(endpoint: &Endpoint) -> Target {
+pub(super) fn target(endpoint: &Endpoint) -> Target {
     match endpoint {
         Endpoint::Tcp(address) => Target::Tcp(*address),
         Endpoint::Unix(path) => Target::Unix(path.clone()),

@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::balance::key_of;
+use evenkeel_policy::cluster::Role;
 use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_proxy::settings::{Keepalive, ProxyVersion, Settings};
 use evenkeel_proxy::{View, now_ms};
 
 use super::World;
+use super::fit::Fit;
 use super::server::ServerState;
 use super::service::ServiceState;
+use super::timeline::News;
 use crate::config::Address;
 use crate::config::plan::{self, AllDown, SendProxy, ServicePlan};
-use crate::status::ServiceState as State;
+use crate::status::{EventKind, ServiceState as State, Severity};
 
 impl World {
     /// Publishes every service that lists the address.
@@ -41,40 +44,85 @@ impl World {
     /// Replaces what the data plane sees of one service.
     pub(super) fn publish(&mut self, index: usize) {
         let now_ms = now_ms();
-        let (view, next_ramp_ms) = self.view(&self.services[index], now_ms);
+        let fits = self.fits(&self.services[index]);
+        self.tell_fits(index, &fits);
+        let (view, next_ramp_ms) = self.view(&self.services[index], &fits, now_ms);
         let service = &mut self.services[index];
+        service.fits = fits;
         service.next_ramp_ms = next_ramp_ms;
         self.engine.publish(&service.service, view);
         let state = self.state_of(index);
         if self.services[index].state != state {
-            self.tell_state(&self.services[index], state);
+            self.tell_state(index, state);
             let service = &mut self.services[index];
             service.state = state;
             service.state_since_ms = now_ms;
         }
     }
 
-    fn tell_state(&self, offer: &ServiceState, state: State) {
-        let (service, reason) = (&offer.plan.name, self.reason(offer, state));
-        match state {
-            State::Up => tracing::info!(service, "up: every server takes new clients"),
-            State::Degraded => tracing::warn!(service, "degraded: {reason}"),
-            State::Down => tracing::error!(service, "down: {reason}"),
-            State::Stopping => tracing::info!(service, "{reason}"),
+    fn tell_state(&mut self, index: usize, state: State) {
+        let offer = &self.services[index];
+        let severity = match state {
+            State::Up | State::Stopping => Severity::Info,
+            State::Degraded => Severity::Warning,
+            State::Down => Severity::Error,
+        };
+        let cause = match state {
+            State::Up => "every server that should takes new clients".to_owned(),
+            _ => self.reason(offer, state),
+        };
+        let news = News::new(EventKind::State, severity, state.name()).cause(cause);
+        let queued = offer.service.queued() as u64;
+        let news = news.service(&offer.plan.name).cut(Vec::new(), queued);
+        self.tell(news);
+    }
+
+    /// A replica that leaves a service for its lag, or comes back, keeps its role: told here.
+    fn tell_fits(&mut self, index: usize, fits: &[Fit]) {
+        let offer = &self.services[index];
+        let listed = offer.plan.servers.iter().zip(offer.fits.iter().zip(fits));
+        let mut news = Vec::new();
+        for (server, (before, now)) in listed {
+            let cluster = self.cluster_of(&server.address);
+            let state = self.servers.get(&server.address);
+            let is_replica = cluster.zip(state).is_some_and(|(cluster, state)| {
+                matches!(cluster.role(state.server.id), Role::Replica(_))
+            });
+            let wanted = matches!(offer.plan.role, plan::Role::Replica { .. });
+            if before == now || !is_replica || !wanted {
+                continue;
+            }
+            let one = match now {
+                Fit::Unused(why) => News::new(
+                    EventKind::Role,
+                    Severity::Warning,
+                    format!("{} gets no more clients", server.name),
+                )
+                .cause(why.clone()),
+                Fit::Serves | Fit::Reserve => News::new(
+                    EventKind::Role,
+                    Severity::Info,
+                    format!("{} gets clients", server.name),
+                ),
+            };
+            news.push(one.service(&offer.plan.name).server(&server.address));
+        }
+        for one in news {
+            self.tell(one);
         }
     }
 
     /// Publishes a service that is not in the list yet.
     pub(super) fn publish_before_listening(&self, service: &ServiceState) {
-        let (view, _) = self.view(service, now_ms());
+        let (view, _) = self.view(service, &self.fits(service), now_ms());
         self.engine.publish(&service.service, view);
     }
 
     /// The view of a service, and when its next ramp step is due.
-    fn view(&self, service: &ServiceState, now_ms: u64) -> (View, Option<u64>) {
+    fn view(&self, service: &ServiceState, fits: &[Fit], now_ms: u64) -> (View, Option<u64>) {
         let (mut members, mut servers) = (Vec::new(), Vec::new());
         let mut next_ramp_ms: Option<u64> = None;
-        for listed in &service.plan.servers {
+        for (listed, fit) in service.plan.servers.iter().zip(fits) {
             let Some(state) = self.servers.get(&listed.address) else {
                 continue;
             };
@@ -91,8 +139,8 @@ impl World {
             members.push(Member {
                 id: identity(&listed.address),
                 weight: ramped.weight,
-                backup: listed.backup,
-                accepting: state.takes_clients(),
+                backup: listed.backup || *fit == Fit::Reserve,
+                accepting: state.takes_clients() && !matches!(fit, Fit::Unused(_)),
                 load: Arc::clone(&state.server.load),
             });
             servers.push(Arc::clone(&state.server));
@@ -116,12 +164,19 @@ impl World {
             .servers
             .iter()
             .filter(|server| service.weight(server) > 0);
-        let (mut all, mut taking) = (0, 0);
+        let (mut all, mut taking, mut reserve) = (0, 0, false);
         for server in listed {
-            all += 1;
-            taking += usize::from(self.takes_clients(&server.address));
+            let fit = self.fit(service.plan.role, &server.address);
+            let should = self.should_serve(service, &server.address);
+            all += usize::from(should);
+            let serves = self.takes_clients(&server.address) && !matches!(fit, Fit::Unused(_));
+            // The primary that stands in for the replicas serves, but all is not well.
+            all += usize::from(serves && !should);
+            taking += usize::from(serves && should);
+            reserve |= serves && !should;
         }
         match taking {
+            0 if reserve => State::Degraded,
             0 => State::Down,
             _ if taking < all => State::Degraded,
             _ => State::Up,

@@ -12,15 +12,17 @@ use super::listening::{Bound, Listening};
 use super::publish::{keepalive, settings};
 use super::server::{ServerState, Watch};
 use super::service::ServiceState;
+use super::timeline::News;
 use super::{World, WorldError};
-use crate::config::plan::ServicePlan;
+use crate::config::plan::{Role, ServicePlan};
 use crate::config::{self, Address, Listen, Plan};
 use crate::notify;
-use crate::status::{self, Reply};
+use crate::upgrade::predecessor::Inherited;
+use crate::status::{self, EventKind, Reply, Severity};
 
 /// Everything of a new plan that can fail, done before anything is changed.
-struct Prepared {
-    servers: BTreeMap<Address, ServerState>,
+pub(super) struct Prepared {
+    pub(super) servers: BTreeMap<Address, ServerState>,
     bound: Vec<Bound>,
 }
 
@@ -37,17 +39,28 @@ impl World {
                 _ => tracing::warn!("{line}"),
             }
         }
-        if reply.ok {
-            tracing::info!("{}", reply.message);
+        let severity = if reply.ok {
+            Severity::Info
         } else {
-            tracing::error!("{}", reply.message);
-        }
+            Severity::Error
+        };
+        self.tell(News::new(
+            EventKind::Config,
+            severity,
+            reply.message.clone(),
+        ));
         reply
     }
 
     fn try_reload(&mut self) -> Reply {
         if self.stop_by_ms.is_some() {
             return Reply::failed("the process is stopping: nothing is reloaded");
+        }
+        if self.is_upgrading() {
+            return Reply::failed(
+                "an upgrade is under way, and the new process has read the file already: \
+                 nothing is reloaded",
+            );
         }
         let Some(path) = self.plan.path.clone() else {
             return Reply::failed("started without a file: there is nothing to read again");
@@ -106,20 +119,31 @@ impl World {
 
     /// Takes a checked plan over, or changes nothing.
     pub(super) fn adopt(&mut self, plan: Plan) -> Result<(), WorldError> {
-        let prepared = self.prepare(&plan)?;
+        let prepared = self.prepare(&plan, &mut Inherited::default())?;
+        self.adopt_prepared(plan, prepared);
+        Ok(())
+    }
+
+    /// What is prepared cannot fail any more.
+    pub(super) fn adopt_prepared(&mut self, plan: Plan, prepared: Prepared) {
         self.engine.want_records(plan.log.connections);
         self.adopt_servers(&plan, prepared.servers);
         self.adopt_services(&plan.services, prepared.bound);
         self.plan = plan;
         self.servers
             .retain(|address, _| self.services.iter().any(|service| service.lists(address)));
+        self.adopt_clusters();
+        self.count_elsewhere();
         for index in 0..self.services.len() {
             self.publish(index);
         }
-        Ok(())
     }
 
-    fn prepare(&self, plan: &Plan) -> Result<Prepared, WorldError> {
+    pub(super) fn prepare(
+        &self,
+        plan: &Plan,
+        inherited: &mut Inherited,
+    ) -> Result<Prepared, WorldError> {
         let mut servers = BTreeMap::new();
         for service in &plan.services {
             for listed in &service.servers {
@@ -131,6 +155,9 @@ impl World {
                 let watch = Watch::of(service);
                 // Built once for nothing where it exists: the later update must not fail.
                 watch.asker(&listed.address).map_err(fail)?;
+                if service.role != Role::Any {
+                    watch.watcher(&listed.address).map_err(fail)?;
+                }
                 if self.servers.contains_key(&listed.address)
                     || servers.contains_key(&listed.address)
                 {
@@ -148,7 +175,7 @@ impl World {
         }
         Ok(Prepared {
             servers,
-            bound: self.bind_new(plan)?,
+            bound: self.bind_new(plan, inherited)?,
         })
     }
 
@@ -159,7 +186,7 @@ impl World {
         servers.find(|server| *server.name == *name).map(Arc::clone)
     }
 
-    fn bind_new(&self, plan: &Plan) -> Result<Vec<Bound>, WorldError> {
+    fn bind_new(&self, plan: &Plan, inherited: &mut Inherited) -> Result<Vec<Bound>, WorldError> {
         let open: Vec<&Listen> = self
             .services
             .iter()
@@ -172,7 +199,7 @@ impl World {
                 .iter()
                 .filter(|listen| !open.contains(listen))
             {
-                let opened = Bound::bind(listen, &keepalive(&service.keepalive));
+                let opened = Bound::bind(listen, &keepalive(&service.keepalive), inherited);
                 let held = open.iter().find(|held| held.overlaps(listen));
                 let fail = |cause| match (cause, held) {
                     (ListenError::InUse(_), Some(held)) => WorldError::OwnPort {
@@ -281,18 +308,21 @@ impl World {
             pool: nobody,
             servers: Vec::new(),
         };
-        ServiceState {
+        let mut state = ServiceState {
             plan: plan.clone(),
             service: self.engine.add_service(&plan.name, view),
             cursor,
             listening: Vec::new(),
             weights: BTreeMap::new(),
+            fits: Vec::new(),
             next_ramp_ms: None,
             history: super::history::History::default(),
             refusals: super::refusals::Refusals::default(),
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
-        }
+        };
+        self.resume_service(&mut state);
+        state
     }
 
     /// Gives a service the sockets that it wants and does not have.

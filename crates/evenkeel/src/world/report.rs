@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::Standing;
 use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
 use evenkeel_proxy::counters::{self, ServiceCounters};
@@ -10,15 +11,16 @@ use evenkeel_proxy::record::Record;
 use evenkeel_proxy::{now_ms, now_us};
 
 use super::World;
+use super::fit::Fit;
 use super::leaving::Leaving;
 use super::server::ServerState as Known;
 use super::service::ServiceState as Offer;
 use crate::config::plan::ServerPlan;
 use crate::log::ConnectionRecord;
 use crate::status::{
-    Bytes, ConfigStatus, EngineStatus, Histogram, QueueStatus, ServerErrors, ServerSessions,
-    ServerState, ServerStatus, ServiceErrors, ServiceSessions, ServiceState, ServiceStatus, Status,
-    WorkerStatus,
+    Bytes, ClusterStatus, ConfigStatus, EngineStatus, Histogram, QueueStatus, RoleName, RoleStatus,
+    ServerErrors, ServerSessions, ServerState, ServerStatus, ServiceErrors, ServiceSessions,
+    ServiceState, ServiceStatus, Status, WorkerStatus,
 };
 
 /// A reason names so many servers and counts the rest.
@@ -56,6 +58,7 @@ impl World {
             started_at_unix_ms: unix_ms(self.started_ms),
             now_unix_ms: now_unix_ms(),
             engine: self.engine_status(),
+            upgrade: self.upgrade_status(),
             config: ConfigStatus {
                 path: self
                     .plan
@@ -66,7 +69,33 @@ impl World {
                 problems: self.problems.to_status(),
             },
             services,
+            clusters: self.cluster_statuses(),
+            events: self.timeline.last(),
         }
+    }
+
+    fn cluster_statuses(&self) -> Vec<ClusterStatus> {
+        let clusters = self.clusters.iter().enumerate();
+        clusters
+            .map(|(index, cluster)| ClusterStatus {
+                services: self.services_of(index),
+                primary: cluster
+                    .verdict
+                    .primary
+                    .map(|id| self.name_of_id(index, id).to_owned()),
+                since_unix_ms: unix_ms(cluster.primary_since_ms),
+                named: cluster
+                    .named
+                    .as_ref()
+                    .map(|address| self.name_of(address).to_owned()),
+                problems: cluster
+                    .verdict
+                    .problems
+                    .iter()
+                    .map(|problem| problem.message.clone())
+                    .collect(),
+            })
+            .collect()
     }
 
     fn engine_status(&self) -> EngineStatus {
@@ -99,11 +128,12 @@ impl World {
             protocol: plan.protocol.name().to_owned(),
             listen: offer.listening.iter().flat_map(|l| l.addresses()).collect(),
             balance: plan.balance.name().to_owned(),
+            role: plan.role.name().to_owned(),
             state,
             reason: self.reason(offer, state),
             since_unix_ms: unix_ms(offer.state_since_ms),
             sessions: ServiceSessions {
-                current: u64::from(service.active()),
+                current: u64::from(service.active_everywhere()),
                 limit: u64::from(plan.max_connections),
                 total: counters.sessions.get(),
                 refused: refused(counters),
@@ -148,18 +178,29 @@ impl World {
     fn who_is_out(&self, offer: &Offer) -> String {
         let listed = offer.plan.servers.iter();
         let out: Vec<_> = listed
-            .filter(|server| !self.takes_clients(&server.address))
+            .filter(|server| {
+                !self.serves(offer, &server.address) && self.should_serve(offer, &server.address)
+            })
             .collect();
+        if out.is_empty() {
+            return "nobody has the role that it wants".to_owned();
+        }
         let named = out.iter().take(NAMED_MAX);
-        let mut words: Vec<_> = named.map(|server| self.out_because(server)).collect();
+        let mut words: Vec<_> = named
+            .map(|server| self.out_because(offer, server))
+            .collect();
         if out.len() > NAMED_MAX {
             words.push(format!("{} more", out.len() - NAMED_MAX));
         }
         format!("no new clients for {}", words.join(", "))
     }
 
-    fn out_because(&self, server: &ServerPlan) -> String {
+    fn out_because(&self, offer: &Offer, server: &ServerPlan) -> String {
         let known = self.servers.get(&server.address);
+        let fit = self.fit(offer.plan.role, &server.address);
+        if let (true, Fit::Unused(why)) = (self.takes_clients(&server.address), fit) {
+            return format!("{} ({why})", server.name);
+        }
         let state = known.map_or(ServerState::Starting, |known| state_of(known).0);
         format!("{} ({})", server.name, state.name())
     }
@@ -170,7 +211,7 @@ impl World {
             .filter_map(|server| {
                 self.servers
                     .get(&server.address)
-                    .map(|known| server_status(offer, server, known))
+                    .map(|known| self.server_status(offer, server, known))
             })
             .collect();
         let gone = self
@@ -179,6 +220,41 @@ impl World {
             .filter(|leaving| leaving.service.id == offer.service.id && !leaving.is_empty());
         all.extend(gone.filter_map(leaving_server));
         all
+    }
+
+    fn server_status(&self, offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
+        let unused_because = match self.fit(offer.plan.role, &listed.address) {
+            Fit::Unused(why) => Some(why),
+            Fit::Serves | Fit::Reserve => None,
+        };
+        ServerStatus {
+            role: self.role_status(known),
+            unused_because,
+            ..server_status(offer, listed, known)
+        }
+    }
+
+    fn role_status(&self, known: &Known) -> Option<RoleStatus> {
+        let cluster = self.cluster_of(&known.address)?;
+        let server_id = known.server.id;
+        let since_ms = cluster.role_since_ms.get(&server_id);
+        let mut status = RoleStatus {
+            since_unix_ms: unix_ms(since_ms.copied().unwrap_or(self.started_ms)),
+            ..RoleStatus::default()
+        };
+        match cluster.role(server_id) {
+            Role::Unknown => status.reason = known.role_problem.clone().unwrap_or_default(),
+            Role::Primary => status.role = RoleName::Primary,
+            Role::Replica(lag) => {
+                status.role = RoleName::Replica;
+                (status.lag_ms, status.lag_bytes) = (lag.ms, lag.bytes);
+            }
+            Role::Unfit(why) => {
+                status.role = RoleName::Unfit;
+                status.reason.clone_from(why);
+            }
+        }
+        Some(status)
     }
 }
 
@@ -205,7 +281,7 @@ fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerSta
         monitor_problem: known.health.monitor_problem().map(str::to_owned),
         last_probe: known.last_probe.clone(),
         sessions: ServerSessions {
-            current: u64::from(server.load.active()),
+            current: u64::from(server.load.active_everywhere()),
             limit: listed.max_connections.map(u64::from),
             total: server.counters.sessions.get(),
         },
@@ -218,6 +294,7 @@ fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerSta
         latency_us: (latency_us > 0).then_some(latency_us),
         history: known.history.points(),
         differs_from_file: differs(offer, listed, known),
+        ..ServerStatus::default()
     }
 }
 

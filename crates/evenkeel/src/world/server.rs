@@ -6,9 +6,13 @@ use evenkeel_policy::health::{Change, Health, Settings, Sign, Standing};
 use evenkeel_policy::load::Load;
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::probe::{Account, Asker, Authorities, Observation, Outcome, Probe, Tls};
+use evenkeel_proxy::watch::{Database, Watcher};
 use evenkeel_proxy::{Endpoint, Server, dice, now_ms};
+use tokio::sync::mpsc;
 
 use super::history::History;
+use super::probing::Report;
+use super::watching::{Times, Watching};
 use crate::config::Address;
 use crate::config::plan::{self, Monitor, ServerTls, ServicePlan, TlsMode};
 use crate::status::LastProbe;
@@ -63,15 +67,38 @@ impl Watch {
             plan::Probe::Mysql { query } => Probe::Mysql { query },
             plan::Probe::Postgres { query } => Probe::Postgres { query },
         };
-        let account = self.monitor.as_ref().map(|monitor| Account {
-            user: monitor.user.clone(),
-            password: monitor.password.expose().to_owned(),
-            database: monitor.database.clone(),
-        });
-        let asker = Asker::new(probe, account, self.tls(address)?);
+        let asker = Asker::new(probe, self.account(), self.tls(address)?);
         asker
             .map(|asker| Some(Arc::new(asker)))
             .map_err(|error| error.to_string())
+    }
+
+    /// What asks for the role.
+    pub(super) fn watcher(&self, address: &Address) -> Result<Watcher, String> {
+        let database = match self.health.probe {
+            plan::Probe::Postgres { .. } => Database::Postgres,
+            _ => Database::Mysql,
+        };
+        let lag_query = self.monitor.as_ref().and_then(|one| one.lag_query.clone());
+        let account = self.account().ok_or("there is no account to log in with")?;
+        Watcher::new(database, account, self.tls(address)?, lag_query)
+            .map_err(|error| error.to_string())
+    }
+
+    fn times(&self) -> Times {
+        let interval_ms = self.monitor.as_ref().map(|one| one.role_interval_ms);
+        Times {
+            interval_ms: interval_ms.unwrap_or(Monitor::ROLE_INTERVAL_MS),
+            timeout_ms: self.health.timeout_ms,
+        }
+    }
+
+    fn account(&self) -> Option<Account> {
+        self.monitor.as_ref().map(|monitor| Account {
+            user: monitor.user.clone(),
+            password: monitor.password.expose().to_owned(),
+            database: monitor.database.clone(),
+        })
     }
 
     fn tls(&self, address: &Address) -> Result<Tls, String> {
@@ -123,6 +150,10 @@ pub(super) struct ServerState {
     pub(super) back_since_ms: Option<u64>,
     pub(super) resolve_error: Option<String>,
     pub(super) history: History,
+    /// The task that asks for its role, in a cluster.
+    pub(super) watching: Option<Watching>,
+    /// Why it could not tell its role.
+    pub(super) role_problem: Option<String>,
     watch: Watch,
     asking: bool,
     next_probe_ms: u64,
@@ -158,6 +189,8 @@ impl ServerState {
             back_since_ms: None,
             resolve_error: None,
             history: History::default(),
+            watching: None,
+            role_problem: None,
             watch,
             asking: false,
             next_probe_ms,
@@ -184,8 +217,33 @@ impl ServerState {
         self.asker = watch.asker(&self.address)?;
         self.health.update_settings(watch.settings());
         self.watch = watch;
+        // Made anew, with the new account and times, if it is still wanted.
+        self.watching = None;
         self.schedule(now_ms());
         Ok(())
+    }
+
+    /// Starts or ends asking for its role.
+    pub(super) fn watch_role(
+        &mut self,
+        wanted: bool,
+        reports: &mpsc::Sender<Report>,
+    ) -> Result<(), String> {
+        if !wanted {
+            self.watching = None;
+        } else if self.watching.is_none() {
+            let watcher = self.watch.watcher(&self.address)?;
+            let (server, times) = (Arc::clone(&self.server), self.watch.times());
+            let (address, reports) = (self.address.clone(), reports.clone());
+            let watching = Watching::start(address, server, watcher, times, reports);
+            self.watching = Some(watching);
+        }
+        Ok(())
+    }
+
+    /// Something says that the verdict is out of date.
+    pub(super) fn probe_soon(&mut self, now_ms: u64) {
+        self.next_probe_ms = self.next_probe_ms.min(now_ms);
     }
 
     pub(super) fn takes_clients(&self) -> bool {

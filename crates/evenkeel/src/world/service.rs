@@ -7,6 +7,7 @@ use evenkeel_policy::pool::Cursor;
 use evenkeel_proxy::Service;
 use evenkeel_proxy::engine::Engine;
 
+use super::fit::Fit;
 use super::history::History;
 use super::listening::Listening;
 use super::refusals::Refusals;
@@ -22,6 +23,8 @@ pub(super) struct ServiceState {
     pub(super) listening: Vec<Listening>,
     /// Weights set by command, which outlive reloads.
     pub(super) weights: BTreeMap<Address, u32>,
+    /// As the data plane knows them, in the order of the plan's servers.
+    pub(super) fits: Vec<Fit>,
     pub(super) next_ramp_ms: Option<u64>,
     pub(super) history: History,
     pub(super) refusals: Refusals,

@@ -63,6 +63,9 @@ fn for_each(check: impl Fn(&Section, &Key, &Row)) {
     }
 }
 
+/// What a role needs, and a place for more keys of the monitor.
+const DATABASE: &str = "[service.health]\nprobe = 'mysql'\n[service.monitor]\nuser = 'm'\n";
+
 /// A file in which one key of one section has this value.
 fn file_with(section: &Section, key: &str, value: &str) -> String {
     let line = format!("{key} = {value}");
@@ -71,7 +74,12 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             "[[service]]\nname = 'a'\nlisten = '127.0.0.1:3306'\n\
              servers = ['db1:3306', {{ address = 'db2:3306', {line} }}]\n"
         ),
-        "[[service]]" => service(&line),
+        "[[service]]" => match key {
+            "on_primary_change" => service(&format!("role = 'primary'\n{line}\n{DATABASE}")),
+            "lag_ms_max" | "fallback" => service(&format!("role = 'replica'\n{line}\n{DATABASE}")),
+            _ => service(&line),
+        },
+        "[service.monitor]" if key == "role_interval_ms" => service(&format!("{DATABASE}{line}\n")),
         "[service.health]" => {
             let probe = match key {
                 "path" | "status" => "probe = 'http'\n",

@@ -118,7 +118,7 @@ fn what_is_planned_is_told_from_what_is_unknown() {
         "E_NOT_YET 5:12",
         "protocol = \"tcp\"",
     );
-    check_service("role = \"primary\"", "E_NOT_YET 5:1", "not supported yet");
+    check_service("[service.split]", "E_NOT_YET 5:10", "not supported yet");
     check_service(
         "[service.pool]\nsize = 1",
         "E_NOT_YET 5:10",
@@ -128,6 +128,27 @@ fn what_is_planned_is_told_from_what_is_unknown() {
         "protocol = \"tpc\"",
         "E_UNKNOWN_WORD 5:12",
         "did you mean `tcp`?",
+    );
+}
+
+#[test]
+fn a_role_is_asked_of_a_database() {
+    check_service("role = \"primary\"", "E_ROLE_PROBE 5:8", "asks no database");
+    check_service(
+        "role = \"primry\"",
+        "E_UNKNOWN_WORD 5:8",
+        "did you mean `primary`?",
+    );
+}
+
+#[test]
+fn a_key_of_one_role_does_not_stand_beside_another() {
+    check_service("lag_ms_max = 5", "E_ROLE_KEY 5:1", "`role = \"replica\"`");
+    check_service(
+        "role = \"replica\"\non_primary_change = \"leave\"\n[service.health]\nprobe = \"mysql\"\n\
+         [service.monitor]\nuser = \"m\"",
+        "E_ROLE_KEY 6:1",
+        "`role = \"primary\"`",
     );
 }
 

@@ -182,7 +182,8 @@ function serviceView(first) {
     state.update(service.state);
     setText(age, since(service));
     setText(why, service.reason);
-    setText(about, `${service.protocol} on ${service.listen.join(", ") || "–"} · ${service.balance}`);
+    const role = service.role && service.role !== "any" ? ` · ${service.role} only` : "";
+    setText(about, `${service.protocol} on ${service.listen.join(", ") || "–"} · ${service.balance}${role}`);
     updateFigures(figures, service);
     sessions.update(service.history.map((point) => point.sessions_per_s));
     traffic.update(service.history.map((point) => point.bytes_per_s));
@@ -258,11 +259,11 @@ function serverView(serviceName) {
 
   const line = (cell, className) => cells[cell].appendChild(make("small", className));
   const value = (cell) => cells[cell].appendChild(make("span"));
-  const name = value("name"), address = line("name"), marks = line("name", "flag");
+  const name = value("name"), address = line("name"), role = line("name", "role"), marks = line("name", "flag");
   const state = stateWord();
   const age = make("span", "quiet");
   cells.state.append(state.root, " ", age);
-  const why = line("state"), monitor = line("state", "failed"), differs = line("state", "flag");
+  const why = line("state"), unused = line("state", "flag"), monitor = line("state", "failed"), differs = line("state", "flag");
   const weight = value("weight"), fileWeight = line("weight");
   const sessions = value("sessions"), total = line("sessions");
   const spark = chart("spark");
@@ -282,6 +283,9 @@ function serverView(serviceName) {
     setText(name, server.name);
     setText(address, addressText(server));
     setText(marks, server.backup ? "backup" : "");
+    setText(role, server.role ? roleText(server.role) : "");
+    setData(role, "role", server.role ? server.role.role : "");
+    setText(unused, server.unused_because && server.state === "up" ? `not used here: ${server.unused_because}` : "");
     state.update(server.state);
     setText(age, since(server));
     setText(why, server.reason);
@@ -306,6 +310,12 @@ function serverView(serviceName) {
     button.hidden = server.state === "removed";
   };
   return { root, update };
+}
+
+function roleText({ role, lag_ms, lag_bytes }) {
+  if (role !== "replica") return role === "unknown" ? "role not known" : role;
+  const behind = lag_ms === null ? "lag not known" : lag_ms === 0 ? "up to date" : `${micros(lag_ms * 1000)} behind`;
+  return `replica, ${behind}${lag_bytes ? `, ${bytes(lag_bytes)}` : ""}`;
 }
 
 function addressText(server) {
@@ -353,6 +363,8 @@ function draw(status) {
   setText($("version"), status.version);
   drawFacts(status);
   drawProblems(status.config.problems);
+  drawClusters(status.clusters);
+  drawEvents(status.events);
   const nameOf = (service) => service.name;
   $("overview").hidden = status.services.length < 2;
   reconcile($("overview"), overviewViews, status.services, nameOf, overviewItem);
@@ -393,6 +405,60 @@ function drawProblems(problems) {
 function problemText({ file, line, column, severity, message, help }) {
   const place = [file, line, column].filter((part) => part !== null).join(":");
   return `${place ? `${place}: ` : ""}${severity}: ${message}${help ? ` (${help})` : ""}`;
+}
+
+// --- Clusters: who takes writes.
+
+const clusterViews = new Map();
+
+function clusterView() {
+  const who = make("strong"), age = make("span", "quiet"), services = make("span", "quiet"), named = make("span", "flag");
+  const problems = make("div", "failed");
+  const root = make("section", "cluster", make("p", "", who, " ", age, " ", services, " ", named), problems);
+  const update = (cluster) => {
+    setData(root, "state", cluster.primary === null ? "down" : "up");
+    setText(who, cluster.primary === null ? "No server takes writes" : `${cluster.primary} takes the writes`);
+    setText(age, since(cluster));
+    setText(services, `· cluster of ${cluster.services.join(", ")}`);
+    setText(named, cluster.named === null ? "" : `· ${cluster.named} was named by an operator`);
+    const text = cluster.problems.join("\n");
+    if (problems.textContent !== text) problems.replaceChildren(...cluster.problems.map((one) => make("p", "", one)));
+  };
+  return { root, update };
+}
+
+function drawClusters(clusters) {
+  $("clusters").hidden = clusters.length === 0;
+  reconcile($("clusters"), clusterViews, clusters, (cluster) => cluster.services.join(" "), clusterView);
+}
+
+// --- The timeline, newest first.
+
+const eventViews = new Map();
+
+function eventView() {
+  const time = make("time"), what = make("span"), cause = make("small"), came = make("small", "flag");
+  const root = make("li", "", time, make("div", "", what, cause, came));
+  const update = (event) => {
+    const at = new Date(event.at_unix_ms);
+    time.dateTime = at.toISOString();
+    time.title = at.toISOString();
+    setText(time, `${at.toLocaleTimeString("en-GB")}.${String(at.getMilliseconds()).padStart(3, "0")}`);
+    setData(root, "severity", event.severity);
+    setText(what, `${event.service ? `${event.service}: ` : ""}${event.what}`);
+    setText(cause, event.cause);
+    const consequences = [
+      event.sessions_cut ? `sessions cut: ${count(event.sessions_cut)}` : "",
+      event.queued ? `clients waiting: ${count(event.queued)}` : "",
+    ];
+    setText(came, consequences.filter(Boolean).join(" · "));
+  };
+  return { root, update };
+}
+
+function drawEvents(events) {
+  $("timeline").hidden = events.length === 0;
+  reconcile($("events"), eventViews, events.toReversed(), (event) => String(event.id), eventView);
 }
 
 // --- Asking, again and again.

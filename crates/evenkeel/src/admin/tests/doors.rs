@@ -143,11 +143,12 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 async fn a_reader_that_stops_reading_loses_its_place() {
     let (control, _requests) = ControlHandle::channel();
     let app = TowerToHyperService::new(router(AdminSettings::default(), control));
+    let never = tokio::sync::watch::channel(false).1;
     let places = Arc::new(Semaphore::new(1));
     let place = Arc::clone(&places).acquire_owned().await.unwrap();
     // The page does not fit into this pipe, and nobody empties it.
     let (mut client, server) = tokio::io::duplex(512);
-    let serving = tokio::spawn(serve_connection(server, Door::Unix, app, place));
+    let serving = tokio::spawn(serve_connection(server, Door::Unix, (app, never), place));
     client
         .write_all(raw("GET /app.js", &["host: x"], "").as_bytes())
         .await

@@ -2,7 +2,7 @@
 
 use super::world::{Answer, World, raw};
 use crate::admin::sample;
-use crate::status::{Command, ServiceState, Status};
+use crate::status::{Command, ServiceState, Status, TimelineEvent};
 
 const JSON: &str = "content-type: application/json";
 const TOKEN: &str = "authorization: Bearer s3cret";
@@ -63,6 +63,34 @@ async fn metrics_are_served_as_openmetrics() {
             .starts_with("application/openmetrics-text")
     );
     assert!(answer.body.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn events_are_those_after_the_one_that_is_named() {
+    let world = World::start(None).await;
+    for (query, expect) in [("", 1), ("?after=2", 1), ("?after=3", 0)] {
+        let answer = world
+            .tcp(&format!("GET /api/v1/events{query}"), &[], "")
+            .await;
+        let events: Vec<TimelineEvent> = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(events.len(), expect, "{query}");
+    }
+    let answer = world.tcp("GET /api/v1/events?after=x", &[], "").await;
+    check_refused(&world, &answer, 400, "?after=ID");
+}
+
+#[tokio::test]
+async fn a_primary_is_named_and_the_name_taken_back() {
+    let world = World::start(Some("s3cret")).await;
+    let path = "POST /api/v1/servers/orders%2Fdb1/primary";
+    for (body, withdraw) in [("", false), ("{\"withdraw\":true}", true)] {
+        assert_eq!(world.tcp(path, &[JSON, TOKEN], body).await.code, 200);
+        let server = "orders/db1".to_owned();
+        assert_eq!(
+            world.commands().last(),
+            Some(&Command::Primary { server, withdraw })
+        );
+    }
 }
 
 #[tokio::test]

@@ -45,6 +45,7 @@ impl World {
             Some(bind_socket(&socket).unwrap()),
             settings,
             control,
+            tokio::sync::watch::channel(false).1,
         );
         let tasks = [
             tokio::spawn(server),
@@ -103,6 +104,12 @@ async fn control_plane(
     while let Some(request) = requests.recv().await {
         match request {
             Request::Status(answer) => drop(answer.send(Arc::clone(&status))),
+            Request::Events { after, answer } => {
+                let event = sample::event();
+                let events = (event.id > after).then_some(event);
+                drop(answer.send(events.into_iter().collect()));
+            }
+            Request::Upgrade { answer, .. } => drop(answer.send(Reply::done("pid 2 serves"))),
             Request::Command(command, answer) => {
                 let unknown = matches!(&command, Command::Undrain { server } if server == "nobody");
                 let reply = match unknown {

@@ -1,0 +1,176 @@
+//! How the running process is asked and told: what the admin door hands to the world.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Problem, Status, TimelineEvent};
+
+/// Something to change in the running process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Read the config file again; a wrong file changes nothing.
+    Reload,
+    /// No new clients for a server; old ones may finish within the limit (the file's when none).
+    Drain {
+        /// Name or address, optionally `service/server`.
+        server: String,
+        /// How long old sessions may go on.
+        limit_ms: Option<u64>,
+    },
+    /// Take new clients again.
+    Undrain {
+        /// Name or address, optionally `service/server`.
+        server: String,
+    },
+    /// Another weight until it is undone or the process ends.
+    Weight {
+        /// Name or address, optionally `service/server`.
+        server: String,
+        /// 0..=256.
+        weight: u32,
+    },
+    /// Name the server that takes a cluster's writes, where that cannot be told; none: take it
+    /// back.
+    Primary {
+        /// Name or address, optionally `service/server`.
+        server: String,
+        /// Take the name back instead.
+        withdraw: bool,
+    },
+}
+
+/// The answer to a [`Command`], and the JSON body of every answer to a POST.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reply {
+    /// Whether it was done.
+    pub ok: bool,
+    /// What was done, or why not and what to do.
+    pub message: String,
+    /// The faults of the config file, after a reload.
+    pub problems: Vec<Problem>,
+}
+
+impl Reply {
+    /// An answer that something was not done.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self {
+            ok: false,
+            message: message.into(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// An answer that something was done.
+    pub fn done(message: impl Into<String>) -> Self {
+        Self {
+            ok: true,
+            message: message.into(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+/// What the admin server asks of the control plane; the channel's receiver answers each.
+#[derive(Debug)]
+pub enum Request {
+    /// The status now.
+    Status(oneshot::Sender<Arc<Status>>),
+    /// The timeline from an event on.
+    Events {
+        /// Only events with a higher id.
+        after: u64,
+        /// Takes them, oldest first.
+        answer: oneshot::Sender<Vec<TimelineEvent>>,
+    },
+    /// Have a new process take over.
+    Upgrade {
+        /// Its program; none: this process's own, as its path says now.
+        binary: Option<PathBuf>,
+        /// From its start to its first client; none: the default.
+        limit_ms: Option<u64>,
+        /// Takes the outcome.
+        answer: oneshot::Sender<Reply>,
+    },
+    /// Change something.
+    Command(Command, oneshot::Sender<Reply>),
+}
+
+/// The control plane no longer answers: the process is ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the process is ending and answers no more questions")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// Asks the control plane; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ControlHandle {
+    requests: mpsc::Sender<Request>,
+}
+
+/// Questions that may wait at once. The admin port has 64 connections at most, so none waits long.
+const REQUESTS_WAITING_MAX: usize = 64;
+
+impl ControlHandle {
+    /// A handle, and the receiver whose owner answers.
+    pub fn channel() -> (Self, mpsc::Receiver<Request>) {
+        let (requests, receiver) = mpsc::channel(REQUESTS_WAITING_MAX);
+        (Self { requests }, receiver)
+    }
+
+    /// The status now.
+    pub async fn status(&self) -> Result<Arc<Status>, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        self.requests
+            .send(Request::Status(answer))
+            .await
+            .map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// Has a new process take over; the answer comes when that is decided.
+    pub async fn upgrade(
+        &self,
+        binary: Option<PathBuf>,
+        limit_ms: Option<u64>,
+    ) -> Result<Reply, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request::Upgrade {
+            binary,
+            limit_ms,
+            answer,
+        };
+        self.requests.send(request).await.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// The events after this id, oldest first.
+    pub async fn events(&self, after: u64) -> Result<Vec<TimelineEvent>, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        self.requests
+            .send(Request::Events { after, answer })
+            .await
+            .map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// Has something changed.
+    pub async fn command(&self, command: Command) -> Result<Reply, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        self.requests
+            .send(Request::Command(command, answer))
+            .await
+            .map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+}

@@ -1,0 +1,39 @@
+//! An upgrade nobody notices: a new process takes over the very sockets of the running one, which
+//! then lets its sessions finish.
+//!
+//! The running process starts the new one with its own arguments and a socket as standard input.
+//! Over it they agree, in this order, each step by the one whose turn it is:
+//!
+//! 1. old: `Hello`, which version of this conversation it speaks
+//! 2. new: `Asks`, once it has read its config and started its engine
+//! 3. old: `Sockets`, and the sockets themselves (`SCM_RIGHTS`)
+//! 4. new: `Ready`, once nothing is left that can fail
+//! 5. old: keeps half of the free places of each limit for the moment in which both accept, and
+//!    sends the `State`
+//! 6. new: accepts, and says `Serving`
+//! 7. old: stops accepting and sends `Report`s until its last session has ended
+//!
+//! Whatever goes wrong before 6, the old process goes on as if nothing had been.
+
+pub(crate) mod channel;
+pub(crate) mod doors;
+pub(crate) mod line;
+pub(crate) mod predecessor;
+pub(crate) mod state;
+pub(crate) mod successor;
+
+/// The conversation's version: both must speak the same. Raise it when a field of
+/// [`state`] changes its meaning; a new field, for which `default` is right, needs no new version.
+pub(crate) const VERSION: u32 = 1;
+
+/// Tells a process that it is to take over from the one whose id this is.
+pub(crate) const PREDECESSOR: &str = "EVENKEEL_TAKES_OVER_FROM";
+
+/// From the start of the new process to its first client.
+pub const LIMIT_MS_DEFAULT: u64 = 10_000;
+
+/// The command that waits for the outcome waits no longer than half a minute.
+pub const LIMIT_MS_MAX: u64 = 20_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! The socket between two processes: messages with a length in front, and descriptors.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The state of ten thousand servers stays far below; more is no state.
+const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+const LENGTH_BYTES: usize = 4;
+
+/// A peer that reads nothing for so long is gone.
+const SEND_LIMIT: Duration = Duration::from_secs(2);
+
+/// The next message of what has come so far, if it is whole; it is taken out.
+pub(crate) fn next_in<T: DeserializeOwned>(bytes: &mut Vec<u8>) -> io::Result<Option<T>> {
+    let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else {
+        return Ok(None);
+    };
+    let end = LENGTH_BYTES + body_bytes(*length)?;
+    let Some(body) = bytes.get(LENGTH_BYTES..end) else {
+        return Ok(None);
+    };
+    let message = serde_json::from_slice(body)?;
+    bytes.drain(..end);
+    Ok(Some(message))
+}
+
+fn body_bytes(length: [u8; LENGTH_BYTES]) -> io::Result<usize> {
+    match u32::from_be_bytes(length) as usize {
+        length if length <= MESSAGE_BYTES_MAX => Ok(length),
+        length => Err(io::Error::other(format!("a message of {length} bytes"))),
+    }
+}
+
+/// One end of the conversation. Blocking, with a deadline for each message.
+pub(crate) struct Channel {
+    stream: UnixStream,
+}
+
+impl Channel {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Channel> {
+        stream.set_nonblocking(false)?;
+        stream.set_write_timeout(Some(SEND_LIMIT))?;
+        Ok(Channel { stream })
+    }
+
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let body = serde_json::to_vec(message)?;
+        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+        let mut bytes = length.to_be_bytes().to_vec();
+        bytes.extend(body);
+        self.stream.write_all(&bytes)
+    }
+
+    /// The next message; without a deadline it waits as long as the peer lives.
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self, by: Option<Instant>) -> io::Result<T> {
+        let mut length = [0; LENGTH_BYTES];
+        self.read_exact(&mut length, by)?;
+        let mut body = vec![0; body_bytes(length)?];
+        self.read_exact(&mut body, by)?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+
+    /// Sends a descriptor, with one byte that carries it.
+    pub(crate) fn pass(&mut self, descriptor: &impl AsFd) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor.as_fd()];
+        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(io::Error::other("no room for a descriptor"));
+        }
+        let carrier = [IoSlice::new(&[0])];
+        sendmsg(&self.stream, &carrier, &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Receives a descriptor.
+    pub(crate) fn be_passed(&mut self, by: Option<Instant>) -> io::Result<OwnedFd> {
+        self.wait_at_most(by)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut carrier = [IoSliceMut::new(&mut byte)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        recvmsg(&self.stream, &mut carrier, &mut control, flags)?;
+        let passed = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        passed.ok_or_else(|| io::Error::other("a descriptor was promised and none came"))
+    }
+
+    fn read_exact(&mut self, mut into: &mut [u8], by: Option<Instant>) -> io::Result<()> {
+        while !into.is_empty() {
+            self.wait_at_most(by)?;
+            match self.stream.read(into) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => into = &mut into[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_at_most(&self, by: Option<Instant>) -> io::Result<()> {
+        let left = by.map(|by| by.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(left)
+    }
+}

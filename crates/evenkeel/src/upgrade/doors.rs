@@ -1,0 +1,52 @@
+//! The admin door of a process as the next one gets it: the sockets, and how to stop answering.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use tokio::sync::watch;
+
+use super::state::Purpose;
+
+/// What the world needs to hand the admin door over. The control socket's file is removed with it,
+/// unless another process answers there.
+pub(crate) struct Doors {
+    /// The sockets once more, so that they can be passed on.
+    pub(crate) sockets: Vec<(Purpose, OwnedFd)>,
+    closing: watch::Sender<bool>,
+    file: Option<PathBuf>,
+}
+
+impl Doors {
+    pub(crate) fn new(sockets: Vec<(Purpose, OwnedFd)>, closing: watch::Sender<bool>) -> Doors {
+        Doors {
+            sockets,
+            closing,
+            file: None,
+        }
+    }
+
+    /// From now on the control socket's file ends with us.
+    pub(crate) fn own_file(&mut self, path: PathBuf) {
+        self.file = Some(path);
+    }
+
+    /// Answers nobody new; what is being answered is finished. `taken` belongs to another process.
+    pub(crate) fn close(&mut self, taken: &[Purpose]) {
+        self.closing.send_replace(true);
+        self.sockets.clear();
+        let control = self.file.as_ref().map(|path| path.display().to_string());
+        if control.is_some_and(|path| taken.contains(&Purpose::Control(path))) {
+            self.file = None;
+        }
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+        if let Some(path) = &self.file {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

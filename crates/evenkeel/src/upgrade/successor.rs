@@ -1,0 +1,297 @@
+//! The old process's side: starts the new one, and leads it through the take-over on a thread of
+//! its own.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use super::channel::Channel;
+use super::state::{FromNew, FromOld, Handover, Purpose, Report};
+use super::{PREDECESSOR, VERSION};
+
+/// Of what a process says before it fails, the end is what matters.
+const WORDS_BYTES_MAX: usize = 2_000;
+
+/// A process that has hung up is about to end, and its last words are on their way.
+const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
+
+/// How often an ending process is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What the thread asks of the world.
+#[derive(Debug)]
+pub(crate) enum FromSuccessor {
+    /// The new process wants the sockets.
+    Asks,
+    /// The new process is ready: it wants the state.
+    Ready,
+    /// The new process serves, with these sockets.
+    Serving { pid: u32, taken: Vec<Purpose> },
+    /// There is none; why not.
+    Failed(String),
+}
+
+/// What the world tells the thread.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Sockets(Vec<(Purpose, OwnedFd)>),
+    /// With the lines to the processes before this one.
+    State(Box<Handover>, Vec<OwnedFd>),
+    Report(Box<Report>),
+}
+
+/// A new process on its way, or one that has taken over. Dropped before that, it is ended.
+pub(crate) struct Successor {
+    orders: flume::Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Successor {
+    /// Starts `program`, or this process's own one again, with the arguments of this process.
+    pub(crate) fn start(
+        program: Option<PathBuf>,
+        limit: Duration,
+        said: mpsc::Sender<FromSuccessor>,
+    ) -> io::Result<Successor> {
+        let mut arguments = std::env::args_os();
+        let own = arguments.next().map(PathBuf::from);
+        let Some(program) = program.or(own) else {
+            return Err(io::Error::other("this process does not know its program"));
+        };
+        let (orders, inbox) = flume::unbounded();
+        let start = Start {
+            program,
+            arguments: arguments.collect(),
+            limit,
+        };
+        let thread = std::thread::Builder::new().name("successor".to_owned());
+        let thread = thread.spawn(move || start.lead(&inbox, &said))?;
+        Ok(Successor {
+            orders,
+            thread: Some(thread),
+        })
+    }
+
+    pub(crate) fn tell(&self, order: Order) {
+        // A thread that has ended has said why.
+        let _ = self.orders.send(order);
+    }
+
+    /// Whether everything told so far is on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.orders.is_empty()
+    }
+
+    /// Sends what is left and lets go.
+    pub(crate) fn finish(mut self) {
+        drop(self.orders);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been told already.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Start {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    limit: Duration,
+}
+
+impl Start {
+    fn lead(self, orders: &flume::Receiver<Order>, said: &mpsc::Sender<FromSuccessor>) {
+        let mut new = match self.launch() {
+            Ok(new) => new,
+            Err(error) => {
+                let program = self.program.display();
+                let failed = FromSuccessor::Failed(format!("cannot start {program}: {error}"));
+                let _ = said.blocking_send(failed);
+                return;
+            }
+        };
+        let by = Instant::now() + self.limit;
+        match new.hand_over(orders, said, by) {
+            Ok(taken) => {
+                let pid = new.child.id();
+                let _ = said.blocking_send(FromSuccessor::Serving { pid, taken });
+                new.report(orders);
+            }
+            Err(error) => {
+                let why = self.explain(new, &error);
+                let _ = said.blocking_send(FromSuccessor::Failed(why));
+            }
+        }
+    }
+
+    fn launch(&self) -> io::Result<NewProcess> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .env(PREDECESSOR, std::process::id().to_string())
+            .stdin(OwnedFd::from(theirs))
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        // The end of the new process must be the end of the conversation.
+        drop(command);
+        let words = Words::listen(child.stderr.take())?;
+        Ok(NewProcess {
+            child,
+            words,
+            channel: Channel::new(ours)?,
+        })
+    }
+
+    fn explain(&self, mut new: NewProcess, error: &io::Error) -> String {
+        let limit_ms = self.limit.as_millis();
+        let hung = matches!(
+            error.kind(),
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
+        );
+        // Whichever side notices first.
+        let hung_up = matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
+        );
+        let ended = new.end(hung);
+        let program = self.program.display();
+        let what = match ended {
+            _ if hung => format!("did not take over within {limit_ms} ms and was ended"),
+            Ok(status) if hung_up => format!("ended before it took over ({status})"),
+            _ => format!("did not take over: {error}"),
+        };
+        match new.words.last() {
+            words if words.is_empty() => format!("{program} {what}, and said nothing"),
+            words => format!("{program} {what}; it said:\n{words}"),
+        }
+    }
+}
+
+/// The new process, as long as it depends on us.
+struct NewProcess {
+    child: Child,
+    words: Words,
+    channel: Channel,
+}
+
+impl NewProcess {
+    fn hand_over(
+        &mut self,
+        orders: &flume::Receiver<Order>,
+        said: &mpsc::Sender<FromSuccessor>,
+        by: Instant,
+    ) -> io::Result<Vec<Purpose>> {
+        let next = || orders.recv_deadline(by).map_err(|_| world_gone());
+        let ask = |what| said.blocking_send(what).map_err(|_| world_gone());
+        let channel = &mut self.channel;
+        channel.send(&FromOld::Hello {
+            version: VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+        })?;
+        loop {
+            match channel.receive(Some(by))? {
+                FromNew::Asks => {
+                    ask(FromSuccessor::Asks)?;
+                    if let Order::Sockets(sockets) = next()? {
+                        pass_sockets(channel, sockets)?;
+                    }
+                }
+                FromNew::Ready => {
+                    ask(FromSuccessor::Ready)?;
+                    if let Order::State(state, lines) = next()? {
+                        channel.send(&FromOld::State(state))?;
+                        lines.iter().try_for_each(|line| channel.pass(line))?;
+                    }
+                }
+                FromNew::Serving(taken) => return Ok(taken),
+            }
+        }
+    }
+
+    /// Until the world has nothing more to say, or the new process has ended.
+    fn report(mut self, orders: &flume::Receiver<Order>) {
+        while let Ok(order) = orders.recv() {
+            if let Order::Report(report) = order
+                && self.channel.send(&FromOld::Report(report)).is_err()
+            {
+                break;
+            }
+        }
+        self.words.wait();
+    }
+
+    fn end(&mut self, now: bool) -> io::Result<ExitStatus> {
+        let by = Instant::now() + LAST_WORDS_LIMIT;
+        while !now && Instant::now() < by {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        self.child.kill()?;
+        self.child.wait()
+    }
+}
+
+fn pass_sockets(channel: &mut Channel, sockets: Vec<(Purpose, OwnedFd)>) -> io::Result<()> {
+    let (purposes, sockets): (Vec<_>, Vec<_>) = sockets.into_iter().unzip();
+    channel.send(&FromOld::Sockets(purposes))?;
+    sockets.iter().try_for_each(|socket| channel.pass(socket))
+}
+
+/// The world drops its end when it is told to stop meanwhile.
+fn world_gone() -> io::Error {
+    io::Error::other("this process is stopping")
+}
+
+/// What the new process writes before it has our standard error: it goes there all the same, and
+/// the end of it is kept.
+struct Words {
+    tail: Arc<Mutex<Vec<u8>>>,
+    ended: flume::Receiver<()>,
+}
+
+impl Words {
+    fn listen(source: Option<ChildStderr>) -> io::Result<Words> {
+        let tail: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (kept, (until, ended)) = (Arc::clone(&tail), flume::bounded(0));
+        let copy = move || {
+            let _until = until;
+            let Some(mut source) = source else { return };
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = source.read(&mut bytes) {
+                // Nobody is left to be told when stderr is gone.
+                let _ = io::stderr().write_all(&bytes[..count]);
+                let mut tail = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                tail.extend(&bytes[..count]);
+                let surplus = tail.len().saturating_sub(WORDS_BYTES_MAX);
+                tail.drain(..surplus);
+            }
+        };
+        let thread = std::thread::Builder::new().name("successor-log".to_owned());
+        thread.spawn(copy)?;
+        Ok(Words { tail, ended })
+    }
+
+    /// Until nobody can write any more; a child of the new process may hold on to it.
+    fn wait(&self) {
+        // Either way there is nothing to receive.
+        let _ = self.ended.recv_timeout(LAST_WORDS_LIMIT);
+    }
+
+    fn last(&self) -> String {
+        self.wait();
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&tail).trim().to_owned()
+    }
+}

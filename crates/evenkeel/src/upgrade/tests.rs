@@ -1,0 +1,119 @@
+//! The conversation between two processes, without the processes.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use super::channel::Channel;
+use super::predecessor::{Predecessor, TakeOverError};
+use super::state::{Counted, FromNew, FromOld, Handover, Purpose, Report};
+
+/// An old process that says these, and one that hears it.
+fn pair() -> (Channel, Predecessor) {
+    let (old, new) = UnixStream::pair().unwrap();
+    (Channel::new(old).unwrap(), Predecessor::on(7, new).unwrap())
+}
+
+fn hello(version: u32) -> FromOld {
+    FromOld::Hello {
+        version,
+        program: "0.0.9".to_owned(),
+    }
+}
+
+#[test]
+fn another_version_of_the_hand_over_is_refused_with_both_named() {
+    let (mut old, mut new) = pair();
+    old.send(&hello(super::VERSION + 1)).unwrap();
+    let Err(error) = new.ask() else {
+        panic!("took over");
+    };
+    assert!(matches!(error, TakeOverError::Version { .. }));
+    let error = error.to_string();
+    assert!(
+        error.contains("0.0.9") && error.contains("version 2"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_old_process_that_hangs_up_is_named() {
+    let (mut old, mut new) = pair();
+    old.send(&hello(super::VERSION)).unwrap();
+    drop(old);
+    let Err(error) = new.ask() else {
+        panic!("took over");
+    };
+    let error = error.to_string();
+    assert!(
+        error.starts_with("cannot take over from process 7: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_socket_arrives_as_the_same_socket_under_its_purpose() {
+    let (mut old, mut new) = pair();
+    let (here, there) = UnixStream::pair().unwrap();
+    let purpose = Purpose::Clients("127.0.0.1:1".to_owned());
+    old.send(&hello(super::VERSION)).unwrap();
+    old.send(&FromOld::Sockets(vec![purpose.clone()])).unwrap();
+    old.pass(&there).unwrap();
+    drop(there);
+    let mut inherited = new.ask().unwrap();
+    assert!(matches!(old.receive(None).unwrap(), FromNew::Asks));
+    assert!(inherited.take(Purpose::Log).is_none());
+    let passed: OwnedFd = inherited.take(purpose.clone()).unwrap();
+    assert!(inherited.take(purpose.clone()).is_none(), "only once");
+    assert_eq!(inherited.taken(), [purpose]);
+    let mut passed = Channel::new(passed.into()).unwrap();
+    Channel::new(here).unwrap().send(&"hello").unwrap();
+    let by = Instant::now() + Duration::from_secs(10);
+    let heard: String = passed.receive(Some(by)).unwrap();
+    assert_eq!(heard, "hello");
+}
+
+#[test]
+fn a_state_of_which_nothing_is_known_is_a_state() {
+    let handover: Handover = serde_json::from_str("{\"later\": 1}").unwrap();
+    assert!(handover.services.is_empty());
+}
+
+#[test]
+fn a_report_says_only_what_is_new_and_the_two_together_say_all() {
+    let places = |pairs: &[(&str, u32)]| -> BTreeMap<String, u32> {
+        pairs
+            .iter()
+            .map(|(key, n)| ((*key).to_owned(), *n))
+            .collect()
+    };
+    let mut told = Report {
+        services: places(&[("a", 1), ("b", 2)]),
+        ..Report::default()
+    };
+    let now = Report {
+        services: places(&[("a", 1), ("b", 3)]),
+        ..Report::default()
+    };
+    let news = now.news(&told);
+    assert_eq!(news.services, places(&[("b", 3)]));
+    told.follow(news);
+    assert_eq!(told, now);
+}
+
+#[test]
+fn what_was_counted_since_is_added_and_nothing_twice() {
+    let counted = |sessions: u64, slots: [u64; 2]| Counted {
+        tallies: [("sessions".to_owned(), sessions)].into(),
+        histograms: [("connect_us".to_owned(), (slots.to_vec(), sessions))].into(),
+        from_clients: sessions * 10,
+        to_clients: 0,
+    };
+    let grown = counted(7, [5, 2]).since(&counted(4, [4, 0]));
+    assert_eq!(grown.tallies["sessions"], 3);
+    assert_eq!(grown.histograms["connect_us"], (vec![1, 2], 3));
+    assert_eq!(grown.from_clients, 30);
+    let all = counted(7, [5, 2]).since(&Counted::default());
+    assert_eq!(all, counted(7, [5, 2]));
+}

@@ -1,0 +1,324 @@
+//! The clusters behind services with a role: who is asked, what is decided, what follows from it.
+
+mod telling;
+
+use std::collections::BTreeMap;
+
+use evenkeel_policy::cluster::{Cluster, Report, Role, Verdict};
+use evenkeel_policy::health::Standing;
+use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::now_ms;
+use evenkeel_proxy::record::CutReason;
+use evenkeel_proxy::watch::WatchError;
+
+use super::World;
+use crate::config::plan::{self, OnPrimaryChange};
+use crate::config::{Address, Plan};
+
+/// Servers that services with a role list together, over all those services.
+pub(super) struct ClusterState {
+    /// In the order of the configuration.
+    pub(super) members: Vec<Address>,
+    pub(super) verdict: Verdict,
+    pub(super) primary_since_ms: u64,
+    /// When each member came into its role.
+    pub(super) role_since_ms: BTreeMap<u64, u64>,
+    pub(super) named: Option<Address>,
+    cluster: Cluster,
+}
+
+impl ClusterState {
+    /// What a member is.
+    pub(super) fn role(&self, server_id: u64) -> &Role {
+        let mut roles = self.verdict.roles.iter();
+        let found = roles.find(|(id, _)| *id == server_id);
+        found.map_or(&Role::Unknown, |(_, role)| role)
+    }
+}
+
+impl World {
+    /// The cluster that a server belongs to.
+    pub(super) fn cluster_of(&self, address: &Address) -> Option<&ClusterState> {
+        let mut clusters = self.clusters.iter();
+        clusters.find(|cluster| cluster.members.contains(address))
+    }
+
+    fn cluster_index(&self, address: &Address) -> Option<usize> {
+        let mut clusters = self.clusters.iter();
+        clusters.position(|cluster| cluster.members.contains(address))
+    }
+
+    /// Forms the clusters of a new plan; what is known of members that stay, stays.
+    pub(super) fn adopt_clusters(&mut self) {
+        let mut old = std::mem::take(&mut self.clusters);
+        for members in groups(&self.plan) {
+            let listed: Vec<(u64, String)> = members
+                .iter()
+                .filter_map(|address| {
+                    let state = self.servers.get(address)?;
+                    Some((state.server.id, self.name_of(address).to_owned()))
+                })
+                .collect();
+            let known = old
+                .iter()
+                .position(|cluster| members.iter().any(|one| cluster.members.contains(one)));
+            let state = match known {
+                Some(index) => {
+                    let mut state = old.swap_remove(index);
+                    state.cluster.set_members(listed);
+                    ClusterState { members, ..state }
+                }
+                None => new_cluster(members, listed),
+            };
+            self.clusters.push(state);
+        }
+        self.watch_members();
+        for index in 0..self.clusters.len() {
+            self.decide(index);
+        }
+    }
+
+    /// Servers of a cluster are asked for their role; others are not.
+    fn watch_members(&mut self) {
+        for (address, state) in &mut self.servers {
+            let is_member = self
+                .clusters
+                .iter()
+                .any(|one| one.members.contains(address));
+            if let Err(why) = state.watch_role(is_member, &self.reports.0) {
+                tracing::error!(server = %address, "it is not asked for its role: {why}");
+            }
+        }
+    }
+
+    /// A server has said what it is, or why it cannot.
+    pub(super) fn hear(&mut self, address: &Address, outcome: Result<Report, WatchError>) {
+        let Some(index) = self.cluster_index(address) else {
+            return;
+        };
+        let Some(state) = self.servers.get_mut(address) else {
+            return;
+        };
+        let (server_id, now_ms) = (state.server.id, now_ms());
+        if let Err(WatchError::Away(why)) = outcome {
+            state.role_problem = None;
+            let sign = evenkeel_proxy::engine::event::Sign::ConnectFailed(why);
+            return self.take_sign(server_id, &sign);
+        }
+        if state.health.standing() == Standing::Down {
+            // It is back, it seems: the probes say so first, and soon.
+            return state.probe_soon(now_ms);
+        }
+        let cluster = &mut self.clusters[index].cluster;
+        match outcome {
+            Ok(report) => {
+                state.role_problem = None;
+                cluster.heard(now_ms, server_id, report);
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if state.role_problem.as_ref() != Some(&why) {
+                    tracing::error!(server = %address, "its role is not known: {why}");
+                    state.role_problem = Some(why.clone());
+                }
+                cluster.could_not_tell(now_ms, server_id, why);
+            }
+        }
+        self.decide(index);
+    }
+
+    /// A server's standing has changed: a dead one has no role, one that is back is asked for it.
+    pub(super) fn follow_standing(&mut self, address: &Address, standing: Standing) {
+        let Some(index) = self.cluster_index(address) else {
+            return;
+        };
+        let Some(state) = self.servers.get(address) else {
+            return;
+        };
+        if standing == Standing::Down {
+            let server_id = state.server.id;
+            self.clusters[index].cluster.lost(now_ms(), server_id);
+            self.decide(index);
+        } else if let Some(watching) = &state.watching {
+            watching.verify(true);
+        }
+    }
+
+    /// An operator names the primary, or takes the name back.
+    pub(super) fn name_primary(
+        &mut self,
+        address: &Address,
+        withdraw: bool,
+    ) -> Result<String, String> {
+        let Some(index) = self.cluster_index(address) else {
+            return Err(format!(
+                "{address} is in no service with a role: set `role` in [[service]] first"
+            ));
+        };
+        let server_id = self.servers.get(address).map(|state| state.server.id);
+        let named = (!withdraw).then_some(server_id).flatten();
+        let cluster = &mut self.clusters[index];
+        cluster.cluster.name_primary(now_ms(), named);
+        cluster.named = (!withdraw).then(|| address.clone());
+        let name = self.name_of(address).to_owned();
+        self.decide(index);
+        let verdict = &self.clusters[index].verdict;
+        Ok(match (withdraw, verdict.primary) {
+            (true, _) => format!("{name} is no longer named; what the servers say decides"),
+            (false, primary) if primary.is_some() && primary == server_id => {
+                format!("{name} is the primary")
+            }
+            (false, _) => format!(
+                "{name} is named; it becomes the primary once it says that it takes writes \
+                 (`evenkeel status` shows the roles)"
+            ),
+        })
+    }
+
+    /// Derives the verdict anew, and draws its consequences where it has changed.
+    fn decide(&mut self, index: usize) {
+        let now_ms = now_ms();
+        let verdict = self.clusters[index].cluster.verdict();
+        self.verify(index, &verdict);
+        let old = std::mem::replace(&mut self.clusters[index].verdict, verdict);
+        if old == self.clusters[index].verdict {
+            return;
+        }
+        // First nobody is sent to the wrong server any more, then those who are there are cut.
+        self.publish_cluster(index);
+        let misplaced = self.cut_misplaced(index, &old);
+        self.tell_primary(index, &old, misplaced, now_ms);
+        self.tell_roles(index, &old, now_ms);
+        self.tell_problems(index, &old);
+    }
+
+    fn verify(&self, index: usize, verdict: &Verdict) {
+        let cluster = &self.clusters[index];
+        for address in &cluster.members {
+            let Some(state) = self.servers.get(address) else {
+                continue;
+            };
+            let Some(watching) = &state.watching else {
+                continue;
+            };
+            watching.hunt(verdict.primary.is_none());
+            let wanted = |verdict: &Verdict| verdict.verify.contains(&state.server.id);
+            if wanted(verdict) {
+                watching.verify(!wanted(&cluster.verdict));
+            }
+        }
+    }
+
+    fn publish_cluster(&mut self, index: usize) {
+        for service in 0..self.services.len() {
+            let members = &self.clusters[index].members;
+            let concerned = self.services[service].plan.role != plan::Role::Any
+                && members.iter().any(|one| self.services[service].lists(one));
+            if concerned && self.fits(&self.services[service]) != self.services[service].fits {
+                self.publish(service);
+            }
+        }
+    }
+
+    /// Cuts sessions that would write to a server which is not the primary, where told to.
+    fn cut_misplaced(&mut self, index: usize, old: &Verdict) -> Vec<CutCount> {
+        let cluster = &self.clusters[index];
+        let mut cuts = Vec::new();
+        for service in &self.services {
+            let cut = plan::Role::Primary {
+                on_change: OnPrimaryChange::Cut,
+            };
+            if service.plan.role != cut {
+                continue;
+            }
+            for address in cluster.members.iter().filter(|one| service.lists(one)) {
+                let Some(state) = self.servers.get(address) else {
+                    continue;
+                };
+                let server_id = state.server.id;
+                let (now, before) = (cluster.role(server_id), role_in(old, server_id));
+                let replaced =
+                    cluster.verdict.primary.is_some() && cluster.verdict.primary != old.primary;
+                // A dead server's sessions are `on_server_down`'s until somebody takes its place.
+                let demoted = std::mem::discriminant(now) != std::mem::discriminant(before)
+                    && matches!(now, Role::Replica(_) | Role::Unfit(_));
+                if *now != Role::Primary && (replaced || demoted) && state.server.load.active() > 0
+                {
+                    let ids = (Some(service.service.id), Some(server_id));
+                    cuts.push(self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged));
+                }
+            }
+        }
+        cuts
+    }
+
+    /// The names of the services that a cluster serves.
+    pub(super) fn services_of(&self, index: usize) -> Vec<String> {
+        let members = &self.clusters[index].members;
+        let services = self.services.iter().filter(|service| {
+            service.plan.role != plan::Role::Any && members.iter().any(|one| service.lists(one))
+        });
+        services.map(|service| service.plan.name.clone()).collect()
+    }
+
+    pub(super) fn name_of_id(&self, index: usize, server_id: u64) -> &str {
+        let members = self.clusters[index].members.iter();
+        let mut known = members.filter(|address| {
+            let state = self.servers.get(address);
+            state.is_some_and(|state| state.server.id == server_id)
+        });
+        known
+            .next()
+            .map_or("a server that has left", |address| self.name_of(address))
+    }
+}
+
+fn role_in(verdict: &Verdict, server_id: u64) -> &Role {
+    let mut roles = verdict.roles.iter();
+    let found = roles.find(|(id, _)| *id == server_id);
+    found.map_or(&Role::Unknown, |(_, role)| role)
+}
+
+fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterState {
+    let cluster = Cluster::new(listed);
+    ClusterState {
+        members,
+        verdict: cluster.verdict(),
+        primary_since_ms: now_ms(),
+        role_since_ms: BTreeMap::new(),
+        named: None,
+        cluster,
+    }
+}
+
+/// Servers that belong together: those that one service with a role lists, and those of other
+/// services that share one of them.
+fn groups(plan: &Plan) -> Vec<Vec<Address>> {
+    let mut groups: Vec<Vec<Address>> = Vec::new();
+    for service in plan
+        .services
+        .iter()
+        .filter(|one| one.role != plan::Role::Any)
+    {
+        let listed: Vec<_> = service
+            .servers
+            .iter()
+            .map(|one| one.address.clone())
+            .collect();
+        let mut joined: Vec<Address> = Vec::new();
+        groups.retain(|group| {
+            let shares = group.iter().any(|address| listed.contains(address));
+            if shares {
+                joined.extend(group.iter().cloned());
+            }
+            !shares
+        });
+        for address in listed {
+            if !joined.contains(&address) {
+                joined.push(address);
+            }
+        }
+        groups.push(joined);
+    }
+    groups
+}

@@ -1,0 +1,178 @@
+//! Tells what became of a cluster: a new primary, roles, problems, each with its cause.
+
+use evenkeel_policy::cluster::{Problem, Role, Verdict};
+use evenkeel_proxy::engine::CutCount;
+
+use super::role_in;
+use crate::status::{EventKind, Severity};
+use crate::world::World;
+use crate::world::timeline::News;
+
+impl World {
+    pub(super) fn tell_primary(
+        &mut self,
+        index: usize,
+        old: &Verdict,
+        cuts: Vec<CutCount>,
+        now_ms: u64,
+    ) {
+        let cluster = &self.clusters[index];
+        let (was, is) = (old.primary, cluster.verdict.primary);
+        if was == is {
+            return;
+        }
+        let (severity, what) = match (was, is) {
+            (None, Some(new)) => (
+                Severity::Info,
+                format!("{} is the primary", self.name_of_id(index, new)),
+            ),
+            (Some(old), Some(new)) => (
+                Severity::Warning,
+                format!(
+                    "{} is the primary, {} no longer is",
+                    self.name_of_id(index, new),
+                    self.name_of_id(index, old)
+                ),
+            ),
+            (old, None) => (
+                Severity::Error,
+                format!(
+                    "no server takes writes: {} was the primary",
+                    old.map_or("nobody", |old| self.name_of_id(index, old))
+                ),
+            ),
+        };
+        let cause = self.cause_of(index, old, is);
+        let queued = self.queued(index);
+        let services = self.services_of(index).join(", ");
+        self.clusters[index].primary_since_ms = now_ms;
+        let news = News::new(EventKind::Primary, severity, what);
+        self.tell(news.cause(cause).service(services).cut(cuts, queued));
+    }
+
+    /// Why the primary is another one: what became of the old, or what the new one says.
+    fn cause_of(&self, index: usize, old: &Verdict, is: Option<u64>) -> String {
+        let cluster = &self.clusters[index];
+        let gone = old.primary.map(|id| match cluster.role(id) {
+            Role::Unknown => self.standing_of(index, id),
+            Role::Replica(_) => "follows another server now".to_owned(),
+            Role::Unfit(why) => why.clone(),
+            Role::Primary => String::new(),
+        });
+        let name = |id| self.name_of_id(index, id);
+        let parts = [
+            old.primary
+                .zip(gone)
+                .map(|(id, why)| format!("{} {why}", name(id))),
+            is.map(|id| format!("{} says that it takes writes", name(id))),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        parts.join("; ")
+    }
+
+    fn standing_of(&self, index: usize, server_id: u64) -> String {
+        let members = &self.clusters[index].members;
+        let mut states = members.iter().filter_map(|one| self.servers.get(one));
+        let found = states.find(|state| state.server.id == server_id);
+        found.map_or_else(
+            || "left the configuration".to_owned(),
+            |state| format!("is down ({})", state.health.reason()),
+        )
+    }
+
+    pub(super) fn tell_roles(&mut self, index: usize, old: &Verdict, now_ms: u64) {
+        let roles = self.clusters[index].verdict.roles.clone();
+        for (server_id, role) in roles {
+            let before = role_in(old, server_id);
+            // A claim that is being verified is told when it has been: milliseconds later.
+            let verifying = self.clusters[index].verdict.verify.contains(&server_id);
+            if std::mem::discriminant(before) == std::mem::discriminant(&role) || verifying {
+                continue;
+            }
+            self.clusters[index].role_since_ms.insert(server_id, now_ms);
+            let name = self.name_of_id(index, server_id).to_owned();
+            let (severity, what, cause) = match role {
+                // The change of the primary and of the standing are told already.
+                Role::Primary | Role::Unknown => continue,
+                Role::Replica(_) => (
+                    Severity::Info,
+                    format!("{name} is a replica"),
+                    String::new(),
+                ),
+                Role::Unfit(why) => (
+                    Severity::Warning,
+                    format!("{name} is neither primary nor replica"),
+                    why,
+                ),
+            };
+            let news = News::new(EventKind::Role, severity, what).cause(cause);
+            self.tell(news.server(name));
+        }
+    }
+
+    pub(super) fn tell_problems(&mut self, index: usize, old: &Verdict) {
+        let new = self.clusters[index].verdict.problems.clone();
+        let services = self.services_of(index).join(", ");
+        for problem in new.iter().filter(|one| is_news(one, &old.problems)) {
+            let what = problem.message.clone();
+            let news = News::new(EventKind::Problem, Severity::Error, what);
+            self.tell(news.service(services.clone()));
+        }
+        if new.is_empty() && !old.problems.is_empty() {
+            let news = News::new(
+                EventKind::Problem,
+                Severity::Info,
+                "the cluster is sound again",
+            );
+            self.tell(news.service(services));
+        }
+    }
+
+    fn queued(&self, index: usize) -> u64 {
+        let members = &self.clusters[index].members;
+        let services = self.services.iter();
+        let concerned = services.filter(|service| members.iter().any(|one| service.lists(one)));
+        concerned
+            .map(|service| service.service.queued() as u64)
+            .sum()
+    }
+}
+
+/// Whether it was not told yet; positions and counts that move on are the same problem still.
+fn is_news(problem: &Problem, told: &[Problem]) -> bool {
+    let words = |one: &Problem| -> Vec<String> {
+        let words = one.message.split_whitespace();
+        let fixed = words.filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+        fixed.map(str::to_owned).collect()
+    };
+    let (server, own) = (problem.server, words(problem));
+    told.iter()
+        .all(|one| one.server != server || words(one) != own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(server: Option<u64>, message: &str) -> Problem {
+        let message = message.to_owned();
+        Problem { server, message }
+    }
+
+    #[test]
+    fn a_position_that_moves_on_is_no_news() {
+        let told = [problem(
+            None,
+            "two primaries (at 0/16B3748, 0/16B0000): name one",
+        )];
+        let moved = problem(None, "two primaries (at 0/16B9999, 0/16B0000): name one");
+        assert!(!is_news(&moved, &told));
+    }
+
+    #[test]
+    fn another_server_or_another_matter_is_news() {
+        let told = [problem(Some(1), "it is read only")];
+        assert!(is_news(&problem(Some(2), "it is read only"), &told));
+        assert!(is_news(&problem(Some(1), "it was expelled"), &told));
+    }
+}

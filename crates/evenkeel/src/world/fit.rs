@@ -1,0 +1,125 @@
+//! Whether a server's role fits what a service wants.
+
+use evenkeel_policy::cluster::Role;
+
+use super::World;
+use super::service::ServiceState;
+use crate::config::Address;
+use crate::config::plan::{self, Fallback};
+
+/// What a service does with a server that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// Sends clients to it.
+    Serves,
+    /// Sends clients to it while nobody else can take them.
+    Reserve,
+    /// Sends nobody, for this reason.
+    Unused(String),
+}
+
+impl World {
+    /// For each server of a service, in its order.
+    pub(super) fn fits(&self, service: &ServiceState) -> Vec<Fit> {
+        let listed = service.plan.servers.iter();
+        listed
+            .map(|server| self.fit(service.plan.role, &server.address))
+            .collect()
+    }
+
+    /// Whether a service counts on a server, as things are: one that is down, or of whose role
+    /// nothing is known, should serve; the primary need not serve reads, nor a replica writes.
+    pub(super) fn should_serve(&self, service: &ServiceState, address: &Address) -> bool {
+        let cluster = self.cluster_of(address);
+        let primary = cluster.and_then(|cluster| cluster.verdict.primary);
+        let state = self.servers.get(address);
+        let is_primary = state.is_some_and(|state| primary == Some(state.server.id));
+        match service.plan.role {
+            plan::Role::Any => true,
+            plan::Role::Primary { .. } => is_primary || primary.is_none(),
+            plan::Role::Replica { .. } => !is_primary,
+        }
+    }
+
+    pub(super) fn fit(&self, wanted: plan::Role, address: &Address) -> Fit {
+        if wanted == plan::Role::Any {
+            return Fit::Serves;
+        }
+        let state = self.servers.get(address);
+        let role = state
+            .zip(self.cluster_of(address))
+            .map_or(&Role::Unknown, |(state, cluster)| {
+                cluster.role(state.server.id)
+            });
+        match role {
+            Role::Unknown => Fit::Unused("its role is not known".to_owned()),
+            Role::Unfit(why) => Fit::Unused(why.clone()),
+            Role::Primary => primary_fits(wanted),
+            Role::Replica(lag) => replica_fits(wanted, lag.ms),
+        }
+    }
+}
+
+fn primary_fits(wanted: plan::Role) -> Fit {
+    match wanted {
+        plan::Role::Any | plan::Role::Primary { .. } => Fit::Serves,
+        plan::Role::Replica {
+            fallback: Fallback::Primary,
+            ..
+        } => Fit::Reserve,
+        plan::Role::Replica { .. } => Fit::Unused("it is the primary".to_owned()),
+    }
+}
+
+fn replica_fits(wanted: plan::Role, lag_ms: Option<u64>) -> Fit {
+    match wanted {
+        plan::Role::Any => Fit::Serves,
+        plan::Role::Primary { .. } => Fit::Unused("it is a replica".to_owned()),
+        plan::Role::Replica {
+            lag_ms_max: None, ..
+        } => Fit::Serves,
+        plan::Role::Replica {
+            lag_ms_max: Some(max_ms),
+            ..
+        } => match lag_ms {
+            Some(lag_ms) if lag_ms <= max_ms => Fit::Serves,
+            // Without the figure, which changes with every look: a reason is told when it changes.
+            Some(_) => Fit::Unused(format!("it lags more than {max_ms} ms")),
+            None => Fit::Unused("nobody knows how far it is behind".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replica(lag_ms_max: Option<u64>) -> plan::Role {
+        plan::Role::Replica {
+            lag_ms_max,
+            fallback: Fallback::Nobody,
+        }
+    }
+
+    #[test]
+    fn a_lag_up_to_the_limit_fits() {
+        assert_eq!(replica_fits(replica(Some(500)), Some(500)), Fit::Serves);
+        assert_ne!(replica_fits(replica(Some(500)), Some(501)), Fit::Serves);
+    }
+
+    #[test]
+    fn an_unknown_lag_fits_only_where_no_limit_is_set() {
+        assert_eq!(replica_fits(replica(None), None), Fit::Serves);
+        assert_ne!(replica_fits(replica(Some(86_400_000)), None), Fit::Serves);
+    }
+
+    #[test]
+    fn the_primary_serves_reads_only_where_it_is_told_to() {
+        let told = plan::Role::Replica {
+            lag_ms_max: None,
+            fallback: Fallback::Primary,
+        };
+        assert_eq!(primary_fits(told), Fit::Reserve);
+        assert!(matches!(primary_fits(replica(None)), Fit::Unused(_)));
+    }
+}

@@ -1,0 +1,194 @@
+//! The timeline: every change is told once, to the log and to those who ask later.
+
+use std::collections::VecDeque;
+
+use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::now_ms;
+
+use super::World;
+use super::report::now_unix_ms;
+use crate::status::{EventKind, Severity, TimelineEvent};
+
+/// What is kept: some failovers of a large installation.
+const EVENTS_MAX: usize = 512;
+
+/// The status itself carries the last ones.
+const EVENTS_IN_STATUS: usize = 32;
+
+/// Workers carry out a cut within this; then its count is final.
+const CUT_LIMIT_MS: u64 = 100;
+
+/// The events so far; the oldest are forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    events: VecDeque<Kept>,
+    last_id: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    event: TimelineEvent,
+    cuts: Vec<CutCount>,
+    /// When the log is to say how many sessions were cut; none when it has, or need not.
+    tell_cuts_at_ms: Option<u64>,
+}
+
+impl Kept {
+    fn event(&self) -> TimelineEvent {
+        let mut event = self.event.clone();
+        if !self.cuts.is_empty() {
+            event.sessions_cut = Some(self.cuts.iter().map(CutCount::get).sum());
+        }
+        event
+    }
+}
+
+/// A new event, as those who tell it write it.
+pub(super) struct News {
+    event: TimelineEvent,
+    cuts: Vec<CutCount>,
+}
+
+impl News {
+    pub(super) fn new(kind: EventKind, severity: Severity, what: impl Into<String>) -> Self {
+        let event = TimelineEvent {
+            kind,
+            severity,
+            what: what.into(),
+            ..TimelineEvent::default()
+        };
+        let cuts = Vec::new();
+        Self { event, cuts }
+    }
+
+    pub(super) fn cause(mut self, cause: impl Into<String>) -> Self {
+        self.event.cause = cause.into();
+        self
+    }
+
+    pub(super) fn server(mut self, server: impl ToString) -> Self {
+        self.event.server = Some(server.to_string());
+        self
+    }
+
+    pub(super) fn service(mut self, service: impl Into<String>) -> Self {
+        self.event.service = Some(service.into());
+        self
+    }
+
+    /// Its consequence: sessions cut, and clients left waiting.
+    pub(super) fn cut(mut self, cuts: Vec<CutCount>, queued: u64) -> Self {
+        self.cuts = cuts;
+        self.event.queued = queued;
+        self
+    }
+}
+
+impl Timeline {
+    pub(super) fn tell(&mut self, news: News) {
+        let News { mut event, cuts } = news;
+        self.last_id += 1;
+        event.id = self.last_id;
+        event.at_unix_ms = now_unix_ms();
+        log(&event);
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        let tell_cuts_at_ms = (!cuts.is_empty()).then(|| now_ms() + CUT_LIMIT_MS);
+        self.events.push_back(Kept {
+            event,
+            cuts,
+            tell_cuts_at_ms,
+        });
+    }
+
+    /// The events after this one, oldest first.
+    pub(super) fn after(&self, id: u64) -> Vec<TimelineEvent> {
+        let later = self.events.iter().filter(|kept| kept.event.id > id);
+        later.map(Kept::event).collect()
+    }
+
+    pub(super) fn last(&self) -> Vec<TimelineEvent> {
+        self.after(self.last_id.saturating_sub(EVENTS_IN_STATUS as u64))
+    }
+
+    pub(super) fn next_due_ms(&self) -> Option<u64> {
+        self.events
+            .iter()
+            .filter_map(|kept| kept.tell_cuts_at_ms)
+            .min()
+    }
+
+    fn tell_cuts(&mut self, now_ms: u64) {
+        for kept in &mut self.events {
+            if kept.tell_cuts_at_ms.is_none_or(|at_ms| now_ms < at_ms) {
+                continue;
+            }
+            kept.tell_cuts_at_ms = None;
+            let sessions: u64 = kept.cuts.iter().map(CutCount::get).sum();
+            if sessions > 0 {
+                tracing::info!(sessions, "cut because: {}", kept.event.what);
+            }
+        }
+    }
+}
+
+impl World {
+    pub(super) fn tell(&mut self, news: News) {
+        self.timeline.tell(news);
+    }
+
+    pub(super) fn tell_cuts(&mut self, now_ms: u64) {
+        self.timeline.tell_cuts(now_ms);
+    }
+}
+
+fn log(event: &TimelineEvent) {
+    let (what, cause) = (&event.what, &event.cause);
+    let line = if cause.is_empty() {
+        what.clone()
+    } else {
+        format!("{what}: {cause}")
+    };
+    let (service, server) = (event.service.as_deref(), event.server.as_deref());
+    match event.severity {
+        Severity::Info => tracing::info!(service, server, "{line}"),
+        Severity::Warning => tracing::warn!(service, server, "{line}"),
+        Severity::Error => tracing::error!(service, server, "{line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(timeline: &mut Timeline, what: &str) {
+        timeline.tell(News::new(EventKind::State, Severity::Info, what));
+    }
+
+    #[test]
+    fn events_are_numbered_and_those_after_one_are_given_in_order() {
+        let mut timeline = Timeline::default();
+        for what in ["one", "two", "three"] {
+            told(&mut timeline, what);
+        }
+        let later: Vec<_> = timeline
+            .after(1)
+            .into_iter()
+            .map(|event| event.what)
+            .collect();
+        assert_eq!(later, ["two", "three"]);
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_but_their_numbers_are_not_used_again() {
+        let mut timeline = Timeline::default();
+        for number in 0..EVENTS_MAX + 3 {
+            told(&mut timeline, &number.to_string());
+        }
+        let all = timeline.after(0);
+        assert_eq!(all.len(), EVENTS_MAX);
+        assert_eq!(all[0].id, 4);
+        assert_eq!(timeline.last().len(), EVENTS_IN_STATUS);
+    }
+}

@@ -1,0 +1,242 @@
+//! An upgrade as the world lives through it: hands over to a new process, or takes over from an
+//! old one whose sessions count against our limits until they have ended.
+
+mod claims;
+mod give;
+mod take;
+
+use std::time::Duration;
+
+use evenkeel_proxy::now_ms;
+use tokio::sync::{mpsc, oneshot};
+
+use super::World;
+use super::timeline::News;
+use crate::notify;
+use crate::status::{EventKind, Reply, Severity, UpgradeStatus};
+use crate::upgrade::doors::Doors;
+use crate::upgrade::line::{FromPredecessor, Line};
+use crate::upgrade::state::{Handover, Purpose, Report};
+use crate::upgrade::successor::{FromSuccessor, Order, Successor};
+use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
+
+/// How often it is looked whether the last accept is over, before the new process may begin.
+const LOOK_INTERVAL_MS: u64 = 1;
+
+/// How often the new process hears of our sessions, and we look whether we may end.
+const REPORT_INTERVAL_MS: u64 = 50;
+
+/// What is counted is told less often than what is taken of the limits.
+const COUNTS_INTERVAL_MS: u64 = 1_000;
+
+/// In a container this is the process whose end is the end of all others.
+const FIRST_PROCESS: u32 = 1;
+
+/// What upgrades add to a world.
+pub(super) struct Upgrades {
+    pub(super) from_successor: (mpsc::Sender<FromSuccessor>, mpsc::Receiver<FromSuccessor>),
+    pub(super) from_predecessors: (
+        mpsc::UnboundedSender<FromPredecessor>,
+        mpsc::UnboundedReceiver<FromPredecessor>,
+    ),
+    doors: Option<Doors>,
+    under_way: Option<UnderWay>,
+    heir: Option<Heir>,
+    predecessors: Vec<Predecessor>,
+    /// While we take over: what new services and servers begin with.
+    inherited: Handover,
+}
+
+impl Default for Upgrades {
+    fn default() -> Self {
+        Self {
+            from_successor: mpsc::channel(1),
+            from_predecessors: mpsc::unbounded_channel(),
+            doors: None,
+            under_way: None,
+            heir: None,
+            predecessors: Vec::new(),
+            inherited: Handover::default(),
+        }
+    }
+}
+
+/// A take-over that may still fail.
+struct UnderWay {
+    successor: Successor,
+    answer: oneshot::Sender<Reply>,
+    /// The new process waits for the state.
+    is_wanted: bool,
+    /// Those before us go on reporting to us.
+    is_relaying: bool,
+    /// Services near their limit: they accept nobody until the new process does, or has failed.
+    paused: Vec<String>,
+}
+
+/// The process that serves instead of us.
+struct Heir {
+    successor: Successor,
+    told: Report,
+    next_report_ms: u64,
+    next_counts_ms: u64,
+}
+
+/// A process whose sessions finish while we serve.
+struct Predecessor {
+    pid: u32,
+    report: Report,
+    line: Line,
+}
+
+impl World {
+    /// Starts an upgrade; the answer comes when it is decided.
+    pub(super) fn upgrade(
+        &mut self,
+        binary: Option<std::path::PathBuf>,
+        limit_ms: Option<u64>,
+        answer: oneshot::Sender<Reply>,
+    ) {
+        let limit_ms = limit_ms.unwrap_or(LIMIT_MS_DEFAULT).min(LIMIT_MS_MAX);
+        if let Some(why) = self.no_upgrade_because() {
+            // Nobody waiting for the answer is no error.
+            let _ = answer.send(Reply::failed(why));
+            return;
+        }
+        let limit = Duration::from_millis(limit_ms);
+        let said = self.upgrades.from_successor.0.clone();
+        match Successor::start(binary, limit, said) {
+            Err(error) => {
+                let _ = answer.send(Reply::failed(format!("no upgrade: {error}")));
+            }
+            Ok(successor) => {
+                self.upgrades.under_way = Some(UnderWay {
+                    successor,
+                    answer,
+                    is_wanted: false,
+                    is_relaying: false,
+                    paused: Vec::new(),
+                });
+            }
+        }
+    }
+
+    fn no_upgrade_because(&self) -> Option<String> {
+        if std::process::id() == FIRST_PROCESS {
+            let why = "this is process 1 of a container: when it ends, the container and the new \
+                       process end with it. Start the new version as a new container, or run \
+                       evenkeel under an init (docker run --init)";
+            return Some(why.to_owned());
+        }
+        if self.stop_by_ms.is_some() {
+            return Some("the process is stopping: nothing takes over from it".to_owned());
+        }
+        let busy = self.upgrades.under_way.is_some();
+        busy.then(|| "another upgrade is under way: wait for its outcome".to_owned())
+    }
+
+    pub(super) fn hear_successor(&mut self, said: FromSuccessor) {
+        match said {
+            FromSuccessor::Asks => {
+                let sockets = self.sockets_to_pass();
+                self.tell_candidate(Order::Sockets(sockets));
+            }
+            FromSuccessor::Ready => {
+                self.lend_places();
+                self.send_state_when_due();
+            }
+            FromSuccessor::Serving { pid, taken } => self.retire(pid, &taken),
+            FromSuccessor::Failed(why) => self.go_on(&why),
+        }
+    }
+
+    fn tell_candidate(&self, order: Order) {
+        if let Some(under_way) = &self.upgrades.under_way {
+            under_way.successor.tell(order);
+        }
+    }
+
+    /// The new process has failed: this one has all its limits again.
+    fn go_on(&mut self, why: &str) {
+        let Some(under_way) = self.upgrades.under_way.take() else {
+            return;
+        };
+        self.keep_places();
+        self.listen_to_predecessors_again();
+        self.accept_again(&under_way.paused);
+        let pid = std::process::id();
+        let what = format!("upgrade failed, process {pid} goes on");
+        let news = News::new(EventKind::Process, Severity::Error, what.clone());
+        self.tell(news.cause(why));
+        let reply = Reply::failed(format!("{what}: {why}"));
+        let _ = under_way.answer.send(reply);
+    }
+
+    /// The new process serves: what is left here are sessions that finish.
+    fn retire(&mut self, new_pid: u32, taken: &[Purpose]) {
+        let Some(under_way) = self.upgrades.under_way.take() else {
+            return;
+        };
+        notify::main_pid(new_pid);
+        let limit_ms = self.plan.engine.shutdown_limit_ms;
+        let now_ms = now_ms();
+        self.stop_by_ms = Some(now_ms + limit_ms);
+        self.leave_sockets(taken);
+        if !under_way.is_relaying {
+            // The new process listens to them now, and counts what they have.
+            self.upgrades.predecessors.clear();
+        }
+        if let Some(doors) = &mut self.upgrades.doors {
+            doors.close(taken);
+        }
+        self.upgrades.heir = Some(Heir {
+            successor: under_way.successor,
+            told: Report::default(),
+            next_report_ms: now_ms,
+            next_counts_ms: now_ms,
+        });
+        let (pid, sessions) = (std::process::id(), self.sessions());
+        let limit_s = limit_ms as f64 / 1e3;
+        let message = format!(
+            "pid {new_pid} serves; pid {pid} drains {sessions} sessions within {limit_s} s"
+        );
+        let what = format!("handed over: {message}");
+        self.tell(News::new(EventKind::Process, Severity::Info, what));
+        let _ = under_way.answer.send(Reply::done(message));
+    }
+
+    pub(super) fn upgrade_due_ms(&self) -> Option<u64> {
+        let waits = self
+            .upgrades
+            .under_way
+            .as_ref()
+            .is_some_and(|u| u.is_wanted);
+        let look_ms = waits.then(|| now_ms() + LOOK_INTERVAL_MS);
+        let report_ms = self.upgrades.heir.as_ref().map(|heir| heir.next_report_ms);
+        look_ms.into_iter().chain(report_ms).min()
+    }
+
+    pub(super) fn do_upgrade_work(&mut self, now_ms: u64) {
+        self.send_state_when_due();
+        self.report_to_heir(now_ms);
+    }
+
+    pub(super) fn is_upgrading(&self) -> bool {
+        self.upgrades.under_way.is_some()
+    }
+
+    /// Whether the process that serves now hears through us of sessions before ours.
+    pub(super) fn is_relaying(&self) -> bool {
+        self.upgrades.heir.is_some() && !self.upgrades.predecessors.is_empty()
+    }
+
+    pub(super) fn upgrade_status(&self) -> Vec<UpgradeStatus> {
+        let known = self.upgrades.predecessors.iter();
+        known
+            .map(|known| UpgradeStatus {
+                draining_pid: known.pid,
+                sessions_left: known.report.sessions,
+                left_ms: known.report.left_ms,
+            })
+            .collect()
+    }
+}

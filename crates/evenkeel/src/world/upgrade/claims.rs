@@ -1,0 +1,52 @@
+//! Counters on their way from one process to the next.
+
+use evenkeel_proxy::counters::{Bytes, Histogram, ServerCounters, ServiceCounters, Tally};
+
+use crate::upgrade::state::Counted;
+
+pub(super) fn counted_by_service(counters: &ServiceCounters) -> Counted {
+    counted(counters.tallies(), &counters.histograms(), &counters.bytes)
+}
+
+pub(super) fn counted_by_server(counters: &ServerCounters) -> Counted {
+    counted(counters.tallies(), &[], &counters.bytes)
+}
+
+pub(super) fn add_to_service(counters: &ServiceCounters, more: &Counted) {
+    add(counters.tallies(), &counters.bytes, more);
+    for (name, histogram) in counters.histograms() {
+        if let Some((counts, sum)) = more.histograms.get(name) {
+            histogram.add_counted(counts, *sum);
+        }
+    }
+}
+
+pub(super) fn add_to_server(counters: &ServerCounters, more: &Counted) {
+    add(counters.tallies(), &counters.bytes, more);
+}
+
+fn counted(
+    tallies: Vec<(&str, &Tally)>,
+    histograms: &[(&str, &Histogram)],
+    bytes: &Bytes,
+) -> Counted {
+    let tallies = tallies.into_iter();
+    let histograms = histograms.iter();
+    Counted {
+        tallies: tallies
+            .map(|(name, tally)| (name.to_owned(), tally.get()))
+            .collect(),
+        histograms: histograms
+            .map(|(name, seen)| ((*name).to_owned(), (seen.counts(), seen.sum())))
+            .collect(),
+        from_clients: bytes.from_clients(),
+        to_clients: bytes.to_clients(),
+    }
+}
+
+fn add(tallies: Vec<(&str, &Tally)>, bytes: &Bytes, more: &Counted) {
+    for (name, tally) in tallies {
+        tally.add(more.tallies.get(name).copied().unwrap_or(0));
+    }
+    bytes.add_counted(more.from_clients, more.to_clients);
+}

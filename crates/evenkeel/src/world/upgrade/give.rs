@@ -1,0 +1,366 @@
+//! The old process's part: what it hands over, and what it still says afterwards.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use evenkeel_policy::health::Standing;
+use evenkeel_policy::places::UNLIMITED;
+use evenkeel_proxy::{Server, Service, now_ms};
+
+use super::claims::{counted_by_server, counted_by_service};
+use super::{COUNTS_INTERVAL_MS, REPORT_INTERVAL_MS};
+use crate::upgrade::state::{
+    DrainHandover, EarlierProcess, Handover, Purpose, Report, ServerHandover, ServiceHandover,
+};
+use crate::upgrade::successor::Order;
+use crate::world::World;
+use crate::world::server::ServerState;
+use crate::world::service::ServiceState;
+
+/// Both processes accept for some milliseconds. Where fewer places are free than a burst of clients
+/// may take in that time, services pause instead: nobody is turned away by half a limit, or waits
+/// for a place here when there is one there.
+const FREE_PLACES_MIN: u32 = 512;
+
+impl World {
+    /// Every listening socket of this process once more, and its standard error.
+    pub(super) fn sockets_to_pass(&self) -> Vec<(Purpose, OwnedFd)> {
+        let mut sockets = Vec::new();
+        let listening = self.services.iter().flat_map(|s| &s.listening);
+        for listener in listening.flat_map(|listening| listening.listeners()) {
+            let address = listener.asked_for().to_string();
+            match listener.descriptor() {
+                Ok(socket) => sockets.push((Purpose::Clients(address), socket)),
+                // The new process will not be able to bind it, and say so.
+                Err(error) => tracing::error!("{address} cannot be handed over: {error}"),
+            }
+        }
+        let doors = self.upgrades.doors.iter().flat_map(|doors| &doors.sockets);
+        for (purpose, socket) in doors {
+            match socket.try_clone() {
+                Ok(socket) => sockets.push((purpose.clone(), socket)),
+                Err(error) => tracing::error!("{purpose:?} cannot be handed over: {error}"),
+            }
+        }
+        let log = rustix::stdio::stderr().try_clone_to_owned();
+        sockets.extend(log.ok().map(|log| (Purpose::Log, log)));
+        sockets
+    }
+
+    /// Gives half of what is free of each limit away; services with little left stop accepting.
+    pub(super) fn lend_places(&mut self) {
+        let mut paused = Vec::new();
+        for state in &self.services {
+            let listed = state.plan.servers.iter();
+            let mut servers = listed.filter_map(|listed| self.servers.get(&listed.address));
+            let places = &state.service.places;
+            if places.free() < FREE_PLACES_MIN
+                || servers.any(|known| known.server.load.places.free() < FREE_PLACES_MIN)
+            {
+                for listening in &state.listening {
+                    listening.pause(&self.engine);
+                }
+                paused.push(state.plan.name.clone());
+            } else {
+                places.keep_half();
+            }
+        }
+        for leaving in &self.leaving {
+            leaving.service.places.keep_taken_and(0);
+        }
+        for server in self.known_servers() {
+            if server.load.places.free() >= FREE_PLACES_MIN {
+                server.load.places.keep_half();
+            }
+        }
+        if let Some(under_way) = &mut self.upgrades.under_way {
+            under_way.paused = paused;
+            under_way.is_wanted = true;
+        }
+    }
+
+    /// Sends the state once the services that pause have accepted their last client.
+    pub(super) fn send_state_when_due(&mut self) {
+        let Some(under_way) = &self.upgrades.under_way else {
+            return;
+        };
+        let paused = |state: &&ServiceState| under_way.paused.contains(&state.plan.name);
+        let mut waited_for = self.services.iter().filter(paused);
+        let accepts = |state: &ServiceState| {
+            let mut listening = state.listening.iter();
+            listening.any(|listening| listening.is_accepting(&self.engine))
+        };
+        if !under_way.is_wanted || waited_for.any(accepts) {
+            return;
+        }
+        let (not_admitted, seeking) = self.without_place();
+        for state in self.services.iter().filter(paused) {
+            state.service.places.keep_taken_and(not_admitted);
+        }
+        for server in self.known_servers() {
+            if server.load.places.free() < FREE_PLACES_MIN {
+                server.load.places.keep_taken_and(seeking);
+            }
+        }
+        let mut state = Box::new(self.handover());
+        let is_relaying = seeking > 0 && self.predecessors_hold_limited_places();
+        let lines = match is_relaying {
+            true => Vec::new(),
+            false => self.pause_lines(&mut state),
+        };
+        if let Some(under_way) = &mut self.upgrades.under_way {
+            under_way.is_wanted = false;
+            under_way.is_relaying = is_relaying;
+        }
+        self.tell_candidate(Order::State(state, lines));
+    }
+
+    /// Our waiting clients depend on what the processes before us free. Then these report to us as
+    /// before, and we report for them.
+    fn predecessors_hold_limited_places(&self) -> bool {
+        let mut servers = self.servers.values().map(|state| &state.server.load.places);
+        servers.any(|places| places.limit() != UNLIMITED && places.elsewhere() > 0)
+    }
+
+    /// Sessions that no service has counted yet; and clients that may still take a place on any
+    /// server, with those.
+    fn without_place(&self) -> (u32, u32) {
+        // In this order: who ends in between is counted once too often, not once too little.
+        let sessions = u32::try_from(self.sessions()).unwrap_or(u32::MAX);
+        let services = self.known_services();
+        let admitted: u32 = services.iter().map(|service| service.active()).sum();
+        let not_admitted = sessions.saturating_sub(admitted);
+        let servers = self.known_servers();
+        let clients: u32 = services.iter().map(|service| service.active()).sum();
+        let placed: u32 = servers.iter().map(|server| server.load.active()).sum();
+        let seeking = clients.saturating_sub(placed).saturating_add(not_admitted);
+        (not_admitted, seeking)
+    }
+
+    /// The processes before this one, on their way to the next one.
+    fn pause_lines(&mut self, state: &mut Handover) -> Vec<OwnedFd> {
+        let mut lines = Vec::new();
+        let paused = self.upgrades.predecessors.iter();
+        let paused: Vec<_> = paused
+            .map(|known| (known.pid, known.line.pause()))
+            .collect();
+        // What they have said until now is in our counters when these are sent.
+        while let Ok(said) = self.upgrades.from_predecessors.1.try_recv() {
+            self.hear_predecessor(said);
+        }
+        for service in self.known_services() {
+            service.places.hand_on_elsewhere();
+        }
+        for server in self.known_servers() {
+            server.load.places.hand_on_elsewhere();
+        }
+        state.report = self.report(true);
+        for (pid, paused) in paused {
+            let mut known = self.upgrades.predecessors.iter();
+            let Some(known) = known.find(|known| known.pid == pid) else {
+                continue;
+            };
+            match paused {
+                Ok((line, unread)) => {
+                    lines.push(line);
+                    state.predecessors.push(EarlierProcess {
+                        pid,
+                        report: known.report.clone(),
+                        unread,
+                    });
+                }
+                Err(error) => tracing::error!("process {pid} is lost: {error}"),
+            }
+        }
+        lines
+    }
+
+    pub(super) fn listen_to_predecessors_again(&mut self) {
+        for known in &mut self.upgrades.predecessors {
+            known.line.resume();
+        }
+        self.count_elsewhere();
+    }
+
+    pub(super) fn keep_places(&self) {
+        for service in self.known_services() {
+            service.places.keep_all();
+        }
+        for server in self.known_servers() {
+            server.load.places.keep_all();
+            self.engine.places_freed(&server);
+        }
+    }
+
+    pub(super) fn accept_again(&mut self, paused: &[String]) {
+        let engine = &self.engine;
+        for state in &mut self.services {
+            if !paused.contains(&state.plan.name) {
+                continue;
+            }
+            for listening in &mut state.listening {
+                if let Err(error) = listening.resume(engine, &state.service) {
+                    let listen = &listening.listen;
+                    tracing::error!(%listen, "cannot accept clients: {error}");
+                }
+            }
+        }
+    }
+
+    /// Those that the new process has taken go on; the others are closed.
+    pub(super) fn leave_sockets(&mut self, taken: &[Purpose]) {
+        for state in &mut self.services {
+            for listening in state.listening.drain(..) {
+                let is_taken = |address: String| taken.contains(&Purpose::Clients(address));
+                listening.leave(&self.engine, is_taken);
+            }
+        }
+    }
+
+    pub(super) fn report_to_heir(&mut self, now_ms: u64) {
+        let Some(heir) = &self.upgrades.heir else {
+            return;
+        };
+        if now_ms < heir.next_report_ms || !heir.successor.is_idle() {
+            return;
+        }
+        let with_counts = now_ms >= heir.next_counts_ms;
+        self.lower_claims();
+        self.tell_heir(with_counts);
+        if let Some(heir) = &mut self.upgrades.heir {
+            heir.next_report_ms = now_ms + REPORT_INTERVAL_MS;
+            if with_counts {
+                heir.next_counts_ms = now_ms + COUNTS_INTERVAL_MS;
+            }
+        }
+    }
+
+    /// The last report; the new process has it when this returns.
+    pub(in crate::world) fn say_goodbye(&mut self) {
+        self.lower_claims();
+        self.tell_heir(true);
+        if let Some(heir) = self.upgrades.heir.take() {
+            heir.successor.finish();
+        }
+    }
+
+    fn tell_heir(&mut self, with_counts: bool) {
+        let report = self.report(with_counts);
+        if let Some(heir) = &mut self.upgrades.heir {
+            let news = Box::new(report.news(&heir.told));
+            heir.told.follow(report);
+            heir.successor.tell(Order::Report(news));
+        }
+    }
+
+    /// Nobody is accepted any more: what is not taken, and will not be, is the new process's.
+    fn lower_claims(&self) {
+        if self.engine.is_accepting_any() {
+            return;
+        }
+        let (not_admitted, seeking) = self.without_place();
+        for service in &self.known_services() {
+            service.places.keep_taken_and(not_admitted);
+        }
+        for server in &self.known_servers() {
+            server.load.places.keep_taken_and(seeking);
+        }
+    }
+
+    fn known_services(&self) -> Vec<Arc<Service>> {
+        let listed = self.services.iter().map(|state| &state.service);
+        let leaving = self
+            .leaving
+            .iter()
+            .filter(|leaving| leaving.server.is_none());
+        let all = listed.chain(leaving.map(|leaving| &leaving.service));
+        all.map(Arc::clone).collect()
+    }
+
+    fn known_servers(&self) -> Vec<Arc<Server>> {
+        let listed = self.servers.values().map(|state| &state.server);
+        let leaving = self.leaving.iter().flat_map(|leaving| &leaving.servers);
+        let all = listed.chain(leaving);
+        let by_id: BTreeMap<_, _> = all.map(|server| (server.id, Arc::clone(server))).collect();
+        by_id.into_values().collect()
+    }
+
+    fn handover(&self) -> Handover {
+        Handover {
+            pid: std::process::id(),
+            services: self.services.iter().map(of_service).collect(),
+            servers: self.servers.values().map(of_server).collect(),
+            report: self.report(true),
+            predecessors: Vec::new(),
+        }
+    }
+
+    fn report(&self, with_counts: bool) -> Report {
+        let (services, servers) = (self.known_services(), self.known_servers());
+        let now_ms = now_ms();
+        let limit_ms = self.plan.engine.shutdown_limit_ms;
+        let earlier = self.upgrades.predecessors.iter();
+        let earlier: u64 = earlier.map(|known| known.report.sessions).sum();
+        let mut report = Report {
+            sessions: self.sessions() as u64 + earlier,
+            left_ms: self
+                .stop_by_ms
+                .map_or(limit_ms, |by_ms| by_ms.saturating_sub(now_ms)),
+            ..Report::default()
+        };
+        for service in &services {
+            let name = service.name.to_string();
+            *report.services.entry(name.clone()).or_default() += service.places.claimed();
+            if with_counts {
+                let counted = counted_by_service(&service.counters);
+                report.service_counts.insert(name, counted);
+            }
+        }
+        for server in &servers {
+            let address = server.name.to_string();
+            *report.servers.entry(address.clone()).or_default() += server.load.places.claimed();
+            if with_counts {
+                let counted = counted_by_server(&server.counters);
+                report.server_counts.insert(address, counted);
+            }
+        }
+        report
+    }
+}
+
+fn of_service(state: &ServiceState) -> ServiceHandover {
+    let weights = state.weights.iter();
+    ServiceHandover {
+        name: state.plan.name.clone(),
+        weights: weights
+            .map(|(at, weight)| (at.to_string(), *weight))
+            .collect(),
+        history: state.history.points(),
+    }
+}
+
+fn of_server(state: &ServerState) -> ServerHandover {
+    let now_ms = now_ms();
+    let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms);
+    let endpoints = state.server.endpoints();
+    let standing = match state.health.standing() {
+        Standing::Starting => "starting",
+        Standing::Up => "up",
+        Standing::Down => "down",
+    };
+    ServerHandover {
+        address: state.address.to_string(),
+        resolved: endpoints.iter().map(ToString::to_string).collect(),
+        standing: standing.to_owned(),
+        standing_for_ms: age_ms(state.health.since_ms()),
+        reason: state.health.reason().to_owned(),
+        last_probe: state.last_probe.clone(),
+        back_for_ms: state.back_since_ms.map(age_ms),
+        drain: state.drain.map(|drain| DrainHandover {
+            since_ms: age_ms(drain.since_ms),
+            left_ms: drain.until_ms.saturating_sub(now_ms),
+        }),
+        history: state.history.points(),
+    }
+}

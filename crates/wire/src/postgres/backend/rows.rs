@@ -1,0 +1,44 @@
+//! The columns of a result and the values of its rows: for the few results that we read ourselves.
+
+use crate::postgres::cursor::Cursor;
+
+/// A column of a RowDescription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// The OID of its type.
+    pub type_oid: u32,
+    /// 0: text, 1: binary.
+    pub format: u16,
+}
+
+/// The columns in a RowDescription's body; ends at the first that is malformed.
+pub fn columns(body: &[u8]) -> impl Iterator<Item = Column<'_>> {
+    let mut rest = Cursor(body);
+    let count = rest.u16().unwrap_or(0);
+    let one = move |_| {
+        let name = rest.text()?;
+        let (_table, _attribute) = (rest.u32()?, rest.u16()?);
+        let type_oid = rest.u32()?;
+        let (_size, _modifier) = (rest.u16()?, rest.u32()?);
+        let format = rest.u16()?;
+        Some(Column {
+            name,
+            type_oid,
+            format,
+        })
+    };
+    (0..count).map_while(one)
+}
+
+/// The values in a DataRow's body, `None` for NULL; ends at the first that is malformed.
+pub fn values(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = Cursor(body);
+    let count = rest.u16().unwrap_or(0);
+    let one = move |_| match rest.i32()? {
+        -1 => Some(None),
+        length => rest.bytes(usize::try_from(length).ok()?).map(Some),
+    };
+    (0..count).map_while(one)
+}

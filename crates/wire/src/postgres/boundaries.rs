@@ -1,0 +1,213 @@
+//! Walks a server's bytes and stops only at what matters; rows and COPY data are stepped over.
+//!
+//! Give [`Boundaries::next`] what was read from the server and is not yet consumed. What it steps
+//! over may be passed on at once, whatever buffer borders it crosses; only a message that matters is
+//! held back until it is whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
+
+use super::backend::{self, CommandTag, Report};
+use super::cursor::Cursor;
+use super::frame::{self, HEADER_LENGTH, Header};
+use super::{Fault, Parsed, TransactionStatus};
+
+/// The most bytes of one message that the caller must be able to hold together. Messages that
+/// matter are tens of bytes, but an error can quote the query and a ParameterStatus a search path.
+pub const HELD_LENGTH_MAX: usize = 4096;
+
+/// A message that matters to whoever follows the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// `Z`
+    ReadyForQuery(TransactionStatus),
+    /// `E`; of a very long one only the first fields, which have the SQLSTATE.
+    Error(Report<'a>),
+    /// `N`; may come at any time.
+    Notice(Report<'a>),
+    /// `A`; may come at any time.
+    Notification,
+    /// `S`; may come at any time. `None`: longer than we hold.
+    ParameterStatus(Option<(&'a [u8], &'a [u8])>),
+    /// `C`
+    CommandComplete(CommandTag<'a>),
+    /// `I`
+    EmptyQuery,
+    /// `s`
+    PortalSuspended,
+    /// `1`
+    ParseComplete,
+    /// `2`
+    BindComplete,
+    /// `3`
+    CloseComplete,
+    /// `n`
+    NoData,
+    /// `T`
+    RowDescription,
+    /// `t`
+    ParameterDescription,
+    /// `G`
+    CopyIn,
+    /// `H`
+    CopyOut,
+    /// `W`
+    CopyBoth,
+    /// `c`
+    CopyDone,
+    /// `V`
+    FunctionResult,
+    /// `R`, `K`, `v`: what belongs to a login (the tag).
+    Login(u8),
+}
+
+/// What lies ahead in the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// `passed` bytes of no interest, then `length` bytes of this message. If the message is longer
+    /// than we hold, its remainder counts as passed in the next step.
+    Event {
+        /// Bytes before the message: rows, COPY data.
+        passed: usize,
+        /// The message.
+        event: Event<'a>,
+        /// The message's length, or that of its held beginning.
+        length: usize,
+    },
+    /// Nothing more that matters, or not wholly: `passed` bytes may go, then there must be `need`.
+    Wait {
+        /// Bytes of no interest.
+        passed: usize,
+        /// How many bytes there must be after those before asking again can help.
+        need: usize,
+    },
+    /// The server does not speak the protocol.
+    Invalid(Fault),
+}
+
+/// Where in a message the last buffer ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Boundaries {
+    /// Bytes of the current message that are still to come and do not matter.
+    skip: usize,
+}
+
+impl Boundaries {
+    /// At the beginning of a message.
+    #[must_use]
+    pub fn new() -> Self {
+        Boundaries::default()
+    }
+
+    /// Whether the bytes consumed so far end where a message does.
+    #[must_use]
+    pub fn at_border(&self) -> bool {
+        self.skip == 0
+    }
+
+    /// The next message that matters in `bytes`, which begin where the last step's consumed bytes
+    /// ended (`passed + length`, or `passed`).
+    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
+        let mut passed = 0_usize;
+        loop {
+            let rest = bytes.get(passed..).unwrap_or_default();
+            let skipped = self.skip.min(rest.len());
+            self.skip = self.skip.saturating_sub(skipped);
+            passed = passed.saturating_add(skipped);
+            let rest = rest.get(skipped..).unwrap_or_default();
+            if rest.is_empty() {
+                let need = if self.skip == 0 { HEADER_LENGTH } else { 1 };
+                return Step::Wait { passed, need };
+            }
+            let header = match frame::header(rest) {
+                Parsed::Frame(header, _) => header,
+                Parsed::Incomplete { need } => return Step::Wait { passed, need },
+                Parsed::Invalid(fault) => return Step::Invalid(fault),
+            };
+            if matches!(header.tag, b'D' | b'd') {
+                self.skip = header.frame_length();
+                continue;
+            }
+            return self.stop(header, rest, passed);
+        }
+    }
+
+    fn stop<'a>(&mut self, header: Header, rest: &'a [u8], passed: usize) -> Step<'a> {
+        if !backend::is_tag(header.tag) {
+            return Step::Invalid(Fault::UnknownTag(header.tag));
+        }
+        let whole = header.frame_length();
+        let length = whole.min(held_length(header.tag));
+        let Some(body) = rest.get(HEADER_LENGTH..length) else {
+            return Step::Wait {
+                passed,
+                need: length,
+            };
+        };
+        let Some(event) = read(header.tag, body, length == whole) else {
+            return Step::Invalid(Fault::Malformed(header.tag));
+        };
+        self.skip = whole.saturating_sub(length);
+        Step::Event {
+            passed,
+            event,
+            length,
+        }
+    }
+}
+
+/// How much of a message we want to see: nothing of bodies that only matter by being there.
+fn held_length(tag: u8) -> usize {
+    match tag {
+        b'T' | b't' | b'G' | b'H' | b'W' | b'V' | b'A' | b'R' | b'K' | b'v' => HEADER_LENGTH,
+        _ => HELD_LENGTH_MAX,
+    }
+}
+
+fn read(tag: u8, bytes: &[u8], whole: bool) -> Option<Event<'_>> {
+    let mut body = Cursor(bytes);
+    let empty = |event| body.end(event);
+    match tag {
+        b'1' => empty(Event::ParseComplete),
+        b'2' => empty(Event::BindComplete),
+        b'3' => empty(Event::CloseComplete),
+        b'n' => empty(Event::NoData),
+        b'I' => empty(Event::EmptyQuery),
+        b's' => empty(Event::PortalSuspended),
+        b'c' => empty(Event::CopyDone),
+        b'T' => Some(Event::RowDescription),
+        b't' => Some(Event::ParameterDescription),
+        b'G' => Some(Event::CopyIn),
+        b'H' => Some(Event::CopyOut),
+        b'W' => Some(Event::CopyBoth),
+        b'V' => Some(Event::FunctionResult),
+        b'A' => Some(Event::Notification),
+        b'R' | b'K' | b'v' => Some(Event::Login(tag)),
+        b'E' | b'N' => read_report(tag, bytes, whole),
+        b'Z' => {
+            let status = TransactionStatus::of(body.byte()?)?;
+            body.end(Event::ReadyForQuery(status))
+        }
+        b'C' => {
+            let tag = body.text()?;
+            body.end(Event::CommandComplete(CommandTag(tag)))
+        }
+        b'S' if !whole => Some(Event::ParameterStatus(None)),
+        b'S' => {
+            let pair = (body.text()?, body.text()?);
+            body.end(Event::ParameterStatus(Some(pair)))
+        }
+        _ => None,
+    }
+}
+
+fn read_report(tag: u8, body: &[u8], whole: bool) -> Option<Event<'_>> {
+    let report = match whole {
+        true => Report::read(body)?,
+        false => Report::beginning(body),
+    };
+    Some(match tag {
+        b'E' => Event::Error(report),
+        _ => Event::Notice(report),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,526 @@
+//! What a server connection still owes, reply by reply, and whether it may serve someone else.
+//!
+//! One [`Conversation`] goes with each server connection. It is told of every message that is sent
+//! ([`Conversation::sent`]) and of every [`Event`] that comes back ([`Conversation::reply`]), and
+//! keeps the queue of replies that are due in between (§54.2.3 "Extended Query", §54.2.4
+//! "Pipelining", §54.2.6 "COPY Operations"). Requests of ours travel among the client's and their
+//! replies are swallowed; replies that we give ourselves wait for their turn.
+//!
+//! Where the protocol itself is ambiguous (an error during COPY, with a Sync on its way) the
+//! conversation says so ([`Conversation::is_certain`]): such a connection must not be used again.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::TransactionStatus;
+use super::backend::{Report, SqlState};
+use super::boundaries::Event;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+/// What the caller wants back when a request is settled; it means nothing here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Token(pub u64);
+
+/// A message to the server, as far as replies are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// `Q`
+    Query,
+    /// `P`
+    Parse,
+    /// `B`
+    Bind,
+    /// `D` of a statement
+    DescribeStatement,
+    /// `D` of a portal
+    DescribePortal,
+    /// `E`
+    Execute,
+    /// `C` of a statement or a portal
+    Close,
+    /// `H`
+    Flush,
+    /// `S`
+    Sync,
+    /// `F`
+    FunctionCall,
+    /// `d`
+    CopyData,
+    /// `c` or `f`
+    CopyEnd,
+    /// `X`
+    Terminate,
+}
+
+/// Whose request it is, which decides who gets the reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The client's: replies are passed on.
+    Client,
+    /// Ours: replies are swallowed.
+    Ours,
+}
+
+/// Whether a message should go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// Send it.
+    Forward,
+    /// Do not: the server would ignore it, and no reply will come. This is so between an error and
+    /// the next Sync (§54.2.3: the server "reads and discards messages until a Sync is reached"),
+    /// and for COPY data that comes late.
+    Drop,
+}
+
+/// Whether bytes of the server go to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// To the client.
+    Forward,
+    /// Nowhere: they answer a request of ours.
+    Swallow,
+}
+
+/// What a reply meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    /// Where its bytes go.
+    pub delivery: Delivery,
+    /// What is settled by it.
+    pub settled: Settled,
+}
+
+/// What is settled by a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Nothing yet.
+    Nothing,
+    /// The statement of this Parse exists now; not before.
+    Parsed(Token),
+    /// What this Close names is gone.
+    Closed(Token),
+    /// The server waits for the next command; see [`Conversation::status`].
+    Ready,
+    /// A Query or Sync of ours ended.
+    OursEnded(Token),
+    /// The request failed, or the pipeline of its Sync did.
+    Failed(SqlState),
+    /// The connection ends (severity FATAL or PANIC).
+    Fatal(SqlState),
+}
+
+/// Something for the caller to do now; ask until there is none, after each message sent or received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// It is the turn of the reply that the caller gives itself.
+    Answer(Token),
+    /// An error made the server pass over this Parse: its statement does not exist.
+    ParseDiscarded(Token),
+    /// An error made the server pass over this Close: what it names is still there.
+    CloseDiscarded(Token),
+    /// An error came before this reply of ours: do not give it.
+    AnswerDiscarded(Token),
+}
+
+/// A reply that answers nothing: the server, or this code, has lost count. Close the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfSync;
+
+impl fmt::Display for OutOfSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server sent a reply that no request asked for")
+    }
+}
+
+impl std::error::Error for OutOfSync {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owed {
+    Request(Request),
+    /// A reply that we give.
+    Answer,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    owed: Owed,
+    origin: Origin,
+    token: Token,
+}
+
+/// Whether the server reads or writes COPY data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyState {
+    No,
+    /// The server reads data; it ignores Sync and Flush, `syncs` of which may have been meant.
+    In {
+        syncs: u32,
+        ended: bool,
+    },
+    Out,
+}
+
+/// The replies that a server connection owes.
+#[derive(Debug)]
+pub struct Conversation {
+    queue: VecDeque<Entry>,
+    discarded: VecDeque<Due>,
+    status: TransactionStatus,
+    copy: CopyState,
+    /// The server passes over everything until a Sync that has not been sent yet.
+    skipping: bool,
+    /// Extended requests were sent behind the last that ends in ReadyForQuery: their implicit
+    /// transaction is open, though every reply may have come.
+    open: bool,
+    /// What the server will reply to can be told.
+    certain: bool,
+    /// The connection ends or has ended.
+    ended: bool,
+}
+
+impl Conversation {
+    /// Of a server connection that has just said ReadyForQuery for the first time.
+    #[must_use]
+    pub fn new() -> Self {
+        Conversation {
+            queue: VecDeque::new(),
+            discarded: VecDeque::new(),
+            status: TransactionStatus::Idle,
+            copy: CopyState::No,
+            skipping: false,
+            open: false,
+            certain: true,
+            ended: false,
+        }
+    }
+
+    /// The transaction's state as of the last ReadyForQuery.
+    #[must_use]
+    pub fn status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    /// How many replies are owed; the caller limits how many it lets be.
+    #[must_use]
+    pub fn owed(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether another client could be served next, as far as the protocol tells: outside a
+    /// transaction, nothing owed, nothing ambiguous. Pins are the caller's to know.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.status == TransactionStatus::Idle && self.is_quiet()
+    }
+
+    /// As [`Conversation::is_idle`], but perhaps inside a transaction: a request of ours would be
+    /// answered before anything else.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let well = self.certain && !self.ended && !self.skipping && !self.open;
+        well && self.queue.is_empty() && self.discarded.is_empty() && self.copy == CopyState::No
+    }
+
+    /// Whether replies can still be told apart. If not, everything is passed on as it comes, the
+    /// connection must be closed when its client leaves, and nothing of ours may be sent on it.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        self.certain
+    }
+
+    /// Whether the server waits for COPY data that has not ended.
+    #[must_use]
+    pub fn is_copying_in(&self) -> bool {
+        matches!(self.copy, CopyState::In { ended: false, .. })
+    }
+
+    /// Where rows and COPY data go that come now.
+    #[must_use]
+    pub fn delivery(&self) -> Delivery {
+        match self.queue.front() {
+            Some(Entry {
+                origin: Origin::Ours,
+                ..
+            }) if self.certain => Delivery::Swallow,
+            _ => Delivery::Forward,
+        }
+    }
+
+    /// A message is about to be sent. The token comes back for Parse, Close and requests of ours.
+    #[must_use]
+    pub fn sent(&mut self, request: Request, origin: Origin, token: Token) -> Sending {
+        if !self.certain || request == Request::Terminate {
+            self.ended |= request == Request::Terminate;
+            return Sending::Forward;
+        }
+        if self.skipping && request != Request::Sync {
+            return Sending::Drop;
+        }
+        match request {
+            Request::Flush => return Sending::Forward,
+            Request::CopyData | Request::CopyEnd => return self.sent_copy(request),
+            _ => {}
+        }
+        if let CopyState::In {
+            ref mut syncs,
+            ended: false,
+        } = self.copy
+        {
+            // §54.2.6: "any other non-copy messages constitute an error", Flush and Sync excepted.
+            match request {
+                Request::Sync => *syncs = syncs.saturating_add(1),
+                _ => self.certain = false,
+            }
+            return Sending::Forward;
+        }
+        self.skipping = false;
+        self.open = !ends_in_ready(request);
+        self.push(Owed::Request(request), origin, token);
+        Sending::Forward
+    }
+
+    /// The caller will give this reply itself, when its turn comes ([`Due::Answer`]).
+    ///
+    /// `Drop`: never; it stands behind an error.
+    #[must_use]
+    pub fn answer(&mut self, token: Token) -> Sending {
+        if self.skipping {
+            return Sending::Drop;
+        }
+        self.push(Owed::Answer, Origin::Client, token);
+        Sending::Forward
+    }
+
+    /// What the caller has to do now.
+    pub fn due(&mut self) -> Option<Due> {
+        if let Some(discarded) = self.discarded.pop_front() {
+            return Some(discarded);
+        }
+        let front = self.queue.front()?;
+        if front.owed != Owed::Answer {
+            return None;
+        }
+        let token = front.token;
+        self.pop();
+        Some(Due::Answer(token))
+    }
+
+    /// The server sent a message that matters.
+    ///
+    /// # Errors
+    /// It answers nothing that was asked.
+    pub fn reply(&mut self, event: &Event<'_>) -> Result<Reply, OutOfSync> {
+        let delivery = self.delivery();
+        let settled = match event {
+            Event::Notification => {
+                return Ok(Reply {
+                    delivery: Delivery::Forward,
+                    settled: Settled::Nothing,
+                });
+            }
+            Event::Notice(_) | Event::ParameterStatus(_) => Settled::Nothing,
+            Event::Login(_) => return Err(OutOfSync),
+            Event::Error(report) if report.is_fatal() => self.fatal(*report),
+            _ if !self.certain => self.uncertain_reply(event),
+            Event::Error(report) => return self.error(*report),
+            Event::ReadyForQuery(status) => self.ready(*status)?,
+            _ => self.progress(event)?,
+        };
+        Ok(Reply { delivery, settled })
+    }
+
+    fn push(&mut self, owed: Owed, origin: Origin, token: Token) {
+        self.queue.push_back(Entry {
+            owed,
+            origin,
+            token,
+        });
+    }
+
+    /// Takes the front entry away, and marks of COPY ends that no COPY waited for.
+    fn pop(&mut self) {
+        self.queue.pop_front();
+        while self.front() == Some(Owed::Request(Request::CopyEnd)) {
+            self.queue.pop_front();
+        }
+    }
+
+    fn front(&self) -> Option<Owed> {
+        self.queue.front().map(|entry| entry.owed)
+    }
+
+    /// COPY data is for the COPY that runs or may begin; servers ignore it elsewhere (§54.2.6), and
+    /// the client of a COPY that failed may not know yet.
+    fn sent_copy(&mut self, request: Request) -> Sending {
+        let ends = request == Request::CopyEnd;
+        match &mut self.copy {
+            CopyState::In { ended, .. } if !*ended => *ended = ends,
+            _ if self.queue.is_empty() => return Sending::Drop,
+            // Sent before the server has said that it copies: remember where the data ends.
+            _ if ends => self.push(Owed::Request(request), Origin::Client, Token::default()),
+            _ => {}
+        }
+        Sending::Forward
+    }
+
+    fn fatal(&mut self, report: Report<'_>) -> Settled {
+        self.ended = true;
+        self.certain = false;
+        Settled::Fatal(report.sqlstate())
+    }
+
+    fn uncertain_reply(&mut self, event: &Event<'_>) -> Settled {
+        match event {
+            Event::ReadyForQuery(status) => {
+                self.status = *status;
+                Settled::Ready
+            }
+            Event::Error(report) => Settled::Failed(report.sqlstate()),
+            _ => Settled::Nothing,
+        }
+    }
+
+    fn error(&mut self, report: Report<'_>) -> Result<Reply, OutOfSync> {
+        let Some(Entry {
+            owed: Owed::Request(request),
+            origin,
+            ..
+        }) = self.queue.front().copied()
+        else {
+            return Err(OutOfSync);
+        };
+        let syncs_ignored = matches!(self.copy, CopyState::In { syncs, .. } if syncs > 0);
+        self.copy = CopyState::No;
+        let mut owner = origin;
+        if !ends_in_ready(request) {
+            owner = self.skip_to_sync();
+        }
+        if syncs_ignored {
+            self.certain = false;
+        }
+        Ok(Reply {
+            delivery: match owner {
+                Origin::Client => Delivery::Forward,
+                Origin::Ours => Delivery::Swallow,
+            },
+            settled: Settled::Failed(report.sqlstate()),
+        })
+    }
+
+    /// §54.2.3: after an error the server discards messages until a Sync. The error belongs to
+    /// whose Sync that is; one that is still to come is the client's.
+    fn skip_to_sync(&mut self) -> Origin {
+        while let Some(entry) = self.queue.front().copied() {
+            match entry.owed {
+                Owed::Request(Request::Sync) => return entry.origin,
+                Owed::Request(Request::Parse) => {
+                    self.discarded.push_back(Due::ParseDiscarded(entry.token));
+                }
+                Owed::Request(Request::Close) => {
+                    self.discarded.push_back(Due::CloseDiscarded(entry.token));
+                }
+                Owed::Answer => self.discarded.push_back(Due::AnswerDiscarded(entry.token)),
+                Owed::Request(_) => {}
+            }
+            self.queue.pop_front();
+        }
+        self.skipping = true;
+        Origin::Client
+    }
+
+    fn ready(&mut self, status: TransactionStatus) -> Result<Settled, OutOfSync> {
+        let entry = self.queue.front().copied().ok_or(OutOfSync)?;
+        if !matches!(entry.owed, Owed::Request(request) if ends_in_ready(request)) {
+            return Err(OutOfSync);
+        }
+        self.status = status;
+        self.copy = CopyState::No;
+        self.pop();
+        Ok(match entry.origin {
+            Origin::Client => Settled::Ready,
+            Origin::Ours => Settled::OursEnded(entry.token),
+        })
+    }
+
+    /// A reply that is neither an error nor ReadyForQuery.
+    fn progress(&mut self, event: &Event<'_>) -> Result<Settled, OutOfSync> {
+        let entry = self.queue.front().copied().ok_or(OutOfSync)?;
+        let Owed::Request(request) = entry.owed else {
+            return Err(OutOfSync);
+        };
+        let settled = match (request, event) {
+            (Request::Parse, Event::ParseComplete) => Settled::Parsed(entry.token),
+            (Request::Close, Event::CloseComplete) => Settled::Closed(entry.token),
+            (Request::Bind, Event::BindComplete)
+            | (
+                Request::DescribeStatement | Request::DescribePortal,
+                Event::RowDescription | Event::NoData,
+            )
+            | (
+                Request::Execute,
+                Event::CommandComplete(_) | Event::EmptyQuery | Event::PortalSuspended,
+            ) => Settled::Nothing,
+            _ => return self.inside(request, event),
+        };
+        self.copy = CopyState::No;
+        self.pop();
+        Ok(settled)
+    }
+
+    /// A reply after which its request goes on.
+    fn inside(&mut self, request: Request, event: &Event<'_>) -> Result<Settled, OutOfSync> {
+        match (request, event) {
+            (Request::Query, Event::CommandComplete(_) | Event::EmptyQuery) => {
+                self.copy = CopyState::No;
+            }
+            (Request::Query, Event::RowDescription)
+            | (Request::DescribeStatement, Event::ParameterDescription)
+            | (Request::FunctionCall, Event::FunctionResult) => {}
+            (Request::Query | Request::Execute, Event::CopyIn) => self.begin_copy_in(),
+            (Request::Query | Request::Execute, Event::CopyOut) => self.copy = CopyState::Out,
+            (Request::Query | Request::Execute, Event::CopyDone) => self.copy = CopyState::No,
+            // Replication: both sides send until they stop; such a connection serves one client.
+            (Request::Query | Request::Execute, Event::CopyBoth) => self.certain = false,
+            _ => return Err(OutOfSync),
+        }
+        Ok(Settled::Nothing)
+    }
+
+    /// The server reads what was sent behind the COPY as its data: a Sync there is ignored, the
+    /// first end of data ends it, and anything else in between is an error whose extent is unknown.
+    fn begin_copy_in(&mut self) {
+        let mut syncs = 0_u32;
+        let mut ended = false;
+        while !ended {
+            match self.queue.get(1).map(|entry| entry.owed) {
+                Some(Owed::Request(Request::Sync)) => syncs = syncs.saturating_add(1),
+                Some(Owed::Request(Request::CopyEnd)) => ended = true,
+                None => break,
+                Some(_) => {
+                    self.certain = false;
+                    break;
+                }
+            }
+            self.queue.remove(1);
+        }
+        self.copy = CopyState::In { syncs, ended };
+    }
+}
+
+/// Whether the server says ReadyForQuery after it, error or not.
+fn ends_in_ready(request: Request) -> bool {
+    matches!(
+        request,
+        Request::Query | Request::Sync | Request::FunctionCall
+    )
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        Conversation::new()
+    }
+}

@@ -1,0 +1,470 @@
+//! Histories of clients against the model server, by hand and by chance.
+
+use super::model::Server;
+use super::*;
+use crate::postgres::boundaries::{Boundaries, Step};
+use crate::postgres::frontend::{self, Target};
+use crate::postgres::{Parsed, build, frame};
+
+const PARSED: u64 = 1 << 32;
+
+/// A client, the conversation in the middle, and two servers: one behind the conversation, one that
+/// hears the client alone and is the measure.
+struct Rig {
+    server: Server,
+    measure: Server,
+    conversation: Conversation,
+    boundaries: Boundaries,
+    /// What the server has said and was not yet read.
+    unread: Vec<u8>,
+    /// What the client has seen.
+    seen: Vec<u8>,
+    /// Names whose Parse was committed and not closed, by token.
+    prepared: Vec<u64>,
+    failures: usize,
+    readies: usize,
+    /// How many requests were ours.
+    ours: usize,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Rig {
+            server: Server::new(),
+            measure: Server::new(),
+            conversation: Conversation::new(),
+            boundaries: Boundaries::new(),
+            unread: Vec::new(),
+            seen: Vec::new(),
+            prepared: Vec::new(),
+            failures: 0,
+            readies: 0,
+            ours: 0,
+        }
+    }
+
+    /// The client sends the one message in `bytes`.
+    fn client(&mut self, bytes: &[u8]) {
+        self.measure.receive(bytes);
+        self.send(bytes, Origin::Client);
+    }
+
+    fn ours(&mut self, bytes: &[u8]) {
+        self.ours += 1;
+        self.send(bytes, Origin::Ours);
+    }
+
+    fn send(&mut self, bytes: &[u8], origin: Origin) {
+        let (request, token) = as_request(bytes);
+        if self.conversation.sent(request, origin, token) == Sending::Forward {
+            self.server.receive(bytes);
+        }
+        self.drain_due();
+    }
+
+    /// The client's Parse of a statement that the server has: the rig answers.
+    fn answered_parse(&mut self, name: &[u8]) {
+        let mut bytes = Vec::new();
+        build::parse(&mut bytes, name, b"select", &[]);
+        self.measure.receive(&bytes);
+        let _ = self.conversation.answer(Token(0));
+        self.drain_due();
+    }
+
+    fn drain_due(&mut self) {
+        while let Some(due) = self.conversation.due() {
+            if let Due::Answer(_) = due {
+                build::empty(&mut self.seen, b'1');
+            }
+        }
+    }
+
+    /// The server works on what it has, and `count` bytes of what it says are read.
+    fn hear(&mut self, steps: usize, count: usize) {
+        for _ in 0..steps {
+            self.server.step();
+        }
+        let count = count.min(self.server.output.len());
+        self.unread.extend(self.server.output.drain(..count));
+        self.read();
+    }
+
+    fn read(&mut self) {
+        loop {
+            let bytes = self.unread.clone();
+            let consumed = match self.boundaries.next(&bytes) {
+                Step::Event {
+                    passed,
+                    event,
+                    length,
+                } => {
+                    self.pass(&bytes[..passed]);
+                    let reply = self.conversation.reply(&event).unwrap();
+                    self.settle(reply.settled);
+                    if reply.delivery == Delivery::Forward {
+                        self.seen.extend_from_slice(&bytes[passed..passed + length]);
+                        // What is longer than we hold would go the same way; here nothing is.
+                        assert!(self.boundaries.at_border() || bytes[passed] != b'E');
+                    }
+                    self.drain_due();
+                    passed + length
+                }
+                Step::Wait { passed, .. } => {
+                    self.pass(&bytes[..passed]);
+                    self.unread.drain(..passed);
+                    return;
+                }
+                Step::Invalid(fault) => panic!("{fault}"),
+            };
+            self.unread.drain(..consumed);
+        }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) {
+        if self.conversation.delivery() == Delivery::Forward {
+            self.seen.extend_from_slice(bytes);
+        }
+    }
+
+    fn settle(&mut self, settled: Settled) {
+        match settled {
+            Settled::Parsed(token) => self.prepared.push(token.0),
+            Settled::Closed(token) => self.prepared.retain(|name| *name != token.0),
+            Settled::Failed(_) => self.failures += 1,
+            Settled::Ready => self.readies += 1,
+            _ => {}
+        }
+    }
+
+    /// Everything that was sent is handled and heard, and the measure has caught up.
+    fn finish(&mut self) {
+        self.hear(usize::MAX.min(10_000), usize::MAX);
+        while self.measure.step() {}
+    }
+
+    #[track_caller]
+    fn check(&mut self) {
+        self.finish();
+        if self.conversation.is_certain() || self.ours == 0 {
+            assert_eq!(
+                self.seen.escape_ascii().to_string(),
+                self.measure.output.escape_ascii().to_string()
+            );
+        }
+        if self.conversation.is_certain() {
+            assert_eq!(self.conversation.is_idle(), self.server.is_idle());
+            assert_eq!(self.conversation.status(), self.server.status);
+        }
+    }
+}
+
+fn as_request(bytes: &[u8]) -> (Request, Token) {
+    let Parsed::Frame(frame, _) = frame::frame(bytes, frame::LENGTH_MAX) else {
+        panic!("not one message");
+    };
+    let named = |name: &[u8]| Token(PARSED + name.iter().map(|b| u64::from(*b)).sum::<u64>());
+    match frontend::request(frame).unwrap() {
+        frontend::Request::Query { .. } => (Request::Query, Token(7)),
+        frontend::Request::Parse { statement, .. } => (Request::Parse, named(statement)),
+        frontend::Request::Bind { .. } => (Request::Bind, Token(0)),
+        frontend::Request::Describe(Target::Statement(_)) => (Request::DescribeStatement, Token(0)),
+        frontend::Request::Describe(Target::Portal(_)) => (Request::DescribePortal, Token(0)),
+        frontend::Request::Execute { .. } => (Request::Execute, Token(0)),
+        frontend::Request::Close(Target::Statement(name)) => (Request::Close, named(name)),
+        frontend::Request::Close(Target::Portal(_)) => (Request::Close, Token(0)),
+        frontend::Request::Flush => (Request::Flush, Token(0)),
+        frontend::Request::Sync => (Request::Sync, Token(0)),
+        frontend::Request::FunctionCall { .. } => (Request::FunctionCall, Token(0)),
+        frontend::Request::CopyData(_) => (Request::CopyData, Token(0)),
+        frontend::Request::CopyDone | frontend::Request::CopyFail { .. } => {
+            (Request::CopyEnd, Token(0))
+        }
+        frontend::Request::Terminate | frontend::Request::Password(_) => {
+            (Request::Terminate, Token(0))
+        }
+    }
+}
+
+/// One message per letter: `q` select, `e` an error, `b` begin, `m` commit, `2` two statements,
+/// `I` COPY in, `J` COPY in that fails at its second message, `O` COPY out; `P` Parse, `X` a bad
+/// Parse, `B` `D` `E` `C` `H` `S` `F`, `K` Parse of a COPY in, `d` `c` COPY data and its end.
+fn message(letter: char) -> Vec<u8> {
+    let mut out = Vec::new();
+    let to = &mut out;
+    match letter {
+        'q' => build::query(to, b"select"),
+        'e' => build::query(to, b"bad"),
+        'b' => build::query(to, b"begin"),
+        'm' => build::query(to, b"commit"),
+        '2' => build::query(to, b"select;copyout;;select"),
+        'I' => build::query(to, b"copyin;select"),
+        'J' => build::query(to, b"copyfails;select"),
+        'T' => build::query(to, b"copytrigger"),
+        'O' => build::query(to, b"copyout"),
+        'P' => build::parse(to, b"a", b"select", &[]),
+        'X' => build::parse(to, b"x", b"bad", &[]),
+        'K' => build::parse(to, b"a", b"copyin", &[]),
+        'L' => build::parse(to, b"a", b"copyfails", &[]),
+        'B' => build::bind(to, b"", b"a", &[Some(b"1")]),
+        'D' => build::describe(to, Target::Statement(b"a")),
+        'G' => build::describe(to, Target::Portal(b"")),
+        'E' => build::execute(to, b"", 0),
+        'C' => build::close(to, Target::Statement(b"a")),
+        'H' => build::flush(to),
+        'S' => build::sync(to),
+        'F' => out.extend_from_slice(b"F\0\0\0\x0a\0\0\0\x01\0\0"),
+        'd' => out.extend_from_slice(b"d\0\0\0\x051"),
+        'c' => out.extend_from_slice(b"c\0\0\0\x04"),
+        other => panic!("no message {other}"),
+    }
+    out
+}
+
+/// Sends the letters (a `.` lets the server catch up) and compares with the measure.
+#[track_caller]
+fn history(letters: &str) -> Rig {
+    let mut rig = Rig::new();
+    for letter in letters.chars() {
+        match letter {
+            '.' => rig.hear(1000, usize::MAX),
+            _ => rig.client(&message(letter)),
+        }
+    }
+    rig.check();
+    rig
+}
+
+#[test]
+fn pipelines_are_idle_only_after_their_last_ready_for_query() {
+    let rig = history("qPBDGESqqPBESF2");
+    assert!(rig.conversation.is_idle());
+    assert_eq!(rig.readies, 7);
+    let mut rig = history("PBES");
+    rig.client(&message('B'));
+    rig.hear(100, usize::MAX);
+    assert!(!rig.conversation.is_idle(), "a Bind without its Sync");
+}
+
+#[test]
+fn after_an_error_everything_up_to_the_sync_is_passed_over() {
+    for letters in [
+        "XBES", "XBEqPS", "PBXEES", "XS.PBES", "X.PBEqS", "e", "X.S.q",
+    ] {
+        let rig = history(letters);
+        assert!(rig.conversation.is_idle(), "{letters}");
+        assert_eq!(rig.failures, 1, "{letters}");
+    }
+}
+
+#[test]
+fn what_is_sent_after_an_error_came_back_is_dropped_until_the_sync() {
+    let mut rig = history("X");
+    assert_eq!(
+        rig.conversation
+            .sent(Request::Query, Origin::Client, Token(0)),
+        Sending::Drop
+    );
+    assert_eq!(rig.conversation.answer(Token(0)), Sending::Drop);
+    assert!(!rig.conversation.is_quiet());
+}
+
+#[test]
+fn a_statement_exists_from_parse_complete_on_and_not_if_its_parse_was_passed_over() {
+    let rig = history("PS");
+    assert_eq!(rig.prepared, [PARSED + u64::from(b'a')]);
+    let mut rig = Rig::new();
+    for letter in "XPCS".chars() {
+        let bytes = message(letter);
+        let (request, token) = as_request(&bytes);
+        let _ = rig.conversation.sent(request, Origin::Client, token);
+        rig.server.receive(&bytes);
+    }
+    while rig.server.step() {}
+    rig.unread = std::mem::take(&mut rig.server.output);
+    let Step::Event { event, .. } = rig.boundaries.next(&rig.unread) else {
+        panic!()
+    };
+    rig.conversation.reply(&event).unwrap();
+    let mut found = Vec::new();
+    while let Some(due) = rig.conversation.due() {
+        found.push(due);
+    }
+    let token = |name: u8| Token(PARSED + u64::from(name));
+    assert_eq!(
+        found,
+        [
+            Due::ParseDiscarded(token(b'x')),
+            Due::ParseDiscarded(token(b'a')),
+            Due::CloseDiscarded(token(b'a'))
+        ]
+    );
+}
+
+#[test]
+fn copy_in_by_query_ends_where_its_data_ends() {
+    for letters in ["I.dddc", "Idddcq", "I.ddcq", "O", "Idc.Idcq", "bI.dcm"] {
+        let rig = history(letters);
+        assert!(rig.conversation.is_idle(), "{letters}");
+    }
+    assert!(history("I.dd").conversation.is_copying_in());
+}
+
+#[test]
+fn late_data_of_a_copy_that_failed_does_not_disturb() {
+    for letters in ["J.ddddc", "J.dd.ddc.q", "Jddddcq", "J.ddd.c", "T.ddc.q"] {
+        let rig = history(letters);
+        assert!(rig.conversation.is_idle(), "{letters}");
+        assert_eq!(rig.failures, 1, "{letters}");
+    }
+}
+
+#[test]
+fn a_sync_within_copy_in_is_ignored() {
+    for letters in ["KBES.dcS", "KBE.dScS", "KBEHS.SSdcSq", "KBESdcSq"] {
+        let rig = history(letters);
+        assert!(rig.conversation.is_idle(), "{letters}");
+    }
+}
+
+#[test]
+fn an_error_during_copy_with_a_sync_on_its_way_is_not_decidable() {
+    for letters in ["LBES.dddcS", "LBE.S.dd.cS"] {
+        let rig = history(letters);
+        assert!(!rig.conversation.is_certain(), "{letters}");
+        assert!(!rig.conversation.is_idle(), "{letters}");
+    }
+    let rig = history("LBE.dddcS");
+    assert!(rig.conversation.is_idle(), "no Sync before the data's end");
+    assert!(!history("I.dq").conversation.is_certain());
+}
+
+#[test]
+fn a_failed_transaction_is_not_idle() {
+    assert_eq!(
+        history("be").conversation.status(),
+        TransactionStatus::Failed
+    );
+    assert!(!history("be").conversation.is_idle());
+    assert!(history("be").conversation.is_quiet());
+    assert!(history("bem").conversation.is_idle());
+}
+
+#[test]
+fn requests_of_ours_leave_no_trace() {
+    let mut rig = Rig::new();
+    rig.ours(&message('q'));
+    rig.client(&message('q'));
+    rig.ours(&message('2'));
+    rig.ours(&message('e'));
+    rig.ours(&message('P'));
+    rig.ours(&message('C'));
+    rig.ours(&message('S'));
+    rig.client(&message('q'));
+    rig.check();
+    assert!(rig.conversation.is_idle());
+    assert_eq!(rig.failures, 1);
+}
+
+#[test]
+fn an_error_of_ours_inside_the_clients_pipeline_is_the_clients() {
+    let mut rig = Rig::new();
+    rig.ours(&message('X'));
+    for letter in "BES".chars() {
+        rig.client(&message(letter));
+    }
+    rig.finish();
+    assert_eq!(rig.seen.iter().filter(|b| **b == b'Z').count(), 1);
+    assert_eq!(rig.seen[0], b'E');
+    assert!(rig.conversation.is_idle());
+}
+
+#[test]
+fn answers_of_ours_wait_for_their_turn() {
+    let mut rig = Rig::new();
+    rig.ours(&message('P'));
+    for letter in "PBE".chars() {
+        rig.client(&message(letter));
+    }
+    rig.answered_parse(b"a");
+    for letter in "BES".chars() {
+        rig.client(&message(letter));
+    }
+    rig.check();
+    assert!(rig.conversation.is_idle());
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_is_out_of_sync() {
+    let mut conversation = Conversation::new();
+    assert_eq!(conversation.reply(&Event::ParseComplete), Err(OutOfSync));
+    let _ = conversation.sent(Request::Sync, Origin::Client, Token(0));
+    assert_eq!(conversation.reply(&Event::BindComplete), Err(OutOfSync));
+    let ready = Event::ReadyForQuery(TransactionStatus::Idle);
+    assert!(conversation.reply(&ready).is_ok());
+    assert_eq!(conversation.reply(&ready), Err(OutOfSync));
+    assert!(conversation.reply(&Event::Notification).is_ok());
+}
+
+#[test]
+fn a_fatal_error_at_any_time_ends_the_connection() {
+    let mut bytes = Vec::new();
+    let text = build::ErrorText {
+        severity: "FATAL",
+        sqlstate: SqlState::ADMIN_SHUTDOWN,
+        message: "terminating connection due to administrator command",
+        detail: "",
+        hint: "",
+    };
+    build::error(&mut bytes, &text);
+    let mut conversation = Conversation::new();
+    let Step::Event { event, .. } = Boundaries::new().next(&bytes) else {
+        panic!()
+    };
+    let reply = conversation.reply(&event).unwrap();
+    assert_eq!(reply.settled, Settled::Fatal(SqlState::ADMIN_SHUTDOWN));
+    assert!(!conversation.is_idle());
+}
+
+/// A seeded generator; the same everywhere.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+}
+
+/// Legal beginnings of what clients do; the rig adds pauses, cuts and requests of ours.
+const PHRASES: [&str; 22] = [
+    "q", "e", "b", "m", "2", "PBES", "PBDGEHS", "XBES", "PBEPBES", "PBXEPCS", "DS", "BES", "CS",
+    "F", "Idddc", "Jddddc", "Tddc", "O", "KBEdcS", "LBEdddcS", "S", "HPS",
+];
+
+#[test]
+fn any_history_looks_the_same_with_and_without_the_conversation() {
+    let mut settled = 0;
+    for seed in 1..=3_000_u64 {
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut rig = Rig::new();
+        for _ in 0..=chance.below(8) {
+            if chance.below(3) == 0 {
+                rig.ours(&message(['q', '2'][chance.below(2)]));
+            }
+            for letter in PHRASES[chance.below(PHRASES.len())].chars() {
+                rig.client(&message(letter));
+                if chance.below(2) == 0 {
+                    let (steps, count) = (chance.below(4), chance.below(40));
+                    rig.hear(steps, count);
+                }
+            }
+        }
+        println!("seed {seed}");
+        rig.check();
+        settled += usize::from(rig.conversation.is_idle());
+    }
+    println!("{settled} of 3000 ended idle");
+    assert!(settled > 1_500);
+}

@@ -1,0 +1,160 @@
+//! What a client sends once it is logged in (§54.7 "Message Formats", those marked (F)).
+
+use super::Fault;
+use super::cursor::Cursor;
+use super::frame::{Frame, LENGTH_MAX};
+
+/// `PQ_SMALL_MESSAGE_LIMIT`: what a server takes of messages that carry names and numbers only.
+const SMALL_LENGTH_MAX: u32 = 10_000;
+
+/// A statement or a portal, by name; the empty name is the unnamed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// `S`: a prepared statement.
+    Statement(&'a [u8]),
+    /// `P`: a portal.
+    Portal(&'a [u8]),
+}
+
+/// One message of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// `Q`: a simple query, of any number of statements.
+    Query {
+        /// The SQL text.
+        text: &'a [u8],
+    },
+    /// `P`: make a prepared statement.
+    Parse {
+        /// Its name, empty for the unnamed one.
+        statement: &'a [u8],
+        /// The SQL text, of at most one statement.
+        text: &'a [u8],
+        /// The OIDs of parameter types that the client gives, four bytes each.
+        types: &'a [u8],
+    },
+    /// `B`: make a portal of a prepared statement and its parameters.
+    Bind {
+        /// The portal's name.
+        portal: &'a [u8],
+        /// The prepared statement's name.
+        statement: &'a [u8],
+        /// Formats and values, as sent.
+        values: &'a [u8],
+    },
+    /// `D`: tell the parameters and columns.
+    Describe(Target<'a>),
+    /// `E`: run a portal.
+    Execute {
+        /// The portal's name.
+        portal: &'a [u8],
+        /// The most rows to return; 0: all.
+        rows_max: u32,
+    },
+    /// `C`: forget a statement or portal.
+    Close(Target<'a>),
+    /// `H`: send what you have.
+    Flush,
+    /// `S`: end of an extended-query transaction.
+    Sync,
+    /// `F`: call a function by OID.
+    FunctionCall {
+        /// The function's OID.
+        function: u32,
+        /// Formats and arguments, as sent.
+        arguments: &'a [u8],
+    },
+    /// `d`: data of a COPY.
+    CopyData(&'a [u8]),
+    /// `c`: the end of a COPY's data.
+    CopyDone,
+    /// `f`: the client gives up a COPY.
+    CopyFail {
+        /// What the server is to report.
+        reason: &'a [u8],
+    },
+    /// `p`: a password or SASL message; only during a login.
+    Password(&'a [u8]),
+    /// `X`: the client leaves.
+    Terminate,
+}
+
+/// Reads a client's message.
+///
+/// # Errors
+/// A tag that clients do not send, or a body that is not built as §54.7 says.
+pub fn request(frame: Frame<'_>) -> Result<Request<'_>, Fault> {
+    if length_max(frame.tag).is_none() {
+        return Err(Fault::UnknownTag(frame.tag));
+    }
+    read(frame.tag, Cursor(frame.body)).ok_or(Fault::Malformed(frame.tag))
+}
+
+/// What the length field of a client's message may say, or that there is no such message.
+#[must_use]
+pub fn length_max(tag: u8) -> Option<u32> {
+    match tag {
+        b'Q' | b'P' | b'B' | b'F' | b'd' => Some(LENGTH_MAX),
+        b'D' | b'E' | b'C' | b'H' | b'S' | b'c' | b'f' | b'X' => Some(SMALL_LENGTH_MAX),
+        // `PG_MAX_AUTH_TOKEN_LENGTH`
+        b'p' => Some(65_535),
+        _ => None,
+    }
+}
+
+fn read(tag: u8, mut body: Cursor<'_>) -> Option<Request<'_>> {
+    match tag {
+        b'Q' => {
+            let text = body.text()?;
+            body.end(Request::Query { text })
+        }
+        b'P' => read_parse(body),
+        b'B' => Some(Request::Bind {
+            portal: body.text()?,
+            statement: body.text()?,
+            values: body.rest(),
+        }),
+        b'D' => read_target(body).map(Request::Describe),
+        b'C' => read_target(body).map(Request::Close),
+        b'E' => {
+            let (portal, rows_max) = (body.text()?, body.u32()?);
+            body.end(Request::Execute { portal, rows_max })
+        }
+        b'H' => body.end(Request::Flush),
+        b'S' => body.end(Request::Sync),
+        b'F' => Some(Request::FunctionCall {
+            function: body.u32()?,
+            arguments: body.rest(),
+        }),
+        b'd' => Some(Request::CopyData(body.rest())),
+        b'c' => body.end(Request::CopyDone),
+        b'f' => {
+            let reason = body.text()?;
+            body.end(Request::CopyFail { reason })
+        }
+        b'p' => Some(Request::Password(body.rest())),
+        b'X' => body.end(Request::Terminate),
+        _ => None,
+    }
+}
+
+fn read_parse(mut body: Cursor<'_>) -> Option<Request<'_>> {
+    let (statement, text) = (body.text()?, body.text()?);
+    let count = usize::from(body.u16()?);
+    let types = body.bytes(count.saturating_mul(4))?;
+    body.end(Request::Parse {
+        statement,
+        text,
+        types,
+    })
+}
+
+fn read_target(mut body: Cursor<'_>) -> Option<Target<'_>> {
+    let (kind, name) = (body.byte()?, body.text()?);
+    let target = match kind {
+        b'S' => Target::Statement(name),
+        b'P' => Target::Portal(name),
+        _ => return None,
+    };
+    body.end(target)
+}

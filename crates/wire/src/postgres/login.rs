@@ -1,0 +1,147 @@
+//! Logins as types: [`Accept`] towards clients, [`Join`] towards servers.
+//!
+//! Both consume themselves with every message. Only the last step gives an [`Authenticated`] (or a
+//! [`Joined`]), and nothing else can make one but the caller's word for a certificate or for trust.
+
+mod accept;
+mod join;
+
+pub use accept::{Accept, Accepted, Method, Secret};
+pub use join::{Join, JoinStep, Joined};
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use super::backend::SqlState;
+use super::md5;
+use super::scram::{self, Keys};
+
+#[cfg(test)]
+mod tests;
+
+/// A client that has proved who it is.
+#[derive(Debug)]
+pub struct Authenticated {
+    user: Vec<u8>,
+    credential: Credential,
+}
+
+/// Who says that a client is who it says, where no password was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vouched {
+    /// TLS: a verified client certificate of that name.
+    Certificate,
+    /// The configuration: anybody from there may come in.
+    Trust,
+}
+
+/// What a login left that logs in to servers.
+#[derive(Clone)]
+pub enum Credential {
+    /// Nothing: servers must trust us, or a credential must come from elsewhere.
+    Nothing,
+    /// The keys of a SCRAM login.
+    Keys(Keys),
+    /// The hash that md5 logins need.
+    Md5(md5::Hash),
+    /// The password.
+    Password(Zeroizing<Vec<u8>>),
+}
+
+/// Why a login ended, for the log; a client is told the same for a wrong password and an unknown
+/// user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The password or its proof is wrong, or there is no such user.
+    WrongPassword,
+    /// An empty password, which no server takes.
+    EmptyPassword,
+    /// A message that does not belong here, or is malformed.
+    Protocol,
+    /// SCRAM's reasons.
+    Scram(scram::Fault),
+    /// The server asks for a method that we do not speak (its number), such as GSSAPI.
+    Method(u32),
+    /// The server asks for a method that our credential does not answer.
+    Credential,
+    /// The server asks for the password as it is over a connection where that was not allowed.
+    CleartextNotAllowed,
+    /// The server let us in although it had not finished to prove itself.
+    Unproved,
+}
+
+impl Authenticated {
+    /// A client that somebody else vouches for.
+    #[must_use]
+    pub fn vouched(user: Vec<u8>, by: Vouched) -> Self {
+        let _ = by;
+        Authenticated {
+            user,
+            credential: Credential::Nothing,
+        }
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn user(&self) -> &[u8] {
+        &self.user
+    }
+
+    /// What logs in to servers in its name.
+    #[must_use]
+    pub fn credential(&self) -> &Credential {
+        &self.credential
+    }
+}
+
+impl Refusal {
+    /// The SQLSTATE to tell a client.
+    #[must_use]
+    pub fn sqlstate(self) -> SqlState {
+        match self {
+            Refusal::WrongPassword
+            | Refusal::EmptyPassword
+            | Refusal::Scram(scram::Fault::WrongPassword) => SqlState::INVALID_PASSWORD,
+            Refusal::Protocol | Refusal::Scram(_) => SqlState::PROTOCOL_VIOLATION,
+            _ => SqlState::INVALID_AUTHORIZATION,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::WrongPassword => f.write_str("wrong password or unknown user"),
+            Refusal::EmptyPassword => f.write_str("empty password"),
+            Refusal::Protocol => f.write_str("a message that has no place in the login"),
+            Refusal::Scram(fault) => fault.fmt(f),
+            Refusal::Method(number) => {
+                write!(f, "the server asks for authentication method {number}")
+            }
+            Refusal::Credential => {
+                f.write_str("the server asks for a method that the known credential cannot answer")
+            }
+            Refusal::CleartextNotAllowed => {
+                f.write_str("the server asks for the password itself over a connection without TLS")
+            }
+            Refusal::Unproved => {
+                f.write_str("the server ended the SCRAM exchange before it proved itself")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Credential::Nothing => "Nothing",
+            Credential::Keys(_) => "Keys(hidden)",
+            Credential::Md5(_) => "Md5(hidden)",
+            Credential::Password(_) => "Password(hidden)",
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! Asks a client who it is: SCRAM, md5 or the password as it is (§54.2.1 "Start-up").
+
+use zeroize::Zeroizing;
+
+use super::{Authenticated, Credential, Refusal};
+use crate::postgres::cursor::Cursor;
+use crate::postgres::frame::Frame;
+use crate::postgres::scram::{Challenge, Nonce, Offer, Verifier};
+use crate::postgres::{build, md5};
+
+/// How a client is asked.
+#[derive(Debug)]
+pub enum Method {
+    /// SCRAM-SHA-256, and PLUS if there is binding data.
+    Scram {
+        /// The user's, or a mock.
+        verifier: Verifier,
+        /// The hash of our certificate, over TLS.
+        binding: Option<Vec<u8>>,
+        /// Random.
+        nonce: Nonce,
+    },
+    /// md5.
+    Md5 {
+        /// The user's, or a mock.
+        hash: md5::Hash,
+        /// Random.
+        salt: [u8; 4],
+    },
+    /// The password as it is: over TLS only.
+    Cleartext(Secret),
+}
+
+/// What a password is compared with.
+#[derive(Debug)]
+pub enum Secret {
+    /// A SCRAM verifier, perhaps a mock; comparing costs as much as its iterations.
+    Scram(Verifier),
+    /// An md5 hash, perhaps a mock.
+    Md5(md5::Hash),
+}
+
+/// A login that waits for the client's next message.
+#[derive(Debug)]
+pub struct Accept {
+    user: Vec<u8>,
+    waiting: Waiting,
+}
+
+/// What became of a login.
+#[derive(Debug)]
+pub enum Accepted {
+    /// Another message is to come.
+    More(Accept),
+    /// The client is who it says; AuthenticationOk is the caller's to send, when it may.
+    Done(Authenticated),
+    /// It is not; the caller says so and closes.
+    Refused(Refusal),
+}
+
+#[derive(Debug)]
+enum Waiting {
+    ScramFirst(Offer),
+    ScramLast(Challenge),
+    Md5(md5::Hash, [u8; 4]),
+    Cleartext(Secret),
+}
+
+impl Accept {
+    /// Begins, and writes the request to the client.
+    #[must_use]
+    pub fn begin(user: Vec<u8>, method: Method, out: &mut Vec<u8>) -> Self {
+        let waiting = match method {
+            Method::Scram {
+                verifier,
+                binding,
+                nonce,
+            } => {
+                let offer = Offer::new(verifier, binding, nonce);
+                build::authentication_sasl(out, offer.mechanisms());
+                Waiting::ScramFirst(offer)
+            }
+            Method::Md5 { hash, salt } => {
+                build::authentication_md5(out, salt);
+                Waiting::Md5(hash, salt)
+            }
+            Method::Cleartext(secret) => {
+                build::authentication_cleartext(out);
+                Waiting::Cleartext(secret)
+            }
+        };
+        Accept { user, waiting }
+    }
+
+    /// The client's next message, collected whole within [`PRE_AUTH_LENGTH_MAX`]; what there is to
+    /// say is written to `out`.
+    ///
+    /// [`PRE_AUTH_LENGTH_MAX`]: crate::postgres::frame::PRE_AUTH_LENGTH_MAX
+    #[must_use]
+    pub fn message(self, frame: Frame<'_>, out: &mut Vec<u8>) -> Accepted {
+        if frame.tag != b'p' {
+            return Accepted::Refused(Refusal::Protocol);
+        }
+        match self.step(frame.body, out) {
+            Ok(accepted) => accepted,
+            Err(refusal) => Accepted::Refused(refusal),
+        }
+    }
+
+    fn step(self, body: &[u8], out: &mut Vec<u8>) -> Result<Accepted, Refusal> {
+        let Accept { user, waiting } = self;
+        let credential = match waiting {
+            Waiting::ScramFirst(offer) => {
+                let (mechanism, message) = sasl_initial(body).ok_or(Refusal::Protocol)?;
+                let first = offer.first(mechanism, message);
+                let (challenge, answer) = first.map_err(Refusal::Scram)?;
+                build::authentication_sasl_continue(out, &answer);
+                let waiting = Waiting::ScramLast(challenge);
+                return Ok(Accepted::More(Accept { user, waiting }));
+            }
+            Waiting::ScramLast(challenge) => {
+                let (keys, last) = challenge.last(body).map_err(Refusal::Scram)?;
+                build::authentication_sasl_final(out, &last);
+                Credential::Keys(keys)
+            }
+            Waiting::Md5(hash, salt) => {
+                let response = password(body)?;
+                if !hash.accepts(salt, response) {
+                    return Err(Refusal::WrongPassword);
+                }
+                Credential::Md5(hash)
+            }
+            Waiting::Cleartext(secret) => {
+                let password = password(body)?;
+                if !secret.fits(&user, password) {
+                    return Err(Refusal::WrongPassword);
+                }
+                Credential::Password(Zeroizing::new(password.to_vec()))
+            }
+        };
+        Ok(Accepted::Done(Authenticated { user, credential }))
+    }
+}
+
+impl Secret {
+    fn fits(&self, user: &[u8], password: &[u8]) -> bool {
+        match self {
+            Secret::Scram(verifier) => verifier.fits(password),
+            Secret::Md5(hash) => hash.fits(user, password),
+        }
+    }
+}
+
+/// A PasswordMessage's text: §54.7, one C string and nothing behind it.
+fn password(body: &[u8]) -> Result<&[u8], Refusal> {
+    let mut body = Cursor(body);
+    let text = body.text().ok_or(Refusal::Protocol)?;
+    match body.end(text) {
+        None => Err(Refusal::Protocol),
+        Some([]) => Err(Refusal::EmptyPassword),
+        Some(text) => Ok(text),
+    }
+}
+
+/// A SASLInitialResponse: the mechanism, and the message, which SCRAM cannot do without.
+fn sasl_initial(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut body = Cursor(body);
+    let mechanism = body.text()?;
+    let length = usize::try_from(body.i32()?).ok()?;
+    let message = body.bytes(length)?;
+    body.end((mechanism, message))
+}

@@ -1,0 +1,256 @@
+//! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS of both sides (§54.3.1, RFC 5802, RFC 7677).
+//!
+//! Holding a user's [`Verifier`], the serving side can check a client and, from the client's proof,
+//! learns the [`Keys`] that log in to every server with the identical verifier (RFC 5802 §9 calls it
+//! a risk: so keys stay in memory, are wiped, and are never shown). Nonces are arguments.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+mod client;
+mod server;
+
+pub use client::{ClientFinal, ClientStart, Proof};
+pub use server::{Challenge, Offer};
+
+#[cfg(test)]
+mod tests;
+
+/// The mechanism without channel binding.
+pub const MECHANISM: &[u8] = b"SCRAM-SHA-256";
+
+/// The mechanism with channel binding of the type `tls-server-end-point`.
+pub const MECHANISM_PLUS: &[u8] = b"SCRAM-SHA-256-PLUS";
+
+/// The server's default of `scram_iterations`.
+pub const ITERATIONS: u32 = 4096;
+
+/// The most iterations that we compute for a password: each costs some 300 ns, and the number comes
+/// from the server. With [`Keys`] there is nothing to compute and no limit.
+pub const ITERATIONS_MAX: u32 = 100_000;
+
+/// Random bytes for a nonce; 18 is what servers use.
+pub type Nonce = [u8; 18];
+
+/// What a server keeps of a password (pg_authid.rolpassword).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Verifier {
+    iterations: u32,
+    salt: Vec<u8>,
+    stored_key: [u8; 32],
+    server_key: [u8; 32],
+    /// Of a user who does not exist: never accepts.
+    mock: bool,
+}
+
+/// What proves to a server that one knows the password, and to know it as the right server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keys {
+    client: Zeroizing<[u8; 32]>,
+    server: Zeroizing<[u8; 32]>,
+}
+
+/// Why an exchange ended; whose fault is in the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The peer's message is not built as RFC 5802 says.
+    Malformed,
+    /// The proof is wrong: wrong password or no such user.
+    WrongPassword,
+    /// The client says that the server offers no channel binding, but it does: someone between
+    /// them changed the list (RFC 5802 §6), or the client binds to another certificate.
+    ChannelBinding,
+    /// The client asks for what servers do not do: an authorization identity, an extension.
+    Unsupported,
+    /// The nonce is not the one this exchange began with.
+    Nonce,
+    /// The server asks for more than [`ITERATIONS_MAX`] iterations.
+    TooManyIterations,
+    /// The server cannot prove that it knows the password's verifier.
+    WrongServer,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Malformed => "malformed SCRAM message",
+            Fault::WrongPassword => "wrong password",
+            Fault::ChannelBinding => "SCRAM channel binding check failed",
+            Fault::Unsupported => "SCRAM authorization identities and extensions are not supported",
+            Fault::Nonce => "SCRAM nonce does not match",
+            Fault::TooManyIterations => "the server asks for too many SCRAM iterations",
+            Fault::WrongServer => "the server cannot prove that it knows this user",
+        })
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Verifier {
+    /// Reads `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>` (manual, pg_authid).
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(text).ok()?;
+        let (cost, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
+        let (iterations, salt) = cost.split_once(':')?;
+        let (stored_key, server_key) = keys.split_once(':')?;
+        let iterations = iterations.parse().ok().filter(|count| *count > 0)?;
+        let salt = STANDARD.decode(salt).ok().filter(|salt| !salt.is_empty())?;
+        Some(Verifier {
+            iterations,
+            salt,
+            stored_key: decode_key(stored_key.as_bytes())?,
+            server_key: decode_key(server_key.as_bytes())?,
+            mock: false,
+        })
+    }
+
+    /// The verifier that a server would make of a password: for credentials in a file.
+    #[must_use]
+    pub fn of_password(password: &[u8], salt: &[u8], iterations: u32) -> Self {
+        let keys = Keys::of_password(password, salt, iterations);
+        Verifier {
+            iterations,
+            salt: salt.to_vec(),
+            stored_key: sha256(&*keys.client),
+            server_key: *keys.server,
+            mock: false,
+        }
+    }
+
+    /// A verifier for a user who does not exist: the same salt at every attempt, as if there were
+    /// one, and no proof that fits. `secret` is the installation's and stays the same, as the
+    /// server's `mock_authentication_nonce`.
+    #[must_use]
+    pub fn mock(user: &[u8], secret: &[u8; 32], iterations: u32) -> Self {
+        let salt = mock_bytes(b"salt", user, secret);
+        Verifier {
+            iterations,
+            salt: salt.iter().take(16).copied().collect(),
+            stored_key: mock_bytes(b"stored", user, secret),
+            server_key: mock_bytes(b"server", user, secret),
+            mock: true,
+        }
+    }
+
+    /// Whether this is a verifier of that password: for logins that send it as it is.
+    #[must_use]
+    pub fn fits(&self, password: &[u8]) -> bool {
+        let keys = Keys::of_password(password, &self.salt, self.iterations);
+        let fits: bool = sha256(&*keys.client).ct_eq(&self.stored_key).into();
+        fits && !self.mock
+    }
+}
+
+impl Keys {
+    /// The keys of a password under a salt: costly, about 1 ms for 4,096 iterations.
+    #[must_use]
+    pub fn of_password(password: &[u8], salt: &[u8], iterations: u32) -> Self {
+        let prepared = prepare(password);
+        let salted = Zeroizing::new(salted_password(&prepared, salt, iterations));
+        Keys {
+            client: Zeroizing::new(hmac(&*salted, &[b"Client Key"])),
+            server: Zeroizing::new(hmac(&*salted, &[b"Server Key"])),
+        }
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys(hidden)")
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Verifier(hidden, mock: {})", self.mock)
+    }
+}
+
+/// 32 bytes that belong to a user who does not exist.
+pub(crate) fn mock_bytes(purpose: &[u8], user: &[u8], secret: &[u8; 32]) -> [u8; 32] {
+    hmac(secret, &[b"mock ", purpose, b" ", user])
+}
+
+/// SASLprep (RFC 4013); as the server does, a password that cannot be prepared is taken as it is.
+fn prepare(password: &[u8]) -> Zeroizing<Vec<u8>> {
+    let prepared = str::from_utf8(password)
+        .ok()
+        .and_then(|text| stringprep::saslprep(text).ok())
+        .map(|text| text.into_owned().into_bytes());
+    Zeroizing::new(prepared.unwrap_or_else(|| password.to_vec()))
+}
+
+/// `Hi` of RFC 5802 §2.2.
+fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
+    let keyed = keyed(password);
+    let mut last = {
+        let mut first = keyed.clone();
+        first.update(salt);
+        first.update(&[0, 0, 0, 1]);
+        first.finalize().into_bytes()
+    };
+    let mut salted: [u8; 32] = last.into();
+    for _ in 1..iterations {
+        let mut next = keyed.clone();
+        next.update(&last);
+        last = next.finalize().into_bytes();
+        xor(&mut salted, &last);
+    }
+    salted
+}
+
+fn xor(left: &mut [u8; 32], right: &[u8]) {
+    for (place, byte) in left.iter_mut().zip(right) {
+        *place ^= byte;
+    }
+}
+
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    match Hmac::new_from_slice(key) {
+        Ok(keyed) => keyed,
+        // HMAC takes keys of any length; this is not reached.
+        Err(_) => Hmac::new(&Default::default()),
+    }
+}
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+    let mut keyed = keyed(key);
+    for part in parts {
+        keyed.update(part);
+    }
+    keyed.finalize().into_bytes().into()
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+fn decode_key(text: &[u8]) -> Option<[u8; 32]> {
+    STANDARD.decode(text).ok()?.try_into().ok()
+}
+
+/// The attribute at the front of a message, which must be called `name`: its value, and the rest
+/// behind the comma (RFC 5802 §5.1: the order of attributes is fixed).
+fn attribute(message: &[u8], name: u8) -> Option<(&[u8], &[u8])> {
+    let value = message.strip_prefix(&[name])?.strip_prefix(b"=")?;
+    match memchr::memchr(b',', value) {
+        Some(comma) => {
+            let (value, rest) = value.split_at_checked(comma)?;
+            Some((value, rest.strip_prefix(b",")?))
+        }
+        None => Some((value, &[])),
+    }
+}
+
+/// RFC 5802 §7: `r=` is printable ASCII but the comma.
+fn is_nonce(nonce: &[u8]) -> bool {
+    !nonce.is_empty() && nonce.iter().all(u8::is_ascii_graphic)
+}

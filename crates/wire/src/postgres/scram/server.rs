@@ -1,0 +1,156 @@
+//! The serving side: offer, challenge, verdict, each a type that only the one before gives.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::{Fault, Keys, MECHANISM, MECHANISM_PLUS, Nonce, Verifier, attribute, hmac, is_nonce};
+use super::{decode_key, sha256, xor};
+
+/// SCRAM has been offered; the client must begin.
+#[derive(Debug)]
+pub struct Offer {
+    verifier: Verifier,
+    /// The `tls-server-end-point` data of our certificate, if PLUS was offered.
+    binding: Option<Vec<u8>>,
+    nonce: Nonce,
+}
+
+/// The client has been challenged and must prove that it knows the password.
+#[derive(Debug)]
+pub struct Challenge {
+    verifier: Verifier,
+    /// `client-first-message-bare "," server-first-message`.
+    messages: Vec<u8>,
+    /// The whole nonce.
+    nonce: Vec<u8>,
+    /// What `c=` must say.
+    binding: String,
+}
+
+impl Offer {
+    /// An offer to a client of whom `verifier` is known. `binding` is the hash of our certificate
+    /// (RFC 5929 §4.1) if the client came over TLS and PLUS is to be offered.
+    #[must_use]
+    pub fn new(verifier: Verifier, binding: Option<Vec<u8>>, nonce: Nonce) -> Self {
+        Offer {
+            verifier,
+            binding,
+            nonce,
+        }
+    }
+
+    /// What to name in AuthenticationSASL.
+    #[must_use]
+    pub fn mechanisms(&self) -> &'static [&'static [u8]] {
+        match self.binding {
+            Some(_) => &[MECHANISM_PLUS, MECHANISM],
+            None => &[MECHANISM],
+        }
+    }
+
+    /// The client's first message: gives the challenge to send.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it; the login has failed.
+    pub fn first(self, mechanism: &[u8], message: &[u8]) -> Result<(Challenge, Vec<u8>), Fault> {
+        let plus = self.chosen(mechanism)?;
+        let (header, bare) = split_header(message)?;
+        let binding = self.expected_binding(header, plus)?;
+        let client_nonce = client_nonce(bare)?;
+        let nonce = [client_nonce, STANDARD.encode(self.nonce).as_bytes()].concat();
+        let mut challenge = [b"r=", nonce.as_slice(), b",s="].concat();
+        challenge.extend_from_slice(STANDARD.encode(&self.verifier.salt).as_bytes());
+        challenge.extend_from_slice(format!(",i={}", self.verifier.iterations).as_bytes());
+        let messages = [bare, challenge.as_slice()].join(&b',');
+        let next = Challenge {
+            verifier: self.verifier,
+            messages,
+            nonce,
+            binding,
+        };
+        Ok((next, challenge))
+    }
+
+    fn chosen(&self, mechanism: &[u8]) -> Result<bool, Fault> {
+        match mechanism {
+            MECHANISM => Ok(false),
+            MECHANISM_PLUS if self.binding.is_some() => Ok(true),
+            _ => Err(Fault::Unsupported),
+        }
+    }
+
+    /// RFC 5802 §6: `n` the client does not bind, `y` it would but thinks that we cannot, `p` it does.
+    fn expected_binding(&self, header: &[u8], plus: bool) -> Result<String, Fault> {
+        let mut bound = header.to_vec();
+        match (header, plus) {
+            (b"n,,", false) => {}
+            (b"y,,", false) if self.binding.is_none() => {}
+            (b"y,,", false) => return Err(Fault::ChannelBinding),
+            (b"p=tls-server-end-point,,", true) => bound.extend(self.binding.iter().flatten()),
+            ([b'p', ..], _) | (_, true) => return Err(Fault::ChannelBinding),
+            _ => return Err(Fault::Unsupported),
+        }
+        Ok(STANDARD.encode(bound))
+    }
+}
+
+impl Challenge {
+    /// The client's last message: gives its keys, which log in to servers with the same verifier,
+    /// and the server's last message.
+    ///
+    /// # Errors
+    /// [`Fault::WrongPassword`] if the proof is wrong, or what else is wrong with the message.
+    pub fn last(self, message: &[u8]) -> Result<(Keys, Vec<u8>), Fault> {
+        let (binding, rest) = attribute(message, b'c').ok_or(Fault::Malformed)?;
+        let (nonce, _) = attribute(rest, b'r').ok_or(Fault::Malformed)?;
+        let (without_proof, proof) = split_proof(message).ok_or(Fault::Malformed)?;
+        if binding != self.binding.as_bytes() {
+            return Err(Fault::ChannelBinding);
+        }
+        if nonce != self.nonce {
+            return Err(Fault::Nonce);
+        }
+        let signed = [self.messages.as_slice(), b",", without_proof];
+        let mut client = Zeroizing::new(hmac(&self.verifier.stored_key, &signed));
+        xor(&mut client, &proof);
+        let right: bool = sha256(&*client).ct_eq(&self.verifier.stored_key).into();
+        if !right || self.verifier.mock {
+            return Err(Fault::WrongPassword);
+        }
+        let signature = STANDARD.encode(hmac(&self.verifier.server_key, &signed));
+        let keys = Keys {
+            client,
+            server: Zeroizing::new(self.verifier.server_key),
+        };
+        Ok((keys, [b"v=", signature.as_bytes()].concat()))
+    }
+}
+
+/// The GS2 header (flag and authorization identity, with both commas) and the bare message.
+fn split_header(message: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+    let commas = memchr::memchr_iter(b',', message).nth(1);
+    let end = commas.ok_or(Fault::Malformed)?.saturating_add(1);
+    message.split_at_checked(end).ok_or(Fault::Malformed)
+}
+
+/// The nonce of a bare first message; the user name in it is empty or ignored, as servers do.
+fn client_nonce(bare: &[u8]) -> Result<&[u8], Fault> {
+    if bare.starts_with(b"m=") {
+        return Err(Fault::Unsupported);
+    }
+    let (_, rest) = attribute(bare, b'n').ok_or(Fault::Malformed)?;
+    let (nonce, _) = attribute(rest, b'r').ok_or(Fault::Malformed)?;
+    if is_nonce(nonce) {
+        return Ok(nonce);
+    }
+    Err(Fault::Malformed)
+}
+
+/// The message up to `,p=`, and the proof behind it.
+fn split_proof(message: &[u8]) -> Option<(&[u8], [u8; 32])> {
+    let at = memchr::memmem::rfind(message, b",p=")?;
+    let (without, proof) = message.split_at_checked(at)?;
+    Some((without, decode_key(proof.strip_prefix(b",p=")?)?))
+}

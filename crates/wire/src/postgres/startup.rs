@@ -1,0 +1,313 @@
+//! A client's first packet, before messages have tags (§54.2.1, §54.2.11, §54.7 "StartupMessage").
+
+use std::borrow::Cow;
+
+use super::cursor::Cursor;
+use super::{Fault, Parsed};
+
+/// The longest first packet taken from a stranger; servers take 10,000 bytes.
+pub const LENGTH_MAX: u32 = 16 * 1024;
+
+/// The newest minor version of protocol 3 spoken here (PostgreSQL 18: longer cancel keys).
+pub const MINOR_MAX: u16 = 2;
+
+/// The first byte of a TLS handshake record: a connection that starts TLS without asking (§54.2.12),
+/// which must offer ALPN `postgresql`. No length field a server takes begins with it.
+pub const TLS_FIRST_BYTE: u8 = 0x16;
+
+/// The one ALPN protocol name, mandatory when TLS is started without SSLRequest.
+pub const ALPN: &[u8] = b"postgresql";
+
+const VERSION_3: u32 = 3 << 16;
+const CANCEL: u32 = 80_877_102;
+const SSL: u32 = 80_877_103;
+const GSSENC: u32 = 80_877_104;
+
+/// What a connection begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum First<'a> {
+    /// A TLS handshake; no byte of it is consumed.
+    DirectTls,
+    /// Answer one byte, `S` or `N`. Whatever the client sent after it before the answer is an
+    /// attack or a fault and ends the connection (CVE-2021-23214).
+    SslRequest,
+    /// As [`First::SslRequest`], for encryption by GSSAPI.
+    GssEncRequest,
+    /// Cancel what another connection does; there is no answer, the connection closes.
+    Cancel(CancelKey<'a>),
+    /// The wish to log in.
+    Startup(Startup<'a>),
+}
+
+/// What a server gave in BackendKeyData, shown again to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CancelKey<'a> {
+    /// The server's process id, or what stood for it.
+    pub process: u32,
+    /// The secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
+    pub secret: &'a [u8],
+}
+
+/// A StartupMessage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Startup<'a> {
+    /// The minor version of protocol 3 that the client asks for.
+    pub minor: u16,
+    parameters: &'a [u8],
+}
+
+/// What a client wants to replicate (parameter `replication`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replication {
+    /// An ordinary session.
+    No,
+    /// A walsender that streams WAL.
+    Physical,
+    /// A walsender attached to the database.
+    Logical,
+}
+
+/// Reads what a connection begins with.
+#[must_use]
+pub fn first(bytes: &[u8]) -> Parsed<First<'_>> {
+    if bytes.first() == Some(&TLS_FIRST_BYTE) {
+        return Parsed::Frame(First::DirectTls, 0);
+    }
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
+        return Parsed::Incomplete { need: 8 };
+    };
+    let length = u32::from_be_bytes(*length);
+    if length < 8 {
+        return Parsed::Invalid(Fault::LengthTooSmall(length));
+    }
+    if length > LENGTH_MAX {
+        return Parsed::Invalid(Fault::TooLong { tag: 0, length });
+    }
+    let code = match rest.split_first_chunk::<4>() {
+        Some((code, _)) => u32::from_be_bytes(*code),
+        None => return Parsed::Incomplete { need: 8 },
+    };
+    if let Err(fault) = check_code(code, length) {
+        return Parsed::Invalid(fault);
+    }
+    let length = length as usize;
+    let Some(body) = bytes.get(8..length) else {
+        return Parsed::Incomplete { need: length };
+    };
+    match read(code, body) {
+        Ok(first) => Parsed::Frame(first, length),
+        Err(fault) => Parsed::Invalid(fault),
+    }
+}
+
+/// What can be refused before the body has arrived.
+fn check_code(code: u32, length: u32) -> Result<(), Fault> {
+    match code {
+        SSL | GSSENC if length != 8 => Err(Fault::TooLong { tag: 0, length }),
+        CANCEL if length < 16 => Err(Fault::LengthTooSmall(length)),
+        CANCEL if length > 12 + 256 => Err(Fault::TooLong { tag: 0, length }),
+        SSL | GSSENC | CANCEL => Ok(()),
+        _ if code & 0xffff_0000 == VERSION_3 => Ok(()),
+        _ => Err(Fault::Version(code)),
+    }
+}
+
+fn read(code: u32, body: &[u8]) -> Result<First<'_>, Fault> {
+    match code {
+        SSL => Ok(First::SslRequest),
+        GSSENC => Ok(First::GssEncRequest),
+        CANCEL => {
+            let mut body = Cursor(body);
+            let process = body.u32().ok_or(Fault::Parameters)?;
+            let secret = body.rest();
+            Ok(First::Cancel(CancelKey { process, secret }))
+        }
+        _ => {
+            let minor = (code & 0xffff) as u16;
+            let parameters = whole_pairs(body).ok_or(Fault::Parameters)?;
+            let startup = Startup { minor, parameters };
+            match startup.user() {
+                Some(user) if !user.is_empty() => Ok(First::Startup(startup)),
+                _ => Err(Fault::NoUser),
+            }
+        }
+    }
+}
+
+/// The list without its terminator; `None` if it is not pairs and one zero at the very end.
+fn whole_pairs(body: &[u8]) -> Option<&[u8]> {
+    let (last, list) = body.split_last()?;
+    if *last != 0 {
+        return None;
+    }
+    let mut rest = Cursor(list);
+    while !rest.0.is_empty() {
+        let name = rest.text()?;
+        rest.text()?;
+        if name.is_empty() {
+            return None;
+        }
+    }
+    Some(list)
+}
+
+impl<'a> Startup<'a> {
+    /// Every name and value, in the order sent; also those that begin with `_pq_.`.
+    pub fn parameters(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let mut rest = Cursor(self.parameters);
+        std::iter::from_fn(move || Some((rest.text()?, rest.text()?)))
+    }
+
+    /// The settings of the session: all parameters but those with a meaning of their own
+    /// (`user`, `database`, `options`, `replication`, `_pq_.*`).
+    pub fn settings(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let own = |name: &[u8]| {
+            matches!(name, b"user" | b"database" | b"options" | b"replication")
+                || name.starts_with(b"_pq_.")
+        };
+        self.parameters().filter(move |(name, _)| !own(name))
+    }
+
+    /// The last value of a parameter, which is the one that servers take.
+    #[must_use]
+    pub fn get(&self, name: &[u8]) -> Option<&'a [u8]> {
+        let values = self.parameters().filter(|(found, _)| *found == name);
+        values.map(|(_, value)| value).last()
+    }
+
+    /// Who wants to log in.
+    #[must_use]
+    pub fn user(&self) -> Option<&'a [u8]> {
+        self.get(b"user")
+    }
+
+    /// The database: the one named, else that called as the user.
+    #[must_use]
+    pub fn database(&self) -> &'a [u8] {
+        let named = self.get(b"database").filter(|name| !name.is_empty());
+        named.or_else(|| self.user()).unwrap_or_default()
+    }
+
+    /// Whether the client wants to replicate. `database` is the one spelling of logical
+    /// replication; whatever else is not a spelling of "off" is taken for a physical one.
+    #[must_use]
+    pub fn replication(&self) -> Replication {
+        match self.get(b"replication") {
+            None | Some(b"false" | b"off" | b"no" | b"0" | b"f" | b"n") => Replication::No,
+            Some(b"database") => Replication::Logical,
+            Some(_) => Replication::Physical,
+        }
+    }
+
+    /// Protocol options (`_pq_.*`) that the client asks for; we know none of them.
+    pub fn protocol_options(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let names = self.parameters().map(|(name, _)| name);
+        names.filter(|name| name.starts_with(b"_pq_."))
+    }
+
+    /// The minor version that will be spoken: what the client asks for, at most `minor_max`.
+    #[must_use]
+    pub fn agreed_minor(&self, minor_max: u16) -> u16 {
+        self.minor.min(minor_max)
+    }
+
+    /// Whether NegotiateProtocolVersion must be sent, once: §54.2.1 "if the server does not support
+    /// the minor version … or there are unrecognized protocol options".
+    #[must_use]
+    pub fn must_negotiate(&self, minor_max: u16) -> bool {
+        self.minor > minor_max || self.protocol_options().next().is_some()
+    }
+
+    /// The settings inside `options` (`-c name=value`, `--name=value`), in order.
+    ///
+    /// `None` for a part that is anything else: another command-line switch of the server.
+    pub fn options(&self) -> impl Iterator<Item = Option<Setting<'a>>> + use<'a> {
+        let mut words = OptionWords(self.get(b"options").unwrap_or_default());
+        std::iter::from_fn(move || {
+            let word = words.next()?;
+            Some(match word.as_ref() {
+                b"-c" => words.next().and_then(|word| Setting::of(word, 0)),
+                word_bytes if word_bytes.starts_with(b"-c") => Setting::of(word, 2),
+                word_bytes if word_bytes.starts_with(b"--") => Setting::of(word, 2),
+                _ => None,
+            })
+        })
+    }
+}
+
+/// A setting given on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting<'a> {
+    word: Cow<'a, [u8]>,
+    name_start: usize,
+    name_end: usize,
+}
+
+impl<'a> Setting<'a> {
+    fn of(word: Cow<'a, [u8]>, name_start: usize) -> Option<Self> {
+        let name_end = memchr::memchr(b'=', &word)?;
+        (name_end > name_start).then_some(Setting {
+            word,
+            name_start,
+            name_end,
+        })
+    }
+
+    /// The setting's name; servers take `-` for `_` in it.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.word
+            .get(self.name_start..self.name_end)
+            .unwrap_or_default()
+    }
+
+    /// The value as written, without the backslashes that protected its blanks.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        let value = self.word.get(self.name_end..).unwrap_or_default();
+        value.strip_prefix(b"=").unwrap_or_default()
+    }
+}
+
+/// The words of `options`: blanks part them, a backslash protects the next byte (§54.7).
+struct OptionWords<'a>(&'a [u8]);
+
+impl<'a> Iterator for OptionWords<'a> {
+    type Item = Cow<'a, [u8]>;
+
+    fn next(&mut self) -> Option<Cow<'a, [u8]>> {
+        let rest = self.0.trim_ascii_start();
+        if rest.is_empty() {
+            return None;
+        }
+        let mut protected = false;
+        let end = rest.iter().position(|byte| {
+            let ends = !protected && byte.is_ascii_whitespace();
+            protected = !protected && *byte == b'\\';
+            ends
+        });
+        let (word, rest) = rest.split_at_checked(end.unwrap_or(rest.len()))?;
+        self.0 = rest;
+        Some(unprotected(word))
+    }
+}
+
+fn unprotected(word: &[u8]) -> Cow<'_, [u8]> {
+    if !word.contains(&b'\\') {
+        return Cow::Borrowed(word);
+    }
+    let mut plain = Vec::with_capacity(word.len());
+    let mut bytes = word.iter();
+    while let Some(byte) = bytes.next() {
+        let meant = if *byte == b'\\' {
+            bytes.next()
+        } else {
+            Some(byte)
+        };
+        plain.extend(meant);
+    }
+    Cow::Owned(plain)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,12 @@
+//! What a SQL text *is*, by its tokens: no tree, no catalog, no allocation but for several statements.
+//!
+//! [`postgres::facts`] reads a text once, as the server's own scanner would, and says what kind of
+//! statements it holds, what they name and what else about them decides where they may run. What
+//! is not understood is said to be unknown, and whoever decides takes that for a write.
+
+pub mod facts;
+pub mod fingerprint;
+pub mod hint;
+pub mod name;
+pub mod postgres;
+pub mod token;

@@ -1,0 +1,62 @@
+//! What a comment tells us: `/* evenkeel: primary */`, `-- evenkeel: replica`, `server=NAME`.
+
+/// Where the application wants its text to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint<'a> {
+    /// On the primary, though it may look like a read.
+    Primary,
+    /// On a replica, though it may look like a write.
+    Replica,
+    /// On this server.
+    Server(&'a [u8]),
+}
+
+/// Reads a comment with its marks. One that begins as ours but says something else is `None`.
+#[must_use]
+pub fn hint(comment: &[u8]) -> Option<Hint<'_>> {
+    let inside = comment
+        .strip_prefix(b"/*")
+        .map(|rest| rest.strip_suffix(b"*/").unwrap_or(rest))
+        .or_else(|| comment.strip_prefix(b"--"))?;
+    let inside = inside.strip_prefix(b"+").unwrap_or(inside);
+    let said = inside.trim_ascii().strip_prefix(b"evenkeel:")?.trim_ascii();
+    match said {
+        b"primary" => Some(Hint::Primary),
+        b"replica" => Some(Hint::Replica),
+        _ => {
+            let name = said.strip_prefix(b"server=")?;
+            let plain = |byte: &u8| byte.is_ascii_graphic();
+            (!name.is_empty() && name.iter().all(plain)).then_some(Hint::Server(name))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_read_in_both_kinds_of_comment() {
+        assert_eq!(hint(b"/* evenkeel: primary */"), Some(Hint::Primary));
+        assert_eq!(hint(b"/*+evenkeel:replica*/"), Some(Hint::Replica));
+        assert_eq!(
+            hint(b"-- evenkeel: server=db2:5432"),
+            Some(Hint::Server(b"db2:5432"))
+        );
+    }
+
+    #[test]
+    fn other_comments_are_none() {
+        for comment in [
+            "/* evenkeel: primary replica */",
+            "/* evenkeel: server= */",
+            "/* evenkeel: Primary */",
+            "/* the evenkeel: primary */",
+            "-- ",
+            "/**/",
+            "evenkeel: primary",
+        ] {
+            assert_eq!(hint(comment.as_bytes()), None, "{comment}");
+        }
+    }
+}

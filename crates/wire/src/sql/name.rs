@@ -1,0 +1,126 @@
+//! Names as they are written, and as the server understands them.
+
+use std::borrow::Cow;
+
+use super::token::Span;
+
+/// The most bytes of a name that count (`NAMEDATALEN` - 1).
+const NAME_LENGTH_MAX: usize = 63;
+
+/// How many names a [`Names`] keeps.
+pub const NAMES_MAX: usize = 8;
+
+/// A name, perhaps with its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Name {
+    /// The schema as written; empty if there is none.
+    pub schema: Span,
+    /// The name as written.
+    pub name: Span,
+}
+
+/// The first names of a kind in a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Names {
+    names: [Name; NAMES_MAX],
+    count: u8,
+    more: bool,
+}
+
+impl Names {
+    /// The names, each as often as it is written.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Name] {
+        self.names
+            .get(..usize::from(self.count))
+            .unwrap_or_default()
+    }
+
+    /// Whether there were more than are kept: then the list proves nothing.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.more
+    }
+
+    pub(crate) fn push(&mut self, name: Name) {
+        match self.names.get_mut(usize::from(self.count)) {
+            Some(place) => {
+                *place = name;
+                self.count = self.count.saturating_add(1);
+            }
+            None => self.more = true,
+        }
+    }
+}
+
+impl Name {
+    /// The schema as the server understands it, if one is written.
+    #[must_use]
+    pub fn schema_in(self, text: &[u8]) -> Option<Cow<'_, [u8]>> {
+        (!self.schema.is_empty()).then(|| identifier(self.schema.of(text)))
+    }
+
+    /// The name as the server understands it.
+    #[must_use]
+    pub fn name_in(self, text: &[u8]) -> Cow<'_, [u8]> {
+        identifier(self.name.of(text))
+    }
+}
+
+/// An identifier as the server understands it (§4.1.1): without its quotes, or in lower case; cut
+/// at 63 bytes.
+#[must_use]
+pub fn identifier(written: &[u8]) -> Cow<'_, [u8]> {
+    let inner = written
+        .strip_prefix(b"\"")
+        .map(|rest| rest.strip_suffix(b"\"").unwrap_or(rest));
+    match inner {
+        None if written.iter().any(u8::is_ascii_uppercase) => cut(written.to_ascii_lowercase()),
+        None => Cow::Borrowed(cut_slice(written)),
+        Some(inner) if memchr::memchr(b'"', inner).is_some() => {
+            cut(undoubled(inner, b'"').into_owned())
+        }
+        Some(inner) => Cow::Borrowed(cut_slice(inner)),
+    }
+}
+
+/// The value of one literal as written, if it can be told by its text: a string without backslash
+/// escapes, a number, or a word (in lower case).
+#[must_use]
+pub fn literal(written: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let Some(quote) = memchr::memchr(b'\'', written) else {
+        let plain = |byte: &u8| !matches!(byte, b'$' | b'&');
+        return written.iter().all(plain).then(|| identifier(written));
+    };
+    let (prefix, rest) = written.split_at_checked(quote)?;
+    let inner = rest.strip_prefix(b"'")?.strip_suffix(b"'")?;
+    let readable = matches!(prefix, b"" | b"E" | b"e" | b"N" | b"n");
+    let pieces = inner.split(|byte| *byte == b'\'');
+    // Quotes must come in pairs: a lone one is the border of a string continued on another line.
+    let doubled = pieces.skip(1).step_by(2).all(<[u8]>::is_empty);
+    (readable && doubled && !inner.contains(&b'\\')).then(|| undoubled(inner, b'\''))
+}
+
+fn undoubled(inner: &[u8], quote: u8) -> Cow<'_, [u8]> {
+    if memchr::memchr(quote, inner).is_none() {
+        return Cow::Borrowed(inner);
+    }
+    let mut plain = Vec::with_capacity(inner.len());
+    let mut bytes = inner.iter();
+    while let Some(byte) = bytes.next() {
+        plain.push(*byte);
+        if *byte == quote {
+            bytes.next();
+        }
+    }
+    Cow::Owned(plain)
+}
+
+fn cut<'a>(mut name: Vec<u8>) -> Cow<'a, [u8]> {
+    name.truncate(NAME_LENGTH_MAX);
+    Cow::Owned(name)
+}
+
+fn cut_slice(name: &[u8]) -> &[u8] {
+    name.get(..NAME_LENGTH_MAX).unwrap_or(name)
+}

@@ -1,0 +1,177 @@
+//! PostgreSQL's dialect: [`facts`] of a text.
+
+mod head;
+mod lexer;
+mod scan;
+mod set;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use lexer::Tokens;
+
+use scan::Scan;
+use words as w;
+
+use super::facts::Traits;
+use super::facts::{Facts, Kind as StatementKind, SetConfig, SettingName, SettingValue, Statement};
+use super::token::{Kind, Token};
+
+/// What a text is. `backslashes`: the session's `standard_conforming_strings` is off.
+///
+/// Words are those of the server's grammar, so a text in an encoding whose characters may contain
+/// ASCII bytes cannot be read ([`encoding_is_safe`]).
+#[must_use]
+pub fn facts(text: &[u8], backslashes: bool) -> Facts<'_> {
+    let mut tokens = Tokens::new(text, backslashes);
+    let mut facts = Facts {
+        text,
+        ..Facts::default()
+    };
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            Kind::End => break,
+            Kind::Semicolon => continue,
+            _ => {}
+        }
+        let (statement, end) = statement(&mut tokens, text, token);
+        if facts.first.kind == StatementKind::Empty {
+            facts.first = statement;
+        } else {
+            facts.more.push(statement);
+        }
+        if end.kind == Kind::End {
+            break;
+        }
+    }
+    facts.hint = tokens.hint();
+    facts
+}
+
+/// The settings that a `SELECT set_config(…)` of literals changes, which has the trait
+/// [`Traits::SETS_LITERALS`].
+#[must_use]
+pub fn set_configs(text: &[u8], statement: &Statement, backslashes: bool) -> Vec<SetConfig> {
+    let start = statement.span.start;
+    let mut tokens = Tokens::new(statement.span.of(text), backslashes);
+    tokens.next_token();
+    let mut calls = set::set_configs(&tokens).unwrap_or_default();
+    for call in &mut calls {
+        for span in [&mut call.name, &mut call.value] {
+            span.start = span.start.saturating_add(start);
+            span.end = span.end.saturating_add(start);
+        }
+    }
+    calls
+}
+
+/// Whether texts in this `client_encoding` can be read by their ASCII bytes (§24.3: the others are
+/// client-side only).
+#[must_use]
+pub fn encoding_is_safe(client_encoding: &[u8]) -> bool {
+    let unsafe_ones: [&[u8]; 9] = [
+        b"BIG5",
+        b"GB18030",
+        b"GBK",
+        b"JOHAB",
+        b"SJIS",
+        b"SHIFT_JIS_2004",
+        b"UHC",
+        b"MSKANJI",
+        b"SHIFTJIS",
+    ];
+    !unsafe_ones
+        .iter()
+        .any(|name| client_encoding.eq_ignore_ascii_case(name))
+}
+
+fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Statement, Token) {
+    let kind = match first.kind {
+        Kind::Word => head::kind(first.word, tokens),
+        Kind::Open => parenthesised(tokens),
+        _ => StatementKind::Unknown,
+    };
+    let behind_first = (first.word == w::SELECT).then(|| tokens.clone());
+    let (mut statement, end) = Scan::run(tokens, text, first, kind);
+    let literals = |behind: Tokens<'_>| set::set_configs(&behind).is_some();
+    if statement.traits.any(Traits::SETS_UNKNOWN) && behind_first.is_some_and(literals) {
+        statement.traits = Traits::SETS_LITERALS;
+    }
+    refine(&mut statement, text);
+    (statement, end)
+}
+
+/// `(SELECT …) UNION …`: the first word inside decides.
+fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
+    let mut ahead = tokens.clone();
+    loop {
+        let token = ahead.next_token();
+        match token.kind {
+            Kind::Open => {}
+            Kind::Word if matches!(token.word, w::SELECT | w::VALUES | w::TABLE | w::WITH) => {
+                return StatementKind::Select;
+            }
+            _ => return StatementKind::Unknown,
+        }
+    }
+}
+
+/// What only the whole statement tells.
+fn refine(statement: &mut Statement, text: &[u8]) {
+    match statement.kind {
+        StatementKind::Explain { analyze: true } if !explains_query(statement, text) => {
+            statement.traits.add(Traits::WRITES);
+        }
+        StatementKind::Set(setting) => {
+            if matches!(setting.name, SettingName::Written(name) if is_seed(name.of(text))) {
+                statement.traits.add(Traits::SEED);
+            }
+            match setting.value {
+                SettingValue::Unknown => statement.traits.add(Traits::SETS_UNKNOWN),
+                SettingValue::Literals(value) => note_pg_temp(statement, value.of(text)),
+                SettingValue::Default => {}
+            }
+        }
+        _ if statement.traits.any(Traits::SETS_LITERALS) => {
+            note_pg_temp(statement, statement.span.of(text));
+        }
+        _ => {}
+    }
+}
+
+fn is_seed(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"seed")
+}
+
+/// With `pg_temp` first in the search path, a plain CREATE TABLE makes a temporary one.
+fn note_pg_temp(statement: &mut Statement, value: &[u8]) {
+    let named = b"pg_temp";
+    let mut places = value.windows(named.len());
+    if places.any(|place| place.eq_ignore_ascii_case(named)) {
+        statement.traits.add(Traits::TEMPORARY);
+    }
+}
+
+/// Whether what EXPLAIN explains is a query, by the first word that begins a command.
+fn explains_query(statement: &Statement, text: &[u8]) -> bool {
+    let mut tokens = Tokens::new(statement.span.of(text), true);
+    tokens.next_token();
+    let mut depth = 0_u32;
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            Kind::End => return false,
+            Kind::Open => depth = depth.saturating_add(1),
+            Kind::Close => depth = depth.saturating_sub(1),
+            Kind::Word => match token.word {
+                w::SELECT | w::VALUES | w::TABLE | w::WITH => return true,
+                w::ANALYZE | w::ANALYSE | w::VERBOSE => {}
+                _ if depth > 0 => {}
+                _ => return false,
+            },
+            _ => {}
+        }
+    }
+}

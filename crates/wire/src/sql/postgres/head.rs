@@ -1,0 +1,322 @@
+//! What a statement is by its first words: the commands that are not queries.
+
+use super::lexer::Tokens;
+use super::set;
+use super::words as w;
+use crate::sql::facts::{Discard, Isolation, Kind as StatementKind, Modes};
+use crate::sql::token::{Kind, Span, Token, Word};
+
+/// The tokens behind a statement's first one, one ahead.
+pub(super) struct Head<'a> {
+    tokens: Tokens<'a>,
+    pub(super) token: Token,
+}
+
+impl<'a> Head<'a> {
+    /// `tokens` stands behind the statement's first token.
+    pub(super) fn new(tokens: &Tokens<'a>) -> Self {
+        let mut tokens = tokens.clone();
+        let token = tokens.next_token();
+        Head { tokens, token }
+    }
+
+    /// A second one at the same place, to look further ahead with.
+    pub(super) fn fork(&self) -> Self {
+        Head {
+            tokens: self.tokens.clone(),
+            token: self.token,
+        }
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.token = self.tokens.next_token();
+    }
+
+    /// Goes on if the word is there.
+    pub(super) fn take(&mut self, word: Word) -> bool {
+        let found = self.token.is(word);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Any of the words.
+    pub(super) fn take_any(&mut self, words: &[Word]) -> bool {
+        words.iter().any(|word| self.take(*word))
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        matches!(self.token.kind, Kind::End | Kind::Semicolon)
+    }
+
+    /// A name, if nothing follows it.
+    fn last_name(&mut self) -> Option<Span> {
+        let name = self.name()?;
+        self.at_end().then_some(name)
+    }
+
+    fn name(&mut self) -> Option<Span> {
+        let name = matches!(self.token.kind, Kind::Word | Kind::QuotedName);
+        let span = self.token.span;
+        name.then(|| {
+            self.advance();
+            span
+        })
+    }
+}
+
+/// The kind of a statement, by its first word and what `tokens` has behind it.
+pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
+    let head = Head::new(tokens);
+    match word {
+        w::SELECT | w::VALUES | w::TABLE => StatementKind::Select,
+        w::INSERT | w::UPDATE | w::DELETE | w::MERGE | w::TRUNCATE | w::REFRESH => {
+            StatementKind::Write
+        }
+        w::WITH => with(head),
+        w::CREATE
+        | w::ALTER
+        | w::DROP
+        | w::GRANT
+        | w::REVOKE
+        | w::COMMENT
+        | w::SECURITY
+        | w::REASSIGN
+        | w::IMPORT => StatementKind::Ddl,
+        w::VACUUM | w::ANALYZE | w::ANALYSE | w::CLUSTER | w::REINDEX | w::CHECKPOINT => {
+            StatementKind::Maintenance
+        }
+        w::CALL => StatementKind::Call,
+        w::DO => StatementKind::Do,
+        w::LOCK => StatementKind::Lock,
+        w::LOAD => StatementKind::Load,
+        w::FETCH | w::MOVE => StatementKind::Fetch,
+        w::NOTIFY => StatementKind::Notify,
+        w::EXPLAIN => explain(head),
+        w::COPY => copy(head),
+        _ => session(word, head).unwrap_or(StatementKind::Unknown),
+    }
+}
+
+/// Commands on the transaction and the session; `None`: not built as the manual says.
+fn session(word: Word, mut head: Head<'_>) -> Option<StatementKind> {
+    match word {
+        w::BEGIN => {
+            head.take_any(&[w::WORK, w::TRANSACTION]);
+            modes(&mut head).map(StatementKind::Begin)
+        }
+        w::START if head.take(w::TRANSACTION) => modes(&mut head).map(StatementKind::Begin),
+        w::COMMIT | w::END => commit(head),
+        w::ROLLBACK | w::ABORT => rollback(head),
+        w::SAVEPOINT => head.last_name().map(StatementKind::Savepoint),
+        w::RELEASE => {
+            head.take(w::SAVEPOINT);
+            head.last_name().map(StatementKind::Release)
+        }
+        w::SET => set::set(head),
+        w::RESET => reset(head),
+        w::SHOW => Some(StatementKind::Show(set::setting_name(&mut head)?)),
+        w::LISTEN => head.last_name().map(StatementKind::Listen),
+        w::UNLISTEN => {
+            let channel = head.name();
+            Some(StatementKind::Unlisten(channel))
+        }
+        w::DECLARE => declare(head),
+        w::CLOSE => Some(StatementKind::CloseCursor(all_or_name(&mut head)?)),
+        w::PREPARE if head.token.is(w::TRANSACTION) => {
+            head.advance();
+            // `PREPARE transaction AS …` prepares a statement that is called so.
+            match head.token.kind {
+                Kind::String => Some(StatementKind::PrepareTransaction),
+                _ => None,
+            }
+        }
+        w::PREPARE => head.name().map(StatementKind::Prepare),
+        w::EXECUTE => head.name().map(StatementKind::Execute),
+        w::DEALLOCATE => {
+            head.take(w::PREPARE);
+            Some(StatementKind::Deallocate(all_or_name(&mut head)?))
+        }
+        w::DISCARD => discard(head),
+        _ => None,
+    }
+}
+
+fn all_or_name(head: &mut Head<'_>) -> Option<Option<Span>> {
+    if head.token.is(w::ALL) {
+        return Some(None);
+    }
+    head.last_name().map(Some)
+}
+
+/// The verb of `WITH … (…) verb`: the first one outside parentheses.
+fn with(mut head: Head<'_>) -> StatementKind {
+    let mut depth = 0_u32;
+    loop {
+        match head.token.kind {
+            Kind::End | Kind::Semicolon => return StatementKind::Unknown,
+            Kind::Open => depth = depth.saturating_add(1),
+            Kind::Close => depth = depth.saturating_sub(1),
+            Kind::Word if depth == 0 => match head.token.word {
+                w::SELECT | w::VALUES | w::TABLE => return StatementKind::Select,
+                w::INSERT | w::UPDATE | w::DELETE | w::MERGE => return StatementKind::Write,
+                _ => {}
+            },
+            _ => {}
+        }
+        head.advance();
+    }
+}
+
+/// BEGIN's and SET TRANSACTION's modes; `None` for anything else among them.
+pub(super) fn modes(head: &mut Head<'_>) -> Option<Modes> {
+    let mut modes = Modes::default();
+    while !head.at_end() {
+        if head.token.kind == Kind::Comma {
+            head.advance();
+        }
+        if head.take(w::READ) {
+            modes.read_only = Some(head.take(w::ONLY) || !expect(head.take(w::WRITE))?);
+        } else if head.take(w::NOT) {
+            expect(head.take(w::DEFERRABLE))?;
+            modes.deferrable = Some(false);
+        } else if head.take(w::DEFERRABLE) {
+            modes.deferrable = Some(true);
+        } else {
+            expect(head.take(w::ISOLATION) && head.take(w::LEVEL))?;
+            modes.isolation = Some(isolation(head)?);
+        }
+    }
+    Some(modes)
+}
+
+fn isolation(head: &mut Head<'_>) -> Option<Isolation> {
+    if head.take(w::SERIALIZABLE) {
+        return Some(Isolation::Serializable);
+    }
+    if head.take(w::REPEATABLE) {
+        expect(head.take(w::READ))?;
+        return Some(Isolation::RepeatableRead);
+    }
+    expect(head.take(w::READ))?;
+    if head.take(w::COMMITTED) {
+        return Some(Isolation::ReadCommitted);
+    }
+    expect(head.take(w::UNCOMMITTED))?;
+    Some(Isolation::ReadUncommitted)
+}
+
+fn expect(found: bool) -> Option<bool> {
+    found.then_some(true)
+}
+
+fn commit(mut head: Head<'_>) -> Option<StatementKind> {
+    if head.take(w::PREPARED) {
+        return Some(StatementKind::FinishPrepared);
+    }
+    head.take_any(&[w::WORK, w::TRANSACTION]);
+    let chain = chain(&mut head);
+    head.at_end().then_some(StatementKind::Commit { chain })
+}
+
+fn rollback(mut head: Head<'_>) -> Option<StatementKind> {
+    if head.take(w::PREPARED) {
+        return Some(StatementKind::FinishPrepared);
+    }
+    head.take_any(&[w::WORK, w::TRANSACTION]);
+    if head.take(w::TO) {
+        head.take(w::SAVEPOINT);
+        return head.last_name().map(StatementKind::RollbackTo);
+    }
+    let chain = chain(&mut head);
+    head.at_end().then_some(StatementKind::Rollback { chain })
+}
+
+/// `AND [NO] CHAIN`
+fn chain(head: &mut Head<'_>) -> bool {
+    head.take(w::AND) && !head.take(w::NO) && head.take(w::CHAIN) || {
+        head.take(w::CHAIN);
+        false
+    }
+}
+
+fn reset(mut head: Head<'_>) -> Option<StatementKind> {
+    if head.token.is(w::ALL) {
+        return Some(StatementKind::ResetAll);
+    }
+    set::setting_name(&mut head).map(StatementKind::Reset)
+}
+
+fn declare(mut head: Head<'_>) -> Option<StatementKind> {
+    let name = head.name()?;
+    let mut hold = false;
+    while !head.at_end() && !head.token.is(w::FOR) {
+        if head.take(w::WITHOUT) {
+            head.take(w::HOLD);
+        } else if head.take(w::WITH) {
+            hold |= head.take(w::HOLD);
+        } else {
+            head.advance();
+        }
+    }
+    Some(StatementKind::Declare { name, hold })
+}
+
+fn discard(mut head: Head<'_>) -> Option<StatementKind> {
+    let what = if head.take(w::ALL) {
+        Discard::All
+    } else if head.take(w::PLANS) {
+        Discard::Plans
+    } else if head.take(w::SEQUENCES) {
+        Discard::Sequences
+    } else if head.take_any(&[w::TEMP, w::TEMPORARY]) {
+        Discard::Temp
+    } else {
+        return None;
+    };
+    head.at_end().then_some(StatementKind::Discard(what))
+}
+
+/// `EXPLAIN [ANALYZE] [VERBOSE] …` or `EXPLAIN (option, …) …`; ANALYZE counts unless it is clearly
+/// turned off.
+fn explain(mut head: Head<'_>) -> StatementKind {
+    let mut analyze = false;
+    if head.token.kind == Kind::Open {
+        while !head.at_end() && head.token.kind != Kind::Close {
+            let asked = head.take_any(&[w::ANALYZE, w::ANALYSE]);
+            let off = head.token.is(w::FALSE) || head.token.is(w::OFF);
+            analyze |= asked && !off;
+            if !asked {
+                head.advance();
+            }
+        }
+    } else {
+        analyze = head.take_any(&[w::ANALYZE, w::ANALYSE]);
+    }
+    StatementKind::Explain { analyze }
+}
+
+/// `COPY [BINARY] t [(…)] FROM|TO …`, `COPY (query) TO …`
+fn copy(mut head: Head<'_>) -> StatementKind {
+    let mut depth = 0_u32;
+    loop {
+        match head.token.kind {
+            Kind::End | Kind::Semicolon => return StatementKind::Unknown,
+            Kind::Open => depth = depth.saturating_add(1),
+            Kind::Close => depth = depth.saturating_sub(1),
+            Kind::Word if depth == 0 && head.token.is(w::FROM) => {
+                head.advance();
+                let from_client = head.token.is(w::STDIN);
+                return StatementKind::CopyIn { from_client };
+            }
+            Kind::Word if depth == 0 && head.token.is(w::TO) => {
+                head.advance();
+                let to_client = head.token.is(w::STDOUT);
+                return StatementKind::CopyOut { to_client };
+            }
+            _ => {}
+        }
+        head.advance();
+    }
+}

@@ -1,0 +1,447 @@
+//! PostgreSQL's scanner (§4.1 "Lexical Structure"; the server's `scan.l`).
+
+use crate::sql::hint::{self, Hint};
+use crate::sql::token::{Kind, Span, Token, Word};
+
+/// The tokens of a text, one after the other.
+#[derive(Debug, Clone)]
+pub struct Tokens<'a> {
+    text: &'a [u8],
+    at: usize,
+    /// `standard_conforming_strings` is off: backslashes escape in plain strings too.
+    backslashes: bool,
+    hint: Option<Hint<'a>>,
+}
+
+/// What a byte begins, or that it goes on with an identifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Other,
+    Blank,
+    Letter,
+    Digit,
+    Operator,
+    Quote,
+    DoubleQuote,
+    Dollar,
+    Dot,
+    Colon,
+    Single(Kind),
+    /// The text holds none: what is found behind its end.
+    Zero,
+}
+
+const CLASSES: [Class; 256] = classes();
+
+/// The byte in lower case if it can be in an identifier, else 0.
+const FOLDED: [u8; 256] = folded();
+
+const fn classes() -> [Class; 256] {
+    let mut table = [Class::Other; 256];
+    let mut byte = 0_u8;
+    loop {
+        let class = match byte {
+            0 => Class::Zero,
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => Class::Blank,
+            b'A'..=b'Z' | b'a'..=b'z' | b'_' | 0x80..=0xff => Class::Letter,
+            b'0'..=b'9' => Class::Digit,
+            b'\'' => Class::Quote,
+            b'"' => Class::DoubleQuote,
+            b'$' => Class::Dollar,
+            b'.' => Class::Dot,
+            b':' => Class::Colon,
+            b'(' => Class::Single(Kind::Open),
+            b')' => Class::Single(Kind::Close),
+            b'[' => Class::Single(Kind::OpenBracket),
+            b']' => Class::Single(Kind::CloseBracket),
+            b',' => Class::Single(Kind::Comma),
+            b';' => Class::Single(Kind::Semicolon),
+            b'+' | b'-' | b'*' | b'/' | b'<' | b'>' | b'=' | b'~' | b'!' | b'@' | b'#' | b'%'
+            | b'^' | b'&' | b'|' | b'`' | b'?' => Class::Operator,
+            _ => Class::Other,
+        };
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "computed by the compiler, and a byte is always an index of 256"
+        )]
+        {
+            table[byte as usize] = class;
+        }
+        match byte.checked_add(1) {
+            Some(next) => byte = next,
+            None => return table,
+        }
+    }
+}
+
+const fn folded() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0_u8;
+    loop {
+        let part = matches!(
+            byte,
+            b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'$' | b'0'..=b'9' | 0x80..=0xff
+        );
+        if part {
+            #[expect(
+                clippy::indexing_slicing,
+                reason = "computed by the compiler, and a byte is always an index of 256"
+            )]
+            {
+                table[byte as usize] = byte.to_ascii_lowercase();
+            }
+        }
+        match byte.checked_add(1) {
+            Some(next) => byte = next,
+            None => return table,
+        }
+    }
+}
+
+impl<'a> Tokens<'a> {
+    /// Of a text, which ends where a zero byte does; `backslashes` if the session's
+    /// `standard_conforming_strings` is off.
+    #[must_use]
+    pub fn new(text: &'a [u8], backslashes: bool) -> Self {
+        let end = memchr::memchr(0, text).unwrap_or(text.len());
+        Tokens {
+            text: text.get(..end).unwrap_or_default(),
+            at: 0,
+            backslashes,
+            hint: None,
+        }
+    }
+
+    /// The first hint in the comments passed so far.
+    #[must_use]
+    pub fn hint(&self) -> Option<Hint<'a>> {
+        self.hint
+    }
+
+    /// The next token; at the end, again and again, [`Kind::End`].
+    #[inline]
+    pub fn next_token(&mut self) -> Token {
+        loop {
+            let first = self.byte(0);
+            match class(first) {
+                Class::Blank => self.skip(1),
+                Class::Letter => return self.word(first),
+                Class::Single(kind) => return self.take(kind, 1),
+                Class::Digit => return self.number(),
+                Class::Operator => {
+                    if let Some(token) = self.operator_or_comment(first) {
+                        return token;
+                    }
+                }
+                Class::Quote => return self.string(0, self.backslashes),
+                Class::DoubleQuote => return self.quoted_name(Kind::QuotedName, 1),
+                Class::Dollar => return self.dollar(),
+                Class::Dot if self.byte(1).is_ascii_digit() => return self.number(),
+                Class::Dot if self.byte(1) == b'.' => return self.take(Kind::Operator, 2),
+                Class::Dot => return self.take(Kind::Dot, 1),
+                Class::Colon => return self.colon(),
+                Class::Zero => return self.take(Kind::End, 0),
+                Class::Other => return self.take(Kind::Broken, 1),
+            }
+        }
+    }
+
+    /// The token was read too early: the next one begins where it does.
+    pub(super) fn give_back(&mut self, token: Token) {
+        self.at = token.span.start as usize;
+    }
+
+    /// The byte so far ahead, or 0 behind the end.
+    #[inline]
+    fn byte(&self, ahead: usize) -> u8 {
+        let at = self.at.wrapping_add(ahead);
+        self.text.get(at).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    #[inline]
+    fn skip(&mut self, count: usize) {
+        self.at = self.at.saturating_add(count).min(self.text.len());
+    }
+
+    #[inline]
+    fn take(&mut self, kind: Kind, length: usize) -> Token {
+        let start = self.at;
+        self.skip(length);
+        self.since(kind, start, Word(0))
+    }
+
+    #[inline]
+    fn since(&self, kind: Kind, start: usize, word: Word) -> Token {
+        let span = Span {
+            start: u32::try_from(start).unwrap_or(u32::MAX),
+            end: u32::try_from(self.at).unwrap_or(u32::MAX),
+        };
+        Token { kind, span, word }
+    }
+
+    /// An identifier, or a prefix of a quoted form: `E'`, `B'`, `X'`, `N'`, `U&'`, `U&"`.
+    #[inline]
+    fn word(&mut self, first: u8) -> Token {
+        let quoted = match (first, self.byte(1)) {
+            (b'e' | b'E', b'\'') => Some(self.string(1, true)),
+            (b'b' | b'B' | b'x' | b'X', b'\'') => Some(self.string(1, false)),
+            (b'n' | b'N', b'\'') => Some(self.string(1, self.backslashes)),
+            (b'u' | b'U', b'&') => match self.byte(2) {
+                b'\'' => Some(self.string(2, false)),
+                b'"' => Some(self.quoted_name(Kind::EscapedName, 3)),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(token) = quoted {
+            return token;
+        }
+        let start = self.at;
+        let mut word = 0_u128;
+        let mut length = 0_usize;
+        for byte in self.rest() {
+            let folded = folded_byte(*byte);
+            if folded == 0 {
+                break;
+            }
+            word = word << 8 | u128::from(folded);
+            length = length.wrapping_add(1);
+        }
+        self.skip(length);
+        let word = if length <= 16 { word } else { 0 };
+        self.since(Kind::Word, start, Word(word))
+    }
+
+    /// Digits with a point, an exponent, or in another base; letters behind it are a new word, as
+    /// they were to servers before 15.
+    fn number(&mut self) -> Token {
+        let rest = self.rest();
+        let digits = |from: usize| {
+            let rest = rest.get(from..).unwrap_or_default();
+            rest.iter()
+                .take_while(|byte| byte.is_ascii_digit() || **byte == b'_')
+                .count()
+        };
+        let based = matches!(rest, [b'0', b'x' | b'X', next, ..] if next.is_ascii_hexdigit())
+            || matches!(rest, [b'0', b'o' | b'O' | b'b' | b'B', b'0'..=b'7', ..]);
+        let length = if based {
+            let hex = |byte: &&u8| byte.is_ascii_hexdigit() || **byte == b'_';
+            rest.iter()
+                .skip(2)
+                .take_while(hex)
+                .count()
+                .saturating_add(2)
+        } else {
+            decimal_length(rest, digits)
+        };
+        self.take(Kind::Number, length.max(1))
+    }
+
+    fn operator_or_comment(&mut self, first: u8) -> Option<Token> {
+        match (first, self.byte(1)) {
+            (b'-', b'-') => {
+                self.line_comment();
+                return None;
+            }
+            (b'/', b'*') => return self.block_comment(),
+            _ => {}
+        }
+        let rest = self.rest();
+        let mut length = 0_usize;
+        let mut word = 0_u128;
+        let mut last = 0;
+        for byte in rest {
+            let comment = matches!((last, *byte), (b'-', b'-') | (b'/', b'*'));
+            if comment {
+                // The operator ends before the comment.
+                length = length.saturating_sub(1);
+                word >>= 8;
+                break;
+            }
+            if class(*byte) != Class::Operator {
+                break;
+            }
+            length = length.wrapping_add(1);
+            word = word << 8 | u128::from(*byte);
+            last = *byte;
+        }
+        let start = self.at;
+        self.skip(length.max(1));
+        Some(self.since(Kind::Operator, start, Word(word)))
+    }
+
+    fn line_comment(&mut self) {
+        let rest = self.rest();
+        let end = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        self.note(rest.get(..end).unwrap_or_default());
+        self.skip(end);
+    }
+
+    /// §4.1.5: "these block comments nest"; one without an end takes the rest of the text.
+    fn block_comment(&mut self) -> Option<Token> {
+        let rest = self.rest();
+        let mut depth = 1_usize;
+        let mut at = 2_usize;
+        while depth > 0 {
+            let ahead = rest.get(at..).unwrap_or_default();
+            let Some(found) = memchr::memchr2(b'*', b'/', ahead) else {
+                return Some(self.take(Kind::Broken, rest.len()));
+            };
+            at = at.saturating_add(found);
+            let step = match rest.get(at..) {
+                Some([b'*', b'/', ..]) => {
+                    depth = depth.saturating_sub(1);
+                    2
+                }
+                Some([b'/', b'*', ..]) => {
+                    depth = depth.saturating_add(1);
+                    2
+                }
+                _ => 1,
+            };
+            at = at.saturating_add(step);
+        }
+        self.note(rest.get(..at).unwrap_or_default());
+        self.skip(at);
+        None
+    }
+
+    fn note(&mut self, comment: &'a [u8]) {
+        if self.hint.is_none() {
+            self.hint = hint::hint(comment);
+        }
+    }
+
+    /// A string whose quote is `prefix` bytes ahead.
+    fn string(&mut self, prefix: usize, backslashes: bool) -> Token {
+        let start = self.at;
+        self.skip(prefix.saturating_add(1));
+        loop {
+            if !self.skip_quoted(b'\'', backslashes) {
+                self.at = self.text.len();
+                return self.since(Kind::Broken, start, Word(0));
+            }
+            // §4.1.2.1: strings with a newline between them are one, with the rules of the first.
+            match continuation(self.rest()) {
+                Some(blank) => self.skip(blank.saturating_add(1)),
+                None => return self.since(Kind::String, start, Word(0)),
+            }
+        }
+    }
+
+    fn quoted_name(&mut self, kind: Kind, prefix: usize) -> Token {
+        let start = self.at;
+        self.skip(prefix);
+        if !self.skip_quoted(b'"', false) {
+            self.at = self.text.len();
+            return self.since(Kind::Broken, start, Word(0));
+        }
+        self.since(kind, start, Word(0))
+    }
+
+    /// From behind the opening quote to behind the closing one; whether there is one.
+    fn skip_quoted(&mut self, quote: u8, backslashes: bool) -> bool {
+        let other = if backslashes { b'\\' } else { quote };
+        loop {
+            let Some(found) = memchr::memchr2(quote, other, self.rest()) else {
+                return false;
+            };
+            self.skip(found);
+            match (self.byte(0), self.byte(1)) {
+                (b'\\', 0) => return false,
+                (byte, next) if byte == quote && next != quote => {
+                    self.skip(1);
+                    return true;
+                }
+                _ => self.skip(2),
+            }
+        }
+    }
+
+    /// `$1`, or `$tag$ … $tag$` (§4.1.2.4).
+    fn dollar(&mut self) -> Token {
+        let rest = self.rest();
+        let name = rest.get(1..).unwrap_or_default();
+        let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits > 0 {
+            return self.take(Kind::Parameter, digits.saturating_add(1));
+        }
+        let part = |byte: &&u8| folded_byte(**byte) != 0 && **byte != b'$';
+        let length = name.iter().take_while(part).count();
+        if name.get(length) != Some(&b'$') {
+            return self.take(Kind::Broken, 1);
+        }
+        let tag_length = length.saturating_add(2);
+        let (tag, body) = rest.split_at_checked(tag_length).unwrap_or((rest, &[]));
+        match memchr::memmem::find(body, tag) {
+            Some(end) => {
+                let whole = tag_length.saturating_mul(2).saturating_add(end);
+                self.take(Kind::String, whole)
+            }
+            None => self.take(Kind::Broken, rest.len()),
+        }
+    }
+
+    fn colon(&mut self) -> Token {
+        match self.byte(1) {
+            b':' => self.take(Kind::Cast, 2),
+            b'=' => self.take(Kind::Operator, 2),
+            _ => self.take(Kind::Operator, 1),
+        }
+    }
+}
+
+#[inline]
+fn class(byte: u8) -> Class {
+    CLASSES
+        .get(usize::from(byte))
+        .copied()
+        .unwrap_or(Class::Other)
+}
+
+#[inline]
+fn folded_byte(byte: u8) -> u8 {
+    FOLDED.get(usize::from(byte)).copied().unwrap_or(0)
+}
+
+fn decimal_length(rest: &[u8], digits: impl Fn(usize) -> usize) -> usize {
+    let mut length = digits(0);
+    let point = rest.get(length) == Some(&b'.');
+    // `1..2` is two numbers around the operator `..`.
+    if point && rest.get(length.saturating_add(1)) != Some(&b'.') {
+        length = length.saturating_add(1);
+        length = length.saturating_add(digits(length));
+    }
+    let exponent = rest.get(length..).unwrap_or_default();
+    let marks = match exponent {
+        [b'e' | b'E', b'0'..=b'9', ..] => 1,
+        [b'e' | b'E', b'+' | b'-', b'0'..=b'9', ..] => 2,
+        _ => return length,
+    };
+    length = length.saturating_add(marks);
+    length.saturating_add(digits(length))
+}
+
+/// How many bytes of blanks and line comments, with a newline among them, come before a quote.
+fn continuation(rest: &[u8]) -> Option<usize> {
+    let mut newline = false;
+    let mut at = 0_usize;
+    loop {
+        match rest.get(at..)? {
+            [b'\n' | b'\r', ..] => newline = true,
+            [b' ' | b'\t' | 0x0b | 0x0c, ..] => {}
+            [b'-', b'-', comment @ ..] => {
+                at = at.saturating_add(memchr::memchr2(b'\n', b'\r', comment)?);
+                at = at.saturating_add(1);
+            }
+            [b'\'', ..] => return newline.then_some(at),
+            _ => return None,
+        }
+        at = at.saturating_add(1);
+    }
+}

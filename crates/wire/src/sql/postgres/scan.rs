@@ -1,0 +1,385 @@
+//! One pass over a statement's tokens: what it calls, what it names, what it may do.
+
+use super::lexer::Tokens;
+use super::words::{self as w, Role};
+use crate::sql::facts::{Kind as StatementKind, Statement, Traits};
+use crate::sql::name::Name;
+use crate::sql::token::{Kind, Span, Token};
+
+/// Deeper parentheses are not followed, and the statement is no read.
+const DEPTH_MAX: u32 = 63;
+
+/// What the next name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    /// A column, a function, anything.
+    Anything,
+    /// A table or a function that returns one (FROM, JOIN).
+    Source,
+    /// A table, even with a parenthesis behind it (INTO, UPDATE).
+    Target,
+}
+
+/// A bit for each depth of parentheses.
+#[derive(Debug, Clone, Copy, Default)]
+struct Depths(u64);
+
+impl Depths {
+    fn at(self, depth: u32) -> bool {
+        self.0.checked_shr(depth).unwrap_or(0) & 1 == 1
+    }
+
+    fn set(&mut self, depth: u32, value: bool) {
+        let bit = 1_u64.checked_shl(depth).unwrap_or(0);
+        self.0 = if value { self.0 | bit } else { self.0 & !bit };
+    }
+}
+
+/// The pass.
+pub(super) struct Scan<'t, 'a> {
+    tokens: &'t mut Tokens<'a>,
+    text: &'a [u8],
+    statement: Statement,
+    token: Token,
+    next: Token,
+    last: Token,
+    depth: u32,
+    /// Nested BEGIN ATOMIC and CASE in the body of a function, where semicolons do not end.
+    body: u32,
+    expect: Expect,
+    /// Within SELECT, DELETE or UPDATE of this depth: FROM begins a list of sources.
+    selecting: Depths,
+    /// Within that list.
+    sources: Depths,
+    /// Within a list of WITH queries.
+    with: Depths,
+    /// The last token ended a source, so that a name here is its alias.
+    after_source: bool,
+}
+
+impl<'t, 'a> Scan<'t, 'a> {
+    /// Goes from `token` (already read) to the end of its statement; gives the statement, without
+    /// its kind, and the token that ended it.
+    pub(super) fn run(
+        tokens: &'t mut Tokens<'a>,
+        text: &'a [u8],
+        token: Token,
+        kind: StatementKind,
+    ) -> (Statement, Token) {
+        let next = tokens.next_token();
+        let mut scan = Scan {
+            tokens,
+            text,
+            statement: Statement {
+                kind,
+                ..Statement::default()
+            },
+            token,
+            next,
+            last: Token::default(),
+            depth: 0,
+            body: 0,
+            expect: Expect::Anything,
+            selecting: Depths::default(),
+            sources: Depths::default(),
+            with: Depths::default(),
+            after_source: false,
+        };
+        scan.statement.span = token.span;
+        while !scan.at_end() {
+            scan.step();
+            scan.statement.span.end = scan.token.span.end;
+            scan.advance();
+        }
+        let (statement, end, ahead) = (scan.statement, scan.token, scan.next);
+        tokens.give_back(ahead);
+        (statement, end)
+    }
+
+    #[inline]
+    fn at_end(&self) -> bool {
+        match self.token.kind {
+            Kind::End => true,
+            Kind::Semicolon => self.depth == 0 && self.body == 0,
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.last = self.token;
+        self.token = self.next;
+        if self.next.kind != Kind::End {
+            self.next = self.tokens.next_token();
+        }
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        let after_source = std::mem::take(&mut self.after_source);
+        match self.token.kind {
+            Kind::Word if self.next.kind == Kind::Dot || self.last.kind == Kind::Dot => {
+                self.name(after_source);
+            }
+            Kind::Word => match w::role(self.token.word) {
+                Role::Name => self.name(after_source),
+                role => self.keyword(role),
+            },
+            Kind::QuotedName => self.name(after_source),
+            Kind::EscapedName => {
+                self.add(Traits::OBSCURE);
+                self.expect = Expect::Anything;
+            }
+            Kind::Open | Kind::OpenBracket => self.open(),
+            Kind::Close | Kind::CloseBracket => self.close(),
+            Kind::Comma if self.sources.at(self.depth) => self.expect = Expect::Source,
+            Kind::Comma => {}
+            Kind::Broken => self.add(Traits::BROKEN),
+            _ => self.expect = Expect::Anything,
+        }
+    }
+
+    fn add(&mut self, traits: Traits) {
+        self.statement.traits.add(traits);
+    }
+
+    fn open(&mut self) {
+        self.depth = self.depth.saturating_add(1);
+        if self.depth > DEPTH_MAX {
+            self.add(Traits::TOO_DEEP);
+        }
+        for list in [&mut self.selecting, &mut self.sources, &mut self.with] {
+            list.set(self.depth, false);
+        }
+        // `FROM (a JOIN b …)` goes on with a source; `f(` and `INTO t (` do not.
+        if self.last.is_name() && w::role(self.last.word) == Role::Name {
+            self.expect = Expect::Anything;
+        }
+    }
+
+    fn close(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        self.expect = Expect::Anything;
+        self.after_source = self.sources.at(self.depth);
+    }
+
+    /// A name with its schema: a table, a function, or nothing that matters.
+    fn name(&mut self, after_source: bool) {
+        let before = self.last;
+        let name = self.dotted();
+        self.note_schema(name);
+        let called = self.next.kind == Kind::Open;
+        match self.expect {
+            Expect::Target => self.table(name),
+            Expect::Source if !called => self.table(name),
+            _ if called && !self.is_alias(before, after_source) => self.function(name),
+            _ => {}
+        }
+        self.expect = Expect::Anything;
+    }
+
+    /// Reads on to the last part of a dotted name.
+    fn dotted(&mut self) -> Name {
+        let mut name = Name {
+            schema: Span::default(),
+            name: self.token.span,
+        };
+        while self.next.kind == Kind::Dot {
+            self.advance();
+            if !self.next.is_name() {
+                break;
+            }
+            self.advance();
+            if self.token.kind == Kind::EscapedName {
+                self.add(Traits::OBSCURE);
+            }
+            name.schema = name.name;
+            name.name = self.token.span;
+        }
+        name
+    }
+
+    /// Whether `name (` gives an alias and its columns, a WITH query, a type, a prepared statement.
+    fn is_alias(&self, before: Token, after_source: bool) -> bool {
+        match before.kind {
+            Kind::Cast => true,
+            Kind::Comma => self.with.at(self.depth),
+            Kind::Word => {
+                let named = matches!(before.word, w::AS | w::PREPARE | w::EXECUTE);
+                let with = matches!(before.word, w::WITH | w::RECURSIVE);
+                named || with && self.with.at(self.depth) || after_source
+            }
+            _ => after_source,
+        }
+    }
+
+    fn table(&mut self, name: Name) {
+        let written = name.name.of(self.text);
+        let written = written.strip_prefix(b"\"").unwrap_or(written);
+        if starts_with(written, b"pg_") {
+            self.add(Traits::CATALOG);
+            if self.statement.kind == StatementKind::Write && starts_with(written, b"pg_settings") {
+                // The view has a rule: an UPDATE of it is a SET.
+                self.add(Traits::SETS_UNKNOWN);
+            }
+        }
+        self.statement.tables.push(name);
+        self.after_source = true;
+    }
+
+    fn function(&mut self, name: Name) {
+        self.add(w::function_traits(name.name.of(self.text)));
+        self.statement.functions.push(name);
+    }
+
+    fn note_schema(&mut self, name: Name) {
+        if name.schema.is_empty() {
+            return;
+        }
+        let schema = name.schema.of(self.text);
+        let schema = schema.strip_prefix(b"\"").unwrap_or(schema);
+        if starts_with(schema, b"pg_temp") {
+            self.add(Traits::TEMPORARY);
+        } else if starts_with(schema, b"pg_catalog") && self.expect != Expect::Anything
+            || starts_with(schema, b"information_schema")
+        {
+            self.add(Traits::CATALOG);
+        }
+    }
+
+    fn keyword(&mut self, role: Role) {
+        let called = self.next.kind == Kind::Open;
+        match role {
+            Role::Name => {}
+            Role::Select => {
+                self.selecting.set(self.depth, true);
+                self.sources.set(self.depth, false);
+                self.with.set(self.depth, false);
+                self.expect = Expect::Anything;
+            }
+            Role::From => self.from(),
+            // `join` may be a function's name; JOIN stands among sources.
+            Role::Join if called && !self.sources.at(self.depth) => self.name(false),
+            Role::Join => self.expect = Expect::Source,
+            Role::Over if called && !self.is_clause() => self.name(false),
+            Role::Into => self.into_table(),
+            Role::Insert => self.writes(),
+            Role::Delete => {
+                self.writes();
+                self.selecting.set(self.depth, true);
+            }
+            Role::Update => self.update(),
+            Role::For => self.locking(),
+            Role::EndsSources => {
+                self.sources.set(self.depth, false);
+                self.expect = Expect::Anything;
+            }
+            Role::Table => self.table_keyword(),
+            // `FROM ONLY t`, `FROM LATERAL f()`, `JOIN LATERAL (`
+            Role::KeepsExpecting => {}
+            Role::With => self.begin_with(),
+            Role::Temporary => self.temporary(),
+            Role::Begin if called => self.name(false),
+            Role::Begin => self.begin_body(),
+            Role::Case if self.body > 0 => self.body = self.body.saturating_add(1),
+            Role::End => self.body = self.body.saturating_sub(1),
+            Role::Case | Role::Operand | Role::Over => self.expect = Expect::Anything,
+            Role::Syntax if called => self.expect = Expect::Anything,
+            Role::Syntax => self.name(false),
+        }
+    }
+
+    /// Whether OVER, FILTER, SETS, BY or CONFLICT is one, and not a function that is called so.
+    fn is_clause(&self) -> bool {
+        let on_conflict = self.last.is(w::ON) && self.statement.traits.any(Traits::WRITES);
+        let clause = matches!(
+            self.last.word,
+            w::GROUP | w::ORDER | w::PARTITION | w::GROUPING | w::WITHIN
+        );
+        self.last.kind == Kind::Close || clause || on_conflict
+    }
+
+    /// FROM begins sources, but not in `extract(x FROM y)` nor in `IS DISTINCT FROM`.
+    fn from(&mut self) {
+        if self.selecting.at(self.depth) && !self.last.is(w::DISTINCT) {
+            self.sources.set(self.depth, true);
+            self.expect = Expect::Source;
+        }
+    }
+
+    fn into_table(&mut self) {
+        self.expect = Expect::Target;
+        if !(self.last.is(w::INSERT) || self.last.is(w::MERGE)) {
+            self.add(Traits::SELECT_INTO);
+        }
+    }
+
+    fn writes(&mut self) {
+        self.add(Traits::WRITES);
+        self.with.set(self.depth, false);
+        self.expect = Expect::Anything;
+    }
+
+    /// UPDATE as a command; in FOR UPDATE and FOR NO KEY UPDATE it locks ([`Scan::locking`]).
+    fn update(&mut self) {
+        if matches!(self.last.word, w::FOR | w::KEY) && self.last.kind == Kind::Word {
+            self.expect = Expect::Anything;
+            return;
+        }
+        self.writes();
+        if !matches!(self.last.word, w::DO | w::ON | w::THEN) {
+            self.selecting.set(self.depth, true);
+            self.expect = Expect::Target;
+        }
+    }
+
+    fn locking(&mut self) {
+        let next = self.next.word;
+        if self.next.kind == Kind::Word && matches!(next, w::UPDATE | w::SHARE | w::NO | w::KEY) {
+            self.add(Traits::LOCKS_ROWS);
+            self.sources.set(self.depth, false);
+        }
+        self.expect = Expect::Anything;
+    }
+
+    /// TABLE as a command names a table; so does LOCK TABLE, TRUNCATE TABLE, SELECT INTO TABLE.
+    fn table_keyword(&mut self) {
+        self.expect = Expect::Target;
+        self.with.set(self.depth, false);
+    }
+
+    /// WITH begins queries at the start of a query; elsewhere it means other things
+    /// (WITH ORDINALITY, timestamp WITH TIME ZONE).
+    fn begin_with(&mut self) {
+        let starts = matches!(self.last.kind, Kind::End | Kind::Open);
+        let after_words = self.depth == 0 && !self.selecting.at(0);
+        if starts || after_words {
+            self.with.set(self.depth, true);
+        }
+        self.expect = Expect::Anything;
+    }
+
+    /// TEMPORARY matters in CREATE and in SELECT INTO; anything else may be called so.
+    fn temporary(&mut self) {
+        let creates = self.statement.kind == StatementKind::Ddl;
+        if creates || self.expect == Expect::Target {
+            self.add(Traits::TEMPORARY);
+            return;
+        }
+        self.name(false);
+    }
+
+    /// The body of a function in SQL: `CREATE FUNCTION … BEGIN ATOMIC …; …; END`.
+    fn begin_body(&mut self) {
+        let creates = self.statement.kind == StatementKind::Ddl;
+        if creates && self.next.is(w::ATOMIC) {
+            self.body = self.body.saturating_add(1);
+        }
+        self.expect = Expect::Anything;
+    }
+}
+
+fn starts_with(written: &[u8], prefix: &[u8]) -> bool {
+    let start = written.get(..prefix.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
