@@ -180,11 +180,16 @@ impl Cluster {
     pub(super) fn sift_writable_replicas(&self, stands: &mut [Stand]) -> Vec<Problem> {
         let claims = |index: &usize| stands[*index] == Stand::Claims;
         let writable: Vec<usize> = (0..stands.len()).filter(claims).collect();
-        let (soft, firm): (Vec<usize>, Vec<usize>) = writable
+        let (mut soft, mut firm): (Vec<usize>, Vec<usize>) = writable
             .into_iter()
             .partition(|&index| self.is_writable_replica(index));
-        let others_follow = self.members.iter().all(|one| one.word == Word::Said);
-        if soft.is_empty() || (firm.is_empty() && soft.len() == 1 && others_follow) {
+        if firm.is_empty() {
+            // A primary that began to replicate stays one as long as nobody else can be.
+            let is_primary = |&index: &usize| self.primary == Some(self.members[index].id);
+            (firm, soft) = soft.into_iter().partition(is_primary);
+        }
+        let all_heard = self.members.iter().all(|one| one.word == Word::Said);
+        if soft.is_empty() || (firm.is_empty() && soft.len() == 1 && all_heard) {
             return Vec::new();
         }
         for &index in &soft {

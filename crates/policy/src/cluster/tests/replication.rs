@@ -146,6 +146,26 @@ fn a_writable_replica_stays_a_replica_with_a_warning() {
 }
 
 #[test]
+fn a_primary_that_begins_to_replicate_gives_way_to_one_that_does_not() {
+    let mut bench = trio();
+    let turned = Replication {
+        read_only: false,
+        ..replica(1, &[(1, 100)])
+    };
+    bench.loses(3);
+    assert_eq!(
+        bench.hears(1, turned.clone()).primary,
+        Some(1),
+        "nobody else claims"
+    );
+    bench.hears(2, writer(2, &[(1, 100)]));
+    let verdict = bench.hears_fresh(2, writer(2, &[(1, 100)]));
+    assert_eq!(verdict.primary, Some(2));
+    is_replica(&verdict, 1, Some(30));
+    has_problem(&verdict, Some(1), "set read_only = ON");
+}
+
+#[test]
 fn a_primary_that_replicates_from_outside_is_one() {
     let mut bench = Bench::new(2);
     let intermediate = Replication {

@@ -224,7 +224,8 @@ impl Monitor {
 
     fn right(&self) -> Vec<usize> {
         let held: Vec<bool> = self.memory.iter().map(|one| one.held).collect();
-        self.truth.right(self.timeline_heard, &held)
+        let primary = self.cluster.verdict().primary;
+        self.truth.right(self.timeline_heard, &held, primary)
     }
 
     /// A privilege is missing for a while; the current primary is trusted on.
@@ -275,8 +276,8 @@ impl Monitor {
         }
         if before.primary != Some(primary) {
             self.check_new(primary, before);
+            self.memory[primary as usize].held = true;
         }
-        self.memory[primary as usize].held = true;
     }
 
     fn check_new(&self, primary: u64, before: &Verdict) {

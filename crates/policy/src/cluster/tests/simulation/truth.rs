@@ -211,14 +211,19 @@ impl Truth {
     /// What must be decided after everybody was heard, written down a second time: `None` is that
     /// nobody may be the primary, several are that any of them may. `held` are those that were the
     /// primary during their present claim.
-    pub(super) fn right(&self, timeline_heard: u32, held: &[bool]) -> Vec<usize> {
+    pub(super) fn right(
+        &self,
+        timeline_heard: u32,
+        held: &[bool],
+        primary: Option<u64>,
+    ) -> Vec<usize> {
         let claiming: Vec<usize> = (0..self.servers.len())
             .filter(|&index| self.is_heard(index) && self.claims(index))
             .collect();
         match self.kind {
             Kind::Galera => claiming,
             Kind::Postgres => sole(self.of_timeline(claiming, timeline_heard)),
-            Kind::Replication => self.right_of_sets(claiming, held),
+            Kind::Replication => self.right_of_sets(claiming, held, primary),
             Kind::Group => {
                 let view = |index: usize| match &self.servers[index].said {
                     Said::Group(said) => said.view,
@@ -233,9 +238,18 @@ impl Truth {
         }
     }
 
-    fn right_of_sets(&self, claiming: Vec<usize>, held: &[bool]) -> Vec<usize> {
+    fn right_of_sets(
+        &self,
+        claiming: Vec<usize>,
+        held: &[bool],
+        primary: Option<u64>,
+    ) -> Vec<usize> {
         let is_soft = |&index: &usize| replicates(&self.servers[index].said) && !held[index];
         let (soft, firm): (Vec<usize>, Vec<usize>) = claiming.into_iter().partition(is_soft);
+        let stays = |index: &&usize| primary == Some(**index as u64);
+        if let (true, Some(&stays)) = (firm.is_empty(), soft.iter().find(stays)) {
+            return vec![stays];
+        }
         if firm.is_empty() {
             let all_heard = (0..self.servers.len()).all(|index| self.is_heard(index));
             return if all_heard { sole(soft) } else { Vec::new() };
