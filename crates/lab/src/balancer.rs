@@ -6,6 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,11 +18,14 @@ use crate::scratch::Scratch;
 use crate::{eventually, procfs};
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
+const KILL_LIMIT: Duration = Duration::from_secs(10);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running balancer; killed, and its files removed, when dropped.
 pub struct Balancer {
     process: Process,
+    /// Those that have taken over since, by upgrades; not our children.
+    successors: Mutex<Vec<u32>>,
     binary: PathBuf,
     socket: PathBuf,
     admin_port: Option<u16>,
@@ -53,6 +57,7 @@ impl Balancer {
         });
         let balancer = Balancer {
             process,
+            successors: Mutex::default(),
             binary,
             socket,
             admin_port,
@@ -84,6 +89,42 @@ impl Balancer {
             .with_context(|| format!("cannot run {}", self.binary.display()))
     }
 
+    /// Runs `evenkeel upgrade` with these further arguments; an error is what it said.
+    pub fn upgrade(&self, arguments: &[&str]) -> Result<String> {
+        // All of them are in the process group of the first, which the note names.
+        let group = self.process.pid().map(|pid| pid.to_string());
+        let note = self.scratch.note("evenkeel-upgraded");
+        if let Some(group) = group.filter(|_| !note.exists()) {
+            fs::write(note, group)?;
+        }
+        let output = self.command(&[&["upgrade"], arguments].concat())?;
+        if !output.status.success() {
+            bail!(
+                "evenkeel upgrade: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        let said = String::from_utf8(output.stdout)?;
+        let pid = said.strip_prefix("pid ").and_then(|rest| {
+            let (pid, _) = rest.split_once(' ')?;
+            pid.parse().ok()
+        });
+        self.successors()
+            .push(pid.with_context(|| format!("evenkeel upgrade names no process: {said}"))?);
+        Ok(said)
+    }
+
+    /// Every process so far that has not ended, the oldest first.
+    pub fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.process.pid().into_iter().collect();
+        pids.extend(
+            self.successors()
+                .iter()
+                .filter(|pid| procfs::is_alive(**pid)),
+        );
+        pids
+    }
+
     /// Replaces the config file and has it read; an error is what `evenkeel reload` said.
     pub fn reload(&self, config_toml: &str) -> Result<()> {
         self.write_config(config_toml)?;
@@ -105,20 +146,25 @@ impl Balancer {
 
     /// Sends it a signal, for example SIGHUP.
     pub fn signal(&self, signal: i32) {
-        self.process
-            .pid()
-            .into_iter()
-            .for_each(|pid| crate::process::send(pid, signal));
+        match self.pid() {
+            0 => {}
+            pid => crate::process::send(pid, signal),
+        }
     }
 
-    /// Its process id; 0 once it has ended.
+    /// Its process id, that of the youngest after upgrades; 0 once it has ended.
     pub fn pid(&self) -> u32 {
-        self.process.pid().unwrap_or(0)
+        let youngest = self.successors().last().copied();
+        match youngest {
+            Some(pid) if procfs::is_alive(pid) => pid,
+            Some(_) => 0,
+            None => self.process.pid().unwrap_or(0),
+        }
     }
 
     /// Whether it runs.
     pub fn is_running(&self) -> bool {
-        self.process.is_running()
+        self.pid() != 0
     }
 
     /// Processor time it has used, in microseconds.
@@ -148,12 +194,35 @@ impl Balancer {
 
     /// Asks it to end (SIGTERM: it drains) and waits until it has.
     pub fn stop(&self) -> Result<()> {
-        self.process.stop(STOP_LIMIT)
+        self.signal_successors(libc::SIGTERM);
+        self.process.stop(STOP_LIMIT)?;
+        self.wait_gone(STOP_LIMIT)
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Kills it, as `kill -9` does, and what still drains of those before it.
     pub fn kill(&self) -> Result<()> {
-        self.process.kill()
+        self.signal_successors(libc::SIGKILL);
+        self.process.kill()?;
+        self.wait_gone(KILL_LIMIT)
+    }
+
+    fn signal_successors(&self, signal: i32) {
+        let alive = self.successors().clone().into_iter();
+        alive
+            .filter(|pid| procfs::is_alive(*pid))
+            .for_each(|pid| crate::process::send(pid, signal));
+    }
+
+    fn wait_gone(&self, limit: Duration) -> Result<()> {
+        eventually(limit, "the end of evenkeel", || {
+            Ok(self.pids().is_empty().then_some(()))
+        })
+    }
+
+    fn successors(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.successors
+            .lock()
+            .expect("no holder of the lock panics")
     }
 
     fn wait_ready(&self) -> Result<()> {
@@ -169,7 +238,7 @@ impl Balancer {
 
 impl Drop for Balancer {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        let _ = self.kill();
     }
 }
 

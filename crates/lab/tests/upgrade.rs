@@ -1,0 +1,213 @@
+//! Upgrades: a new process takes over the sockets, nobody is turned away, limits hold over both.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "upgrade/broken.rs"]
+mod broken;
+#[path = "upgrade/limits.rs"]
+mod limits;
+#[path = "peer/peer.rs"]
+mod peer;
+#[path = "upgrade/state.rs"]
+mod state;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use evenkeel_lab::{Balancer, Driver, Greeting, Lab, Newcomers, Service, Sysbench, web};
+use peer::{Kind, Scripted, connect, receive, send, until, until_service};
+use serde_json::Value;
+
+on_both_drivers! {
+    twenty_upgrades_under_short_http_connections_lose_none
+    twenty_upgrades_under_sysbench_break_no_query_and_refuse_no_newcomer
+}
+
+const UPGRADES: usize = 20;
+const VISITORS: usize = 6;
+
+/// The `[engine]` lines; sessions of an old process may finish for so long.
+fn engine(io: &str, shutdown_limit_ms: u64) -> String {
+    format!("[engine]\nio = {io:?}\nworkers = 2\nshutdown_limit_ms = {shutdown_limit_ms}\n")
+}
+
+fn first_service(balancer: &Balancer) -> Value {
+    balancer.status().unwrap()["services"][0].clone()
+}
+
+/// Waits until only the youngest process is left.
+#[track_caller]
+fn until_alone(balancer: &Balancer) {
+    until("the end of the old processes", || {
+        balancer.pids().len() == 1
+    });
+    until("no old process in the status", || {
+        balancer.status().unwrap()["upgrade"] == serde_json::json!([])
+    });
+}
+
+/// Short HTTP connections, one after the other from each of some threads.
+struct Visitors {
+    ended: Arc<AtomicBool>,
+    visits: Arc<AtomicU64>,
+    failures: Arc<Mutex<Vec<String>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Visitors {
+    fn start(address: SocketAddr) -> Visitors {
+        let mut visitors = Visitors {
+            ended: Arc::default(),
+            visits: Arc::default(),
+            failures: Arc::default(),
+            threads: Vec::new(),
+        };
+        for _ in 0..VISITORS {
+            let (ended, visits) = (Arc::clone(&visitors.ended), Arc::clone(&visitors.visits));
+            let failures = Arc::clone(&visitors.failures);
+            visitors.threads.push(std::thread::spawn(move || {
+                while !ended.load(SeqCst) {
+                    visits.fetch_add(1, SeqCst);
+                    if let Err(error) = web::get(address, "/") {
+                        failures.lock().unwrap().push(format!("{error:#}"));
+                    }
+                }
+            }));
+        }
+        visitors
+    }
+
+    fn wait_for(&self, more: u64) {
+        let goal = self.visits.load(SeqCst) + more;
+        until("visits", || self.visits.load(SeqCst) >= goal);
+    }
+
+    /// How many there were; none may have failed.
+    #[track_caller]
+    fn finish(self) -> u64 {
+        self.ended.store(true, SeqCst);
+        self.threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        let failures = self.failures.lock().unwrap();
+        let visits = self.visits.load(SeqCst);
+        assert!(
+            failures.is_empty(),
+            "{} of {visits}: {failures:?}",
+            failures.len()
+        );
+        visits
+    }
+}
+
+/// Red when the new process binds its own sockets (SO_REUSEPORT) instead of taking the old ones',
+/// or when an accept under way is dropped as the old process stops accepting.
+fn twenty_upgrades_under_short_http_connections_lose_none(io: &str) {
+    let lab = Lab::new("upgrade-http").unwrap();
+    let servers = lab.web(2).unwrap();
+    let address: SocketAddr = peer::own_address(Kind::V4).parse().unwrap();
+    let service = Service::new("front", address, "off", &servers);
+    let balancer = Balancer::start(&format!("{}{}", engine(io, 20_000), service.toml())).unwrap();
+    let visitors = Visitors::start(address);
+    visitors.wait_for(50);
+    let mut pids = vec![balancer.pid()];
+    for _ in 0..UPGRADES {
+        balancer.upgrade(&[]).unwrap();
+        pids.push(balancer.pid());
+        visitors.wait_for(20);
+    }
+    let visits = visitors.finish();
+    pids.dedup();
+    assert_eq!(pids.len(), UPGRADES + 1, "{pids:?}");
+    until_alone(&balancer);
+    println!("{io}: {UPGRADES} upgrades, {visits} connections, none refused, none reset");
+    // Every client of every process was counted, none twice.
+    until_service(&balancer, "the totals", |service| {
+        service["sessions"]["total"] == visits && service["sessions"]["current"] == 0
+    });
+    let service = first_service(&balancer);
+    let count_of = |server: &Value| server["sessions"]["total"].as_u64().unwrap();
+    let servers = service["servers"].as_array().unwrap();
+    assert_eq!(servers.iter().map(count_of).sum::<u64>(), visits);
+    assert_eq!(service["session_ms"]["count"], visits);
+    let log = balancer.log();
+    assert_eq!(log.matches("handed over").count(), UPGRADES, "{log}");
+    assert!(!log.contains("error"), "{log}");
+}
+
+fn twenty_upgrades_under_sysbench_break_no_query_and_refuse_no_newcomer(io: &str) {
+    let lab = Lab::new("upgrade-sysbench").unwrap();
+    let mut servers = lab.mariadb_stand_alone(1, Some(20_000)).unwrap();
+    let server = servers.remove(0);
+    let address: SocketAddr = peer::own_address(Kind::V4).parse().unwrap();
+    let service = Service::new("front", address, "mysql", std::slice::from_ref(&server));
+    let balancer = Balancer::start(&format!("{}{}", engine(io, 60_000), service.toml())).unwrap();
+    let long = Sysbench {
+        threads: 4,
+        seconds: 60,
+        ..Sysbench::new(Driver::Mysql, address)
+    };
+    let mut long = long.start().unwrap();
+    let every = Duration::from_millis(10);
+    let newcomers = Newcomers::start(address, Greeting::Mysql, every, peer::LIMIT);
+    until("sysbench at work", || !long.so_far().seconds.is_empty());
+    for _ in 0..UPGRADES {
+        balancer.upgrade(&[]).unwrap();
+        assert!(long.is_running(), "{:?}", long.so_far().failure);
+    }
+    // A run that begins now has its own connections, on the youngest process.
+    let short = Sysbench {
+        threads: 2,
+        seconds: 1,
+        ..Sysbench::new(Driver::Mysql, address)
+    };
+    short.run().unwrap();
+    let seconds = long.so_far().seconds.len();
+    until("another second of the long run", || {
+        long.so_far().seconds.len() > seconds
+    });
+    let report = newcomers.finish();
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    let (so_far, attempts) = (long.so_far(), report.attempts);
+    assert_eq!(so_far.failure, None);
+    assert!(so_far.seconds.iter().all(|second| second.errors == 0.0));
+    assert!(
+        so_far.seconds.iter().all(|second| second.qps > 0.0),
+        "{so_far:?}"
+    );
+    println!(
+        "{io}: {UPGRADES} upgrades, {attempts} newcomers, {} s of queries",
+        seconds + 1
+    );
+    // The first process still has them; those in between have long ended.
+    let status = balancer.status().unwrap();
+    assert!(
+        status["services"][0]["sessions"]["current"].as_u64() >= Some(4),
+        "{status:#}"
+    );
+    drop(long);
+    until_alone(&balancer);
+}
+
+/// Whether both ends of a session still hear each other.
+fn is_alive(client: &socket2::Socket) -> bool {
+    send(client, b"hello");
+    receive(client, 5) == b"hello"
+}
+
+fn echo_behind(io: &str, more: &str) -> (Scripted, String, Balancer) {
+    let server = Scripted::echo(Kind::V4);
+    let listen = peer::own_address(Kind::V4);
+    let service = peer::service(&listen, &[server.address()], more);
+    let balancer = Balancer::start(&format!("{}{service}", engine(io, 60_000))).unwrap();
+    (server, listen, balancer)
+}
+
+fn held(listen: &str, count: usize) -> Vec<socket2::Socket> {
+    let clients: Vec<_> = (0..count).map(|_| connect(listen)).collect();
+    assert!(clients.iter().all(is_alive));
+    clients
+}

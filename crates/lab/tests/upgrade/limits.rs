@@ -1,0 +1,111 @@
+//! Limits hold over the old and the new process together.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+use socket2::Socket;
+
+use super::{
+    Kind, Scripted, connect, echo_behind, first_service, held, is_alive, on_both_drivers, peer,
+    receive, send, until, until_alone, until_service,
+};
+use crate::peer::{End, end_of};
+
+on_both_drivers! {
+    clients_of_the_old_process_count_for_the_new_one
+    a_place_that_the_old_process_frees_goes_to_a_client_who_waits_at_the_new_one
+    a_server_never_has_more_than_its_limit_over_upgrades_in_a_flood
+}
+
+const LIMIT: usize = 10;
+
+fn clients_of_the_old_process_count_for_the_new_one(io: &str) {
+    let (_server, listen, balancer) = echo_behind(io, &format!("max_connections = {LIMIT}\n"));
+    let mut clients = held(&listen, LIMIT);
+    let said = balancer.upgrade(&[]).unwrap();
+    assert!(
+        said.contains(&format!("drains {LIMIT} sessions within 60 s")),
+        "{said}"
+    );
+    assert_eq!(end_of(&connect(&listen)), End::Clean);
+    let service = first_service(&balancer);
+    assert_eq!(service["sessions"]["current"], LIMIT);
+    assert_eq!(service["servers"][0]["sessions"]["current"], LIMIT);
+    drop(clients.pop());
+    until_service(&balancer, "a free place", |s| {
+        s["sessions"]["current"] == LIMIT - 1
+    });
+    clients.extend(held(&listen, 1));
+    assert_eq!(end_of(&connect(&listen)), End::Clean);
+    // Once more: now two old processes have sessions, and report through each other.
+    balancer.upgrade(&[]).unwrap();
+    let status = balancer.status().unwrap();
+    let left: Vec<_> = status["upgrade"].as_array().unwrap().iter().collect();
+    assert_eq!(left.len(), 2, "{status:#}");
+    let mut sessions: Vec<_> = left.iter().map(|old| &old["sessions_left"]).collect();
+    sessions.sort_by_key(|sessions| sessions.as_u64());
+    assert_eq!(sessions, [&1, &(LIMIT - 1)]);
+    assert_eq!(end_of(&connect(&listen)), End::Clean);
+    assert!(clients.iter().all(is_alive));
+    drop(clients);
+    until_alone(&balancer);
+    drop(held(&listen, LIMIT));
+}
+
+fn a_place_that_the_old_process_frees_goes_to_a_client_who_waits_at_the_new_one(io: &str) {
+    let server = Scripted::echo(Kind::V4);
+    let listen = peer::own_address(Kind::V4);
+    let entry = format!(
+        "{{ address = {:?}, max_connections = 2 }}",
+        server.address()
+    );
+    let service = peer::service(&listen, &[&entry], "[service.queue]\nwait_ms = 20000\n");
+    let balancer = peer::balancer(io, &service);
+    let mut clients = held(&listen, 2);
+    balancer.upgrade(&[]).unwrap();
+    let waiting = connect(&listen);
+    send(&waiting, b"hello");
+    until_service(&balancer, "a client in the queue", |s| {
+        s["queue"]["current"] == 1
+    });
+    assert_eq!(server.current(), 2);
+    drop(clients.pop());
+    assert_eq!(receive(&waiting, 5), b"hello");
+    assert!(clients.iter().all(is_alive));
+    assert_eq!(server.highest(), 2);
+}
+
+/// Red when the new process does not count what the old one has.
+fn a_server_never_has_more_than_its_limit_over_upgrades_in_a_flood(io: &str) {
+    let server = Scripted::echo(Kind::V4);
+    let listen = peer::own_address(Kind::V4);
+    let entry = format!(
+        "{{ address = {:?}, max_connections = 4 }}",
+        server.address()
+    );
+    let service = peer::service(&listen, &[&entry], "[service.queue]\nwait_ms = 20000\n");
+    let balancer = peer::balancer(io, &service);
+    let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let visit = || {
+        while !over.load(SeqCst) {
+            let client: Socket = connect(&listen);
+            assert!(is_alive(&client) && is_alive(&client));
+            served.fetch_add(1, SeqCst);
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..12).map(|_| scope.spawn(visit)).collect();
+        let upgraded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..8 {
+                let before = served.load(SeqCst);
+                balancer.upgrade(&[]).unwrap();
+                until("some clients", || served.load(SeqCst) > before + 50);
+            }
+        }));
+        over.store(true, SeqCst);
+        let outcomes: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        assert!(outcomes.iter().all(Result::is_ok), "a client was let down");
+        upgraded.unwrap();
+    });
+    println!("{io}: {} clients over 8 upgrades", served.load(SeqCst));
+    assert_eq!(server.highest(), 4);
+}
