@@ -46,9 +46,14 @@ impl Mirror {
         if output.status.success() {
             return Ok(());
         }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let errors: Vec<&str> = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("E: "))
+            .collect();
         Err(format!(
             "Debian unstable cannot be fetched from this machine's mirror: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
+            errors.join("; ")
         ))
     }
 }

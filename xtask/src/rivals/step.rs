@@ -5,14 +5,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A mirror that stops answering in the middle must not hold a build machine for ever.
-const LIMIT: &str = "600";
+const LIMIT_SECONDS: &str = "600";
 
 const DIRECTORIES: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What must be there, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 4] = [
+const NEEDED: [(&str, &str); 5] = [
     ("debootstrap", "debootstrap"),
     ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
     ("apt-get", "apt"),
     ("apt-config", "apt"),
 ];
@@ -55,18 +56,13 @@ pub(crate) fn program(name: &str) -> Command {
 }
 
 /// The same in mount and process namespaces of its own: what it mounts, and what it leaves
-/// running, ends with it, also when it is killed.
+/// running, ends with it. It ends with us, however we end, and after ten minutes.
 pub(crate) fn apart(proc: &Path) -> Command {
-    let mut command = program("timeout");
-    command.args([
-        LIMIT,
-        "unshare",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-    ]);
+    let mut command = program("setpriv");
+    command.args(["--pdeathsig", "KILL"]);
+    command.args(["unshare", "--mount", "--pid", "--fork", "--kill-child"]);
     command.arg(format!("--mount-proc={}", proc.display()));
+    command.args(["timeout", LIMIT_SECONDS]);
     command
 }
 
