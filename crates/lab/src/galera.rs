@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::lab::for_each_at_once;
 use crate::server::Server;
 use crate::sysbench::Driver;
 use crate::{Lab, eventually, sbtest};
@@ -23,6 +22,8 @@ pub struct GaleraOptions {
     pub nodes: usize,
     /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
     pub sbtest_rows: Option<u32>,
+    /// After how long the others give up a node that is silent; writes wait that long.
+    pub suspect_ms: u32,
 }
 
 impl Default for GaleraOptions {
@@ -30,6 +31,7 @@ impl Default for GaleraOptions {
         GaleraOptions {
             nodes: 3,
             sbtest_rows: None,
+            suspect_ms: 5000,
         }
     }
 }
@@ -74,7 +76,7 @@ impl Lab {
         if options.nodes == 0 {
             bail!("a Galera cluster needs a node");
         }
-        let members = Arc::new(Members::default());
+        let members = Arc::new(Members::new(options.suspect_ms));
         let first = self.enlist_galera_node("galera-1", &self.mariadb_template()?, &members)?;
         first.start()?;
         first.sql(&self.mariadb_accounts())?;
@@ -88,9 +90,7 @@ impl Lab {
             let name = format!("galera-{number}");
             nodes.push(self.enlist_galera_node(&name, &data, &members)?);
         }
-        // Those that find a cluster join quicker than those that come first.
-        nodes[0].start()?;
-        for_each_at_once(&nodes[1..], Server::start)?;
+        nodes.iter().try_for_each(Server::start)?;
         let cluster = GaleraCluster { nodes };
         cluster.wait_size(options.nodes)?;
         Ok(cluster)

@@ -19,7 +19,11 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[test]
 fn a_galera_cluster_takes_writes_on_any_node_and_killed_nodes_rejoin() {
     let lab = Lab::new("test-galera").unwrap();
-    let cluster = lab.galera(GaleraOptions::default()).unwrap();
+    let options = GaleraOptions {
+        suspect_ms: 1000,
+        ..Default::default()
+    };
+    let cluster = lab.galera(options).unwrap();
     let [first, second, third] = &cluster.nodes[..] else {
         panic!("three nodes")
     };

@@ -17,17 +17,25 @@ use crate::server::{Kind, Role, Server};
 use crate::{Lab, eventually, free_port, procfs, tool};
 
 const LIBRARY: &str = "/usr/lib/galera/libgalera_smm.so";
-/// How long a node waits for one that has more to be started, before it gives up.
-const FOUNDER_LIMIT: Duration = Duration::from_secs(20);
-/// From the decision to found a cluster nobody else decides so, until a node is in sync or this
-/// much time has passed.
-const FOUNDING: Duration = Duration::from_secs(10);
+/// How long a node waits for its turn: for others that start, or for one that has more.
+const TURN_LIMIT: Duration = Duration::from_secs(60);
+/// After this time a node that starts is waited for no longer.
+const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// The nodes of one cluster, as each of them knows them.
-#[derive(Default)]
 pub(super) struct Members {
+    /// After how long a silent node is given up.
+    suspect_ms: u32,
     all: Mutex<Vec<Arc<Member>>>,
-    founded_at: Mutex<Option<Instant>>,
+    /// Who starts, since when: nodes that join one after another are quicker than all at once,
+    /// and two that looked at the data of a crashed node would disturb each other.
+    starting: Mutex<Option<(String, Instant)>>,
+}
+
+/// What a start is to do.
+enum Plan {
+    Found,
+    Join,
 }
 
 struct Member {
@@ -60,7 +68,7 @@ impl Lab {
         let place = self.place(name);
         fs::create_dir(&place.directory)?;
         mariadb::copy_directory(data, &place.directory.join("data"))?;
-        let member = Arc::new(Member::new(place.clone(), self.path())?);
+        let member = Arc::new(Member::new(place.clone(), self.path(), members.suspect_ms)?);
         give(&place.directory, member.user)?;
         let program = tool::find("mariadbd")?;
         let launch = Launch {
@@ -87,7 +95,10 @@ impl Kind for Galera {
     fn answers(&self) -> bool {
         let is_synced = self.own.status("wsrep_local_state_comment") == Some("Synced".to_owned());
         if is_synced {
-            *self.members.founded_at() = None;
+            let mut starting = self.members.starting();
+            *starting = starting
+                .take()
+                .filter(|(name, _)| *name != self.own.place.name);
         }
         is_synced
     }
@@ -101,62 +112,63 @@ impl Kind for Galera {
     }
 
     fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
-        // Two that look at the data of a crashed node at once would disturb each other.
-        let decision = self.members.founded_at();
-        let position = self.position(&self.own)?;
+        let mut hindrance = String::new();
+        let what = format!("the turn of {} to start", self.own.place.name);
+        let plan = eventually(TURN_LIMIT, &what, || self.plan(&mut hindrance));
+        let plan = plan.with_context(|| hindrance)?;
         let mut arguments = vec![format!(
             "--wsrep-cluster-address=gcomm://{}",
             self.members.addresses()
         )];
-        if let Some(position) = &position {
+        if let Some(position) = self.own.position().take() {
             arguments.push(format!("--wsrep-start-position={}", position.text));
         }
-        if self.founds(position.as_ref(), decision)? {
+        if matches!(plan, Plan::Found) {
             state::allow_founding(&self.own.data())?;
             arguments.push("--wsrep-new-cluster".to_owned());
         }
-        *self.own.position() = None;
         Ok(arguments)
     }
 }
 
 impl Galera {
-    /// Whether this start founds the cluster: if no node runs and none has more than this one.
-    fn founds(
-        &self,
-        position: Option<&Position>,
-        mut founded_at: MutexGuard<'_, Option<Instant>>,
-    ) -> Result<bool> {
-        if founded_at.is_some_and(|at| at.elapsed() < FOUNDING) {
-            return Ok(false);
+    /// Whether this start founds or joins the cluster; `None` while it cannot be said, and why.
+    fn plan(&self, hindrance: &mut String) -> Result<Option<Plan>> {
+        let mut starting = self.members.starting();
+        if let Some((other, since)) = &*starting
+            && since.elapsed() < START_LIMIT
+        {
+            *hindrance = format!("{other} is starting");
+            return Ok(None);
         }
-        if !self.running_peers().is_empty() {
-            return self.restore_quorum().map(|()| false);
-        }
-        let mut most = position.map_or(-1, |position| position.number);
-        let mut best = None;
-        for peer in self.peers() {
-            let number = self.position(&peer)?.map_or(-1, |position| position.number);
-            if number > most {
-                (most, best) = (number, Some(peer));
+        self.learn_position(&self.own)?;
+        let plan = if self.running_peers().is_empty() {
+            if let Some((best, most)) = self.who_has_more()? {
+                *hindrance = format!("{best} has more (up to {most}): start it first, or both");
+                return Ok(None);
             }
-        }
-        if let Some(best) = best {
-            drop(founded_at);
-            return self.wait_for_founder(&best, most).map(|()| false);
-        }
-        *founded_at = Some(Instant::now());
-        Ok(true)
+            Plan::Found
+        } else {
+            self.restore_quorum()?;
+            Plan::Join
+        };
+        *starting = Some((self.own.place.name.clone(), Instant::now()));
+        Ok(Some(plan))
     }
 
-    fn wait_for_founder(&self, best: &Member, number: i64) -> Result<()> {
-        let what = format!(
-            "start of {}, which has most (up to {number}) and must be started first or together",
-            best.place.name
-        );
-        eventually(FOUNDER_LIMIT, &what, || {
-            Ok((!self.running_peers().is_empty()).then_some(()))
-        })
+    /// The peer that has come furthest, if further than this node; none of them runs.
+    fn who_has_more(&self) -> Result<Option<(String, i64)>> {
+        let number = |of: &Member| of.position().as_ref().map_or(-1, |known| known.number);
+        let mut most = number(&self.own);
+        let mut best = None;
+        for peer in self.peers() {
+            self.learn_position(&peer)?;
+            if number(&peer) > most {
+                most = number(&peer);
+                best = Some((peer.place.name.clone(), most));
+            }
+        }
+        Ok(best)
     }
 
     /// When too many died, those that are left refuse to work until an operator says that they
@@ -198,18 +210,25 @@ impl Galera {
         peers
     }
 
-    fn position(&self, of: &Member) -> Result<Option<Position>> {
-        if of.pid().is_some() {
-            return Ok(None);
+    /// Asks a node that does not run, once since it ended.
+    fn learn_position(&self, of: &Member) -> Result<()> {
+        if of.pid().is_none() && of.position().is_none() {
+            let position = state::position(&of.data(), || of.recovery(&self.program))?;
+            *of.position() = position;
         }
-        if of.position().is_none() {
-            *of.position() = state::position(&of.data(), || of.recovery(&self.program))?;
-        }
-        Ok(of.position().clone())
+        Ok(())
     }
 }
 
 impl Members {
+    pub(super) fn new(suspect_ms: u32) -> Members {
+        Members {
+            suspect_ms,
+            all: Mutex::default(),
+            starting: Mutex::default(),
+        }
+    }
+
     fn addresses(&self) -> String {
         let all = self.all();
         let addresses: Vec<String> = all
@@ -223,18 +242,16 @@ impl Members {
         self.all.lock().expect("no holder of the lock panics")
     }
 
-    fn founded_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.founded_at
-            .lock()
-            .expect("no holder of the lock panics")
+    fn starting(&self) -> MutexGuard<'_, Option<(String, Instant)>> {
+        self.starting.lock().expect("no holder of the lock panics")
     }
 }
 
 impl Member {
-    fn new(place: Place, room: &Path) -> Result<Member> {
+    fn new(place: Place, room: &Path, suspect_ms: u32) -> Result<Member> {
         let group_port = free_port();
         let mut arguments = mariadb::arguments(&place)?;
-        arguments.extend(wsrep(&place, group_port, room)?);
+        arguments.extend(wsrep(&place, group_port, room, suspect_ms)?);
         Ok(Member {
             client: Client::new(&place)?,
             user: user()?,
@@ -307,12 +324,13 @@ fn give(directory: &Path, user: Option<(u32, u32)>) -> Result<()> {
     Ok(())
 }
 
-fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
+fn wsrep(place: &Place, group_port: u16, room: &Path, suspect_ms: u32) -> Result<Vec<String>> {
     if !Path::new(LIBRARY).exists() {
         bail!("{LIBRARY} not found: apt-get install galera-4");
     }
     tool::find("wsrep_sst_rsync")?;
     let host = place.address.ip();
+    let evs = failure_detection(suspect_ms);
     let cluster = room.file_name().unwrap_or_default().display();
     Ok(vec![
         format!("--server-id={}", place.address.port()),
@@ -322,7 +340,7 @@ fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
         format!("--wsrep-provider={LIBRARY}"),
         format!(
             "--wsrep-provider-options=gmcast.listen_addr=tcp://{host}:{group_port};\
-             ist.recv_addr={host}:{};gcache.size=64M",
+             ist.recv_addr={host}:{};gcache.size=64M;{evs}",
             free_port()
         ),
         format!("--wsrep-cluster-name={cluster}"),
@@ -332,4 +350,18 @@ fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
         "--wsrep-sst-method=rsync".to_owned(),
         format!("--wsrep-sst-receive-address={host}:{}", free_port()),
     ])
+}
+
+/// The proportions of Galera's defaults: alive each second, looked at each half, suspected after
+/// five, given up after fifteen.
+fn failure_detection(suspect_ms: u32) -> String {
+    let seconds = |part: f64| format!("PT{:.3}S", f64::from(suspect_ms) / 1000.0 * part);
+    format!(
+        "evs.keepalive_period={};evs.inactive_check_period={};\
+         evs.suspect_timeout={};evs.inactive_timeout={}",
+        seconds(0.2),
+        seconds(0.1),
+        seconds(1.0),
+        seconds(3.0)
+    )
 }
