@@ -55,7 +55,7 @@ impl Default for GroupOptions {
 }
 
 /// The members of a group, in the order in which they joined. A member that is started joins it
-/// again; the first one started after all had ended founds it anew, so it should be the last primary.
+/// again; the first one started after all had ended founds it anew: let it be the last primary.
 #[derive(Clone, Debug)]
 pub struct GroupReplication {
     /// All members.

@@ -118,7 +118,7 @@ struct Room {
 
 impl Room {
     /// In a mount namespace of its own: the mounts end with the process and its children. So does
-    /// System V shared memory, in a namespace too, of which Pgpool-II leaves some when it is killed.
+    /// System V shared memory, also in one of its own: a killed Pgpool-II would leave some.
     fn enter(&self) -> io::Result<()> {
         #[expect(
             unsafe_code,
