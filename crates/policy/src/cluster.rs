@@ -199,6 +199,12 @@ impl Cluster {
         self.decide();
     }
 
+    /// Whom an operator named, while that holds.
+    #[must_use]
+    pub fn named(&self) -> Option<u64> {
+        self.named.map(|named| named.id)
+    }
+
     /// The decision as of now.
     #[must_use]
     pub fn verdict(&self) -> Verdict {

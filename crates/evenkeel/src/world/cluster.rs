@@ -23,11 +23,15 @@ pub(super) struct ClusterState {
     pub(super) primary_since_ms: u64,
     /// When each member came into its role.
     pub(super) role_since_ms: BTreeMap<u64, u64>,
-    pub(super) named: Option<Address>,
     cluster: Cluster,
 }
 
 impl ClusterState {
+    /// Whom an operator named, while that holds.
+    pub(super) fn named(&self) -> Option<u64> {
+        self.cluster.named()
+    }
+
     /// What a member is.
     pub(super) fn role(&self, server_id: u64) -> &Role {
         let mut roles = self.verdict.roles.iter();
@@ -159,7 +163,6 @@ impl World {
         let named = (!withdraw).then_some(server_id).flatten();
         let cluster = &mut self.clusters[index];
         cluster.cluster.name_primary(now_ms(), named);
-        cluster.named = (!withdraw).then(|| address.clone());
         let name = self.name_of(address).to_owned();
         self.decide(index);
         let verdict = &self.clusters[index].verdict;
@@ -286,7 +289,6 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterStat
         verdict: cluster.verdict(),
         primary_since_ms: now_ms(),
         role_since_ms: BTreeMap::new(),
-        named: None,
         cluster,
     }
 }

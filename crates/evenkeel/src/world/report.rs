@@ -85,9 +85,8 @@ impl World {
                     .map(|id| self.name_of_id(index, id).to_owned()),
                 since_unix_ms: unix_ms(cluster.primary_since_ms),
                 named: cluster
-                    .named
-                    .as_ref()
-                    .map(|address| self.name_of(address).to_owned()),
+                    .named()
+                    .map(|id| self.name_of_id(index, id).to_owned()),
                 problems: cluster
                     .verdict
                     .problems

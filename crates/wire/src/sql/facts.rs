@@ -5,7 +5,7 @@ use super::name::{Name, Names};
 use super::token::Span;
 
 /// What a text is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) first: Statement,
@@ -341,17 +341,6 @@ impl Traits {
 
     pub(crate) fn add(&mut self, other: Traits) {
         self.0 |= other.0;
-    }
-}
-
-impl Default for Facts<'_> {
-    fn default() -> Self {
-        Facts {
-            text: &[],
-            first: Statement::default(),
-            more: Vec::new(),
-            hint: None,
-        }
     }
 }
 

@@ -10,11 +10,13 @@ use evenkeel_proxy::{Server, Service, now_ms};
 
 use super::claims::{counted_by_server, counted_by_service};
 use super::{COUNTS_INTERVAL_MS, REPORT_INTERVAL_MS};
+use crate::upgrade::line::Line;
 use crate::upgrade::state::{
     DrainHandover, EarlierProcess, Handover, Purpose, Report, ServerHandover, ServiceHandover,
 };
 use crate::upgrade::successor::Order;
 use crate::world::World;
+use crate::world::cluster::ClusterState;
 use crate::world::server::ServerState;
 use crate::world::service::ServiceState;
 
@@ -143,7 +145,7 @@ impl World {
         let mut lines = Vec::new();
         let paused = self.upgrades.predecessors.iter();
         let paused: Vec<_> = paused
-            .map(|known| (known.pid, known.line.pause()))
+            .filter_map(|known| Some((known.pid, known.line.as_ref()?.pause())))
             .collect();
         // What they have said until now is in our counters when these are sent.
         while let Ok(said) = self.upgrades.from_predecessors.1.try_recv() {
@@ -178,7 +180,7 @@ impl World {
 
     pub(super) fn listen_to_predecessors_again(&mut self) {
         for known in &mut self.upgrades.predecessors {
-            known.line.resume();
+            known.line.iter_mut().for_each(Line::resume);
         }
         self.count_elsewhere();
     }
@@ -287,12 +289,20 @@ impl World {
     }
 
     fn handover(&self) -> Handover {
+        let named_ids: Vec<u64> = self
+            .clusters
+            .iter()
+            .filter_map(ClusterState::named)
+            .collect();
+        let named = self.servers.values();
+        let named = named.filter(|state| named_ids.contains(&state.server.id));
         Handover {
             pid: std::process::id(),
             services: self.services.iter().map(of_service).collect(),
             servers: self.servers.values().map(of_server).collect(),
             report: self.report(true),
             predecessors: Vec::new(),
+            named: named.map(|state| state.address.to_string()).collect(),
         }
     }
 

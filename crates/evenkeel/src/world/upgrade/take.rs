@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::Standing;
 use evenkeel_proxy::{Endpoint, now_ms};
 
@@ -12,104 +14,134 @@ use crate::status::{EventKind, Severity};
 use crate::upgrade::doors::Doors;
 use crate::upgrade::line::{FromPredecessor, Line};
 use crate::upgrade::predecessor::{Inherited, Predecessor};
-use crate::upgrade::state::{Counted, Report, ServerHandover};
+use crate::upgrade::state::{Counted, Handover, Report, ServerHandover, ServiceHandover};
 use crate::world::history::Totals;
 use crate::world::server::{Drain, ServerState};
 use crate::world::service::ServiceState;
 use crate::world::timeline::News;
 use crate::world::{World, WorldError};
 
+/// A cluster without a primary does not hold an upgrade up for longer.
+const ROLES_LIMIT_MS: u64 = 3_000;
+
+/// Between two looks, if nobody says anything.
+const LOOK_AT_ROLES_MS: u64 = 20;
+
 impl World {
     /// Serves this plan with the sockets and the knowledge of an old process, which stops accepting
     /// then. An error leaves the old process as it was.
-    pub(in crate::world) fn take_over(
+    pub(in crate::world) async fn take_over(
         &mut self,
         plan: Plan,
         mut predecessor: Predecessor,
         mut inherited: Inherited,
     ) -> Result<(), WorldError> {
         let mut prepared = self.prepare(&plan, &mut inherited)?;
+        let bound = std::mem::take(&mut prepared.bound);
+        self.adopt_prepared(plan, prepared);
+        self.learn_roles().await;
         let (state, lines) = predecessor.ready()?;
         let pid = state.pid;
-        for known in &state.servers {
-            let mut servers = prepared.servers.iter_mut();
-            let same = servers.find(|(address, _)| address.to_string() == known.address);
-            if let Some((_, server)) = same {
-                resume_server(server, known, &state.report);
-            }
-        }
-        self.upgrades.inherited = state;
-        self.listen_to_earlier(lines);
-        for (address, server) in &prepared.servers {
-            let places = self.elsewhere(|report| &report.servers, &address.to_string());
-            server.server.load.places.set_elsewhere(places);
-        }
-        // Views and limits first, listeners then: nobody is let in before the old one's are known.
-        self.adopt_prepared(plan, prepared);
+        self.resume(state, lines);
+        // Limits and views first: nobody is let in before what the old process knows is known.
+        self.listen_at(bound);
         self.check_all_listen()?;
         if let Err(error) = inherited.take_log() {
             tracing::warn!("the log stays with the process that is being replaced: {error}");
         }
         predecessor.serving(inherited.taken())?;
         self.own_sockets();
-        let heard = self.upgrades.from_predecessors.0.clone();
-        let state = std::mem::take(&mut self.upgrades.inherited);
-        match predecessor.line(heard) {
-            Ok(line) => self.upgrades.predecessors.push(super::Predecessor {
-                pid,
-                report: state.report,
-                line,
-            }),
-            // It ends as it would; only its sessions are counted no longer.
-            Err(error) => tracing::error!("process {pid} is not heard as it drains: {error}"),
+        let line = predecessor.line(self.upgrades.from_predecessors.0.clone());
+        match (line, self.upgrades.predecessors.last_mut()) {
+            (Ok(line), Some(known)) => known.line = Some(line),
+            (Err(error), _) => {
+                // Its sessions count as they are until we end: too many rather than too few.
+                tracing::error!("process {pid} is not heard as it drains: {error}");
+            }
+            (Ok(_), None) => {}
         }
-        self.count_elsewhere();
         let what = format!("took over from process {pid}");
         self.tell(News::new(EventKind::Process, Severity::Info, what));
         Ok(())
     }
 
-    fn listen_to_earlier(&mut self, lines: Vec<OwnedFd>) {
-        let earlier = std::mem::take(&mut self.upgrades.inherited.predecessors);
+    /// Services with a role have nobody to send clients to before roles are known: the old process
+    /// serves meanwhile.
+    async fn learn_roles(&mut self) {
+        let until_ms = now_ms() + ROLES_LIMIT_MS;
+        while now_ms() < until_ms && !self.knows_roles() {
+            let wait = Duration::from_millis(LOOK_AT_ROLES_MS);
+            if let Ok(Some(report)) = tokio::time::timeout(wait, self.reports.1.recv()).await {
+                self.take_report(report);
+            }
+            self.start_due_probes(now_ms());
+        }
+    }
+
+    fn knows_roles(&self) -> bool {
+        self.clusters.iter().all(|cluster| {
+            let mut members = cluster
+                .members
+                .iter()
+                .filter_map(|one| self.servers.get(one));
+            cluster.verdict.primary.is_some()
+                && members.all(|known| {
+                    known.health.standing() == Standing::Down
+                        || *cluster.role(known.server.id) != Role::Unknown
+                })
+        })
+    }
+
+    fn resume(&mut self, mut state: Handover, lines: Vec<OwnedFd>) {
+        let earlier = std::mem::take(&mut state.predecessors);
         for (earlier, line) in earlier.into_iter().zip(lines) {
             let heard = self.upgrades.from_predecessors.0.clone();
-            match Line::new(earlier.pid, line, earlier.unread, heard) {
-                Ok(line) => self.upgrades.predecessors.push(super::Predecessor {
-                    pid: earlier.pid,
-                    report: earlier.report,
-                    line,
-                }),
-                Err(error) => tracing::error!("process {} is lost: {error}", earlier.pid),
+            let line = Line::new(earlier.pid, line, earlier.unread, heard);
+            if let Err(error) = &line {
+                tracing::error!("process {} is not heard: {error}", earlier.pid);
             }
+            self.upgrades.predecessors.push(super::Predecessor {
+                pid: earlier.pid,
+                report: earlier.report,
+                line: line.ok(),
+            });
+        }
+        for known in &state.servers {
+            let mut servers = self.servers.iter_mut();
+            let same = servers.find(|(address, _)| address.to_string() == known.address);
+            if let Some((_, server)) = same {
+                resume_server(server, known, &state.report);
+            }
+        }
+        for known in &state.services {
+            let mut services = self.services.iter_mut();
+            if let Some(service) = services.find(|service| service.plan.name == known.name) {
+                resume_service(service, known, &state.report);
+            }
+        }
+        self.upgrades.predecessors.push(super::Predecessor {
+            pid: state.pid,
+            report: state.report,
+            line: None,
+        });
+        self.count_elsewhere();
+        let members = state.named.iter().filter_map(|name| {
+            let mut addresses = self.servers.keys();
+            addresses.find(|address| address.to_string() == *name)
+        });
+        for named in members.cloned().collect::<Vec<_>>() {
+            if let Err(why) = self.name_primary(&named, false) {
+                tracing::warn!("{named} is no longer named as the primary: {why}");
+            }
+        }
+        for index in 0..self.services.len() {
+            self.publish(index);
         }
     }
 
     /// The admin door, for the next process.
     pub(crate) fn keep_doors(&mut self, doors: Doors) {
         self.upgrades.doors = Some(doors);
-    }
-
-    /// A service begins with what the old process knows of it.
-    pub(in crate::world) fn resume_service(&self, state: &mut ServiceState) {
-        let inherited = &self.upgrades.inherited;
-        let name = &state.plan.name;
-        let Some(known) = inherited.services.iter().find(|s| s.name == *name) else {
-            return;
-        };
-        for listed in &state.plan.servers {
-            let weight = known.weights.get(&listed.address.to_string());
-            if let Some(weight) = weight.filter(|weight| **weight != listed.weight) {
-                state.weights.insert(listed.address.clone(), *weight);
-            }
-        }
-        let report = &inherited.report;
-        if let Some(counted) = report.service_counts.get(name) {
-            add_to_service(&state.service.counters, counted);
-        }
-        let places = self.elsewhere(|report| &report.services, name);
-        state.service.places.set_elsewhere(places);
-        let totals = Totals::of_service(&state.service);
-        state.history.resume(known.history.clone(), totals);
     }
 
     fn check_all_listen(&self) -> Result<(), WorldError> {
@@ -164,9 +196,7 @@ impl World {
 
     fn elsewhere(&self, of: fn(&Report) -> &BTreeMap<String, u32>, key: &str) -> u32 {
         let draining = self.upgrades.predecessors.iter();
-        let reports = draining.map(|known| &known.report);
-        let all = reports.chain([&self.upgrades.inherited.report]);
-        let places = all.filter_map(|report| of(report).get(key));
+        let places = draining.filter_map(|known| of(&known.report).get(key));
         places.fold(0, |sum: u32, places| sum.saturating_add(*places))
     }
 
@@ -194,6 +224,20 @@ impl World {
     }
 }
 
+fn resume_service(state: &mut ServiceState, known: &ServiceHandover, report: &Report) {
+    for listed in &state.plan.servers {
+        let weight = known.weights.get(&listed.address.to_string());
+        if let Some(weight) = weight.filter(|weight| **weight != listed.weight) {
+            state.weights.insert(listed.address.clone(), *weight);
+        }
+    }
+    if let Some(counted) = report.service_counts.get(&known.name) {
+        add_to_service(&state.service.counters, counted);
+    }
+    let totals = Totals::of_service(&state.service);
+    state.history.resume(known.history.clone(), totals);
+}
+
 fn resume_server(state: &mut ServerState, known: &ServerHandover, report: &Report) {
     let now_ms = now_ms();
     // Our clock begins with our process: what was before it is at its zero.
@@ -203,11 +247,16 @@ fn resume_server(state: &mut ServerState, known: &ServerHandover, report: &Repor
         "down" => Standing::Down,
         _ => Standing::Starting,
     };
-    let since_ms = ago(known.standing_for_ms);
-    state
-        .health
-        .resume(standing, since_ms, known.reason.clone());
-    state.last_probe.clone_from(&known.last_probe);
+    // What our own probes have found meanwhile is newer.
+    let own = state.health.standing();
+    if own == Standing::Starting || own == standing {
+        let since_ms = ago(known.standing_for_ms);
+        let reason = known.reason.clone();
+        state.health.resume(standing, since_ms, reason);
+    }
+    if state.last_probe.is_none() {
+        state.last_probe.clone_from(&known.last_probe);
+    }
     state.back_since_ms = known.back_for_ms.map(ago);
     state.drain = known.drain.as_ref().map(|drain| Drain {
         since_ms: ago(drain.since_ms),

@@ -30,23 +30,23 @@ fn executed(facts: &Row) -> Result<Gtids, Nonsense> {
     if facts.has("executed") {
         return mysql_executed(facts.text(&["executed"])?);
     }
-    // What a replica without `log_slave_updates` has applied stands in its position alone; without
-    // a binary log there is no other state.
-    let mut texts = vec![
-        facts.value(&["binlog_state"])?.unwrap_or_default(),
-        facts.value(&["slave_pos"])?.unwrap_or_default(),
-    ];
+    let mut written = positions(facts, "binlog_state")?;
     if !facts.flag(&["log_bin"])? {
-        texts.push(facts.value(&["current_pos"])?.unwrap_or_default());
+        // Without a binary log there is no other state.
+        written.extend(positions(facts, "current_pos")?);
     }
-    let mut positions = Vec::new();
-    for text in texts {
-        for position in gtid::mariadb(text.as_bytes()) {
-            let one = position.map_err(|fault| malformed(text, &fault))?;
-            positions.push((one.domain, one.server, one.sequence));
-        }
-    }
-    Ok(Gtids::mariadb(positions))
+    // What a replica without `log_slave_updates` has applied stands in its position alone.
+    Ok(Gtids::mariadb(written).with_applied(positions(facts, "slave_pos")?))
+}
+
+fn positions(facts: &Row, column: &str) -> Result<Vec<(u32, u32, u64)>, Nonsense> {
+    let text = facts.value(&[column])?.unwrap_or_default();
+    let read = gtid::mariadb(text.as_bytes());
+    read.map(|position| {
+        let one = position.map_err(|fault| malformed(text, &fault))?;
+        Ok((one.domain, one.server, one.sequence))
+    })
+    .collect()
 }
 
 fn mysql_executed(text: &str) -> Result<Gtids, Nonsense> {

@@ -48,7 +48,7 @@ fn a_mariadb_server_has_what_it_wrote_and_what_it_applied() {
     assert!(read.read_only);
     assert_eq!(
         read.executed,
-        Gtids::mariadb([(0, 23913, 8), (0, 23914, 9)])
+        Gtids::mariadb([(0, 23913, 8), (0, 23914, 9)]).with_applied([(0, 23913, 8)])
     );
     assert_eq!(read.replica, None);
     let without_log = replication::read(&with("log_bin=0", MARIADB), &[]).unwrap();

@@ -28,7 +28,7 @@ pub struct Joined {
 #[derive(Debug)]
 pub enum JoinStep {
     /// The server will say more.
-    More(Join),
+    More(Box<Join>),
     /// We are in; ParameterStatus, BackendKeyData and ReadyForQuery follow.
     Done(Joined),
     /// It cannot go on; close.
@@ -123,7 +123,7 @@ impl Join {
             }
             _ => return Err(Refusal::Protocol),
         };
-        Ok(JoinStep::More(self))
+        Ok(JoinStep::More(Box::new(self)))
     }
 }
 

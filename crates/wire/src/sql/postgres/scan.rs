@@ -262,7 +262,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             Role::Join if called && !self.sources.at(self.depth) => self.name(false),
             Role::Join => self.expect = Expect::Source,
             Role::Over if called && !self.is_clause() => self.name(false),
-            Role::Into => self.into_table(),
+            Role::Into => self.target_of_into(),
             Role::Insert => self.writes(),
             Role::Delete => {
                 self.writes();
@@ -307,7 +307,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         }
     }
 
-    fn into_table(&mut self) {
+    fn target_of_into(&mut self) {
         self.expect = Expect::Target;
         if !(self.last.is(w::INSERT) || self.last.is(w::MERGE)) {
             self.add(Traits::SELECT_INTO);

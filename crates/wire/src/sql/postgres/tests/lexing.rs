@@ -73,9 +73,8 @@ fn numbers_end_where_words_begin() {
     ] {
         assert!(one(text).traits.any(Traits::SELECT_INTO), "{text}");
     }
-    for text in ["SELECT 1_000, 0x1F, 0b01, 0o17, 1.e5, 1e-5, a[1..2], $1"] {
-        assert_eq!(one(text).traits, Traits::NONE, "{text}");
-    }
+    let text = "SELECT 1_000, 0x1F, 0b01, 0o17, 1.e5, 1e-5, a[1..2], $1";
+    assert_eq!(one(text).traits, Traits::NONE);
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! Replays the PostgreSQL and SQL fuzzers' corpora, and whole captured conversations.
+
+use std::path::Path;
+use std::{fs, io};
+
+use evenkeel_wire::postgres::boundaries::{Boundaries, Step};
+use evenkeel_wire::postgres::conversation::{Conversation, Delivery, Origin, Request, Token};
+use evenkeel_wire::postgres::frame::{LENGTH_MAX, frame};
+use evenkeel_wire::postgres::frontend::{self, Target};
+use evenkeel_wire::postgres::{Parsed, TransactionStatus};
+
+#[path = "../../../fuzz/invariants/postgres_client.rs"]
+mod client;
+#[path = "../../../fuzz/invariants/postgres_conversation.rs"]
+mod conversation;
+#[path = "../../../fuzz/invariants/postgres_login.rs"]
+mod login;
+#[path = "../../../fuzz/invariants/postgres_server.rs"]
+mod server;
+#[path = "../../../fuzz/invariants/sql_postgres.rs"]
+mod sql;
+#[path = "../../../fuzz/invariants/postgres_startup.rs"]
+mod startup;
+
+fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let mut inputs = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        inputs.push((name, fs::read(entry.path())?));
+    }
+    inputs.sort();
+    Ok(inputs)
+}
+
+/// Checks every file, and every beginning of the short ones.
+fn replay(target: &str, at_least: usize, check: impl Fn(&[u8])) {
+    let inputs = corpus(target).unwrap();
+    assert!(
+        inputs.len() >= at_least,
+        "{} seeds of {target}",
+        inputs.len()
+    );
+    for (name, bytes) in inputs {
+        println!("{target}/{name}");
+        check(&bytes);
+        for cut in 0..bytes.len().min(1_000) {
+            check(&bytes[..cut]);
+        }
+    }
+}
+
+#[test]
+fn every_corpus_file_keeps_the_codecs_promises() {
+    replay("postgres_startup", 10, startup::check);
+    replay("postgres_client", 12, client::check);
+    replay("postgres_server", 20, server::check);
+    replay("postgres_login", 10, login::check);
+    replay("postgres_conversation", 3, conversation::check);
+    replay("sql_postgres", 12, sql::check);
+}
+
+fn read(target: &str, name: &str) -> Vec<u8> {
+    let inputs = corpus(target).unwrap();
+    let found = inputs.into_iter().find(|(found, _)| found == name);
+    found.unwrap_or_else(|| panic!("no {target}/{name}")).1
+}
+
+/// Lets the conversation follow what PostgreSQL 15 said to a client that sent everything at once.
+fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
+    let mut conversation = Conversation::new();
+    let sent = read("postgres_client", name);
+    let mut rest = sent.as_slice();
+    while let Parsed::Frame(message, length) = frame(rest, LENGTH_MAX) {
+        let request = kind(frontend::request(message).unwrap());
+        let _ = conversation.sent(request, Origin::Client, Token(0));
+        rest = &rest[length..];
+    }
+    let bytes = read("postgres_server", name);
+    let mut boundaries = Boundaries::new();
+    let (mut consumed, mut end, mut forwarded) = (0, 0, Vec::new());
+    while end < bytes.len() {
+        end = (end + piece).min(bytes.len());
+        loop {
+            let step = boundaries.next(&bytes[consumed..end]);
+            let (passed, length) = match step {
+                Step::Event { passed, length, .. } => (passed, length),
+                Step::Wait { passed, .. } => (passed, 0),
+                Step::Invalid(fault) => panic!("{name}: {fault}"),
+            };
+            assert_eq!(conversation.delivery(), Delivery::Forward);
+            forwarded.extend_from_slice(&bytes[consumed..consumed + passed + length]);
+            consumed += passed + length;
+            let Step::Event { event, .. } = step else {
+                break;
+            };
+            let reply = conversation.reply(&event);
+            assert_eq!(
+                reply
+                    .unwrap_or_else(|error| panic!("{name}: {error} {event:?}"))
+                    .delivery,
+                Delivery::Forward
+            );
+            while conversation.due().is_some() {}
+        }
+    }
+    assert_eq!(forwarded, bytes);
+    (conversation, bytes)
+}
+
+fn kind(request: frontend::Request<'_>) -> Request {
+    match request {
+        frontend::Request::Query { .. } => Request::Query,
+        frontend::Request::Parse { .. } => Request::Parse,
+        frontend::Request::Bind { .. } => Request::Bind,
+        frontend::Request::Describe(Target::Statement(_)) => Request::DescribeStatement,
+        frontend::Request::Describe(Target::Portal(_)) => Request::DescribePortal,
+        frontend::Request::Execute { .. } => Request::Execute,
+        frontend::Request::Close(_) => Request::Close,
+        frontend::Request::Flush => Request::Flush,
+        frontend::Request::Sync => Request::Sync,
+        frontend::Request::FunctionCall { .. } => Request::FunctionCall,
+        frontend::Request::CopyData(_) => Request::CopyData,
+        frontend::Request::CopyDone | frontend::Request::CopyFail { .. } => Request::CopyEnd,
+        frontend::Request::Password(_) | frontend::Request::Terminate => Request::Terminate,
+    }
+}
+
+#[test]
+fn captured_conversations_end_idle_however_they_are_cut() {
+    for name in [
+        "simple",
+        "extended",
+        "extended_error_skips",
+        "pipeline_queries",
+        "copy_in_query",
+        "copy_in_fails_late_data",
+        "copy_in_extended",
+        "copy_in_extended_fails",
+        "copy_out",
+        "function_call",
+        "transaction_pipeline_implicit",
+        "long_error",
+        "big_row",
+    ] {
+        for piece in [1, 5, 100, 100_000] {
+            let (conversation, _) = follow(name, piece);
+            assert!(conversation.is_idle(), "{name}: {conversation:?}");
+            assert_eq!(conversation.status(), TransactionStatus::Idle);
+        }
+    }
+}
+
+#[test]
+fn a_captured_replication_stream_is_never_idle_again() {
+    let (conversation, _) = follow("replication_copy_both", 10);
+    assert!(!conversation.is_certain() && !conversation.is_idle());
+}

@@ -1,0 +1,59 @@
+//! What must hold for any text as SQL of PostgreSQL's dialect.
+
+use evenkeel_wire::sql::facts::Statement;
+use evenkeel_wire::sql::fingerprint;
+use evenkeel_wire::sql::name::{identifier, literal};
+use evenkeel_wire::sql::postgres::{Tokens, facts, set_configs};
+use evenkeel_wire::sql::token::Kind;
+
+/// Panics if reading `text` breaks a promise.
+pub(crate) fn check(text: &[u8]) {
+    for backslashes in [false, true] {
+        check_tokens(text, backslashes);
+        let found = facts(text, backslashes);
+        let mut end = 0;
+        for statement in found.statements() {
+            let span = statement.span;
+            assert!(end <= span.start && span.start < span.end && span.end as usize <= text.len());
+            end = span.end;
+            check_names(text, statement);
+            let calls = set_configs(text, statement, backslashes);
+            for call in calls {
+                let _ = (literal(call.name.of(text)), literal(call.value.of(text)));
+            }
+        }
+        assert_eq!(found.single().is_some(), found.count() == 1);
+        let padded = [b" /* c */ ", text].concat();
+        assert_eq!(facts(&padded, backslashes).only_reads(), found.only_reads());
+        assert_eq!(
+            fingerprint::postgres(&padded, backslashes, 1),
+            fingerprint::postgres(text, backslashes, 1)
+        );
+    }
+}
+
+fn check_tokens(text: &[u8], backslashes: bool) {
+    let mut tokens = Tokens::new(text, backslashes);
+    let mut end = 0;
+    loop {
+        let token = tokens.next_token();
+        assert!(end <= token.span.start, "tokens overlap");
+        if token.kind == Kind::End {
+            assert_eq!(tokens.next_token().kind, Kind::End);
+            return;
+        }
+        assert!(token.span.start < token.span.end, "no progress");
+        assert!(token.span.end as usize <= text.len());
+        end = token.span.end;
+    }
+}
+
+fn check_names(text: &[u8], statement: &Statement) {
+    for names in [&statement.functions, &statement.tables] {
+        for name in names.as_slice() {
+            assert!(!name.name.is_empty());
+            let _ = (name.name_in(text), name.schema_in(text));
+            assert!(identifier(name.name.of(text)).len() <= 63);
+        }
+    }
+}
