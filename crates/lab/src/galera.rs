@@ -22,8 +22,6 @@ pub struct GaleraOptions {
     pub nodes: usize,
     /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
     pub sbtest_rows: Option<u32>,
-    /// After how long the others give up a node that is silent; writes wait that long.
-    pub suspect_ms: u32,
 }
 
 impl Default for GaleraOptions {
@@ -31,7 +29,6 @@ impl Default for GaleraOptions {
         GaleraOptions {
             nodes: 3,
             sbtest_rows: None,
-            suspect_ms: 5000,
         }
     }
 }
@@ -76,7 +73,7 @@ impl Lab {
         if options.nodes == 0 {
             bail!("a Galera cluster needs a node");
         }
-        let members = Arc::new(Members::new(options.suspect_ms));
+        let members = Arc::new(Members::default());
         let first = self.enlist_galera_node("galera-1", &self.mariadb_template()?, &members)?;
         first.start()?;
         first.sql(&self.mariadb_accounts())?;

@@ -154,14 +154,7 @@ impl Lab {
         ));
         run(initdb)?;
         if let Some(range) = self.network_range() {
-            let rules = place.directory.join("data/pg_hba.conf");
-            let rule = format!(
-                "\nhost all all {range} scram-sha-256\nhost replication replica {range} scram-sha-256\n"
-            );
-            File::options()
-                .append(true)
-                .open(rules)?
-                .write_all(rule.as_bytes())?;
+            allow_from(&place, &range)?;
         }
         let server = self.enlist_postgres(&place, programs, Role::Primary)?;
         server.start()?;
@@ -254,6 +247,15 @@ fn arguments(place: &Place) -> Vec<String> {
         arguments.extend(["-c".to_owned(), (*setting).to_owned()]);
     }
     arguments
+}
+
+/// Lets clients and standbys of this range of addresses log in.
+fn allow_from(place: &Place, range: &str) -> Result<()> {
+    let rules = place.directory.join("data/pg_hba.conf");
+    let mut rules = File::options().append(true).open(rules)?;
+    writeln!(rules, "host all all {range} scram-sha-256")?;
+    writeln!(rules, "host replication replica {range} scram-sha-256")?;
+    Ok(())
 }
 
 fn superuser_password(place: &Place) -> Result<PathBuf> {

@@ -88,7 +88,7 @@ impl Server {
 
     pub(crate) fn cluster(&self) -> Result<Arc<Cluster>> {
         let cluster = self.standing().cluster.clone();
-        cluster.with_context(|| format!("{} has no cluster with one primary and replicas", self.name))
+        cluster.with_context(|| format!("{} is in no cluster with one primary", self.name))
     }
 
     pub(crate) fn set_role(&self, role: Role) {

@@ -23,9 +23,8 @@ const TURN_LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// The nodes of one cluster, as each of them knows them.
+#[derive(Default)]
 pub(super) struct Members {
-    /// After how long a silent node is given up.
-    suspect_ms: u32,
     all: Mutex<Vec<Arc<Member>>>,
     /// Who starts, since when: nodes that join one after another are quicker than all at once,
     /// and two that looked at the data of a crashed node would disturb each other.
@@ -68,7 +67,7 @@ impl Lab {
         let place = self.place(name);
         fs::create_dir(&place.directory)?;
         mariadb::copy_directory(data, &place.directory.join("data"))?;
-        let member = Arc::new(Member::new(place.clone(), self.path(), members.suspect_ms)?);
+        let member = Arc::new(Member::new(place.clone(), self.path())?);
         give(&place.directory, member.user)?;
         let program = tool::find("mariadbd")?;
         let launch = Launch {
@@ -221,14 +220,6 @@ impl Galera {
 }
 
 impl Members {
-    pub(super) fn new(suspect_ms: u32) -> Members {
-        Members {
-            suspect_ms,
-            all: Mutex::default(),
-            starting: Mutex::default(),
-        }
-    }
-
     fn addresses(&self) -> String {
         let all = self.all();
         let addresses: Vec<String> = all
@@ -248,10 +239,10 @@ impl Members {
 }
 
 impl Member {
-    fn new(place: Place, room: &Path, suspect_ms: u32) -> Result<Member> {
+    fn new(place: Place, room: &Path) -> Result<Member> {
         let group_port = free_port();
         let mut arguments = mariadb::arguments(&place)?;
-        arguments.extend(wsrep(&place, group_port, room, suspect_ms)?);
+        arguments.extend(wsrep(&place, group_port, room)?);
         Ok(Member {
             client: Client::new(&place)?,
             user: user()?,
@@ -324,13 +315,12 @@ fn give(directory: &Path, user: Option<(u32, u32)>) -> Result<()> {
     Ok(())
 }
 
-fn wsrep(place: &Place, group_port: u16, room: &Path, suspect_ms: u32) -> Result<Vec<String>> {
+fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
     if !Path::new(LIBRARY).exists() {
         bail!("{LIBRARY} not found: apt-get install galera-4");
     }
     tool::find("wsrep_sst_rsync")?;
     let host = place.address.ip();
-    let evs = failure_detection(suspect_ms);
     let cluster = room.file_name().unwrap_or_default().display();
     Ok(vec![
         format!("--server-id={}", place.address.port()),
@@ -340,7 +330,7 @@ fn wsrep(place: &Place, group_port: u16, room: &Path, suspect_ms: u32) -> Result
         format!("--wsrep-provider={LIBRARY}"),
         format!(
             "--wsrep-provider-options=gmcast.listen_addr=tcp://{host}:{group_port};\
-             ist.recv_addr={host}:{};gcache.size=64M;{evs}",
+             ist.recv_addr={host}:{};gcache.size=64M",
             free_port()
         ),
         format!("--wsrep-cluster-name={cluster}"),
@@ -350,18 +340,4 @@ fn wsrep(place: &Place, group_port: u16, room: &Path, suspect_ms: u32) -> Result
         "--wsrep-sst-method=rsync".to_owned(),
         format!("--wsrep-sst-receive-address={host}:{}", free_port()),
     ])
-}
-
-/// The proportions of Galera's defaults: alive each second, looked at each half, suspected after
-/// five, given up after fifteen.
-fn failure_detection(suspect_ms: u32) -> String {
-    let seconds = |part: f64| format!("PT{:.3}S", f64::from(suspect_ms) / 1000.0 * part);
-    format!(
-        "evs.keepalive_period={};evs.inactive_check_period={};\
-         evs.suspect_timeout={};evs.inactive_timeout={}",
-        seconds(0.2),
-        seconds(0.1),
-        seconds(1.0),
-        seconds(3.0)
-    )
 }

@@ -7,10 +7,12 @@ use anyhow::{Context, Result};
 
 use super::programs::Programs;
 use super::{Postgres, give_to_server_user, run};
+use crate::eventually;
 use crate::lab::Place;
 use crate::replication::{Replication, Retired, parse_instant};
 use crate::server::{Kind, Server};
 
+const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 const RECEIVED: &str = "SELECT CASE WHEN pg_is_in_recovery() \
     THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) \
     ELSE pg_current_wal_lsn() END - '0/0'";
@@ -82,7 +84,15 @@ impl Replication for Postgres {
         self.sql(&format!(
             "ALTER SYSTEM SET recovery_min_apply_delay = '{delay_ms}ms'"
         ))?;
-        self.reload()
+        self.reload()?;
+        // The setting is in force when new sessions have it, not when the reload was asked for.
+        let in_force = format!(
+            "SELECT setting = '{delay_ms}' FROM pg_settings \
+             WHERE name = 'recovery_min_apply_delay'"
+        );
+        eventually(RELOAD_LIMIT, "the new delay in force", || {
+            Ok((self.sql(&in_force)? == "t").then_some(()))
+        })
     }
 
     fn stop_applying(&self) -> Result<()> {
