@@ -104,7 +104,7 @@ async fn serve(
     let (door, mut doors) = open_door(&plan, control, &mut inherited).await?;
     let path = plan.admin.socket.clone();
     let before = predecessor.map(|predecessor| (predecessor, inherited));
-    let mut world = World::new(engine, io_reason, (plan, problems), before)?;
+    let mut world = World::new(engine, io_reason, (plan, problems), before).await?;
     doors.own_file(path);
     world.keep_doors(doors);
     let mut admin = tokio::spawn(door);

@@ -126,7 +126,7 @@ pub struct World {
 
 impl World {
     /// Binds all listeners, or takes them over, then starts serving: an error leaves nothing behind.
-    pub fn new(
+    pub async fn new(
         engine: Engine,
         io_reason: String,
         (plan, problems): (Plan, Problems),
@@ -155,7 +155,7 @@ impl World {
         };
         match before {
             None => world.adopt(plan)?,
-            Some((predecessor, inherited)) => world.take_over(plan, predecessor, inherited)?,
+            Some((predecessor, inherited)) => world.take_over(plan, predecessor, inherited).await?,
         }
         Ok(world)
     }
@@ -320,6 +320,7 @@ impl World {
             Signal::Reload => {
                 self.reload().await;
             }
+            Signal::Stop if self.is_stopping_already() => {}
             Signal::Stop if self.stop_by_ms.is_some() => {
                 tracing::warn!("told to stop twice: ending now");
                 self.stop_by_ms = Some(now_ms());

@@ -57,6 +57,8 @@ pub(crate) struct Handover {
     pub(crate) pid: u32,
     pub(crate) services: Vec<ServiceHandover>,
     pub(crate) servers: Vec<ServerHandover>,
+    /// Servers that an operator has named as the primary.
+    pub(crate) named: Vec<String>,
     /// How it stands, as in the reports that follow.
     pub(crate) report: Report,
     /// Processes before it that still drain. The lines to them follow in this order.

@@ -23,7 +23,7 @@ use crate::status::{self, EventKind, Reply, Severity};
 /// Everything of a new plan that can fail, done before anything is changed.
 pub(super) struct Prepared {
     pub(super) servers: BTreeMap<Address, ServerState>,
-    bound: Vec<Bound>,
+    pub(super) bound: Vec<Bound>,
 }
 
 impl World {
@@ -308,7 +308,7 @@ impl World {
             pool: nobody,
             servers: Vec::new(),
         };
-        let mut state = ServiceState {
+        ServiceState {
             plan: plan.clone(),
             service: self.engine.add_service(&plan.name, view),
             cursor,
@@ -320,9 +320,16 @@ impl World {
             refusals: super::refusals::Refusals::default(),
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
-        };
-        self.resume_service(&mut state);
-        state
+        }
+    }
+
+    /// Gives all services their sockets, where they began without.
+    pub(super) fn listen_at(&mut self, mut bound: Vec<Bound>) {
+        let mut services = std::mem::take(&mut self.services);
+        for service in &mut services {
+            self.start_listening(service, &mut bound);
+        }
+        self.services = services;
     }
 
     /// Gives a service the sockets that it wants and does not have.

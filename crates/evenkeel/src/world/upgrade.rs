@@ -16,7 +16,7 @@ use crate::notify;
 use crate::status::{EventKind, Reply, Severity, UpgradeStatus};
 use crate::upgrade::doors::Doors;
 use crate::upgrade::line::{FromPredecessor, Line};
-use crate::upgrade::state::{Handover, Purpose, Report};
+use crate::upgrade::state::{Purpose, Report};
 use crate::upgrade::successor::{FromSuccessor, Order, Successor};
 use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
 
@@ -43,8 +43,6 @@ pub(super) struct Upgrades {
     under_way: Option<UnderWay>,
     heir: Option<Heir>,
     predecessors: Vec<Predecessor>,
-    /// While we take over: what new services and servers begin with.
-    inherited: Handover,
 }
 
 impl Default for Upgrades {
@@ -56,7 +54,6 @@ impl Default for Upgrades {
             under_way: None,
             heir: None,
             predecessors: Vec::new(),
-            inherited: Handover::default(),
         }
     }
 }
@@ -79,13 +76,16 @@ struct Heir {
     told: Report,
     next_report_ms: u64,
     next_counts_ms: u64,
+    /// A manager that stops the service tells all its processes; we are stopping anyway.
+    told_to_stop: bool,
 }
 
 /// A process whose sessions finish while we serve.
 struct Predecessor {
     pid: u32,
     report: Report,
-    line: Line,
+    /// None before we serve; or if it cannot be heard, and then counts as it is.
+    line: Option<Line>,
 }
 
 impl World {
@@ -193,6 +193,7 @@ impl World {
             told: Report::default(),
             next_report_ms: now_ms,
             next_counts_ms: now_ms,
+            told_to_stop: false,
         });
         let (pid, sessions) = (std::process::id(), self.sessions());
         let limit_s = limit_ms as f64 / 1e3;
@@ -222,6 +223,12 @@ impl World {
 
     pub(super) fn is_upgrading(&self) -> bool {
         self.upgrades.under_way.is_some()
+    }
+
+    /// Whether an order to stop says nothing new: the first one after another process took over.
+    pub(super) fn is_stopping_already(&mut self) -> bool {
+        let heir = self.upgrades.heir.as_mut();
+        heir.is_some_and(|heir| !std::mem::replace(&mut heir.told_to_stop, true))
     }
 
     /// Whether the process that serves now hears through us of sessions before ours.

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use evenkeel_lab::{Balancer, balancer::find_binary, eventually};
+use evenkeel_lab::balancer::find_binary;
+use evenkeel_lab::newcomers::greet;
+use evenkeel_lab::{Balancer, Greeting, Lab, MariadbOptions, Newcomers, Service, eventually};
 use serde_json::Value;
 
 use super::{
@@ -182,4 +185,38 @@ fn descriptors_do_not_pile_up_over_upgrades(io: &str) {
     until("no more descriptors than after the first", || {
         descriptors(balancer.pid()) <= after_one
     });
+}
+
+/// Red when the new process serves before it has asked the servers who is the primary.
+#[test]
+fn a_service_that_follows_the_primary_knows_it_when_the_new_process_begins() {
+    let lab = Lab::new("upgrade-roles").unwrap();
+    let options = MariadbOptions {
+        replicas: 1,
+        ..MariadbOptions::default()
+    };
+    let cluster = lab.mariadb(options).unwrap();
+    let listen = peer::own_address(Kind::V4).parse().unwrap();
+    let mut service = Service::new("writes", listen, "mysql", &cluster.servers());
+    service.extra.push("role = \"primary\"".to_owned());
+    let balancer =
+        Balancer::start(&format!("{}{}", engine("auto", 20_000), service.toml())).unwrap();
+    until("a primary", || {
+        greet(listen, Greeting::Mysql, peer::LIMIT).is_ok()
+    });
+    let newcomers = Newcomers::start(
+        listen,
+        Greeting::Mysql,
+        Duration::from_millis(3),
+        peer::LIMIT,
+    );
+    for _ in 0..4 {
+        balancer.upgrade(&[]).unwrap();
+        let attempts = newcomers.so_far().attempts;
+        until("more newcomers", || {
+            newcomers.so_far().attempts > attempts + 20
+        });
+    }
+    let report = newcomers.finish();
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
 }
