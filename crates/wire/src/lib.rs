@@ -12,8 +12,8 @@
     )
 )]
 
-pub mod postgres;
 pub mod gtid;
 pub mod lsn;
+pub mod postgres;
 pub mod proxy_header;
 pub mod sql;

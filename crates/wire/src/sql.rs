@@ -1,4 +1,4 @@
-//! What a SQL text *is*, by its tokens: no tree, no catalog, no allocation but for several statements.
+//! What a SQL text *is*, by its tokens: no tree, no catalog; only several statements allocate.
 //!
 //! [`postgres::facts`] reads a text once, as the server's own scanner would, and says what kind of
 //! statements it holds, what they name and what else about them decides where they may run. What

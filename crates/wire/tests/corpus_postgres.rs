@@ -38,7 +38,7 @@ fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
 
 /// Checks every file, and every beginning of the short ones.
 fn replay(target: &str, at_least: usize, check: impl Fn(&[u8])) {
-    let inputs = corpus(target).unwrap();
+    let inputs = corpus(target).expect("a corpus");
     assert!(
         inputs.len() >= at_least,
         "{} seeds of {target}",
@@ -64,7 +64,7 @@ fn every_corpus_file_keeps_the_codecs_promises() {
 }
 
 fn read(target: &str, name: &str) -> Vec<u8> {
-    let inputs = corpus(target).unwrap();
+    let inputs = corpus(target).expect("a corpus");
     let found = inputs.into_iter().find(|(found, _)| found == name);
     found.unwrap_or_else(|| panic!("no {target}/{name}")).1
 }
@@ -75,7 +75,7 @@ fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
     let sent = read("postgres_client", name);
     let mut rest = sent.as_slice();
     while let Parsed::Frame(message, length) = frame(rest, LENGTH_MAX) {
-        let request = kind(frontend::request(message).unwrap());
+        let request = kind(frontend::request(message).expect("a request"));
         let _ = conversation.sent(request, Origin::Client, Token(0));
         rest = &rest[length..];
     }

@@ -1,8 +1,8 @@
 //! Walks a server's bytes and stops only at what matters; rows and COPY data are stepped over.
 //!
 //! Give [`Boundaries::next`] what was read from the server and is not yet consumed. What it steps
-//! over may be passed on at once, whatever buffer borders it crosses; only a message that matters is
-//! held back until it is whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
+//! over may be passed on at once, whatever buffer borders it crosses; only a message that matters
+//! is held back until it is whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
 
 use super::backend::{self, CommandTag, Report};
 use super::cursor::Cursor;

@@ -10,133 +10,19 @@
 //! conversation says so ([`Conversation::is_certain`]): such a connection must not be used again.
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use super::TransactionStatus;
-use super::backend::{Report, SqlState};
+use super::backend::Report;
 use super::boundaries::Event;
+
+mod terms;
 
 #[cfg(test)]
 mod model;
 #[cfg(test)]
 mod tests;
 
-/// What the caller wants back when a request is settled; it means nothing here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Token(pub u64);
-
-/// A message to the server, as far as replies are concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
-    /// `Q`
-    Query,
-    /// `P`
-    Parse,
-    /// `B`
-    Bind,
-    /// `D` of a statement
-    DescribeStatement,
-    /// `D` of a portal
-    DescribePortal,
-    /// `E`
-    Execute,
-    /// `C` of a statement or a portal
-    Close,
-    /// `H`
-    Flush,
-    /// `S`
-    Sync,
-    /// `F`
-    FunctionCall,
-    /// `d`
-    CopyData,
-    /// `c` or `f`
-    CopyEnd,
-    /// `X`
-    Terminate,
-}
-
-/// Whose request it is, which decides who gets the reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// The client's: replies are passed on.
-    Client,
-    /// Ours: replies are swallowed.
-    Ours,
-}
-
-/// Whether a message should go out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sending {
-    /// Send it.
-    Forward,
-    /// Do not: the server would ignore it, and no reply will come. This is so between an error and
-    /// the next Sync (§54.2.3: the server "reads and discards messages until a Sync is reached"),
-    /// and for COPY data that comes late.
-    Drop,
-}
-
-/// Whether bytes of the server go to the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// To the client.
-    Forward,
-    /// Nowhere: they answer a request of ours.
-    Swallow,
-}
-
-/// What a reply meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
-    /// Where its bytes go.
-    pub delivery: Delivery,
-    /// What is settled by it.
-    pub settled: Settled,
-}
-
-/// What is settled by a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    /// Nothing yet.
-    Nothing,
-    /// The statement of this Parse exists now; not before.
-    Parsed(Token),
-    /// What this Close names is gone.
-    Closed(Token),
-    /// The server waits for the next command; see [`Conversation::status`].
-    Ready,
-    /// A Query or Sync of ours ended.
-    OursEnded(Token),
-    /// The request failed, or the pipeline of its Sync did.
-    Failed(SqlState),
-    /// The connection ends (severity FATAL or PANIC).
-    Fatal(SqlState),
-}
-
-/// Something for the caller to do now; ask until there is none, after each message sent or received.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
-    /// It is the turn of the reply that the caller gives itself.
-    Answer(Token),
-    /// An error made the server pass over this Parse: its statement does not exist.
-    ParseDiscarded(Token),
-    /// An error made the server pass over this Close: what it names is still there.
-    CloseDiscarded(Token),
-    /// An error came before this reply of ours: do not give it.
-    AnswerDiscarded(Token),
-}
-
-/// A reply that answers nothing: the server, or this code, has lost count. Close the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutOfSync;
-
-impl fmt::Display for OutOfSync {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server sent a reply that no request asked for")
-    }
-}
-
-impl std::error::Error for OutOfSync {}
+pub use terms::{Delivery, Due, Origin, OutOfSync, Reply, Request, Sending, Settled, Token};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owed {

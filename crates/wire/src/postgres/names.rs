@@ -1,4 +1,4 @@
-//! Where a message names a statement or a portal, so that a relay can rename it and pass the rest on.
+//! Where a message names a statement or a portal, so that a relay can rename it.
 //!
 //! Only the beginning of a message is needed: the values of a Bind may be as long as they like.
 

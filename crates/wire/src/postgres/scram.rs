@@ -1,8 +1,8 @@
 //! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS of both sides (§54.3.1, RFC 5802, RFC 7677).
 //!
 //! Holding a user's [`Verifier`], the serving side can check a client and, from the client's proof,
-//! learns the [`Keys`] that log in to every server with the identical verifier (RFC 5802 §9 calls it
-//! a risk: so keys stay in memory, are wiped, and are never shown). Nonces are arguments.
+//! learns the [`Keys`] that log in to every server with the identical verifier (RFC 5802 §9 calls
+//! it a risk: so keys stay in memory, are wiped, and are never shown). Nonces are arguments.
 
 use std::fmt;
 

@@ -11,8 +11,8 @@ pub const LENGTH_MAX: u32 = 16 * 1024;
 /// The newest minor version of protocol 3 spoken here (PostgreSQL 18: longer cancel keys).
 pub const MINOR_MAX: u16 = 2;
 
-/// The first byte of a TLS handshake record: a connection that starts TLS without asking (§54.2.12),
-/// which must offer ALPN `postgresql`. No length field a server takes begins with it.
+/// The first byte of a TLS handshake record: a connection that starts TLS without asking
+/// (§54.2.12), which must offer ALPN `postgresql`. No length field a server takes begins with it.
 pub const TLS_FIRST_BYTE: u8 = 0x16;
 
 /// The one ALPN protocol name, mandatory when TLS is started without SSLRequest.

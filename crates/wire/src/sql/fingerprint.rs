@@ -1,8 +1,8 @@
 //! A number for texts that differ in their literals only: for digests and statistics.
 //!
 //! Two texts with the same fingerprint need not have the same facts (`SET a = 1` and `SET a = 2`,
-//! `set_config`): whoever caches facts asks whether they hang on literals. Not a secret and not proof
-//! against somebody who looks for collisions, unless the seed is secret.
+//! `set_config`): whoever caches facts asks whether they hang on literals. Not proof against
+//! somebody who looks for collisions, unless the seed is secret.
 
 use super::postgres::Tokens;
 use super::token::Kind;

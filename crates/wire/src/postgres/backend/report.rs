@@ -1,4 +1,4 @@
-//! What ErrorResponse, NoticeResponse (§54.8 "Error and Notice Message Fields") and CommandComplete say.
+//! What errors and notices (§54.8 "Error and Notice Message Fields") and CommandComplete say.
 
 use std::fmt;
 

@@ -2,6 +2,7 @@
 
 use super::model::Server;
 use super::*;
+use crate::postgres::backend::SqlState;
 use crate::postgres::boundaries::{Boundaries, Step};
 use crate::postgres::frontend::{self, Target};
 use crate::postgres::{Parsed, build, frame};

@@ -81,7 +81,8 @@ impl Offer {
         }
     }
 
-    /// RFC 5802 §6: `n` the client does not bind, `y` it would but thinks that we cannot, `p` it does.
+    /// RFC 5802 §6: `n`: the client does not bind; `y`: it would, but thinks that we cannot;
+    /// `p`: it does.
     fn expected_binding(&self, header: &[u8], plus: bool) -> Result<String, Fault> {
         let mut bound = header.to_vec();
         match (header, plus) {

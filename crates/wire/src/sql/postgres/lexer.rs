@@ -3,6 +3,9 @@
 use crate::sql::hint::{self, Hint};
 use crate::sql::token::{Kind, Span, Token, Word};
 
+/// Longer than any message; so that places in a text fit their type.
+const LENGTH_MAX: usize = u32::MAX as usize;
+
 /// The tokens of a text, one after the other.
 #[derive(Debug, Clone)]
 pub struct Tokens<'a> {
@@ -26,7 +29,8 @@ enum Class {
     Dollar,
     Dot,
     Colon,
-    Single(Kind),
+    /// A token of one byte; see [`single`].
+    Single,
     /// The text holds none: what is found behind its end.
     Zero,
 }
@@ -50,12 +54,7 @@ const fn classes() -> [Class; 256] {
             b'$' => Class::Dollar,
             b'.' => Class::Dot,
             b':' => Class::Colon,
-            b'(' => Class::Single(Kind::Open),
-            b')' => Class::Single(Kind::Close),
-            b'[' => Class::Single(Kind::OpenBracket),
-            b']' => Class::Single(Kind::CloseBracket),
-            b',' => Class::Single(Kind::Comma),
-            b';' => Class::Single(Kind::Semicolon),
+            b'(' | b')' | b'[' | b']' | b',' | b';' => Class::Single,
             b'+' | b'-' | b'*' | b'/' | b'<' | b'>' | b'=' | b'~' | b'!' | b'@' | b'#' | b'%'
             | b'^' | b'&' | b'|' | b'`' | b'?' => Class::Operator,
             _ => Class::Other,
@@ -103,6 +102,7 @@ impl<'a> Tokens<'a> {
     /// `standard_conforming_strings` is off.
     #[must_use]
     pub fn new(text: &'a [u8], backslashes: bool) -> Self {
+        let text = text.get(..LENGTH_MAX).unwrap_or(text);
         let end = memchr::memchr(0, text).unwrap_or(text.len());
         Tokens {
             text: text.get(..end).unwrap_or_default(),
@@ -126,7 +126,7 @@ impl<'a> Tokens<'a> {
             match class(first) {
                 Class::Blank => self.skip(1),
                 Class::Letter => return self.word(first),
-                Class::Single(kind) => return self.take(kind, 1),
+                Class::Single => return self.take(single(first), 1),
                 Class::Digit => return self.number(),
                 Class::Operator => {
                     if let Some(token) = self.operator_or_comment(first) {
@@ -163,9 +163,10 @@ impl<'a> Tokens<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
+    /// Over bytes that were seen to be there.
     #[inline]
     fn skip(&mut self, count: usize) {
-        self.at = self.at.saturating_add(count).min(self.text.len());
+        self.at = self.at.wrapping_add(count);
     }
 
     #[inline]
@@ -178,8 +179,8 @@ impl<'a> Tokens<'a> {
     #[inline]
     fn since(&self, kind: Kind, start: usize, word: Word) -> Token {
         let span = Span {
-            start: u32::try_from(start).unwrap_or(u32::MAX),
-            end: u32::try_from(self.at).unwrap_or(u32::MAX),
+            start: start as u32,
+            end: self.at as u32,
         };
         Token { kind, span, word }
     }
@@ -202,19 +203,24 @@ impl<'a> Tokens<'a> {
             return token;
         }
         let start = self.at;
-        let mut word = 0_u128;
+        let rest = self.rest();
+        let mut word = 0_u64;
         let mut length = 0_usize;
-        for byte in self.rest() {
+        for byte in rest {
             let folded = folded_byte(*byte);
             if folded == 0 {
                 break;
             }
-            word = word << 8 | u128::from(folded);
+            word = word << 8 | u64::from(folded);
             length = length.wrapping_add(1);
         }
         self.skip(length);
-        let word = if length <= 16 { word } else { 0 };
-        self.since(Kind::Word, start, Word(word))
+        let word = match length {
+            0..=8 => Word(u128::from(word)),
+            9..=16 => long_word(rest.get(..length).unwrap_or_default()),
+            _ => Word(0),
+        };
+        self.since(Kind::Word, start, word)
     }
 
     /// Digits with a point, an exponent, or in another base; letters behind it are a new word, as
@@ -397,6 +403,18 @@ impl<'a> Tokens<'a> {
 }
 
 #[inline]
+fn single(byte: u8) -> Kind {
+    match byte {
+        b'(' => Kind::Open,
+        b')' => Kind::Close,
+        b'[' => Kind::OpenBracket,
+        b']' => Kind::CloseBracket,
+        b',' => Kind::Comma,
+        _ => Kind::Semicolon,
+    }
+}
+
+#[inline]
 fn class(byte: u8) -> Class {
     CLASSES
         .get(usize::from(byte))
@@ -407,6 +425,12 @@ fn class(byte: u8) -> Class {
 #[inline]
 fn folded_byte(byte: u8) -> u8 {
     FOLDED.get(usize::from(byte)).copied().unwrap_or(0)
+}
+
+/// A word that does not fit into eight bytes.
+fn long_word(written: &[u8]) -> Word {
+    let fold = |word, byte: &u8| word << 8 | u128::from(folded_byte(*byte));
+    Word(written.iter().fold(0_u128, fold))
 }
 
 fn decimal_length(rest: &[u8], digits: impl Fn(usize) -> usize) -> usize {

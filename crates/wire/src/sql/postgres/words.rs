@@ -1,4 +1,4 @@
-//! PostgreSQL's keywords, as far as they decide what a text is, and the functions that leave traces.
+//! PostgreSQL's keywords, where they decide what a text is, and functions that leave traces.
 
 use crate::sql::facts::Traits;
 use crate::sql::token::Word;
