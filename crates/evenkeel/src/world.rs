@@ -125,7 +125,7 @@ pub struct World {
 }
 
 impl World {
-    /// Binds all listeners, or takes them over, then starts serving: an error leaves nothing behind.
+    /// Binds all listeners, or takes them over, then serves: an error leaves nothing behind.
     pub async fn new(
         engine: Engine,
         io_reason: String,
@@ -179,7 +179,9 @@ impl World {
                 Some(report) = self.reports.1.recv() => self.take_report(report),
                 Some(signal) = signals.recv() => self.obey(signal).await,
                 Some(said) = self.upgrades.from_successor.1.recv() => self.hear_successor(said),
-                Some(said) = self.upgrades.from_predecessors.1.recv() => self.hear_predecessor(said),
+                Some(said) = self.upgrades.from_predecessors.1.recv() => {
+                    self.hear_predecessor(said);
+                }
                 () = tokio::time::sleep(wait) => {}
             }
             self.do_what_is_due(now_ms());
@@ -236,7 +238,7 @@ impl World {
         self.start_due_probes(now_ms);
         self.cut_what_overstayed(now_ms);
         self.climb_ramps(now_ms);
-        self.tell_cuts(now_ms);
+        self.tell_what_is_due(now_ms);
         self.do_upgrade_work(now_ms);
         if now_ms >= self.next_sample_ms {
             self.sample();
@@ -335,17 +337,14 @@ impl World {
 
     fn stop(&mut self) {
         let limit_ms = self.plan.engine.shutdown_limit_ms;
-        let sessions = self.sessions();
-        let cause = format!("told to; its sessions ({sessions}) may finish within {limit_ms} ms");
-        let news = News::new(
-            EventKind::Process,
-            Severity::Info,
-            "stopping: no new clients",
-        );
-        self.tell(news.cause(cause));
         self.stop_by_ms = Some(now_ms() + limit_ms);
+        // Before it is said: who reads that nobody is let in may rely on it.
         for service in &mut self.services {
             service.stop_listening(&self.engine);
         }
+        let sessions = self.sessions();
+        let cause = format!("told to; its sessions ({sessions}) may finish within {limit_ms} ms");
+        let news = News::new(EventKind::Process, Severity::Info, "stopping: no new clients");
+        self.tell(news.cause(cause));
     }
 }

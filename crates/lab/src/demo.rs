@@ -1,5 +1,7 @@
-//! `evenkeel-lab demo`: databases, Evenkeel in front, load, and a replica killed in the middle.
+//! `evenkeel-lab demo`: databases, Evenkeel in front, load, a replica killed in the middle, and a
+//! primary at the end.
 
+mod change;
 mod load;
 mod progress;
 mod result;
@@ -58,10 +60,13 @@ pub(crate) fn run() -> Result<ExitCode> {
         .iter()
         .map(|act| demo.play(act))
         .collect::<Result<Vec<Played>>>()?;
+    let last = acts.last().context("there are acts")?;
+    let changed = change::play(&lab, last, &demo.balancer, &demo.progress)?;
     demo.progress.clear();
     results.iter().for_each(result::print);
+    change::print(&changed);
     demo.stay(&lab)?;
-    let is_clean = results.iter().all(Played::no_newcomer_failed);
+    let is_clean = results.iter().all(Played::no_newcomer_failed) && changed.is_sound();
     Ok(if is_clean {
         ExitCode::SUCCESS
     } else {

@@ -4,7 +4,7 @@ mod telling;
 
 use std::collections::BTreeMap;
 
-use evenkeel_policy::cluster::{Cluster, Report, Role, Verdict};
+use evenkeel_policy::cluster::{Cluster, Problem, Report, Role, Verdict};
 use evenkeel_policy::health::Standing;
 use evenkeel_proxy::engine::CutCount;
 use evenkeel_proxy::now_ms;
@@ -23,6 +23,8 @@ pub(super) struct ClusterState {
     pub(super) primary_since_ms: u64,
     /// When each member came into its role.
     pub(super) role_since_ms: BTreeMap<u64, u64>,
+    /// Problems that were told and are not over.
+    told: Vec<Problem>,
     cluster: Cluster,
 }
 
@@ -192,7 +194,7 @@ impl World {
         let misplaced = self.cut_misplaced(index, &old);
         self.tell_primary(index, &old, misplaced, now_ms);
         self.tell_roles(index, &old, now_ms);
-        self.tell_problems(index, &old);
+        self.tell_problems(index, old.primary);
     }
 
     fn verify(&self, index: usize, verdict: &Verdict) {
@@ -289,6 +291,7 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterStat
         verdict: cluster.verdict(),
         primary_since_ms: now_ms(),
         role_since_ms: BTreeMap::new(),
+        told: Vec::new(),
         cluster,
     }
 }

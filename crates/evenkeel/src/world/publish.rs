@@ -74,7 +74,7 @@ impl World {
         let news = News::new(EventKind::State, severity, state.name()).cause(cause);
         let queued = offer.service.queued() as u64;
         let news = news.service(&offer.plan.name).cut(Vec::new(), queued);
-        self.tell(news);
+        self.tell_later(news);
     }
 
     /// A replica that leaves a service for its lag, or comes back, keeps its role: told here.
@@ -108,7 +108,7 @@ impl World {
             news.push(one.service(&offer.plan.name).server(&server.address));
         }
         for one in news {
-            self.tell(one);
+            self.tell_later(one);
         }
     }
 

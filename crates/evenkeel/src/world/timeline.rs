@@ -23,6 +23,8 @@ const CUT_LIMIT_MS: u64 = 100;
 pub(super) struct Timeline {
     events: VecDeque<Kept>,
     last_id: u64,
+    /// What follows from the events of this turn, told behind them.
+    later: Vec<News>,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,7 @@ impl Kept {
 }
 
 /// A new event, as those who tell it write it.
+#[derive(Debug)]
 pub(super) struct News {
     event: TimelineEvent,
     cuts: Vec<CutCount>,
@@ -138,7 +141,16 @@ impl World {
         self.timeline.tell(news);
     }
 
-    pub(super) fn tell_cuts(&mut self, now_ms: u64) {
+    /// Tells something that follows from what is being told now: the cause comes first.
+    pub(super) fn tell_later(&mut self, news: News) {
+        self.timeline.later.push(news);
+    }
+
+    /// What is due of the telling: consequences, and counts that are final now.
+    pub(super) fn tell_what_is_due(&mut self, now_ms: u64) {
+        for news in std::mem::take(&mut self.timeline.later) {
+            self.timeline.tell(news);
+        }
         self.timeline.tell_cuts(now_ms);
     }
 }

@@ -92,7 +92,8 @@ fn act(
         service
     };
     let reads = service("reads", &servers);
-    let writes = service("writes", &servers[..1]);
+    let mut writes = service("writes", &servers);
+    writes.extra.push("role = \"primary\"".to_owned());
     Act {
         title,
         driver,

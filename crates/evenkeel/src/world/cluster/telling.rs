@@ -37,7 +37,7 @@ impl World {
             (old, None) => (
                 Severity::Error,
                 format!(
-                    "no server takes writes: {} was the primary",
+                    "no server takes writes; {} did until now",
                     old.map_or("nobody", |old| self.name_of_id(index, old))
                 ),
             ),
@@ -60,13 +60,13 @@ impl World {
             Role::Primary => String::new(),
         });
         let name = |id| self.name_of_id(index, id);
-        let parts = [
-            old.primary
-                .zip(gone)
-                .map(|(id, why)| format!("{} {why}", name(id))),
-            is.map(|id| format!("{} says that it takes writes", name(id))),
-        ];
-        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        let problems = cluster.verdict.problems.iter();
+        let whole = problems.filter(|one| is.is_none() && one.server.is_none());
+        let mut parts: Vec<_> = whole.map(|one| one.message.clone()).collect();
+        let gone = gone.filter(|_| parts.is_empty());
+        let gone = old.primary.zip(gone);
+        parts.extend(gone.map(|(id, why)| format!("{} {why}", name(id))));
+        parts.extend(is.map(|id| format!("{} says that it takes writes", name(id))));
         parts.join("; ")
     }
 
@@ -110,20 +110,27 @@ impl World {
         }
     }
 
-    pub(super) fn tell_problems(&mut self, index: usize, old: &Verdict) {
-        let new = self.clusters[index].verdict.problems.clone();
+    pub(super) fn tell_problems(&mut self, index: usize, was_primary: Option<u64>) {
+        let verdict = &self.clusters[index].verdict;
+        let (new, primary) = (verdict.problems.clone(), verdict.primary);
+        // While a claim is verified nothing is settled.
+        if !verdict.verify.is_empty() {
+            return;
+        }
+        let told = std::mem::replace(&mut self.clusters[index].told, new.clone());
         let services = self.services_of(index).join(", ");
-        for problem in new.iter().filter(|one| is_news(one, &old.problems)) {
+        // Why there is no primary any more is the cause of that event.
+        let is_lost = was_primary.is_some() && primary.is_none();
+        let fresh = new.iter().filter(|one| is_news(one, &told));
+        for problem in fresh.filter(|one| !(is_lost && one.server.is_none())) {
             let what = problem.message.clone();
             let news = News::new(EventKind::Problem, Severity::Error, what);
             self.tell(news.service(services.clone()));
         }
-        if new.is_empty() && !old.problems.is_empty() {
-            let news = News::new(
-                EventKind::Problem,
-                Severity::Info,
-                "the cluster is sound again",
-            );
+        let of_server = told.iter().any(|one| one.server.is_some());
+        if new.is_empty() && of_server {
+            let what = "the cluster is sound again";
+            let news = News::new(EventKind::Problem, Severity::Info, what);
             self.tell(news.service(services));
         }
     }
