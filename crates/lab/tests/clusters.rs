@@ -4,7 +4,7 @@
 
 use std::env;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -143,6 +143,16 @@ fn a_connection_to_a_server_that_is_cut_off_hangs_until_it_is_joined_again() {
     if let Err(error) = server.delay_packets(Duration::from_millis(20)) {
         assert!(format!("{error:#}").contains("netem"), "{error:#}");
     }
+
+    // While this process lives no other lab removes what is left of this one.
+    let SocketAddr::V4(address) = server.address else {
+        panic!("an IPv4 address")
+    };
+    let network = address.ip().octets()[2];
+    let namespace = format!("/run/netns/evenkeel-lab-{}-{network}-2", std::process::id());
+    assert!(Path::new(&namespace).exists(), "{namespace}");
+    drop(lab);
+    assert!(!Path::new(&namespace).exists(), "{namespace}");
 }
 
 #[test]
