@@ -101,7 +101,9 @@ async fn answer(mut requests: tokio::sync::mpsc::Receiver<Request>, told: mpsc::
                 limit_ms,
                 answer,
             } => {
-                let _ = answer.send(Reply::done(format!("pid 2 serves: {binary:?} {limit_ms:?}")));
+                let _ = answer.send(Reply::done(format!(
+                    "pid 2 serves: {binary:?} {limit_ms:?}"
+                )));
             }
             Request::Command(command, sender) => {
                 let _ = sender.send(reply(&command));
@@ -286,6 +288,19 @@ fn commands_arrive_whole_whatever_the_servers_name() {
             weight: 0,
         },
     );
+}
+
+#[test]
+fn an_upgrade_names_the_program_so_that_another_directory_does_not_matter() {
+    let running = Running::start();
+    let said = stdout(&running.ask(&["upgrade", "--binary", "new/evenkeel"]));
+    let here = std::env::current_dir().expect("a directory");
+    let expected = format!("{:?} {:?}", Some(here.join("new/evenkeel")), Some(10_000));
+    assert_eq!(said, format!("pid 2 serves: {expected}\n"));
+    let said = stdout(&running.ask(&["upgrade", "--limit-ms", "500"]));
+    assert_eq!(said, "pid 2 serves: None Some(500)\n");
+    let output = running.ask(&["upgrade", "--limit-ms", "20001"]);
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

@@ -2,4 +2,5 @@
 
 mod doors;
 mod requests;
+mod upgrade;
 mod world;

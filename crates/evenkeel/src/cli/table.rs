@@ -33,6 +33,13 @@ fn head(status: &Status, lines: &mut Vec<String>) {
         status.version, status.pid
     ));
     lines.push(format!("engine   {}{reason}, {workers} workers", engine.io));
+    for old in &status.upgrade {
+        let left_s = old.left_ms / 1_000;
+        lines.push(format!(
+            "upgrade  pid {} drains, {} sessions left, cut in {left_s} s",
+            old.draining_pid, old.sessions_left
+        ));
+    }
     let loaded = ago(status.config.loaded_at_unix_ms, status.now_unix_ms);
     lines.push(match &status.config.path {
         Some(path) => format!("config   {path}, read {loaded} ago"),

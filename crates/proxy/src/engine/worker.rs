@@ -147,7 +147,7 @@ impl Worker {
         compio::runtime::spawn(accepting).detach();
     }
 
-    /// The accept that is under way is finished; clients the kernel holds for the socket stay there.
+    /// The accept under way is finished; clients the kernel holds for the socket stay there.
     fn unlisten(&self, id: u64) {
         self.accepting
             .borrow_mut()
