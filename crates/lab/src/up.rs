@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use evenkeel_lab::{
     GaleraOptions, GroupOptions, Lab, MariadbOptions, MysqlOptions, PostgresOptions, RingOptions,
@@ -120,7 +120,7 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
                 sbtest_rows: options.rows,
                 ..Default::default()
             })?;
-            let config = reads_and_writes("mariadb", "mysql", &cluster.servers())?;
+            let config = reads_and_writes("mariadb", "mysql", &cluster.servers());
             Ok((config, options.cpu_percent))
         }
         Up::Mysql(options) => {
@@ -129,7 +129,7 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
                 sbtest_rows: options.rows,
                 ..Default::default()
             })?;
-            let config = reads_and_writes("mysql", "mysql", &cluster.servers())?;
+            let config = reads_and_writes("mysql", "mysql", &cluster.servers());
             Ok((config, options.cpu_percent))
         }
         Up::GroupReplication(options) => {
@@ -138,7 +138,7 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
                 sbtest_rows: options.rows,
                 ..Default::default()
             })?;
-            let config = reads_and_writes("group", "mysql", &group.members)?;
+            let config = reads_and_writes("group", "mysql", &group.members);
             Ok((config, options.cpu_percent))
         }
         Up::Postgres(Postgres { cluster, version }) => {
@@ -149,7 +149,7 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
                 version: *version,
                 ..Default::default()
             })?;
-            let config = reads_and_writes("postgres", "postgres", &cluster.servers())?;
+            let config = reads_and_writes("postgres", "postgres", &cluster.servers());
             Ok((config, cpu_percent))
         }
         Up::Galera(options) => {
@@ -157,14 +157,14 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
                 nodes: options.nodes,
                 sbtest_rows: options.rows,
             })?;
-            let config = reads_and_writes("galera", "mysql", &cluster.nodes)?;
+            let config = reads_and_writes("galera", "mysql", &cluster.nodes);
             Ok((config, options.cpu_percent))
         }
         Up::Ring(options) => {
             let ring = lab.ring(RingOptions {
                 nodes: options.nodes,
             })?;
-            let config = reads_and_writes("ring", "mysql", &ring.nodes)?;
+            let config = reads_and_writes("ring", "mysql", &ring.nodes);
             Ok((config, options.cpu_percent))
         }
         Up::Web(options) => {
@@ -175,11 +175,20 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
     }
 }
 
-fn reads_and_writes(name: &str, probe: &str, servers: &[Server]) -> Result<String> {
-    let primary = servers.get(..1).context("a cluster has a primary")?;
-    let reads = service(&format!("{name}-reads"), probe, servers);
-    let writes = service(&format!("{name}-writes"), probe, primary);
-    Ok(format!("{}\n{}", reads.toml(), writes.toml()))
+/// One port for the primary, and one for replicas, wherever they are.
+fn reads_and_writes(name: &str, probe: &str, servers: &[Server]) -> String {
+    let mut reads = service(&format!("{name}-reads"), probe, servers);
+    reads.extra.push("role = \"replica\"".to_owned());
+    reads.extra.push("fallback = \"primary\"".to_owned());
+    let mut writes = service(&format!("{name}-writes"), probe, servers);
+    writes.extra.push("role = \"primary\"".to_owned());
+    let is_local = |server: &Server| server.address.ip().is_loopback();
+    let tls = match servers.iter().all(is_local) {
+        true => "",
+        // Evenkeel verifies the servers' certificates beyond loopback, and these have none.
+        false => "[service.server_tls]\nmode = \"off\"\n",
+    };
+    format!("{}{tls}\n{}{tls}", reads.toml(), writes.toml())
 }
 
 fn service(name: &str, probe: &str, servers: &[Server]) -> Service {
