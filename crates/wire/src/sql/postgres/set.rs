@@ -167,12 +167,9 @@ pub(super) fn set_configs(tokens: &Tokens<'_>) -> Option<Vec<SetConfig>> {
     let mut calls = Vec::new();
     loop {
         calls.push(set_config(&mut head)?);
-        if head.take(w::AS) || matches!(head.token.kind, Kind::Word | Kind::QuotedName) {
-            let named = matches!(head.token.kind, Kind::Word | Kind::QuotedName);
-            let keyword = super::words::role(head.token.word) != super::words::Role::Name;
-            if !named || keyword && head.token.kind == Kind::Word {
-                return None;
-            }
+        // One word is an alias; a clause has more, and then this is not all there is.
+        head.take(w::AS);
+        if matches!(head.token.kind, Kind::Word | Kind::QuotedName) {
             head.advance();
         }
         match head.token.kind {

@@ -19,6 +19,10 @@ fn semicolons_count_only_outside_strings_comments_and_bodies() {
         ("SELECT e'a'\n  'b\\';'; SELECT 2", 2),
         ("SELECT E'a' -- c\n 'b\\';'; SELECT 2", 2),
         ("SELECT E'a' 'b\\'; SELECT 2", 2),
+        // A string goes on behind a newline, with the escapes of its first part.
+        ("SELECT E'a'\n'b\\'; DELETE FROM t; --'", 1),
+        ("SELECT E'a' -- c\n -- d\n 'b\\'; DELETE FROM t; --'", 1),
+        ("SELECT 'a'\n'b\\'; DELETE FROM t; --'", 2),
         ("SELECT U&'\\'; SELECT 2", 2),
         ("SELECT a$b$ ; SELECT $b$ ; $b$", 2),
         ("SELECT $1$2; SELECT 1", 2),
