@@ -26,6 +26,10 @@ on_both_drivers! {
     clients_that_wait_are_turned_away_once_all_servers_are_down
 }
 
+/// For clients that are to wait until they are served: by default they are turned away after five
+/// seconds, and a busy machine may stop for longer between two steps of a test.
+const PATIENT: &str = "[service.queue]\nwait_ms = 600000\n";
+
 /// One or two services in front of one server with one place.
 struct Stage {
     listens: Vec<String>,
@@ -90,7 +94,7 @@ fn limited(address: &str, max_connections: u32) -> String {
 }
 
 fn clients_that_wait_are_served_in_the_order_they_came(io: &str) {
-    let stage = Stage::new(io, 1, "");
+    let stage = Stage::new(io, 1, PATIENT);
     let mut holder = stage.holder();
     let words: [&[u8]; 5] = [b"1", b"2", b"3", b"4", b"5"];
     let clients: Vec<Socket> = words.iter().map(|word| stage.waiting(0, word)).collect();
@@ -106,7 +110,7 @@ fn clients_that_wait_are_served_in_the_order_they_came(io: &str) {
 }
 
 fn clients_of_two_services_that_share_a_server_wait_in_one_order(io: &str) {
-    let stage = Stage::new(io, 2, "");
+    let stage = Stage::new(io, 2, PATIENT);
     let mut holder = stage.holder();
     let words: [(usize, &[u8]); 6] = [
         (1, b"1"),
@@ -162,14 +166,14 @@ fn a_full_queue_ends_the_next_client_at_once_and_cleanly(io: &str) {
 }
 
 fn a_client_that_left_while_it_waited_takes_no_place(io: &str) {
-    let stage = Stage::new(io, 1, "");
+    let stage = Stage::new(io, 1, PATIENT);
     let holder = stage.holder();
     let silent = connect(&stage.listens[0]);
     until("the silent one in the queue", || stage.queued(0) == 1);
     let broken = stage.waiting(0, b"broken");
     let patient = stage.waiting(0, b"patient");
-    drop(silent);
-    peer::reset(broken);
+    peer::leave(silent, false);
+    peer::leave(broken, true);
     drop(holder);
     let server = stage.server.accept();
     assert_eq!(receive(&server, 7), b"patient");
@@ -179,7 +183,7 @@ fn a_client_that_left_while_it_waited_takes_no_place(io: &str) {
 
 /// Its request is whole and it waits for the answer: `printf … | nc -N` does that.
 fn a_client_that_half_closed_while_it_waited_is_served(io: &str) {
-    let stage = Stage::new(io, 1, "");
+    let stage = Stage::new(io, 1, PATIENT);
     let holder = stage.holder();
     let client = stage.waiting(0, b"request");
     end_sending(&client);
@@ -203,9 +207,9 @@ fn a_server_never_has_more_connections_than_its_limit(io: &str) {
     let entries: Vec<String> = servers.iter().map(|s| limited(s.address(), 3)).collect();
     let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
     let listens = [peer::own_address(Kind::V4), peer::own_address(Kind::V4)];
-    let more = "balance = \"random-two\"\n";
-    let config = named_service("one", &listens[0], &entries, more)
-        + &named_service("two", &listens[1], &entries, more);
+    let more = format!("balance = \"random-two\"\n{PATIENT}");
+    let config = named_service("one", &listens[0], &entries, &more)
+        + &named_service("two", &listens[1], &entries, &more);
     let balancer = peer::balancer(io, &config);
     std::thread::scope(|scope| {
         for number in 0..16 {
@@ -234,8 +238,8 @@ fn a_client_whose_servers_have_all_failed_holds_up_nobody(io: &str) {
     let dead = peer::own_address(Kind::V4);
     let listen = peer::own_address(Kind::V4);
     let entries = [limited(&full.address, 1), limited(&dead, 1)];
-    let more = "balance = \"first\"\nretries = 5\n[service.queue]\nwait_ms = 15000\n";
-    let config = named_service("s", &listen, &[&entries[0], &entries[1]], more);
+    let more = format!("balance = \"first\"\nretries = 5\n{PATIENT}");
+    let config = named_service("s", &listen, &[&entries[0], &entries[1]], &more);
     let balancer = peer::balancer(io, &config);
     let _holder = {
         let client = connect(&listen);
@@ -266,9 +270,11 @@ fn clients_that_wait_are_turned_away_once_all_servers_are_down(io: &str) {
     let servers = [Scripted::named("aaa"), Scripted::named("bbb")];
     let entries = servers.each_ref().map(|s| limited(s.address(), 1));
     let listen = peer::own_address(Kind::V4);
-    let more = "[service.queue]\nwait_ms = 20000\n[service.health]\nprobe = \"tcp\"\n\
-                interval_ms = 50\ndead_interval_ms_max = 50\n";
-    let config = named_service("s", &listen, &[&entries[0], &entries[1]], more);
+    let more = format!(
+        "{PATIENT}[service.health]\nprobe = \"tcp\"\n\
+         interval_ms = 50\ndead_interval_ms_max = 50\n"
+    );
+    let config = named_service("s", &listen, &[&entries[0], &entries[1]], &more);
     let balancer = peer::balancer(io, &config);
     let holders = [(); 2].map(|()| {
         let client = connect(&listen);

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -68,8 +68,14 @@ impl Listening {
     }
 
     pub(crate) fn accept(&self) -> Socket {
-        let (socket, _) = self.socket.accept().expect("a connection to the server");
-        with_limits(socket)
+        loop {
+            match self.socket.accept() {
+                Ok((socket, _)) => return with_limits(socket),
+                // A process that was stopped for a while and goes on: signal(7).
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => panic!("no connection to the server: {error}"),
+            }
+        }
     }
 }
 
@@ -149,6 +155,33 @@ pub(crate) fn reset(socket: Socket) {
     drop(socket);
 }
 
+/// Closes, with a reset or without; the peer's kernel knows of it before this returns.
+///
+/// To drop a socket is not enough: a child that another test has just forked holds a copy of it
+/// until it runs its program, and closes all its copies in the order of their numbers.
+pub(crate) fn leave(socket: Socket, with_reset: bool) {
+    let own = socket.local_addr().unwrap().as_socket().unwrap();
+    if with_reset {
+        reset(socket);
+    } else {
+        socket.shutdown(Shutdown::Both).unwrap();
+    }
+    until("the peer to know of the end", || !is_connected_to(own));
+}
+
+/// Whether a socket of this machine has a whole connection to the address; IPv4 only.
+fn is_connected_to(address: SocketAddr) -> bool {
+    const ESTABLISHED: &str = "01";
+    let IpAddr::V4(ip) = address.ip() else {
+        panic!("{address} is not IPv4")
+    };
+    let number = u32::from_ne_bytes(ip.octets());
+    let wanted = format!("{number:08X}:{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let mut rows = table.lines().map(|row| row.split_whitespace().skip(2));
+    rows.any(|mut row| row.next() == Some(&*wanted) && row.next() == Some(ESTABLISHED))
+}
+
 pub(crate) fn send(mut socket: &Socket, bytes: &[u8]) {
     socket.write_all(bytes).expect("the peer takes it");
 }
@@ -186,6 +219,7 @@ pub(crate) fn end_of(mut socket: &Socket) -> End {
             Ok(0) => return End::Clean,
             Ok(_) => {}
             Err(error) if is_reset(&error) => return End::Reset,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("neither an end nor a reset: {error}"),
         }
     }
