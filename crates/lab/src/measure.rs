@@ -4,6 +4,7 @@
 //! the result of a comparison is the ratio, block by block.
 
 mod blocks;
+mod failover;
 mod front;
 mod idle;
 mod speed;
@@ -32,7 +33,13 @@ pub(crate) struct Options {
     /// Idle connections.
     #[arg(long, default_value_t = 4_500)]
     connections: usize,
-    /// Only these parts.
+    /// Changes of primary of each kind, planned and by death.
+    #[arg(long, default_value_t = 10)]
+    trials: usize,
+    /// Only clusters of these kinds.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    kind: Vec<failover::Kind>,
+    /// Only these parts; `failover` is measured only when it is named here.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
 }
@@ -48,17 +55,21 @@ enum Part {
     Transfer,
     /// Memory and processor time of idle connections.
     Idle,
+    /// Changes of primary in clusters of databases.
+    Failover,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
-    let wanted = |part: &Part| options.only.is_empty() || options.only.contains(part);
+    let by_default = |part: &Part| options.only.is_empty() && *part != Part::Failover;
+    let wanted = |part: &Part| by_default(part) || options.only.contains(part);
     for part in Part::value_variants().iter().filter(|part| wanted(part)) {
         match part {
             Part::Speed => speed::measure(options, &stop)?,
             Part::Web => web::measure(options, &stop)?,
             Part::Transfer => transfer::measure(options, &stop)?,
             Part::Idle => idle::measure(options, &stop)?,
+            Part::Failover => failover::measure(options, &stop)?,
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Server;
 use crate::sysbench::Driver;
-use client::Client;
+pub(crate) use client::Client;
 pub use log::{Attempt, Outage, Outcome, Verification, WriteLog};
 
 /// A probe to be started.
@@ -120,14 +120,17 @@ impl Drop for WriteProbe {
 impl WriteLog {
     /// Compares with the rows that this server has.
     pub fn verify(&self, server: &Server) -> Result<Verification> {
+        Ok(Verification::new(&self.attempts, &self.rows(server)?))
+    }
+
+    /// The rows that this server has: id, and port of the server that took the write.
+    pub fn rows(&self, server: &Server) -> Result<Vec<(u64, u16)>> {
         let limit = Duration::from_secs(10);
         let rows = runtime()?.block_on(async {
             let mut client = Client::connect(self.driver, server.address, limit).await?;
             client.rows(self.run).await
         });
-        let rows =
-            rows.with_context(|| format!("the rows of the write probe on {}", server.name))?;
-        Ok(Verification::new(&self.attempts, &rows))
+        rows.with_context(|| format!("the rows of the write probe on {}", server.name))
     }
 }
 

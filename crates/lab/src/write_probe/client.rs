@@ -15,13 +15,13 @@ use crate::sysbench::Driver;
 /// Shutdown in progress, interrupted, killed.
 const MYSQL_INTERRUPTED: [u16; 3] = [1053, 1317, 1927];
 
-pub(super) enum Client {
+pub(crate) enum Client {
     Mysql(mysql_async::Conn),
     Postgres(tokio_postgres::Client),
 }
 
 impl Client {
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         driver: Driver,
         address: SocketAddr,
         limit: Duration,
@@ -53,12 +53,35 @@ impl Client {
         Ok(())
     }
 
-    /// Writes one row, which tells also the port of the server that took it.
-    pub(super) async fn write(&mut self, run: u64, id: u64, limit: Duration) -> Outcome {
-        let port = match self {
+    /// The port of the server that answers, as it has it itself.
+    pub(crate) async fn port(&mut self) -> Result<u16> {
+        let query = format!("SELECT {}", self.port_word());
+        match self {
+            Client::Mysql(client) => {
+                let port: Option<u16> = client.query_first(query).await?;
+                port.context("no row")
+            }
+            Client::Postgres(client) => {
+                let messages = client.simple_query(&query).await?;
+                let mut rows = messages.iter().filter_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => row.get(0),
+                    _ => None,
+                });
+                Ok(rows.next().context("no row")?.parse()?)
+            }
+        }
+    }
+
+    fn port_word(&self) -> &'static str {
+        match self {
             Client::Mysql(_) => "@@port",
             Client::Postgres(_) => "current_setting('port')::int",
-        };
+        }
+    }
+
+    /// Writes one row, which tells also the port of the server that took it.
+    pub(super) async fn write(&mut self, run: u64, id: u64, limit: Duration) -> Outcome {
+        let port = self.port_word();
         let statement =
             format!("INSERT INTO write_probe (run, id, written_on) VALUES ({run}, {id}, {port})");
         let writing = async {

@@ -31,6 +31,13 @@ pub struct Attempt {
     pub outcome: Outcome,
 }
 
+impl Attempt {
+    /// Whether it must be there.
+    pub fn is_acknowledged(&self) -> bool {
+        self.outcome == Outcome::Acknowledged
+    }
+}
+
 /// Failed writes between two that were acknowledged.
 #[derive(Clone, Debug)]
 pub struct Outage {
@@ -62,6 +69,12 @@ pub struct WriteLog {
 }
 
 impl WriteLog {
+    /// Only the writes that were begun at this time or later.
+    pub fn since(mut self, instant: SystemTime) -> WriteLog {
+        self.attempts.retain(|attempt| attempt.begun >= instant);
+        self
+    }
+
     /// The ids that must be there.
     pub fn acknowledged(&self) -> Vec<u64> {
         ids(&self.attempts, |outcome| *outcome == Outcome::Acknowledged).collect()
@@ -128,6 +141,11 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// Compares what became of the writes with the rows of a server.
+    pub fn of(log: &WriteLog, rows: &[(u64, u16)]) -> Verification {
+        Verification::new(&log.attempts, rows)
+    }
+
     pub(super) fn new(attempts: &[Attempt], rows: &[(u64, u16)]) -> Verification {
         let mut found: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
         for (id, port) in rows {

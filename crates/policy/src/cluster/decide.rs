@@ -83,6 +83,9 @@ impl Cluster {
         }
         match said {
             Said::Postgres(said) => postgres::stand(said, self.fences.get(&said.system_id)),
+            Said::Replication(_) if replication::is_halted(said) && member.just_ran() => {
+                Stand::Follows
+            }
             Said::Replication(said) => replication::stand(said),
             Said::Galera(said) => galera::stand(said),
             Said::Group(said) => group::stand(said),
@@ -225,8 +228,11 @@ impl Cluster {
         }
         self.primary = primary;
         self.track.clear();
+        let seated_ms = primary.and_then(|id| Some(self.member(id)?.word_ms));
         for member in &mut self.members {
             member.errant = replication::Errant::default();
+            // From now on it is to find the new primary.
+            member.lag_at_ms = seated_ms.unwrap_or(member.lag_at_ms);
             if let Some(claim) = member.claim.as_mut().filter(|_| primary == Some(member.id)) {
                 claim.held = true;
             }

@@ -4,6 +4,12 @@ use super::replication::Errant;
 use super::report::{Receiver, Report, Said};
 use super::{Lag, galera, group, postgres, replication};
 
+/// How long a bad word of a replica is doubted after a good one.
+const HOLD_MS: u64 = 1_000;
+
+/// Some servers tell their lag in whole seconds.
+const WHOLE_SECOND_MS: u64 = 1_000;
+
 /// What is known of a member.
 #[derive(Debug, Clone)]
 pub(super) struct Member {
@@ -20,8 +26,12 @@ pub(super) struct Member {
     pub(super) claim: Option<Claim>,
     /// Since when it says that it is not connected to its source.
     pub(super) apart_ms: Option<u64>,
-    /// How far behind it was while there was a primary.
+    /// How far behind it was when that was last known and there was a primary.
     pub(super) lag: Lag,
+    /// When it was asked for that.
+    pub(super) lag_at_ms: u64,
+    /// When it was last asked and all its replication threads ran.
+    pub(super) ran_ms: Option<u64>,
     pub(super) errant: Errant,
 }
 
@@ -66,6 +76,8 @@ impl Member {
             claim: None,
             apart_ms: None,
             lag: Lag::UNKNOWN,
+            lag_at_ms: 0,
+            ran_ms: None,
             errant: Errant::default(),
         }
     }
@@ -91,6 +103,9 @@ impl Member {
         self.word = Word::Said;
         self.word_ms = report.asked_ms;
         self.heard_ms = now_ms;
+        if !replication::is_halted(&report.said) {
+            self.ran_ms = Some(report.asked_ms);
+        }
         self.said = Some(report.said);
         let who = self.claim.as_ref().map(|claim| &claim.who);
         old_who.is_some() && who.is_some() && old_who.as_ref() != who
@@ -110,7 +125,33 @@ impl Member {
         self.word_ms = self.word_ms.max(now_ms);
         self.said = None;
         self.claim = None;
+        self.ran_ms = None;
         self.errant = Errant::default();
+    }
+
+    /// Whether its threads ran a moment ago: pointing it to another server stops them briefly.
+    pub(super) fn just_ran(&self) -> bool {
+        let since_ms = |ran_ms| self.word_ms.saturating_sub(ran_ms);
+        self.ran_ms.is_some_and(|ran_ms| since_ms(ran_ms) < HOLD_MS)
+    }
+
+    /// What it says of its lag, or for a moment what it can be at most, by what it said before:
+    /// nobody falls behind faster than time passes, and figures are unknown or nonsense while a
+    /// replica connects to another server.
+    pub(super) fn believed(&self, lag: Lag) -> Lag {
+        let since_ms = self.word_ms.saturating_sub(self.lag_at_ms);
+        let Some(known_ms) = self.lag.ms.filter(|_| since_ms < HOLD_MS) else {
+            return lag;
+        };
+        let at_most_ms = known_ms.saturating_add(since_ms);
+        let is_credible = |ms| ms <= at_most_ms.saturating_add(WHOLE_SECOND_MS);
+        match lag.ms.is_some_and(is_credible) {
+            true => lag,
+            false => Lag {
+                ms: Some(at_most_ms),
+                ..lag
+            },
+        }
     }
 }
 

@@ -86,6 +86,16 @@ pub(super) fn stand(said: &Replication) -> Stand {
     Stand::Unfit(format!("its {stopped} is stopped{colon}{}", threads.error))
 }
 
+/// Whether a replica says that one of its threads is stopped.
+pub(super) fn is_halted(said: &Said) -> bool {
+    let Said::Replication(said) = said else {
+        return false;
+    };
+    let threads = said.replica.as_ref();
+    said.read_only
+        && threads.is_some_and(|one| !one.applier_runs || one.receiver == Receiver::Stopped)
+}
+
 /// A replica's lag by its own word; a source that is away hides it.
 pub(super) fn lag(said: &Replication) -> Lag {
     let ms = said.replica.as_ref().and_then(|threads| threads.lag_ms);

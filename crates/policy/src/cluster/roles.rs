@@ -43,13 +43,12 @@ impl Cluster {
         all.extend(problems);
         let mut roles = Vec::with_capacity(stands.len());
         for (index, stand) in stands.iter().enumerate() {
-            let role = self.role(index, stand, &ruling);
+            let lag = self.lag(&self.members[index]);
+            let role = self.role(index, stand, &ruling, lag);
             let member = &mut self.members[index];
-            if let Role::Replica(lag) = role
-                && lag.ms.is_some()
-                && self.primary.is_some()
-            {
-                member.lag = lag;
+            let is_known = lag.ms.is_some() && role == Role::Replica(lag);
+            if is_known && self.primary.is_some() && member.apart_ms.is_none() {
+                (member.lag, member.lag_at_ms) = (lag, member.word_ms);
             }
             all.extend(member_problem(member, stand, &role, &ruling));
             roles.push((member.id, role));
@@ -62,7 +61,7 @@ impl Cluster {
         };
     }
 
-    fn role(&self, index: usize, stand: &Stand, ruling: &Ruling) -> Role {
+    fn role(&self, index: usize, stand: &Stand, ruling: &Ruling, lag: Lag) -> Role {
         let member = &self.members[index];
         if self.primary == Some(member.id) {
             return Role::Primary;
@@ -72,7 +71,7 @@ impl Cluster {
             (Stand::Unknown, _) => Role::Unknown,
             (Stand::Unfit(why) | Stand::Refused(why), _) => Role::Unfit(why.clone()),
             (_, Some((_, why))) => Role::Unfit(why.clone()),
-            (Stand::Claims | Stand::Follows, None) => Role::Replica(self.lag(member)),
+            (Stand::Claims | Stand::Follows, None) => Role::Replica(member.believed(lag)),
         }
     }
 

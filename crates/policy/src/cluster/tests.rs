@@ -48,8 +48,17 @@ impl Bench {
         self.cluster.verdict()
     }
 
+    /// One answer over an old connection, so much later.
+    fn hears_after(&mut self, ms: u64, id: u64, said: impl Into<Said>) -> Verdict {
+        self.answer_after(ms, id, said.into(), false)
+    }
+
     fn answer(&mut self, id: u64, said: Said, fresh: bool) -> Verdict {
-        self.now_ms += 1_000;
+        self.answer_after(1_000, id, said, fresh)
+    }
+
+    fn answer_after(&mut self, ms: u64, id: u64, said: Said, fresh: bool) -> Verdict {
+        self.now_ms += ms;
         let report = Report {
             asked_ms: self.now_ms - 1,
             fresh,

@@ -198,8 +198,10 @@ fn a_replica_on_an_older_timeline_than_the_primary_has_an_unknown_lag() {
     ];
     bench.all_say(&words);
     bench.hears(2, primary_on(4, 120));
-    is_replica(&bench.hears_fresh(2, primary_on(4, 120)), 3, None);
-    is_replica(&bench.hears(3, standby_on(3, 900)), 3, None);
+    is_replica(&bench.hears_fresh(2, primary_on(4, 120)), 3, Some(0));
+    let old = standby_on(3, 900);
+    is_replica(&bench.hears_after(500, 3, old.clone()), 3, Some(500));
+    is_replica(&bench.hears(3, old), 3, None);
     let idle = Postgres {
         replay_age_ms: Some(60_000),
         ..standby_on(4, 120)

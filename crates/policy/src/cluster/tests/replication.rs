@@ -295,6 +295,58 @@ fn a_replica_whose_threads_do_not_run_is_unfit() {
 }
 
 #[test]
+fn a_replica_that_was_pointed_to_another_server_is_doubted_for_a_moment_only() {
+    let say = |change: fn(&mut ReplicaThreads)| {
+        let mut said = threads();
+        change(&mut said);
+        Replication {
+            replica: Some(said),
+            ..replica(2, &[(1, 100)])
+        }
+    };
+    let stopped = say(|one| (one.applier_runs, one.lag_ms) = (false, None));
+    let connecting = say(|one| (one.receiver, one.lag_ms) = (Receiver::Connecting, None));
+    let nonsense = say(|one| one.lag_ms = Some(44_000));
+    let is_believed = |verdict: &Verdict| match role(verdict, 2) {
+        Role::Replica(lag) => assert!(matches!(lag.ms, None | Some(44_000)), "{lag:?}"),
+        other => assert!(matches!(other, Role::Unfit(_)), "{other:?}"),
+    };
+    for doubtful in [stopped, connecting, nonsense] {
+        let mut bench = trio();
+        bench.hears(2, replica(2, &[(1, 100)]));
+        bench.hears_after(250, 2, doubtful.clone());
+        bench.hears_after(250, 1, writer(1, &[(1, 100)]));
+        let verdict = bench.hears_after(250, 2, doubtful.clone());
+        is_replica(&verdict, 2, Some(780));
+        bench.hears_after(250, 2, doubtful);
+        is_believed(&bench.cluster.verdict());
+        let verdict = bench.hears_after(250, 2, replica(2, &[(1, 100)]));
+        is_replica(&verdict, 2, Some(30));
+    }
+}
+
+#[test]
+fn a_replica_has_a_moment_to_find_a_new_primary() {
+    let mut bench = trio();
+    let connecting = Replication {
+        replica: Some(ReplicaThreads {
+            receiver: Receiver::Connecting,
+            lag_ms: None,
+            ..threads()
+        }),
+        ..replica(3, &[(1, 100)])
+    };
+    bench.loses(1);
+    bench.hears(3, connecting.clone());
+    bench.hears(2, writer(2, &[(1, 100)]));
+    bench.hears(3, connecting.clone());
+    let verdict = bench.hears_fresh(2, writer(2, &[(1, 100)]));
+    assert_eq!(verdict.primary, Some(2));
+    is_replica(&bench.hears_after(250, 3, connecting.clone()), 3, Some(280));
+    is_replica(&bench.hears(3, connecting), 3, None);
+}
+
+#[test]
 fn a_lag_of_null_is_unknown() {
     let unknown = Replication {
         replica: Some(ReplicaThreads {

@@ -1,0 +1,71 @@
+//! What `evenkeel events` tells of a change of primary.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use evenkeel_lab::scene::How;
+use evenkeel_lab::{Balancer, Server};
+use serde_json::Value;
+
+/// All events after this id, oldest first.
+pub(super) fn after(balancer: &Balancer, id: u64) -> Result<Vec<Value>> {
+    let output = balancer.command(&["events", "--json"])?;
+    let text = String::from_utf8(output.stdout)?;
+    let events: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+    let mut events = events.context("evenkeel events --json prints no JSON")?;
+    events.retain(|event| event["id"].as_u64().is_some_and(|one| one > id));
+    Ok(events)
+}
+
+pub(super) fn last_id(balancer: &Balancer) -> Result<u64> {
+    let events = after(balancer, 0)?;
+    let last = events.last().and_then(|event| event["id"].as_u64());
+    Ok(last.unwrap_or(0))
+}
+
+/// The steps of a change that are not told, or told too early: the new primary before the old one's
+/// death.
+pub(super) fn missing(events: &[Value], old: &Server, new: &Server, how: How) -> Vec<String> {
+    let (old, new) = (&old.name, &new.name);
+    let at = |kind: &str, what: &str| {
+        events.iter().position(|event| {
+            let words = event["what"].as_str().unwrap_or_default();
+            event["kind"] == kind && words.starts_with(what)
+        })
+    };
+    let mut steps = vec![
+        ("primary", format!("{new} is the primary"), None),
+        ("role", format!("{old} is a replica"), None),
+    ];
+    if how == How::Killed {
+        let death = format!("{old} is down");
+        steps[0].2 = at("state", &death);
+        steps.insert(0, ("state", death, None));
+    }
+    let untold = steps.into_iter().filter(|(kind, what, after)| {
+        let told = at(kind, what);
+        told.is_none() || told < *after
+    });
+    untold.map(|(_, what, _)| what).collect()
+}
+
+/// An event, with its time relative to the instant when there was a writable primary.
+pub(super) fn line(event: &Value, writable_at: SystemTime) -> String {
+    let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    let at = UNIX_EPOCH + Duration::from_millis(event["at_unix_ms"].as_u64().unwrap_or(0));
+    let at = after_ms(at, writable_at);
+    format!(
+        "{at:>6} ms [{}] {}: {}",
+        text("service"),
+        text("what"),
+        text("cause")
+    )
+}
+
+pub(super) fn after_ms(instant: SystemTime, start: SystemTime) -> i64 {
+    let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    match instant.duration_since(start) {
+        Ok(later) => ms(later),
+        Err(earlier) => -ms(earlier.duration()),
+    }
+}

@@ -1,0 +1,108 @@
+//! Evenkeel in front of a cluster, with a writer and a reader that go on all the time.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use evenkeel_lab::read_probe::Reading;
+use evenkeel_lab::{
+    Balancer, ReadProbe, ReadProbeOptions, Scene, Server, WriteProbe, WriteProbeOptions,
+    eventually, free_port,
+};
+use serde_json::Value;
+
+/// How long anything may take that is not measured: a rejoin of a node, for example.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Writes that succeed before and after a change.
+const CALM_WRITES: usize = 30;
+
+pub(super) struct Rig {
+    // In the order in which they end.
+    pub(super) writer: WriteProbe,
+    pub(super) reader: ReadProbe,
+    pub(super) balancer: Balancer,
+    pub(super) scene: Scene,
+}
+
+impl Rig {
+    pub(super) fn start(scene: Scene) -> Result<Rig> {
+        let loopback = || SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let (writes, reads) = (loopback(), loopback());
+        let balancer = Balancer::start(&scene.config(writes, reads))?;
+        settled(&balancer, &scene)?;
+        let driver = scene.kind.driver();
+        let writer = WriteProbe::start(WriteProbeOptions::new(driver, writes))?;
+        let reader = ReadProbe::start(ReadProbeOptions::new(driver, reads))?;
+        Ok(Rig {
+            writer,
+            reader,
+            balancer,
+            scene,
+        })
+    }
+
+    /// Waits until the cluster is whole and writes go on; the answer is who takes them.
+    pub(super) fn settle(&self) -> Result<&Server> {
+        let primary = settled(&self.balancer, &self.scene)
+            .with_context(|| format!("Evenkeel said:\n{}", self.balancer.log()))?;
+        self.wait_writes_since(SystemTime::now())?;
+        self.scene.named(&primary)
+    }
+
+    pub(super) fn wait_writes_since(&self, instant: SystemTime) -> Result<()> {
+        eventually(LIMIT, "acknowledged writes", || {
+            let log = self.writer.so_far();
+            let later = log.attempts.iter().rev();
+            let later = later.take_while(|attempt| attempt.begun >= instant);
+            let acknowledged = later.filter(|attempt| attempt.is_acknowledged()).count();
+            Ok((acknowledged >= CALM_WRITES).then_some(()))
+        })
+        .with_context(|| format!("Evenkeel said:\n{}", self.balancer.log()))
+    }
+
+    /// Who takes the writes, as Evenkeel sees it.
+    pub(super) fn primary(&self) -> Result<&Server> {
+        let status = self.balancer.status()?;
+        let name = status["clusters"][0]["primary"].as_str();
+        self.scene.named(name.context("there is no primary")?)
+    }
+
+    /// The reads that were begun from then on and failed, and how many there were.
+    pub(super) fn reads_since(&self, instant: SystemTime) -> (usize, Vec<Reading>) {
+        let mut readings = self.reader.so_far();
+        readings.retain(|reading| reading.begun >= instant);
+        let count = readings.len();
+        readings.retain(|reading| reading.outcome.is_err());
+        (count, readings)
+    }
+
+    pub(super) fn finish(self) -> Result<()> {
+        self.writer.finish();
+        self.reader.finish();
+        self.balancer.stop()
+    }
+}
+
+/// Waits until one server is the primary and all others are replicas, up and used.
+fn settled(balancer: &Balancer, scene: &Scene) -> Result<String> {
+    eventually(LIMIT, "one primary and two replicas", || {
+        let status = balancer.status()?;
+        let Some(primary) = status["clusters"][0]["primary"].as_str() else {
+            return Ok(None);
+        };
+        let services = status["services"].as_array().context("services")?;
+        let all_up = services.iter().all(|service| service["state"] == "up");
+        let servers = services[0]["servers"].as_array().context("servers")?;
+        let is_settled = |server: &Value| {
+            let role = if server["name"] == primary {
+                "primary"
+            } else {
+                "replica"
+            };
+            server["state"] == "up" && server["role"]["role"] == role
+        };
+        let whole = servers.len() == scene.servers.len() && servers.iter().all(is_settled);
+        Ok((all_up && whole).then(|| primary.to_owned()))
+    })
+}

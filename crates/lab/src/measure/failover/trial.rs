@@ -1,0 +1,175 @@
+//! One change of primary, from calm to calm.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use evenkeel_lab::Server;
+use evenkeel_lab::read_probe::Reading;
+use evenkeel_lab::scene::{Change, How};
+use evenkeel_lab::write_probe::{Attempt, Verification, WriteLog};
+
+use super::rig::Rig;
+use super::{BAR_MS, events};
+
+/// What became of it.
+pub(super) struct Trial {
+    /// From a writable primary to the first write that it acknowledged through Evenkeel.
+    pub(super) reaction: Duration,
+    /// From the first failed write to the next acknowledged one.
+    pub(super) outage: Duration,
+    /// Acknowledged by the old primary just before it died, and never replicated.
+    pub(super) left_behind: usize,
+    pub(super) lost: usize,
+    pub(super) doubled: usize,
+    /// There though they were refused.
+    pub(super) unexpected: usize,
+    /// Writes that a server took after another had taken over.
+    pub(super) interleaved: usize,
+    pub(super) reads: usize,
+    pub(super) failed_reads: Vec<String>,
+    pub(super) untold: Vec<String>,
+    /// What Evenkeel told of it.
+    story: Vec<String>,
+}
+
+/// Writes that were under way when a server died may be acknowledged and not yet replicated.
+const REPLICATION_DELAY: Duration = Duration::from_secs(2);
+
+impl Rig {
+    pub(super) fn trial(&self, how: How) -> Result<Trial> {
+        let old = self.settle()?;
+        let last_event = events::last_id(&self.balancer)?;
+        let since = SystemTime::now();
+        let change = self.scene.change(old, how)?;
+        self.wait_writes_since(change.writable_at)?;
+        let new = self.primary()?;
+        self.scene.bring_back(old)?;
+        self.settle()?;
+        let (reads, failed) = self.reads_since(since);
+        let told = events::after(&self.balancer, last_event)?;
+        let log = self.writer.so_far().since(since - REPLICATION_DELAY);
+        let rows = log.rows(new)?;
+        let (reaction, interleaved) = takeover(&log, &rows, &change, old, new)?;
+        let seen = Verification::of(&log, &rows);
+        let left_behind = left_behind(&log, &seen, &change, how);
+        Ok(Trial {
+            reaction,
+            outage: outage(&log, since),
+            left_behind,
+            lost: seen.lost.len() - left_behind,
+            doubled: seen.doubled.len(),
+            unexpected: seen.unexpected.len(),
+            interleaved,
+            reads,
+            failed_reads: failed
+                .into_iter()
+                .map(|one| failure(one, change.writable_at))
+                .collect(),
+            untold: events::missing(&told, old, new, how),
+            story: told
+                .iter()
+                .map(|event| events::line(event, change.writable_at))
+                .collect(),
+        })
+    }
+}
+
+/// When the new primary's first write was acknowledged, and how many the old one took after it.
+fn takeover(
+    log: &WriteLog,
+    rows: &[(u64, u16)],
+    change: &Change,
+    old: &Server,
+    new: &Server,
+) -> Result<(Duration, usize)> {
+    let writer_of = |id: u64| {
+        rows.iter()
+            .find(|(one, _)| *one == id)
+            .map(|(_, port)| *port)
+    };
+    let acknowledged = || log.attempts.iter().filter(|one| one.is_acknowledged());
+    let by = |server: &Server| {
+        let port = server.address.port();
+        move |one: &&Attempt| writer_of(one.id) == Some(port)
+    };
+    let mut taken = acknowledged()
+        .filter(by(new))
+        .filter(|one| one.ended >= change.begun);
+    let first = taken.next().context("no write reached the new primary")?;
+    let last_of_old = acknowledged().filter(by(old)).next_back();
+    // As long as the old one acknowledged, nobody waited for the new one.
+    let from = last_of_old.map_or(change.writable_at, |last| {
+        last.ended.max(change.writable_at)
+    });
+    let reaction = first.ended.duration_since(from).unwrap_or_default();
+    let not_new = |(id, port): &&(u64, u16)| *id > first.id && *port != new.address.port();
+    Ok((reaction, rows.iter().filter(not_new).count()))
+}
+
+/// The primary of a cluster that replicates asynchronously takes its last writes to its grave.
+fn left_behind(log: &WriteLog, seen: &Verification, change: &Change, how: How) -> usize {
+    let at_death = |one: &&Attempt| {
+        let dies = one.ended >= change.begun - REPLICATION_DELAY && one.begun <= change.writable_at;
+        how == How::Killed && dies && seen.lost.contains(&one.id)
+    };
+    log.attempts.iter().filter(at_death).count()
+}
+
+fn outage(log: &WriteLog, since: SystemTime) -> Duration {
+    let mut outages = log.outages();
+    outages.retain(|outage| outage.first_error >= since);
+    let lasted = |outage: &evenkeel_lab::write_probe::Outage| {
+        let until = outage.first_success?;
+        until.duration_since(outage.first_error).ok()
+    };
+    outages.iter().filter_map(lasted).sum()
+}
+
+impl fmt::Display for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ms after a primary was writable, outage {} ms, left behind {}, lost {}, reads {}",
+            self.reaction.as_millis(),
+            self.outage.as_millis(),
+            self.left_behind,
+            self.lost,
+            self.reads
+        )?;
+        if self.is_faultless() {
+            return Ok(());
+        }
+        for failure in &self.failed_reads {
+            write!(f, "\n  a read failed {failure}")?;
+        }
+        for step in &self.untold {
+            write!(f, "\n  not told, or not in order: {step}")?;
+        }
+        for line in &self.story {
+            write!(f, "\n  | {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Trial {
+    fn is_faultless(&self) -> bool {
+        let counts = self.lost + self.doubled + self.unexpected + self.interleaved;
+        counts == 0
+            && self.failed_reads.is_empty()
+            && self.untold.is_empty()
+            && self.reaction.as_millis() <= BAR_MS
+    }
+}
+
+/// When, relative to a writable primary, and why.
+fn failure(reading: Reading, writable_at: SystemTime) -> String {
+    let at = events::after_ms(reading.begun, writable_at);
+    let took = reading
+        .ended
+        .duration_since(reading.begun)
+        .unwrap_or_default();
+    let why = reading.outcome.err().unwrap_or_default();
+    format!("at {at} ms after {} ms: {why}", took.as_millis())
+}

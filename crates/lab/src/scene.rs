@@ -1,0 +1,247 @@
+//! Servers of any kind of cluster with one writer, and changes of that writer.
+
+mod witness;
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    Driver, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions, MysqlOptions,
+    PostgresOptions, Server, rootfs,
+};
+use witness::Witness;
+
+/// How long a cluster that elects its writer itself may take.
+const ELECTION_LIMIT: Duration = Duration::from_secs(60);
+
+/// What kind of cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterKind {
+    /// MariaDB, asynchronous replication; promotion is a script's.
+    Mariadb,
+    /// MySQL, asynchronous replication; promotion is a script's.
+    Mysql,
+    /// PostgreSQL, streaming replication; promotion is a script's.
+    Postgres,
+    /// Galera: every node takes writes.
+    Galera,
+    /// MySQL Group Replication: the group elects.
+    GroupReplication,
+}
+
+impl ClusterKind {
+    /// All of them.
+    pub const ALL: [ClusterKind; 5] = [
+        ClusterKind::Mariadb,
+        ClusterKind::Mysql,
+        ClusterKind::Postgres,
+        ClusterKind::Galera,
+        ClusterKind::GroupReplication,
+    ];
+
+    /// Its name in tables and on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClusterKind::Mariadb => "mariadb",
+            ClusterKind::Mysql => "mysql",
+            ClusterKind::Postgres => "postgres",
+            ClusterKind::Galera => "galera",
+            ClusterKind::GroupReplication => "group-replication",
+        }
+    }
+
+    /// Whose protocol its clients speak.
+    pub fn driver(self) -> Driver {
+        match self {
+            ClusterKind::Postgres => Driver::Pgsql,
+            _ => Driver::Mysql,
+        }
+    }
+
+    /// Why it cannot be started on this machine; `None` when it can.
+    pub fn missing(self) -> Option<String> {
+        match self {
+            ClusterKind::Mysql | ClusterKind::GroupReplication => {
+                rootfs::missing().or_else(|| rootfs::missing_program("mysqld"))
+            }
+            _ => None,
+        }
+    }
+
+    fn probe(self) -> &'static str {
+        match self {
+            ClusterKind::Postgres => "postgres",
+            _ => "mysql",
+        }
+    }
+}
+
+/// How the writer changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// An operator wants another one, or to stop this one.
+    Planned,
+    /// It dies by `kill -9`.
+    Killed,
+}
+
+/// A change of the writer, with its instants.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When it was asked for, or the old one died.
+    pub begun: SystemTime,
+    /// From when on another server took writes.
+    pub writable_at: SystemTime,
+}
+
+/// A cluster of three with a lab of its own.
+pub struct Scene {
+    /// What kind.
+    pub kind: ClusterKind,
+    /// Owns the servers.
+    pub lab: Lab,
+    /// In the order in which a config lists them; the first one takes the writes at the start.
+    pub servers: Vec<Server>,
+    group: Option<GroupReplication>,
+}
+
+impl Scene {
+    /// Starts three servers.
+    pub fn start(kind: ClusterKind) -> Result<Scene> {
+        let lab = Lab::new(kind.name())?;
+        let mut group = None;
+        let replicas = 2;
+        let servers = match kind {
+            ClusterKind::Mariadb => {
+                let options = MariadbOptions {
+                    replicas,
+                    ..Default::default()
+                };
+                lab.mariadb(options)?.servers()
+            }
+            ClusterKind::Mysql => {
+                let options = MysqlOptions {
+                    replicas,
+                    ..Default::default()
+                };
+                lab.mysql(options)?.servers()
+            }
+            ClusterKind::Postgres => {
+                let options = PostgresOptions {
+                    replicas,
+                    ..Default::default()
+                };
+                lab.postgres(options)?.servers()
+            }
+            ClusterKind::Galera => lab.galera(GaleraOptions::default())?.nodes,
+            ClusterKind::GroupReplication => {
+                let started = lab.group_replication(GroupOptions::default())?;
+                group.insert(started).members.clone()
+            }
+        };
+        Ok(Scene {
+            kind,
+            lab,
+            servers,
+            group,
+        })
+    }
+
+    /// Two services at their default settings: `writes` and `reads`.
+    pub fn config(&self, writes: SocketAddr, reads: SocketAddr) -> String {
+        let service = |name, listen, role| self.service(name, listen, role, "");
+        service("writes", writes, "primary") + &service("reads", reads, "replica")
+    }
+
+    /// One service; `further` lines of `[[service]]` may follow, and further lines of the monitor.
+    pub fn service(&self, name: &str, listen: SocketAddr, role: &str, further: &str) -> String {
+        let servers: Vec<String> = self
+            .servers
+            .iter()
+            .map(|one| {
+                format!(
+                    "  {{ name = {:?}, address = \"{}\" }},\n",
+                    one.name, one.address
+                )
+            })
+            .collect();
+        format!(
+            "[[service]]\nname = {name:?}\nlisten = \"{listen}\"\nrole = {role:?}\n\
+             servers = [\n{}]\n{further}\n[service.health]\nprobe = {:?}\n\
+             [service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n",
+            servers.concat(),
+            self.kind.probe()
+        )
+    }
+
+    /// The server of this name.
+    pub fn named(&self, name: &str) -> Result<&Server> {
+        let mut servers = self.servers.iter();
+        let found = servers.find(|server| server.name == name);
+        found.with_context(|| format!("no server {name:?}"))
+    }
+
+    /// The server that listens on this port.
+    pub fn at_port(&self, port: u16) -> Option<&Server> {
+        let mut servers = self.servers.iter();
+        servers.find(|server| server.address.port() == port)
+    }
+
+    /// Another server takes the writes of this one. The old one of Galera is stopped, as for
+    /// maintenance; the others' becomes a replica at once.
+    pub fn change(&self, old: &Server, how: How) -> Result<Change> {
+        match (self.kind, how) {
+            (ClusterKind::Galera | ClusterKind::GroupReplication, _) => self.elect(old, how),
+            (_, How::Planned) => {
+                let begun = SystemTime::now();
+                let change = self.lab.promote(self.other_than(old)?)?;
+                Ok(Change {
+                    begun,
+                    writable_at: change.writable_at,
+                })
+            }
+            (_, How::Killed) => {
+                let begun = SystemTime::now();
+                old.kill()?;
+                let change = self.lab.fail_over(old)?;
+                Ok(Change {
+                    begun,
+                    writable_at: change.writable_at,
+                })
+            }
+        }
+    }
+
+    /// Has the old writer follow the new one, however it ended.
+    pub fn bring_back(&self, old: &Server) -> Result<()> {
+        match self.kind {
+            ClusterKind::Galera | ClusterKind::GroupReplication if old.is_running() => Ok(()),
+            ClusterKind::Galera | ClusterKind::GroupReplication => old.start(),
+            _ if old.is_running() => Ok(()),
+            _ => self.lab.rejoin(old),
+        }
+    }
+
+    /// The cluster settles it by itself; when it has is found out by writing to the others.
+    fn elect(&self, old: &Server, how: How) -> Result<Change> {
+        let others = self.servers.iter().filter(|one| one.name != old.name);
+        let witness = Witness::beside(others.map(|one| one.address).collect())?;
+        let begun = SystemTime::now();
+        witness.begin();
+        match (how, &self.group) {
+            (How::Killed, _) => old.kill()?,
+            (How::Planned, None) => old.stop()?,
+            (How::Planned, Some(group)) => group.make_primary(self.other_than(old)?)?,
+        }
+        let writable_at = witness.first_write(ELECTION_LIMIT)?;
+        Ok(Change { begun, writable_at })
+    }
+
+    fn other_than(&self, old: &Server) -> Result<&Server> {
+        let mut others = self.servers.iter();
+        let found = others.find(|one| one.name != old.name && one.is_running());
+        found.context("no other server runs")
+    }
+}

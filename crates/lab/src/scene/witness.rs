@@ -1,0 +1,135 @@
+//! Finds out when servers take writes, by writing to each of them every millisecond.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use mysql_async::prelude::Queryable;
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS witness (id BIGINT AUTO_INCREMENT PRIMARY KEY)";
+const WRITE: &str = "INSERT INTO witness VALUES ()";
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// Writers beside a balancer, directly to servers of the MySQL family.
+pub(super) struct Witness {
+    begun: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+    writes: Receiver<SystemTime>,
+}
+
+impl Witness {
+    /// Connects to all of these; writes nothing yet.
+    pub(super) fn beside(servers: Vec<SocketAddr>) -> Result<Witness> {
+        let (begun, ended) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (ready, are_ready) = channel();
+        let (written, writes) = channel();
+        let count = servers.len();
+        for address in servers {
+            let writer = Writer {
+                address,
+                begun: begun.clone(),
+                ended: ended.clone(),
+                ready: ready.clone(),
+                written: written.clone(),
+            };
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            thread::spawn(move || runtime.block_on(writer.run()));
+        }
+        for _ in 0..count {
+            are_ready.recv_timeout(Duration::from_secs(10))??;
+        }
+        Ok(Witness {
+            begun,
+            ended,
+            writes,
+        })
+    }
+
+    pub(super) fn begin(&self) {
+        self.begun.store(true, Ordering::SeqCst);
+    }
+
+    /// When the first write was acknowledged by any of them.
+    pub(super) fn first_write(self, limit: Duration) -> Result<SystemTime> {
+        let first = self.writes.recv_timeout(limit);
+        first.context("no other server took writes in time")
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+}
+
+struct Writer {
+    address: SocketAddr,
+    begun: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+    ready: Sender<Result<()>>,
+    written: Sender<SystemTime>,
+}
+
+impl Writer {
+    async fn run(self) {
+        let mut connection = match self.prepare().await {
+            Ok(connection) => Some(connection),
+            Err(error) => {
+                let _ = self.ready.send(Err(error));
+                return;
+            }
+        };
+        let _ = self.ready.send(Ok(()));
+        while !self.ended.load(Ordering::SeqCst) {
+            if self.begun.load(Ordering::SeqCst) && self.writes(&mut connection).await {
+                let _ = self.written.send(SystemTime::now());
+                return;
+            }
+            sleep(INTERVAL).await;
+        }
+    }
+
+    /// The table is made where it can be: the others get it by replication.
+    async fn prepare(&self) -> Result<mysql_async::Conn> {
+        let mut connection = self.connect().await?;
+        let _ = connection.query_drop(TABLE).await;
+        Ok(connection)
+    }
+
+    async fn writes(&self, connection: &mut Option<mysql_async::Conn>) -> bool {
+        if connection.is_none() {
+            *connection = self.connect().await.ok();
+        }
+        let Some(open) = connection else {
+            return false;
+        };
+        match open.query_drop(WRITE).await {
+            Ok(()) => true,
+            Err(mysql_async::Error::Server(_)) => false,
+            Err(_) => {
+                *connection = None;
+                false
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<mysql_async::Conn> {
+        let options = mysql_async::OptsBuilder::default()
+            .ip_or_hostname(self.address.ip().to_string())
+            .tcp_port(self.address.port())
+            .user(Some("sbtest"))
+            .pass(Some("sbtest"))
+            .db_name(Some("sbtest"))
+            .prefer_socket(false);
+        Ok(mysql_async::Conn::new(options).await?)
+    }
+}
