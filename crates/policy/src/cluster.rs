@@ -11,6 +11,7 @@ mod group;
 pub mod gtid;
 mod identity;
 mod member;
+mod memory;
 mod postgres;
 mod replication;
 pub mod report;
@@ -20,6 +21,7 @@ mod roles;
 mod tests;
 
 pub use gtid::Gtids;
+pub use memory::Memory;
 pub use report::Report;
 
 use identity::Identity;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::status::{HistoryPoint, LastProbe};
+use crate::status::{HistoryPoint, LastProbe, TimelineEvent};
 
 /// What the old process says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,6 +59,10 @@ pub(crate) struct Handover {
     pub(crate) servers: Vec<ServerHandover>,
     /// Servers that an operator has named as the primary.
     pub(crate) named: Vec<String>,
+    /// What is known of clusters, one entry for each, told by addresses.
+    pub(crate) clusters: Vec<ClusterHandover>,
+    /// The timeline so far.
+    pub(crate) events: Vec<TimelineEvent>,
     /// How it stands, as in the reports that follow.
     pub(crate) report: Report,
     /// Processes before it that still drain. The lines to them follow in this order.
@@ -74,6 +78,19 @@ pub(crate) struct EarlierProcess {
     pub(crate) report: Report,
     /// The beginning of a message, the rest of which is still to come.
     pub(crate) unread: Vec<u8>,
+}
+
+/// What the servers of a cluster cannot tell again.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClusterHandover {
+    /// The servers' addresses.
+    pub(crate) members: Vec<String>,
+    /// The address of the primary.
+    pub(crate) primary: Option<String>,
+    /// See `policy::cluster::Memory`.
+    pub(crate) identity: Option<String>,
+    pub(crate) timelines: Vec<(u64, u32, String)>,
 }
 
 /// One service, known by its name.

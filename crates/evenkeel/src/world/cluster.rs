@@ -4,7 +4,7 @@ mod telling;
 
 use std::collections::BTreeMap;
 
-use evenkeel_policy::cluster::{Cluster, Problem, Report, Role, Verdict};
+use evenkeel_policy::cluster::{Cluster, Memory, Problem, Report, Role, Verdict};
 use evenkeel_policy::health::Standing;
 use evenkeel_proxy::engine::CutCount;
 use evenkeel_proxy::now_ms;
@@ -32,6 +32,11 @@ impl ClusterState {
     /// Whom an operator named, while that holds.
     pub(super) fn named(&self) -> Option<u64> {
         self.cluster.named()
+    }
+
+    /// What the servers cannot tell again.
+    pub(super) fn memory(&self) -> Memory {
+        self.cluster.memory()
     }
 
     /// What a member is.
@@ -148,6 +153,12 @@ impl World {
         } else if let Some(watching) = &state.watching {
             watching.verify(true);
         }
+    }
+
+    /// Goes on with what another process knew of a cluster.
+    pub(super) fn recall(&mut self, index: usize, memory: &Memory) {
+        self.clusters[index].cluster.recall(memory);
+        self.decide(index);
     }
 
     /// An operator names the primary, or takes the name back.

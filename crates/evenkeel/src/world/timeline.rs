@@ -105,6 +105,26 @@ impl Timeline {
         });
     }
 
+    /// The story that another process began goes on with what this one has told.
+    pub(super) fn resume(&mut self, earlier: Vec<TimelineEvent>) {
+        self.last_id = earlier.last().map_or(0, |event| event.id);
+        let own = std::mem::take(&mut self.events);
+        let kept = |event| Kept {
+            event,
+            cuts: Vec::new(),
+            tell_cuts_at_ms: None,
+        };
+        self.events = earlier.into_iter().map(kept).collect();
+        for mut kept in own {
+            self.last_id += 1;
+            kept.event.id = self.last_id;
+            self.events.push_back(kept);
+        }
+        while self.events.len() > EVENTS_MAX {
+            self.events.pop_front();
+        }
+    }
+
     /// The events after this one, oldest first.
     pub(super) fn after(&self, id: u64) -> Vec<TimelineEvent> {
         let later = self.events.iter().filter(|kept| kept.event.id > id);
@@ -190,6 +210,19 @@ mod tests {
             .map(|event| event.what)
             .collect();
         assert_eq!(later, ["two", "three"]);
+    }
+
+    #[test]
+    fn a_story_goes_on_where_another_process_left_it() {
+        let (mut old, mut new) = (Timeline::default(), Timeline::default());
+        told(&mut old, "one");
+        told(&mut old, "two");
+        told(&mut new, "three");
+        new.resume(old.after(0));
+        let all = new.after(0).into_iter();
+        let all: Vec<_> = all.map(|event| (event.id, event.what)).collect();
+        let expect = [(1, "one"), (2, "two"), (3, "three")];
+        assert_eq!(all, expect.map(|(id, what)| (id, what.to_owned())));
     }
 
     #[test]

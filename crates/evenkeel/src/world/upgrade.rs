@@ -2,6 +2,7 @@
 //! old one whose sessions count against our limits until they have ended.
 
 mod claims;
+mod clusters;
 mod give;
 mod take;
 

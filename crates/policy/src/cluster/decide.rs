@@ -222,7 +222,7 @@ impl Cluster {
     }
 
     /// The one place where the primary changes; true if it did.
-    fn seat(&mut self, primary: Option<u64>) -> bool {
+    pub(super) fn seat(&mut self, primary: Option<u64>) -> bool {
         if self.primary == primary {
             return false;
         }

@@ -12,8 +12,8 @@ const TRACK_LENGTH_MAX: usize = 64;
 /// The highest timeline of a cluster, and who showed it first.
 #[derive(Debug, Clone)]
 pub(super) struct Fence {
-    timeline: u32,
-    seen_at: String,
+    pub(super) timeline: u32,
+    pub(super) seen_at: String,
 }
 
 /// Where the primary was at what time: what a replica's position is held against.

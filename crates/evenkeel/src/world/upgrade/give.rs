@@ -301,6 +301,8 @@ impl World {
             services: self.services.iter().map(of_service).collect(),
             servers: self.servers.values().map(of_server).collect(),
             report: self.report(true),
+            clusters: self.cluster_handovers(),
+            events: self.timeline.after(0),
             predecessors: Vec::new(),
             named: named.map(|state| state.address.to_string()).collect(),
         }

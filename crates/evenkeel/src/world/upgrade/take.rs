@@ -125,6 +125,10 @@ impl World {
             line: None,
         });
         self.count_elsewhere();
+        self.timeline.resume(std::mem::take(&mut state.events));
+        for known in &state.clusters {
+            self.recall_cluster(known);
+        }
         let members = state.named.iter().filter_map(|name| {
             let mut addresses = self.servers.keys();
             addresses.find(|address| address.to_string() == *name)

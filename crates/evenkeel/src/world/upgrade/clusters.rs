@@ -1,0 +1,50 @@
+//! What is known of clusters, given to the next process and taken from the one before.
+
+use evenkeel_policy::cluster::Memory;
+
+use crate::config::Address;
+use crate::upgrade::state::ClusterHandover;
+use crate::world::World;
+
+impl World {
+    pub(super) fn cluster_handovers(&self) -> Vec<ClusterHandover> {
+        let clusters = self.clusters.iter();
+        clusters
+            .map(|cluster| {
+                let memory = cluster.memory();
+                let address = |id: u64| self.address_of(id).map(ToString::to_string);
+                ClusterHandover {
+                    members: cluster.members.iter().map(ToString::to_string).collect(),
+                    primary: memory.primary.and_then(address),
+                    identity: memory.identity,
+                    timelines: memory.timelines,
+                }
+            })
+            .collect()
+    }
+
+    /// The cluster of today that has one of its members remembers what it was.
+    pub(super) fn recall_cluster(&mut self, known: &ClusterHandover) {
+        let is_member = |address: &Address| known.members.contains(&address.to_string());
+        let same = |members: &Vec<Address>| members.iter().any(is_member);
+        let Some(index) = self.clusters.iter().position(|one| same(&one.members)) else {
+            return;
+        };
+        let named = known.primary.as_ref();
+        let mut states = self.servers.values();
+        let primary =
+            named.and_then(|named| states.find(|state| state.address.to_string() == *named));
+        let memory = Memory {
+            primary: primary.map(|state| state.server.id),
+            identity: known.identity.clone(),
+            timelines: known.timelines.clone(),
+        };
+        self.recall(index, &memory);
+    }
+
+    fn address_of(&self, server_id: u64) -> Option<&Address> {
+        let mut states = self.servers.values();
+        let found = states.find(|state| state.server.id == server_id);
+        found.map(|state| &state.address)
+    }
+}

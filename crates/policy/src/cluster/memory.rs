@@ -1,0 +1,171 @@
+//! What a cluster was found to be, for the process that takes over: the servers themselves tell the
+//! rest again.
+
+use super::identity::Identity;
+use super::postgres::Fence;
+use super::{Cluster, member::Word};
+
+/// What the servers cannot tell a second time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// The current primary.
+    pub primary: Option<u64>,
+    /// What its servers belong to, as [`Cluster::memory`] wrote it.
+    pub identity: Option<String>,
+    /// PostgreSQL: system identifier, highest timeline, and at whom it was seen.
+    pub timelines: Vec<(u64, u32, String)>,
+}
+
+impl Cluster {
+    /// What is to be remembered of it.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let fences = self.fences.iter();
+        Memory {
+            primary: self.primary,
+            identity: self.identity.as_ref().map(Identity::written),
+            timelines: fences
+                .map(|(system_id, fence)| (*system_id, fence.timeline, fence.seen_at.clone()))
+                .collect(),
+        }
+    }
+
+    /// Takes over what another process knew: old primaries stay fenced, and the primary stays what
+    /// it is if it still says so.
+    pub fn recall(&mut self, memory: &Memory) {
+        for (system_id, timeline, seen_at) in &memory.timelines {
+            let is_lower = |fence: &Fence| fence.timeline < *timeline;
+            if self.fences.get(system_id).is_none_or(is_lower) {
+                let fence = Fence {
+                    timeline: *timeline,
+                    seen_at: seen_at.clone(),
+                };
+                self.fences.insert(*system_id, fence);
+            }
+        }
+        let identity = memory.identity.as_deref().and_then(Identity::read);
+        self.identity = identity.or(self.identity.take());
+        let claims = |id: &u64| {
+            let member = self.member(*id);
+            member.is_some_and(|one| one.word == Word::Said && one.claim.is_some())
+        };
+        if let Some(primary) = memory.primary.filter(claims) {
+            self.seat(Some(primary));
+        }
+        self.decide();
+    }
+}
+
+impl Identity {
+    fn written(&self) -> String {
+        match self {
+            Identity::Postgres(id) => format!("postgres {id}"),
+            Identity::Replication => "replication".to_owned(),
+            Identity::Galera(uuid) => format!("galera {uuid}"),
+            Identity::Group(name) => format!("group {name}"),
+        }
+    }
+
+    fn read(text: &str) -> Option<Identity> {
+        match text.split_once(' ') {
+            None => (text == "replication").then_some(Identity::Replication),
+            Some(("postgres", id)) => id.parse().ok().map(Identity::Postgres),
+            Some(("galera", uuid)) => Some(Identity::Galera(uuid.to_owned())),
+            Some(("group", name)) => Some(Identity::Group(name.to_owned())),
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::report::{Galera, GaleraState, Postgres, Report, Said};
+
+    fn cluster() -> Cluster {
+        Cluster::new(vec![(1, "db1".to_owned()), (2, "db2".to_owned())])
+    }
+
+    fn hear(cluster: &mut Cluster, at_ms: u64, said: impl Fn(u64) -> Said) {
+        for server in [1, 2] {
+            let report = Report {
+                asked_ms: at_ms,
+                fresh: true,
+                said: said(server),
+            };
+            cluster.heard(at_ms, server, report);
+        }
+    }
+
+    fn synced(_: u64) -> Said {
+        Said::Galera(Galera {
+            cluster_uuid: "c1".to_owned(),
+            in_primary_component: true,
+            state: GaleraState::Synced,
+            ready: true,
+            set_aside: false,
+            read_only: false,
+            receive_queue: 0,
+        })
+    }
+
+    fn on_timeline(timeline: u32) -> impl Fn(u64) -> Said {
+        move |server| {
+            Said::Postgres(Postgres {
+                system_id: 7,
+                timeline,
+                in_recovery: server != 1,
+                lsn: 100,
+                streaming: true,
+                replay_age_ms: Some(0),
+                read_only_by_default: false,
+            })
+        }
+    }
+
+    #[test]
+    fn a_galera_writer_stays_the_writer() {
+        let mut old = cluster();
+        hear(&mut old, 10, synced);
+        old.name_primary(11, Some(2));
+        hear(&mut old, 20, synced);
+        hear(&mut old, 30, synced);
+        assert_eq!(old.verdict().primary, Some(2));
+        let mut new = cluster();
+        hear(&mut new, 10, synced);
+        hear(&mut new, 20, synced);
+        assert_eq!(
+            new.verdict().primary,
+            Some(1),
+            "by the order of the configuration"
+        );
+        new.recall(&old.memory());
+        assert_eq!(new.verdict().primary, Some(2));
+    }
+
+    #[test]
+    fn an_old_primary_stays_fenced_though_the_newer_one_is_away() {
+        let mut old = cluster();
+        hear(&mut old, 10, on_timeline(4));
+        let mut new = cluster();
+        hear(&mut new, 10, on_timeline(3));
+        hear(&mut new, 20, on_timeline(3));
+        assert_eq!(new.verdict().primary, Some(1));
+        new.recall(&old.memory());
+        assert_eq!(new.verdict().primary, None);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let all = [
+            Identity::Postgres(7),
+            Identity::Replication,
+            Identity::Galera("c1".to_owned()),
+            Identity::Group("g 1".to_owned()),
+        ];
+        for identity in all {
+            assert_eq!(Identity::read(&identity.written()), Some(identity));
+        }
+        assert_eq!(Identity::read("of tomorrow"), None);
+    }
+}
