@@ -94,8 +94,8 @@ impl Watcher {
     /// Waits until the kept connection is found to be closed by the server; for ever if there is
     /// none. May be cancelled and called again.
     ///
-    /// For MySQL and MariaDB it waits for ever: the library that holds the connection does not tell.
-    /// There the next question finds out.
+    /// For MySQL and MariaDB it waits for ever: the library that holds the connection does not
+    /// tell. There the next question finds out.
     pub async fn closed(&mut self) {
         match &mut self.0 {
             Kind::Mysql(keeper) => keeper.closed().await,

@@ -130,8 +130,8 @@ impl Monitor {
             | &SqlState::UNDEFINED_COLUMN
             | &SqlState::UNDEFINED_TABLE => {
                 format!(
-                    "it does not say what it is: {said} (SQLSTATE {code}): roles need PostgreSQL 12 \
-                     or newer"
+                    "it does not say what it is: {said} (SQLSTATE {code}): roles need PostgreSQL \
+                     12 or newer"
                 )
             }
             _ => format!("it does not say what it is: {said} (SQLSTATE {code})"),

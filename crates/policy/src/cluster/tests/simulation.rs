@@ -215,7 +215,7 @@ impl Monitor {
         let verdict = self.cluster.verdict();
         let right = self.right();
         assert!(agrees(&verdict, &right), "right is {right:?}: {verdict:#?}");
-        assert_eq!(verdict.verify, vec![], "all were asked twice");
+        assert!(verdict.verify.is_empty(), "all were asked twice: {verdict:?}");
         assert!(
             verdict.primary.is_some() || !verdict.problems.is_empty(),
             "nobody is the primary, silently"

@@ -7,8 +7,8 @@ use crate::watch::row::{Nonsense, Row};
 /// Answers in every state of the node.
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS LIKE 'wsrep%'";
 
-/// Whether the library runs. One that was switched off while it did (`wsrep_on`) still makes a node,
-/// which writes past its cluster.
+/// Whether the library runs. One that was switched off while it did (`wsrep_on`) still makes a
+/// node, which writes past its cluster.
 pub(super) fn is_node(facts: &Row, status: &Row) -> Result<bool, Nonsense> {
     let loaded =
         status.has("wsrep_provider_name") && !status.text(&["wsrep_provider_name"])?.is_empty();

@@ -38,8 +38,8 @@ pub(super) fn is_of_the_account(row: &Row) -> Result<bool, Nonsense> {
     Ok(matches!(source, "user" | "database" | "database user"))
 }
 
-/// The highest timeline that a server has been on since it was started. A replica tells its own only
-/// while it receives; afterwards the control file may be behind until the next restartpoint.
+/// The highest timeline that a server has been on since it was started. A replica tells its own
+/// only while it receives; afterwards the control file may be behind until the next restartpoint.
 #[derive(Debug, Default)]
 pub(super) struct Timelines {
     /// When the server was started, and whose data it has.
