@@ -54,6 +54,8 @@ pub enum Role {
     Primary,
     /// Follows the primary (or a dead one, and still serves what it has).
     Replica(Lag),
+    /// Serves reads, but only while no replica can: for this reason.
+    Spare(String),
     /// Alive, and neither: for this reason.
     Unfit(String),
 }
@@ -176,6 +178,16 @@ impl Cluster {
         let stays = self.primary == Some(server);
         if let Some(index) = self.index_of(server) {
             self.members[index].fall_mute(why, stays);
+            self.decide();
+        }
+    }
+
+    /// A server has closed the connection and does not answer over a new one. It may be about to
+    /// end, or too busy: nobody is promoted for that, but where several may take writes, or serve
+    /// reads, another one does until it answers.
+    pub fn fell_silent(&mut self, server: u64) {
+        if let Some(index) = self.index_of(server) {
+            self.members[index].is_silent = true;
             self.decide();
         }
     }

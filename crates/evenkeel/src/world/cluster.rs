@@ -138,6 +138,17 @@ impl World {
         self.decide(index);
     }
 
+    /// A server has closed the connection and does not answer.
+    pub(super) fn notice_silence(&mut self, address: &Address) {
+        let Some((index, state)) = self.cluster_index(address).zip(self.servers.get(address))
+        else {
+            return;
+        };
+        let server_id = state.server.id;
+        self.clusters[index].cluster.fell_silent(server_id);
+        self.decide(index);
+    }
+
     /// A server's standing has changed: a dead one has no role, one that is back is asked for it.
     pub(super) fn follow_standing(&mut self, address: &Address, standing: Standing) {
         let Some(index) = self.cluster_index(address) else {
@@ -257,7 +268,7 @@ impl World {
                     cluster.verdict.primary.is_some() && cluster.verdict.primary != old.primary;
                 // A dead server's sessions are `on_server_down`'s until somebody takes its place.
                 let demoted = std::mem::discriminant(now) != std::mem::discriminant(before)
-                    && matches!(now, Role::Replica(_) | Role::Unfit(_));
+                    && !matches!(now, Role::Unknown | Role::Primary);
                 if *now != Role::Primary && (replaced || demoted) && state.server.load.active() > 0
                 {
                     let ids = (Some(service.service.id), Some(server_id));

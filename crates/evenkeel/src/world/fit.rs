@@ -54,6 +54,7 @@ impl World {
         match role {
             Role::Unknown => Fit::Unused("its role is not known".to_owned()),
             Role::Unfit(why) => Fit::Unused(why.clone()),
+            Role::Spare(why) => spare_fits(wanted, why),
             Role::Primary => primary_fits(wanted),
             Role::Replica(lag) => replica_fits(wanted, lag.ms),
         }
@@ -68,6 +69,16 @@ fn primary_fits(wanted: plan::Role) -> Fit {
             ..
         } => Fit::Reserve,
         plan::Role::Replica { .. } => Fit::Unused("it is the primary".to_owned()),
+    }
+}
+
+/// Nobody knows how far behind it is.
+fn spare_fits(wanted: plan::Role, why: &str) -> Fit {
+    match wanted {
+        plan::Role::Replica {
+            lag_ms_max: None, ..
+        } => Fit::Reserve,
+        _ => Fit::Unused(why.to_owned()),
     }
 }
 
@@ -111,6 +122,13 @@ mod tests {
     fn an_unknown_lag_fits_only_where_no_limit_is_set() {
         assert_eq!(replica_fits(replica(None), None), Fit::Serves);
         assert_ne!(replica_fits(replica(Some(86_400_000)), None), Fit::Serves);
+    }
+
+    #[test]
+    fn a_spare_serves_reads_where_no_limit_is_set() {
+        assert_eq!(spare_fits(replica(None), "a donor"), Fit::Reserve);
+        let unused = Fit::Unused("a donor".to_owned());
+        assert_eq!(spare_fits(replica(Some(500)), "a donor"), unused);
     }
 
     #[test]

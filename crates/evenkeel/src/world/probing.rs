@@ -24,6 +24,8 @@ pub(super) enum Report {
     Probed(Address, Observation),
     Resolved(Address, Result<Vec<Endpoint>, String>),
     Said(Address, Result<cluster::Report, WatchError>),
+    /// It closed the connection over which it was asked, and does not answer over a new one.
+    FellSilent(Address),
 }
 
 impl World {
@@ -82,6 +84,7 @@ impl World {
                 }
             }
             Report::Said(address, outcome) => self.hear(&address, outcome),
+            Report::FellSilent(address) => self.notice_silence(&address),
         }
     }
 

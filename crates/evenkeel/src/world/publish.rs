@@ -88,8 +88,11 @@ impl World {
             let is_replica = cluster.zip(state).is_some_and(|(cluster, state)| {
                 matches!(cluster.role(state.server.id), Role::Replica(_))
             });
+            let stays_in = [before, now]
+                .iter()
+                .all(|fit| !matches!(fit, Fit::Unused(_)));
             let wanted = matches!(offer.plan.role, plan::Role::Replica { .. });
-            if before == now || !is_replica || !wanted {
+            if stays_in || before == now || !is_replica || !wanted {
                 continue;
             }
             let one = match now {

@@ -248,6 +248,10 @@ impl World {
                 status.role = RoleName::Replica;
                 (status.lag_ms, status.lag_bytes) = (lag.ms, lag.bytes);
             }
+            Role::Spare(why) => {
+                status.role = RoleName::Replica;
+                status.reason.clone_from(why);
+            }
             Role::Unfit(why) => {
                 status.role = RoleName::Unfit;
                 status.reason.clone_from(why);

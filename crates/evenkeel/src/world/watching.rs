@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_proxy::Server;
 use evenkeel_proxy::watch::{WatchError, Watcher};
@@ -17,6 +17,10 @@ const HUNTING_INTERVAL_MS: u64 = 25;
 
 /// A server that answered a moment ago and does not now is asked anew at once, and then this often.
 const AWAY_INTERVAL_MS: u64 = 100;
+
+/// A server that ends closes its connections first, and may take new ones for a second yet without
+/// a word.
+const SILENCE_MS: u64 = 150;
 
 /// The task that asks one server; it ends when this is dropped.
 pub(super) struct Watching {
@@ -88,6 +92,12 @@ pub(super) struct Times {
     pub(super) timeout_ms: u64,
 }
 
+type Outcome = Result<evenkeel_policy::cluster::Report, WatchError>;
+
+fn is_away(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(WatchError::Away(_)))
+}
+
 struct Asking {
     address: Address,
     server: Arc<Server>,
@@ -102,13 +112,16 @@ struct Asking {
 impl Asking {
     async fn go_on(mut self) {
         loop {
-            let outcome = self.ask().await;
-            let away = matches!(outcome, Err(WatchError::Away(_)));
+            let since = Instant::now();
+            let mut outcome = self.ask().await;
+            let was_answered = std::mem::replace(&mut self.answered, true);
             // What broke may have been the old connection only: the server itself is asked first.
-            let only_the_connection = away && std::mem::replace(&mut self.answered, !away);
-            if only_the_connection {
-                continue;
+            if is_away(&outcome) && was_answered {
+                let was_closed = since.elapsed() < self.timeout;
+                outcome = self.ask_anew(was_closed).await;
             }
+            let away = is_away(&outcome);
+            self.answered = !away;
             let report = Report::Said(self.address.clone(), outcome);
             if self.reports.send(report).await.is_err() {
                 return;
@@ -117,12 +130,33 @@ impl Asking {
         }
     }
 
-    async fn ask(&mut self) -> Result<evenkeel_policy::cluster::Report, WatchError> {
+    async fn ask(&mut self) -> Outcome {
         let fresh = self.pace.fresh.swap(false, Relaxed);
         let endpoint = self.server.endpoints().first().map(target);
         match endpoint {
             Some(target) => self.watcher.ask(&target, fresh, self.timeout).await,
             None => Err(WatchError::Away("its name is not resolved".to_owned())),
+        }
+    }
+
+    /// Asks over a new connection. One that was closed and not merely slow is told soon.
+    async fn ask_anew(&mut self, was_closed: bool) -> Outcome {
+        let silence = Duration::from_millis(SILENCE_MS);
+        let (address, reports) = (self.address.clone(), self.reports.clone());
+        let asking = self.ask();
+        tokio::pin!(asking);
+        let outcome = match tokio::time::timeout(silence, &mut asking).await {
+            Ok(outcome) if !is_away(&outcome) || !was_closed => return outcome,
+            Ok(outcome) => Some(outcome),
+            Err(_) => None,
+        };
+        if was_closed {
+            // The world is gone only when the process ends.
+            let _ = reports.send(Report::FellSilent(address)).await;
+        }
+        match outcome {
+            Some(outcome) => outcome,
+            None => asking.await,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use mysql_async::prelude::Queryable;
@@ -14,6 +14,10 @@ use tokio::time::sleep;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS witness (id BIGINT AUTO_INCREMENT PRIMARY KEY)";
 const WRITE: &str = "INSERT INTO witness VALUES ()";
+/// A write that takes longer had to wait for the cluster.
+const GAP: Duration = Duration::from_millis(200);
+/// So long without a gap, and they take writes for good.
+const FOR_GOOD: Duration = Duration::from_millis(250);
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Writers beside a balancer, directly to servers of the MySQL family.
@@ -58,7 +62,8 @@ impl Witness {
         self.begun.store(true, Ordering::SeqCst);
     }
 
-    /// When the first write was acknowledged by any of them.
+    /// When the first write of many was acknowledged by any of them: one that was just in time
+    /// before the others noticed the death of a node does not count.
     pub(super) fn first_write(self, limit: Duration) -> Result<SystemTime> {
         let first = self.writes.recv_timeout(limit);
         first.context("no other server took writes in time")
@@ -89,12 +94,25 @@ impl Writer {
             }
         };
         let _ = self.ready.send(Ok(()));
+        // The first of writes that follow one another, by both clocks.
+        let mut row: Option<(SystemTime, Instant)> = None;
         while !self.ended.load(Ordering::SeqCst) {
-            if self.begun.load(Ordering::SeqCst) && self.writes(&mut connection).await {
-                let _ = self.written.send(SystemTime::now());
+            sleep(INTERVAL).await;
+            if !self.begun.load(Ordering::SeqCst) {
+                continue;
+            }
+            let begun = Instant::now();
+            if !self.writes(&mut connection).await {
+                row = None;
+                continue;
+            }
+            let going_on = row.filter(|_| begun.elapsed() < GAP);
+            let (first, since) = going_on.unwrap_or((SystemTime::now(), Instant::now()));
+            row = Some((first, since));
+            if since.elapsed() > FOR_GOOD {
+                let _ = self.written.send(first);
                 return;
             }
-            sleep(INTERVAL).await;
         }
     }
 

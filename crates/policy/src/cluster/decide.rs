@@ -81,6 +81,12 @@ impl Cluster {
         if let Some(why) = self.foreign(said, scope) {
             return Stand::Refused(why);
         }
+        // Another node of Galera may take its writes at once; elsewhere a primary is only replaced
+        // by one that was promoted.
+        if member.is_silent && (!is_primary || matches!(said, Said::Galera(_))) {
+            let why = "it has closed the connection and does not answer over a new one";
+            return Stand::Unfit(why.to_owned());
+        }
         match said {
             Said::Postgres(said) => postgres::stand(said, self.fences.get(&said.system_id)),
             Said::Replication(_) if replication::is_halted(said) && member.just_ran() => {
@@ -289,7 +295,9 @@ fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> Ruling {
         .iter()
         .find(|one| one.is_primary)
         .map(|one| one.id);
-    let others = candidates.iter().filter(|one| !one.is_primary);
+    // A node of Galera serves reads, whoever takes the writes.
+    let is_refused = |one: &&Candidate<'_>| !one.is_primary && !matches!(one.said, Said::Galera(_));
+    let others = candidates.iter().filter(is_refused);
     let why = "takes writes; it is asked again before it is used as the primary";
     Ruling {
         primary: current,

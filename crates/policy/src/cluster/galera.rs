@@ -1,7 +1,7 @@
 //! Galera: every synced node of the primary component could take writes; one at a time does.
 
 use super::contest::{Candidate, Contest, Stand, uncontested};
-use super::report::{Galera, GaleraState};
+use super::report::{Galera, GaleraState, Said};
 
 pub(super) fn claim_of(said: &Galera) -> Option<(String, u64)> {
     (stand(said) == Stand::Claims).then(|| (String::new(), 0))
@@ -24,16 +24,31 @@ fn out_of_use(said: &Galera) -> Option<&'static str> {
     }
     match said.state {
         GaleraState::Joining => Some("it is joining and has not received the state yet"),
-        GaleraState::Donor => Some("it feeds a joining node (Donor/Desynced)"),
-        GaleraState::Joined => Some("it has joined and still catches up"),
-        GaleraState::Synced if !said.ready => Some("it refuses queries (wsrep_ready is OFF)"),
-        GaleraState::Synced => None,
+        GaleraState::Donor | GaleraState::Joined | GaleraState::Synced => {
+            (!said.ready).then_some("it refuses queries (wsrep_ready is OFF)")
+        }
+    }
+}
+
+/// Why it is behind the others, and used only for want of them.
+pub(super) fn is_behind(said: &Said) -> Option<&'static str> {
+    match said {
+        Said::Galera(said) if said.state == GaleraState::Donor => {
+            Some("it feeds a joining node (Donor/Desynced)")
+        }
+        Said::Galera(said) if said.state == GaleraState::Joined => {
+            Some("it has joined and still catches up")
+        }
+        _ => None,
     }
 }
 
 /// The current writer while it can, then the first in the order of the configuration: no failback.
+/// One that is behind the others writes only while none of them can.
 pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
-    let current = candidates.iter().find(|one| one.is_primary);
-    let winner = current.or(candidates.first())?;
+    let current = || candidates.iter().filter(|one| one.is_primary);
+    let is_synced = |one: &&Candidate<'_>| is_behind(one.said).is_none();
+    let mut synced = current().chain(candidates).filter(is_synced);
+    let winner = synced.next().or(current().next()).or(candidates.first())?;
     Some(uncontested(winner.id))
 }

@@ -33,6 +33,8 @@ pub(super) struct Member {
     /// When it was last asked and all its replication threads ran.
     pub(super) ran_ms: Option<u64>,
     pub(super) errant: Errant,
+    /// It has closed the connection, and has not answered since.
+    pub(super) is_silent: bool,
 }
 
 /// The last thing that became known of a server.
@@ -79,6 +81,7 @@ impl Member {
             lag_at_ms: 0,
             ran_ms: None,
             errant: Errant::default(),
+            is_silent: false,
         }
     }
 
@@ -101,6 +104,7 @@ impl Member {
         });
         self.apart_ms = is_apart(&report.said).then(|| self.apart_ms.unwrap_or(now_ms));
         self.word = Word::Said;
+        self.is_silent = false;
         self.word_ms = report.asked_ms;
         self.heard_ms = now_ms;
         if !replication::is_halted(&report.said) {
@@ -114,6 +118,7 @@ impl Member {
     /// It could not tell what it is; `stays` keeps what it said.
     pub(super) fn fall_mute(&mut self, why: String, stays: bool) {
         self.word = Word::Mute(why);
+        self.is_silent = false;
         if !stays {
             self.said = None;
             self.claim = None;
@@ -122,6 +127,7 @@ impl Member {
 
     pub(super) fn lose(&mut self, now_ms: u64) {
         self.word = Word::Lost;
+        self.is_silent = false;
         self.word_ms = self.word_ms.max(now_ms);
         self.said = None;
         self.claim = None;

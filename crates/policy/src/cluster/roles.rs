@@ -4,7 +4,7 @@ use super::contest::Stand;
 use super::decide::{Finding, Ruling};
 use super::member::Word;
 use super::report::Said;
-use super::{Cluster, Lag, Member, Problem, Role, Verdict, postgres, replication};
+use super::{Cluster, Lag, Member, Problem, Role, Verdict, galera, postgres, replication};
 
 impl Cluster {
     /// Keeps where the primary was when.
@@ -71,7 +71,12 @@ impl Cluster {
             (Stand::Unknown, _) => Role::Unknown,
             (Stand::Unfit(why) | Stand::Refused(why), _) => Role::Unfit(why.clone()),
             (_, Some((_, why))) => Role::Unfit(why.clone()),
-            (Stand::Claims | Stand::Follows, None) => Role::Replica(member.believed(lag)),
+            (Stand::Claims | Stand::Follows, None) => {
+                match member.said.as_ref().and_then(galera::is_behind) {
+                    Some(why) => Role::Spare(why.to_owned()),
+                    None => Role::Replica(member.believed(lag)),
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ mod group;
 mod replication;
 
 use evenkeel_policy::cluster::report::Said;
-use mysql_async::{Conn, Error, ServerError, Value, prelude::Queryable};
+use mysql_async::{Conn, DriverError, Error, IoError, ServerError, Value, prelude::Queryable};
 
 use super::{
     WatchError, keeper,
@@ -136,6 +136,13 @@ impl Monitor {
                     words::clipped(&server.message)
                 )),
             },
+            // It spoke the protocol a moment ago: nobody needs to look at what it is.
+            Error::Io(IoError::Io(cause)) if dialect.is_some() => {
+                WatchError::Away(words::io(cause))
+            }
+            Error::Driver(DriverError::ConnectionClosed) if dialect.is_some() => {
+                WatchError::Away("it closed the connection".to_owned())
+            }
             _ => self.login.judge(error, target, progress).await.into(),
         }
     }

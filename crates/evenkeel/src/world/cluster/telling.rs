@@ -56,7 +56,7 @@ impl World {
         let gone = old.primary.map(|id| match cluster.role(id) {
             Role::Unknown => self.standing_of(index, id),
             Role::Replica(_) => "follows another server now".to_owned(),
-            Role::Unfit(why) => why.clone(),
+            Role::Spare(why) | Role::Unfit(why) => format!("cannot go on ({why})"),
             Role::Primary => String::new(),
         });
         let name = |id| self.name_of_id(index, id);
@@ -98,6 +98,11 @@ impl World {
                     Severity::Info,
                     format!("{name} is a replica"),
                     String::new(),
+                ),
+                Role::Spare(why) => (
+                    Severity::Info,
+                    format!("{name} serves reads only while no other replica can"),
+                    why,
                 ),
                 Role::Unfit(why) => (
                     Severity::Warning,

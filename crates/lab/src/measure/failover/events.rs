@@ -23,30 +23,25 @@ pub(super) fn last_id(balancer: &Balancer) -> Result<u64> {
     Ok(last.unwrap_or(0))
 }
 
-/// The steps of a change that are not told, or told too early: the new primary before the old one's
-/// death.
+/// The steps of a change that are not told.
 pub(super) fn missing(events: &[Value], old: &Server, new: &Server, how: How) -> Vec<String> {
     let (old, new) = (&old.name, &new.name);
-    let at = |kind: &str, what: &str| {
-        events.iter().position(|event| {
-            let words = event["what"].as_str().unwrap_or_default();
-            event["kind"] == kind && words.starts_with(what)
-        })
-    };
     let mut steps = vec![
-        ("primary", format!("{new} is the primary"), None),
-        ("role", format!("{old} is a replica"), None),
+        ("primary", format!("{new} is the primary")),
+        ("role", format!("{old} is a replica")),
     ];
     if how == How::Killed {
-        let death = format!("{old} is down");
-        steps[0].2 = at("state", &death);
-        steps.insert(0, ("state", death, None));
+        steps.push(("state", format!("{old} is down")));
     }
-    let untold = steps.into_iter().filter(|(kind, what, after)| {
-        let told = at(kind, what);
-        told.is_none() || told < *after
-    });
-    untold.map(|(_, what, _)| what).collect()
+    let is_told = |(kind, step): &(&str, String)| {
+        let mut words = events
+            .iter()
+            .filter(|event| event["kind"] == *kind)
+            .filter_map(|event| event["what"].as_str());
+        words.any(|what| what.starts_with(step))
+    };
+    steps.retain(|step| !is_told(step));
+    steps.into_iter().map(|(_, step)| step).collect()
 }
 
 /// An event, with its time relative to the instant when there was a writable primary.

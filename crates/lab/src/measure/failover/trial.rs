@@ -55,7 +55,7 @@ impl Rig {
         let left_behind = left_behind(&log, &seen, &change, how);
         Ok(Trial {
             reaction,
-            outage: outage(&log, since),
+            outage: outage(&log, since, change.writable_at + reaction),
             left_behind,
             lost: seen.lost.len() - left_behind,
             doubled: seen.doubled.len(),
@@ -103,8 +103,24 @@ fn takeover(
         last.ended.max(change.writable_at)
     });
     let reaction = first.ended.duration_since(from).unwrap_or_default();
-    let not_new = |(id, port): &&(u64, u16)| *id > first.id && *port != new.address.port();
-    Ok((reaction, rows.iter().filter(not_new).count()))
+    Ok((reaction, interleaved(rows)))
+}
+
+/// Writes that a server took after another one had taken over from it.
+fn interleaved(rows: &[(u64, u16)]) -> usize {
+    let mut ports: Vec<(u64, u16)> = rows.to_vec();
+    ports.sort_unstable();
+    let mut seen: Vec<u16> = Vec::new();
+    let mut count = 0;
+    for (_, port) in ports {
+        if seen.last() == Some(&port) {
+            continue;
+        }
+        count += usize::from(seen.contains(&port));
+        seen.retain(|one| *one != port);
+        seen.push(port);
+    }
+    count
 }
 
 /// The primary of a cluster that replicates asynchronously takes its last writes to its grave.
@@ -116,9 +132,10 @@ fn left_behind(log: &WriteLog, seen: &Verification, change: &Change, how: How) -
     log.attempts.iter().filter(at_death).count()
 }
 
-fn outage(log: &WriteLog, since: SystemTime) -> Duration {
+/// Later ones are of the old server's return.
+fn outage(log: &WriteLog, since: SystemTime, until: SystemTime) -> Duration {
     let mut outages = log.outages();
-    outages.retain(|outage| outage.first_error >= since);
+    outages.retain(|outage| (since..=until).contains(&outage.first_error));
     let lasted = |outage: &evenkeel_lab::write_probe::Outage| {
         let until = outage.first_success?;
         until.duration_since(outage.first_error).ok()
@@ -144,7 +161,7 @@ impl fmt::Display for Trial {
             write!(f, "\n  a read failed {failure}")?;
         }
         for step in &self.untold {
-            write!(f, "\n  not told, or not in order: {step}")?;
+            write!(f, "\n  not told: {step}")?;
         }
         for line in &self.story {
             write!(f, "\n  | {line}")?;

@@ -36,17 +36,12 @@ fn the_writer_stays_when_an_earlier_node_comes_back() {
 #[test]
 fn a_node_that_cannot_serve_is_unfit() {
     type Hurt = fn(&mut Galera);
-    let table: [(Hurt, &str); 7] = [
+    let table: [(Hurt, &str); 5] = [
         (|node| node.in_primary_component = false, "no quorum"),
         (
             |node| node.state = GaleraState::Joining,
             "has not received the state",
         ),
-        (
-            |node| node.state = GaleraState::Donor,
-            "feeds a joining node",
-        ),
-        (|node| node.state = GaleraState::Joined, "still catches up"),
         (|node| node.ready = false, "wsrep_ready"),
         (|node| node.set_aside = true, "set it aside"),
         (
@@ -62,6 +57,57 @@ fn a_node_that_cannot_serve_is_unfit() {
         is_unfit(&verdict, 1, because);
         assert_eq!(verdict.primary, Some(2), "{because}");
     }
+}
+
+#[test]
+fn a_node_that_is_behind_the_others_serves_only_for_want_of_them() {
+    for (state, because) in [
+        (GaleraState::Donor, "feeds a joining node"),
+        (GaleraState::Joined, "still catches up"),
+    ] {
+        let behind = Galera { state, ..node() };
+        let mut bench = trio();
+        let verdict = bench.hears(1, behind.clone());
+        assert_eq!(verdict.primary, Some(2), "{because}");
+        match role(&verdict, 1) {
+            Role::Spare(why) => assert!(why.contains(because), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        bench.loses(3);
+        assert_eq!(bench.loses(2).primary, Some(1), "{because}");
+
+        let mut bench = trio();
+        bench.loses(2);
+        bench.loses(3);
+        let verdict = bench.hears(1, behind);
+        assert_eq!(verdict.primary, Some(1), "the only one goes on: {because}");
+    }
+}
+
+#[test]
+fn a_node_that_closed_the_connection_and_is_silent_gives_way_until_it_answers() {
+    let mut bench = trio();
+    bench.cluster.fell_silent(1);
+    let verdict = bench.cluster.verdict();
+    assert_eq!(verdict.primary, Some(2));
+    is_unfit(&verdict, 1, "does not answer");
+    let verdict = bench.hears(1, node());
+    assert_eq!(verdict.primary, Some(2), "no failback");
+    is_replica(&verdict, 1, Some(0));
+}
+
+#[test]
+fn the_others_serve_reads_while_the_next_writer_is_asked_again() {
+    let mut bench = Bench::new(3);
+    for id in [1, 2, 3] {
+        bench.hears(id, node());
+    }
+    bench.hears_fresh(1, node());
+    let verdict = bench.loses(1);
+    assert_eq!((verdict.primary, verdict.verify), (None, vec![2]));
+    let verdict = bench.cluster.verdict();
+    is_replica(&verdict, 2, Some(0));
+    is_replica(&verdict, 3, Some(0));
 }
 
 #[test]

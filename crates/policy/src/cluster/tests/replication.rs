@@ -326,6 +326,17 @@ fn a_replica_that_was_pointed_to_another_server_is_doubted_for_a_moment_only() {
 }
 
 #[test]
+fn a_silent_replica_leaves_and_a_silent_primary_stays() {
+    let mut bench = trio();
+    bench.cluster.fell_silent(1);
+    bench.cluster.fell_silent(2);
+    let verdict = bench.cluster.verdict();
+    assert_eq!(verdict.primary, Some(1));
+    is_unfit(&verdict, 2, "does not answer");
+    is_replica(&bench.hears(2, replica(2, &[(1, 100)])), 2, Some(30));
+}
+
+#[test]
 fn a_replica_has_a_moment_to_find_a_new_primary() {
     let mut bench = trio();
     let connecting = Replication {

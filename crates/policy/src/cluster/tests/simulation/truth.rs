@@ -221,7 +221,11 @@ impl Truth {
             .filter(|&index| self.is_heard(index) && self.claims(index))
             .collect();
         match self.kind {
-            Kind::Galera => claiming,
+            Kind::Galera => {
+                let mut synced = claiming.clone();
+                synced.retain(|&index| is_synced(&self.servers[index].said));
+                if synced.is_empty() { claiming } else { synced }
+            }
             Kind::Postgres => sole(self.of_timeline(claiming, timeline_heard)),
             Kind::Replication => self.right_of_sets(claiming, held, primary),
             Kind::Group => {
@@ -291,12 +295,17 @@ fn sole(servers: Vec<usize>) -> Vec<usize> {
     }
 }
 
+/// Of Galera: it is not behind the others.
+pub(super) fn is_synced(said: &Said) -> bool {
+    matches!(said, Said::Galera(said) if said.state == GaleraState::Synced)
+}
+
 pub(super) fn claims(said: &Said) -> bool {
     match said {
         Said::Postgres(said) => !said.in_recovery,
         Said::Replication(said) => !said.read_only,
         Said::Galera(said) => {
-            said.in_primary_component && said.state == GaleraState::Synced && !said.read_only
+            said.in_primary_component && said.state != GaleraState::Joining && !said.read_only
         }
         Said::Group(said) => {
             said.is_primary
