@@ -4,10 +4,13 @@
 pub mod balance;
 pub mod cluster;
 pub mod health;
+pub mod lending;
 pub mod load;
+pub mod pins;
 pub mod places;
 pub mod pool;
 pub mod ramp;
+pub mod route;
 
 pub use balance::Algorithm;
 pub use cluster::Cluster;

@@ -1,0 +1,362 @@
+//! What the workers of a service share: its pools, the limits, the queue. One lock, for whoever has
+//! to wait and whoever opens or closes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, PoisonError};
+
+use super::ledger::{Ledger, Ledgers};
+use super::queue::{Queue, Waiter};
+use super::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, fence};
+use super::terms::{Cancelled, Key, Order, Quotas, Refusal, Scope, Settings, Ticket};
+use crate::load::Load;
+use crate::places::{Places, UNLIMITED};
+
+/// Connections that are interchangeable.
+#[derive(Debug)]
+pub struct Pool {
+    pub(super) id: u64,
+    key: Key,
+    outdated: AtomicBool,
+    /// Of each worker: how many idle ones it has. Written by that worker alone.
+    idle: Box<[Count]>,
+}
+
+/// Alone on its cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Count(AtomicU32);
+
+impl Pool {
+    fn new(id: u64, key: Key, workers: usize) -> Pool {
+        Pool {
+            id,
+            key,
+            outdated: AtomicBool::new(false),
+            idle: (0..workers).map(|_| Count(AtomicU32::new(0))).collect(),
+        }
+    }
+
+    /// What its connections are.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Its credential or server is no longer current.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        self.outdated.load(Relaxed)
+    }
+
+    /// Idle connections that a worker was last known to have.
+    pub(super) fn idle_at(&self, worker: usize) -> u32 {
+        self.idle[worker].0.load(Relaxed)
+    }
+
+    pub(super) fn set_idle(&self, worker: usize, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.idle[worker].0.store(count, Relaxed);
+    }
+
+    pub(super) fn idle(&self) -> u32 {
+        (0..self.idle.len())
+            .map(|worker| self.idle_at(worker))
+            .sum()
+    }
+}
+
+impl PartialEq for Pool {
+    fn eq(&self, other: &Pool) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Pool {}
+
+/// One service's books.
+#[derive(Debug)]
+pub struct Books {
+    pressure: Arc<Pressure>,
+    state: Mutex<State>,
+}
+
+/// How many wait, and whatever else keeps connections from going the short way.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Pressure(AtomicUsize);
+
+impl Books {
+    /// Nothing is open. `size` is the limit of the whole service.
+    #[must_use]
+    pub fn new(workers: usize, size: u32, settings: Settings) -> Books {
+        let pressure = Arc::new(Pressure(AtomicUsize::new(0)));
+        let state = State::new(workers, size, settings, Arc::clone(&pressure));
+        Books {
+            pressure,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The pool of that key, made if there is none.
+    pub fn pool(&self, key: Key, quotas: &Quotas, server: &Arc<Load>) -> Arc<Pool> {
+        self.lock().pool(key, quotas, server)
+    }
+
+    /// A client gives up waiting: it left, or its time is over.
+    pub fn cancel(&self, ticket: Ticket) -> Cancelled {
+        self.lock().cancel(ticket)
+    }
+
+    /// Looks after who waits: to be called when places at a server became free elsewhere, or its
+    /// limit changed.
+    pub fn serve(&self, now_ms: u64, orders: &mut Vec<Order>) {
+        let mut state = self.lock();
+        state.look_for_excess();
+        state.serve_all(now_ms, orders);
+    }
+
+    /// How many wait, over all pools.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting
+    }
+
+    /// What there is of each pool.
+    #[must_use]
+    pub fn figures(&self) -> Vec<Figures> {
+        self.lock().pools.values().map(Record::figures).collect()
+    }
+
+    pub(super) fn is_calm(&self) -> bool {
+        self.pressure.0.load(Relaxed) == 0
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One pool for the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figures {
+    /// Which.
+    pub key: Key,
+    /// Connections, those that open and close among them.
+    pub connections: u32,
+    /// Of these, idle.
+    pub idle: u32,
+    /// Of these, opening.
+    pub opening: u32,
+    /// Clients that wait.
+    pub waiting: usize,
+    /// Since when the longest waiting one does.
+    pub waiting_since_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) settings: Settings,
+    pub(super) workers: usize,
+    pub(super) pools: BTreeMap<u64, Record>,
+    /// Pools for which somebody waits.
+    pub(super) hungry: BTreeSet<u64>,
+    /// Databases whose clients are made to wait.
+    pub(super) paused: BTreeSet<u64>,
+    /// Some limit is exceeded since it was lowered.
+    pub(super) is_exceeded: bool,
+    pub(super) limits: BTreeMap<Scope, Arc<Places>>,
+    waiting: usize,
+    ids: BTreeMap<Key, u64>,
+    next_pool: u64,
+    next_ticket: u64,
+    pressure: Arc<Pressure>,
+}
+
+/// What the books have of one pool.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) pool: Arc<Pool>,
+    pub(super) ledgers: Ledgers,
+    pub(super) queue: Queue,
+    /// Connections that count: from the order to open until told closed.
+    pub(super) connections: u32,
+    /// Ordered of each worker, and not answered yet: to open, to give an idle one away, to close.
+    pub(super) opening: Vec<u32>,
+    pub(super) asked: Vec<u32>,
+    pub(super) evicting: Vec<u32>,
+    /// Places that other pools are making for this one.
+    pub(super) promised: u32,
+    /// The server said that it is full: nothing is opened before.
+    pub(super) hold_until_ms: u64,
+}
+
+impl Record {
+    fn new(pool: Arc<Pool>, ledgers: Ledgers, workers: usize) -> Record {
+        Record {
+            pool,
+            ledgers,
+            queue: Queue::new(workers),
+            connections: 0,
+            opening: vec![0; workers],
+            asked: vec![0; workers],
+            evicting: vec![0; workers],
+            promised: 0,
+            hold_until_ms: 0,
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        Figures {
+            key: *self.pool.key(),
+            connections: self.connections,
+            idle: self.pool.idle(),
+            opening: self.opening.iter().sum(),
+            waiting: self.queue.len(),
+            waiting_since_ms: self.queue.oldest().map(|(_, waiter)| waiter.since_ms),
+        }
+    }
+}
+
+impl State {
+    fn new(workers: usize, size: u32, settings: Settings, pressure: Arc<Pressure>) -> State {
+        State {
+            settings,
+            workers,
+            pools: BTreeMap::new(),
+            hungry: BTreeSet::new(),
+            paused: BTreeSet::new(),
+            is_exceeded: false,
+            limits: BTreeMap::from([(Scope::Service, Arc::new(Places::new(size)))]),
+            waiting: 0,
+            ids: BTreeMap::new(),
+            next_pool: 0,
+            next_ticket: 0,
+            pressure,
+        }
+    }
+
+    fn pool(&mut self, key: Key, quotas: &Quotas, server: &Arc<Load>) -> Arc<Pool> {
+        if let Some(id) = self.ids.get(&key) {
+            return Arc::clone(&self.pools[id].pool);
+        }
+        let id = self.next_pool;
+        self.next_pool += 1;
+        let pool = Arc::new(Pool::new(id, key, self.workers));
+        let ledgers = self.ledgers(&key, quotas, server);
+        let record = Record::new(Arc::clone(&pool), ledgers, self.workers);
+        self.pools.insert(id, record);
+        self.ids.insert(key, id);
+        pool
+    }
+
+    fn ledgers(&mut self, key: &Key, quotas: &Quotas, server: &Arc<Load>) -> Ledgers {
+        Ledgers(vec![
+            Ledger::Own(Arc::new(Places::new(quotas.pool))),
+            self.ledger(Scope::Service, UNLIMITED),
+            self.ledger(Scope::User(key.user), quotas.user),
+            self.ledger(Scope::Database(key.database), quotas.database),
+            Ledger::Server(Arc::clone(server)),
+        ])
+    }
+
+    fn ledger(&mut self, scope: Scope, limit: u32) -> Ledger {
+        let places = self.limits.entry(scope);
+        Ledger::Own(Arc::clone(
+            places.or_insert_with(|| Arc::new(Places::new(limit))),
+        ))
+    }
+
+    /// Takes a pool out of the books; it has no connections and nobody waits for one.
+    pub(super) fn forget(&mut self, id: u64) {
+        if let Some(record) = self.pools.remove(&id) {
+            self.disown(id, record.pool.key());
+        }
+    }
+
+    /// The next client with that key gets a new pool.
+    pub(super) fn outdate(&mut self, id: u64) {
+        let Some(record) = self.pools.get(&id) else {
+            return;
+        };
+        record.pool.outdated.store(true, Relaxed);
+        let key = *record.pool.key();
+        self.disown(id, &key);
+    }
+
+    fn disown(&mut self, id: u64, key: &Key) {
+        if self.ids.get(key) == Some(&id) {
+            self.ids.remove(key);
+        }
+    }
+
+    /// Puts a client in the queue, if there is any use in waiting.
+    pub(super) fn enqueue(
+        &mut self,
+        id: u64,
+        worker: usize,
+        now_ms: u64,
+    ) -> Result<Ticket, Refusal> {
+        let Some(record) = self.pools.get_mut(&id) else {
+            return Err(Refusal::Outdated);
+        };
+        if record.pool.is_outdated() {
+            return Err(Refusal::Outdated);
+        }
+        if record.ledgers.allow_none() {
+            return Err(Refusal::NoneAllowed);
+        }
+        if self.waiting >= self.settings.queue_length {
+            return Err(Refusal::QueueFull);
+        }
+        let number = self.next_ticket;
+        self.next_ticket += 1;
+        let since_ms = now_ms;
+        record.queue.push(worker, Waiter { number, since_ms });
+        self.hungry.insert(id);
+        self.waiting += 1;
+        self.publish();
+        Ok(Ticket {
+            number,
+            worker,
+            pool: id,
+        })
+    }
+
+    /// Takes the first client out of a worker's line of a pool.
+    pub(super) fn dequeue(&mut self, id: u64, worker: usize) -> Option<Ticket> {
+        let waiter = self.pools.get_mut(&id)?.queue.pop(worker)?;
+        self.left(id);
+        Some(Ticket {
+            number: waiter.number,
+            worker,
+            pool: id,
+        })
+    }
+
+    fn cancel(&mut self, ticket: Ticket) -> Cancelled {
+        let record = self.pools.get_mut(&ticket.pool);
+        if !record.is_some_and(|record| record.queue.remove(ticket)) {
+            return Cancelled::Answered;
+        }
+        self.left(ticket.pool);
+        Cancelled::Left
+    }
+
+    fn left(&mut self, id: u64) {
+        self.waiting -= 1;
+        if self.pools[&id].queue.len() == 0 {
+            self.hungry.remove(&id);
+        }
+        self.publish();
+    }
+
+    /// Tells all workers whether the short way is open. The fence is the one of the two that
+    /// `Desk::give_back` speaks of: whoever looks for idle connections after this sees those that
+    /// were put away by workers who did not see it.
+    pub(super) fn publish(&self) {
+        let pressure = self.waiting + self.paused.len() + usize::from(self.is_exceeded);
+        self.pressure.0.store(pressure, Relaxed);
+        fence(SeqCst);
+    }
+}

@@ -1,0 +1,323 @@
+//! A worker's own side: its idle connections, and what it does with those that come back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::books::{Books, Pool};
+use super::serve::Verdict;
+use super::sync::fence;
+use super::terms::{Closing, Condition, Failure, Lend, Loan, Order, Ticket, Why};
+
+/// One worker's idle connections.
+#[derive(Debug)]
+pub struct Desk {
+    pub(super) worker: usize,
+    pub(super) books: Arc<Books>,
+    pub(super) shelves: BTreeMap<u64, Shelf>,
+}
+
+/// Those of one pool, the longest idle first.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pub(super) pool: Arc<Pool>,
+    pub(super) idle: Vec<Idle>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Idle {
+    pub(super) connection: u32,
+    pub(super) since_ms: u64,
+    pub(super) expires_ms: u64,
+}
+
+/// What to do with a connection that is free.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// Nothing: it is idle, and the desk has it.
+    Idle,
+    /// It belongs to this waiting client now. If that is another worker's, the connection goes
+    /// there, the loan with it; if the client has left meanwhile, that worker gives it back.
+    Hand(Ticket, Loan),
+    /// Close it, then tell `Desk::closed`.
+    Close(Closing),
+}
+
+impl Desk {
+    /// An empty desk; `worker` is one of those that the books were made for, each with one desk.
+    #[must_use]
+    pub fn new(worker: usize, books: Arc<Books>) -> Desk {
+        Desk {
+            worker,
+            books,
+            shelves: BTreeMap::new(),
+        }
+    }
+
+    /// A client wants a connection.
+    pub fn borrow(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<Order>) -> Lend {
+        if self.books.is_calm()
+            && let Some(loan) = self.take_idle(pool)
+        {
+            return Lend::Take(loan);
+        }
+        let books = Arc::clone(&self.books);
+        let mut state = books.lock();
+        if state.may_take(pool.id, self.worker, now_ms)
+            && let Some(loan) = self.take_idle(pool)
+        {
+            return Lend::Take(loan);
+        }
+        match state.enqueue(pool.id, self.worker, now_ms) {
+            Err(refusal) => Lend::Refuse(refusal),
+            Ok(ticket) => {
+                state.serve(pool.id, now_ms, orders);
+                let until_ms = now_ms + state.settings.wait_ms;
+                Lend::Wait { ticket, until_ms }
+            }
+        }
+    }
+
+    /// A connection comes back.
+    pub fn give_back(&mut self, loan: Loan, condition: Condition, now_ms: u64) -> Returned {
+        if let Some(why) = unfit(&loan, condition, now_ms) {
+            return Returned::Close(close(loan, why));
+        }
+        if !self.books.is_calm() {
+            return self.settle(loan, now_ms);
+        }
+        let pool = Arc::clone(&loan.pool);
+        self.put_away(loan, now_ms);
+        // Either we see that somebody waits, or he sees that this one is idle, as `State::publish`
+        // has its fence between the two as well.
+        fence(SeqCst);
+        if self.books.is_calm() {
+            return Returned::Idle;
+        }
+        match self.take_idle(&pool) {
+            Some(loan) => self.settle(loan, now_ms),
+            None => Returned::Idle,
+        }
+    }
+
+    /// An ordered connection is open. `random`: any 64 bits, for its lifetime.
+    pub fn opened(
+        &mut self,
+        pool: &Arc<Pool>,
+        connection: u32,
+        now_ms: u64,
+        random: u64,
+    ) -> Returned {
+        let lifetime_ms = {
+            let mut state = self.books.lock();
+            state.record(pool.id).opening[self.worker] -= 1;
+            state.settings.lifetime_ms
+        };
+        let loan = Loan {
+            connection,
+            pool: Arc::clone(pool),
+            expires_ms: expiry_ms(now_ms, lifetime_ms, random),
+        };
+        if pool.is_outdated() {
+            return Returned::Close(close(loan, Why::Outdated));
+        }
+        self.settle(loan, now_ms)
+    }
+
+    /// An ordered connection could not be opened. The client to be told, if any: it waits no more.
+    pub fn connect_failed(
+        &mut self,
+        pool: &Arc<Pool>,
+        failure: Failure,
+        now_ms: u64,
+        orders: &mut Vec<Order>,
+    ) -> Option<Ticket> {
+        let mut state = self.books.lock();
+        let record = state.record(pool.id);
+        record.opening[self.worker] -= 1;
+        record.connections -= 1;
+        record.ledgers.give_back();
+        let told = match failure {
+            Failure::Full { pause_ms } => {
+                record.hold_until_ms = now_ms + pause_ms;
+                None
+            }
+            Failure::Failed => {
+                let first = record.queue.oldest();
+                first.and_then(|(worker, _)| state.dequeue(pool.id, worker))
+            }
+        };
+        state.serve_all(now_ms, orders);
+        told
+    }
+
+    /// Does a [`super::Task::GiveIdle`]: gives an idle connection to who is to have it. None: there
+    /// is none left, or nobody waits any more.
+    pub fn give_idle(
+        &mut self,
+        pool: &Arc<Pool>,
+        now_ms: u64,
+        orders: &mut Vec<Order>,
+    ) -> Option<(Ticket, Loan)> {
+        let books = Arc::clone(&self.books);
+        let mut state = books.lock();
+        let record = state.record(pool.id);
+        record.asked[self.worker] -= 1;
+        let Some(loan) = self.take_idle(pool) else {
+            state.serve(pool.id, now_ms, orders);
+            return None;
+        };
+        let Some(ticket) = state.hand(pool.id, self.worker) else {
+            self.put_away(loan, now_ms);
+            return None;
+        };
+        Some((ticket, loan))
+    }
+
+    /// Does a [`super::Task::Evict`]: the connection to close, then to be told closed. None: there
+    /// is none left.
+    pub fn evict(
+        &mut self,
+        pool: &Arc<Pool>,
+        on_behalf: u64,
+        now_ms: u64,
+        orders: &mut Vec<Order>,
+    ) -> Option<Closing> {
+        let books = Arc::clone(&self.books);
+        let mut state = books.lock();
+        state.record(pool.id).evicting[self.worker] -= 1;
+        let Some(loan) = self.take_oldest(pool) else {
+            state.redeem(Some(on_behalf));
+            state.serve_all(now_ms, orders);
+            return None;
+        };
+        let on_behalf = Some(on_behalf);
+        Some(Closing {
+            on_behalf,
+            ..close(loan, Why::MakeRoom)
+        })
+    }
+
+    /// A connection is closed: its place is free.
+    pub fn closed(&mut self, closing: Closing, now_ms: u64, orders: &mut Vec<Order>) {
+        let mut state = self.books.lock();
+        let record = state.record(closing.pool.id);
+        record.connections -= 1;
+        record.ledgers.give_back();
+        state.redeem(closing.on_behalf);
+        state.look_for_excess();
+        state.serve_all(now_ms, orders);
+    }
+
+    /// An idle connection has ended by itself (the server closed it, or said something unasked).
+    pub fn idle_ended(&mut self, pool: &Arc<Pool>, connection: u32) -> Option<Closing> {
+        let shelf = self.shelves.get_mut(&pool.id)?;
+        let is_it = |idle: &Idle| idle.connection == connection;
+        let index = shelf.idle.iter().position(is_it)?;
+        let idle = shelf.idle.remove(index);
+        shelf.publish(self.worker);
+        Some(close(shelf.loan(idle), Why::Unclean))
+    }
+
+    /// Idle connections of a pool at this desk.
+    #[must_use]
+    pub fn idle(&self, pool: &Pool) -> usize {
+        self.shelves
+            .get(&pool.id)
+            .map_or(0, |shelf| shelf.idle.len())
+    }
+
+    /// Keeps it, hands it on, or closes it, with the books open.
+    fn settle(&mut self, loan: Loan, now_ms: u64) -> Returned {
+        let books = Arc::clone(&self.books);
+        let mut state = books.lock();
+        match state.settle(loan.pool.id, self.worker) {
+            Verdict::Hand(ticket) => Returned::Hand(ticket, loan),
+            Verdict::Close(why, on_behalf) => Returned::Close(Closing {
+                on_behalf,
+                ..close(loan, why)
+            }),
+            // With the lock held, so that who begins to wait after this sees it.
+            Verdict::Keep => {
+                self.put_away(loan, now_ms);
+                Returned::Idle
+            }
+        }
+    }
+
+    fn put_away(&mut self, loan: Loan, now_ms: u64) {
+        let pool = loan.pool;
+        let shelf = self.shelves.entry(pool.id).or_insert_with(|| Shelf {
+            pool,
+            idle: Vec::new(),
+        });
+        shelf.idle.push(Idle {
+            connection: loan.connection,
+            since_ms: now_ms,
+            expires_ms: loan.expires_ms,
+        });
+        shelf.publish(self.worker);
+    }
+
+    /// The one used last: it is the likeliest to be warm, and the others get old enough to close.
+    fn take_idle(&mut self, pool: &Pool) -> Option<Loan> {
+        let shelf = self.shelves.get_mut(&pool.id)?;
+        let idle = shelf.idle.pop()?;
+        shelf.publish(self.worker);
+        Some(shelf.loan(idle))
+    }
+
+    fn take_oldest(&mut self, pool: &Pool) -> Option<Loan> {
+        let shelf = self.shelves.get_mut(&pool.id)?;
+        if shelf.idle.is_empty() {
+            return None;
+        }
+        let idle = shelf.idle.remove(0);
+        shelf.publish(self.worker);
+        Some(shelf.loan(idle))
+    }
+}
+
+impl Shelf {
+    pub(super) fn publish(&self, worker: usize) {
+        self.pool.set_idle(worker, self.idle.len());
+    }
+
+    pub(super) fn loan(&self, idle: Idle) -> Loan {
+        Loan {
+            connection: idle.connection,
+            pool: Arc::clone(&self.pool),
+            expires_ms: idle.expires_ms,
+        }
+    }
+}
+
+pub(super) fn close(loan: Loan, why: Why) -> Closing {
+    Closing {
+        connection: loan.connection,
+        why,
+        pool: loan.pool,
+        on_behalf: None,
+    }
+}
+
+fn unfit(loan: &Loan, condition: Condition, now_ms: u64) -> Option<Why> {
+    if condition == Condition::Unclean {
+        Some(Why::Unclean)
+    } else if loan.pool.is_outdated() {
+        Some(Why::Outdated)
+    } else if loan.expires_ms <= now_ms {
+        Some(Why::TooOld)
+    } else {
+        None
+    }
+}
+
+/// Up to a fifth less than the lifetime.
+fn expiry_ms(now_ms: u64, lifetime_ms: u64, random: u64) -> u64 {
+    if lifetime_ms == 0 {
+        return u64::MAX;
+    }
+    let less_ms = random % (lifetime_ms / 5).max(1);
+    now_ms + (lifetime_ms - less_ms)
+}

@@ -1,0 +1,95 @@
+//! The limits that a pool's connections count against.
+
+use std::sync::Arc;
+
+use crate::load::Load;
+use crate::places::Places;
+
+/// One limit.
+#[derive(Debug, Clone)]
+pub(super) enum Ledger {
+    /// Of the service.
+    Own(Arc<Places>),
+    /// The server's: other services count there as well.
+    Server(Arc<Load>),
+}
+
+impl Ledger {
+    fn places(&self) -> &Places {
+        match self {
+            Ledger::Own(places) => places,
+            Ledger::Server(load) => &load.places,
+        }
+    }
+
+    fn is(&self, other: &Ledger) -> bool {
+        std::ptr::eq(self.places(), other.places())
+    }
+}
+
+/// All limits of a pool.
+#[derive(Debug)]
+pub(super) struct Ledgers(pub(super) Vec<Ledger>);
+
+impl Ledgers {
+    /// Takes a place of each, or none.
+    pub(super) fn try_take(&self) -> bool {
+        let full = self.0.iter().position(|one| !one.places().try_take());
+        let taken = &self.0[..full.unwrap_or(0)];
+        taken.iter().for_each(|one| give_back(one.places()));
+        full.is_none()
+    }
+
+    pub(super) fn give_back(&self) {
+        self.0.iter().for_each(|one| give_back(one.places()));
+    }
+
+    /// Whether one of them allows nothing at all.
+    pub(super) fn allow_none(&self) -> bool {
+        self.0.iter().any(|one| one.places().limit() == 0)
+    }
+
+    /// Whether more is taken of one than a lowered limit allows.
+    pub(super) fn are_exceeded(&self) -> bool {
+        self.excess() > 0
+    }
+
+    /// How much more, where it is most.
+    pub(super) fn excess(&self) -> u32 {
+        let excess = |places: &Places| places.taken().saturating_sub(allowed(places));
+        let each = self.0.iter().map(|one| excess(one.places()));
+        each.max().unwrap_or(0)
+    }
+
+    /// Whether a connection of `other` less is a place more for each limit that is in the way here.
+    pub(super) fn are_relieved_by(&self, other: &Ledgers) -> bool {
+        let mut full = self
+            .0
+            .iter()
+            .filter(|one| one.places().is_full())
+            .peekable();
+        full.peek().is_some() && full.all(|one| other.has(one))
+    }
+
+    /// Whether it counts against the limit of that server.
+    pub(super) fn include_server(&self, load: &Arc<Load>) -> bool {
+        self.has(&Ledger::Server(Arc::clone(load)))
+    }
+
+    fn has(&self, ledger: &Ledger) -> bool {
+        self.0.iter().any(|one| one.is(ledger))
+    }
+}
+
+/// What this process may have; unlimited stays so.
+fn allowed(places: &Places) -> u32 {
+    match places.limit() {
+        crate::places::UNLIMITED => crate::places::UNLIMITED,
+        limit => limit.saturating_sub(places.elsewhere()),
+    }
+}
+
+fn give_back(places: &Places) {
+    let given_back = places.give_back();
+    debug_assert!(given_back, "a place was given back that nobody had taken");
+}

@@ -1,0 +1,225 @@
+//! Who gets the next connection, and where it comes from.
+
+use std::sync::Arc;
+
+use super::books::{Record, State};
+use super::terms::{Order, Task, Ticket, Why};
+
+/// What is to become of a connection that is free now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Keep,
+    Hand(Ticket),
+    Close(Why, Option<u64>),
+}
+
+impl State {
+    /// Decides about a connection that came back to a worker, fit for use.
+    pub(super) fn settle(&mut self, id: u64, worker: usize) -> Verdict {
+        if self.pools[&id].ledgers.are_exceeded() {
+            return Verdict::Close(Why::OverLimit, None);
+        }
+        if let Some(rival) = self.rival(id) {
+            self.record(rival).promised += 1;
+            return Verdict::Close(Why::MakeRoom, Some(rival));
+        }
+        match self.hand(id, worker) {
+            Some(ticket) => Verdict::Hand(ticket),
+            None => Verdict::Keep,
+        }
+    }
+
+    /// Takes the client out of the queue who is to get a connection that `worker` has.
+    pub(super) fn hand(&mut self, id: u64, worker: usize) -> Option<Ticket> {
+        if self.is_paused(id) {
+            return None;
+        }
+        let patience_ms = self.settings.elsewhere_ms;
+        let queue = &self.pools[&id].queue;
+        let (line, _) = queue.next_for(worker, patience_ms)?;
+        self.dequeue(id, line)
+    }
+
+    /// Whether a client that has just come may take an idle connection of its worker.
+    pub(super) fn may_take(&self, id: u64, worker: usize, now_ms: u64) -> bool {
+        let Some(record) = self.pools.get(&id) else {
+            return false;
+        };
+        let patience_ms = self.settings.elsewhere_ms;
+        let first = record.queue.oldest();
+        let is_patient = |since_ms: u64| now_ms < since_ms + patience_ms;
+        !self.is_paused(id)
+            && record.queue.len_at(worker) == 0
+            && first.is_none_or(|(_, waiter)| is_patient(waiter.since_ms))
+    }
+
+    /// Another pool whose client would get the place of this pool's connection, and has waited long
+    /// enough to.
+    fn rival(&self, id: u64) -> Option<u64> {
+        let own = &self.pools[&id];
+        let own_since_ms = own.queue.oldest().map(|(_, waiter)| waiter.since_ms);
+        let others = self.hungry.iter().filter(|other| **other != id);
+        let mut rivals: Vec<(u64, u64)> = others
+            .filter_map(|&other| {
+                let rival = &self.pools[&other];
+                let (_, first) = rival.queue.oldest()?;
+                let is_older = own_since_ms
+                    .is_none_or(|own| first.since_ms + self.settings.other_pool_ms <= own);
+                let gains = is_older
+                    && self.unserved(other) > 0
+                    && !self.is_paused(other)
+                    && rival.ledgers.are_relieved_by(&own.ledgers);
+                gains.then_some((first.number, other))
+            })
+            .collect();
+        rivals.sort_unstable();
+        rivals.first().map(|(_, other)| *other)
+    }
+
+    /// Looks after all who wait, in the order of coming.
+    pub(super) fn serve_all(&mut self, now_ms: u64, orders: &mut Vec<Order>) {
+        let first = |id: &u64| Some(self.pools[id].queue.oldest()?.1.number);
+        let mut hungry: Vec<(Option<u64>, u64)> =
+            self.hungry.iter().map(|id| (first(id), *id)).collect();
+        hungry.sort_unstable();
+        for (_, id) in hungry {
+            self.serve(id, now_ms, orders);
+        }
+    }
+
+    /// Sees to it that a connection comes for each client of a pool, as far as that can be.
+    pub(super) fn serve(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) {
+        if self.is_paused(id) {
+            return;
+        }
+        while self.unserved(id) > 0
+            && (self.ask(id, orders)
+                || self.connect_for_waiter(id, now_ms, orders)
+                || self.make_room(id, now_ms, orders))
+        {}
+    }
+
+    /// Clients for whom nothing is on its way.
+    fn unserved(&self, id: u64) -> usize {
+        let record = &self.pools[&id];
+        let coming: u32 = record.opening.iter().chain(&record.asked).sum();
+        let coming = (coming + record.promised) as usize;
+        record.queue.len().saturating_sub(coming)
+    }
+
+    /// Asks the worker with the most idle connections for one.
+    fn ask(&mut self, id: u64, orders: &mut Vec<Order>) -> bool {
+        let record = self.record(id);
+        let Some((_, worker)) = record.most_idle() else {
+            return false;
+        };
+        record.asked[worker] += 1;
+        orders.push(record.order(worker, Task::GiveIdle));
+        true
+    }
+
+    fn connect_for_waiter(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) -> bool {
+        let record = &self.pools[&id];
+        let unserved_at = |worker: &usize| {
+            let opening = record.opening[*worker] as usize;
+            record.queue.len_at(*worker).saturating_sub(opening)
+        };
+        match (0..self.workers).max_by_key(unserved_at) {
+            Some(worker) => self.connect(id, worker, now_ms, orders),
+            None => false,
+        }
+    }
+
+    /// Reserves a place and has a connection opened.
+    pub(super) fn connect(
+        &mut self,
+        id: u64,
+        worker: usize,
+        now_ms: u64,
+        orders: &mut Vec<Order>,
+    ) -> bool {
+        let record = self.record(id);
+        if now_ms < record.hold_until_ms || !record.ledgers.try_take() {
+            return false;
+        }
+        record.connections += 1;
+        record.opening[worker] += 1;
+        orders.push(record.order(worker, Task::Connect));
+        true
+    }
+
+    /// Has an idle connection of another pool closed, the one that has most of them.
+    fn make_room(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) -> bool {
+        if now_ms < self.pools[&id].hold_until_ms {
+            return false;
+        }
+        let ledgers = &self.pools[&id].ledgers;
+        let relieves = |other: &&Record| ledgers.are_relieved_by(&other.ledgers);
+        let others = self.pools.values().filter(|other| other.pool.id != id);
+        let Some(victim) = most_idle_of(others.filter(relieves)) else {
+            return false;
+        };
+        self.order_eviction(victim, id, orders);
+        self.record(id).promised += 1;
+        true
+    }
+
+    pub(super) fn order_eviction(
+        &mut self,
+        (victim, worker): (u64, usize),
+        on_behalf: u64,
+        orders: &mut Vec<Order>,
+    ) {
+        let record = self.record(victim);
+        record.evicting[worker] += 1;
+        orders.push(record.order(worker, Task::Evict { on_behalf }));
+    }
+
+    /// A promise was kept, or could not be.
+    pub(super) fn redeem(&mut self, on_behalf: Option<u64>) {
+        let record = on_behalf.and_then(|id| self.pools.get_mut(&id));
+        if let Some(record) = record {
+            record.promised = record.promised.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn is_paused(&self, id: u64) -> bool {
+        !self.paused.is_empty() && self.paused.contains(&self.pools[&id].pool.key().database)
+    }
+
+    /// Known to be there: a pool with connections, clients or orders is never forgotten.
+    pub(super) fn record(&mut self, id: u64) -> &mut Record {
+        self.pools.get_mut(&id).expect("the pool is in the books")
+    }
+}
+
+/// The pool and the worker with the most idle connections that nobody was asked for.
+pub(super) fn most_idle_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<(u64, usize)> {
+    let most = records.filter_map(|record| Some((record.most_idle()?, record.pool.id)));
+    let ((_, worker), id) = most.max()?;
+    Some((id, worker))
+}
+
+impl Record {
+    fn order(&self, worker: usize, task: Task) -> Order {
+        Order {
+            worker,
+            pool: Arc::clone(&self.pool),
+            task,
+        }
+    }
+
+    /// Idle connections at a worker that it was not asked for yet.
+    fn spare_at(&self, worker: usize) -> u32 {
+        let taken = self.asked[worker] + self.evicting[worker];
+        self.pool.idle_at(worker).saturating_sub(taken)
+    }
+
+    /// The worker that has most of them, and how many. Each counter is read once: they change while
+    /// they are looked at.
+    fn most_idle(&self) -> Option<(u32, usize)> {
+        let workers = 0..self.opening.len();
+        let spare = workers.map(|worker| (self.spare_at(worker), worker));
+        spare.max().filter(|(spare, _)| *spare > 0)
+    }
+}

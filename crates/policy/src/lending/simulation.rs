@@ -1,0 +1,377 @@
+//! A seeded world: clients come, leave and give up, orders arrive late and out of order, connects
+//! fail, limits change. What there is is counted by hand beside the books.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::*;
+use crate::load::Load;
+use crate::places::UNLIMITED;
+
+const SEEDS: u64 = 300;
+const STEPS: u64 = 400;
+
+/// Runs a world for each seed, or for the one that `SIMULATION_SEED` names; prints the seed of one
+/// that fails.
+pub(crate) fn for_each_seed(seeds: u64, run: impl Fn(u64)) {
+    let named = std::env::var("SIMULATION_SEED").ok();
+    let named = named.map(|seed| seed.parse().expect("SIMULATION_SEED is a number"));
+    let (first, after) = named.map_or((0, seeds), |seed: u64| (seed, seed + 1));
+    for seed in first..after {
+        let _shown = SeedOnPanic(seed);
+        run(seed);
+    }
+}
+
+struct SeedOnPanic(u64);
+
+impl Drop for SeedOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("to repeat: SIMULATION_SEED={}", self.0);
+        }
+    }
+}
+
+/// Chance from a seed.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let value = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value ^ (value >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        ((self.roll() >> 20) % limit as u64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, odds: usize) -> bool {
+        self.below(odds) == 0
+    }
+
+    /// Takes any one out.
+    pub(crate) fn draw<T>(&mut self, from: &mut Vec<T>) -> Option<T> {
+        if from.is_empty() {
+            return None;
+        }
+        let index = self.below(from.len());
+        Some(from.swap_remove(index))
+    }
+}
+
+#[test]
+fn in_any_world_limits_hold_and_nobody_waits_for_what_is_there() {
+    for_each_seed(SEEDS, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+            world.check_counts();
+        }
+        world.heal();
+    });
+}
+
+struct Client {
+    worker: usize,
+    loan: Loan,
+}
+
+struct World {
+    dice: Dice,
+    now_ms: u64,
+    books: Arc<Books>,
+    desks: Vec<Desk>,
+    pools: Vec<Arc<Pool>>,
+    servers: Vec<Arc<Load>>,
+    size: u32,
+    /// Never raised above by the books, until the excess has gone.
+    excess_allowed: u32,
+    orders: Vec<Order>,
+    opening: Vec<Order>,
+    closing: Vec<(usize, Closing)>,
+    transit: Vec<(Ticket, Loan)>,
+    clients: Vec<Client>,
+    waiting: BTreeMap<Ticket, u64>,
+    connections: u32,
+    next_connection: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut dice = Dice(seed);
+        let workers = 1 + dice.below(3);
+        let size = 1 + dice.below(5) as u32;
+        let settings = Settings {
+            min_idle: dice.below(2) as u32,
+            idle_ms: 200,
+            lifetime_ms: [0, 300][dice.below(2)],
+            wait_ms: 1_000_000,
+            queue_length: 12,
+            ..Settings::default()
+        };
+        let books = Arc::new(Books::new(workers, size, settings));
+        let desks = (0..workers).map(|worker| Desk::new(worker, Arc::clone(&books)));
+        let mut world = World {
+            now_ms: 0,
+            desks: desks.collect(),
+            books,
+            pools: Vec::new(),
+            servers: (0..2).map(|_| Arc::new(Load::new(None))).collect(),
+            size,
+            excess_allowed: 0,
+            orders: Vec::new(),
+            opening: Vec::new(),
+            closing: Vec::new(),
+            transit: Vec::new(),
+            clients: Vec::new(),
+            waiting: BTreeMap::new(),
+            connections: 0,
+            next_connection: 0,
+            dice,
+        };
+        world.servers[0].set_max_connections(Some(1 + world.dice.below(4) as u32));
+        let pools = 1 + world.dice.below(4) as u64;
+        world.pools = (0..pools).map(|index| world.new_pool(index)).collect();
+        world
+    }
+
+    fn new_pool(&self, index: u64) -> Arc<Pool> {
+        let key = Key {
+            server: index % 2,
+            user: index / 2,
+            generation: 0,
+            database: 0,
+            identity: 0,
+        };
+        let quotas = Quotas {
+            pool: UNLIMITED,
+            user: UNLIMITED,
+            database: UNLIMITED,
+        };
+        self.books
+            .pool(key, &quotas, &self.servers[key.server as usize])
+    }
+
+    fn step(&mut self) {
+        self.now_ms += self.dice.below(4) as u64;
+        match self.dice.below(16) {
+            0..=3 => self.arrive(),
+            4..=6 => self.leave(),
+            7..=9 => self.obey_one(),
+            10 => self.open_one(),
+            11 => self.close_one(),
+            12 => self.land_one(),
+            13 => self.give_up(),
+            14 => self.upkeep(),
+            _ if self.dice.one_in(4) => self.resize(),
+            _ => {}
+        }
+    }
+
+    fn arrive(&mut self) {
+        let worker = self.dice.below(self.desks.len());
+        let pool = Arc::clone(&self.pools[self.dice.below(self.pools.len())]);
+        match self.desks[worker].borrow(&pool, self.now_ms, &mut self.orders) {
+            Lend::Take(loan) => self.clients.push(Client { worker, loan }),
+            Lend::Wait { ticket, .. } => {
+                self.waiting.insert(ticket, self.now_ms);
+            }
+            Lend::Refuse(refusal) => assert_eq!(refusal, Refusal::QueueFull),
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(client) = self.dice.draw(&mut self.clients) {
+            let condition = match self.dice.one_in(8) {
+                true => Condition::Unclean,
+                false => Condition::Clean,
+            };
+            let desk = &mut self.desks[client.worker];
+            let returned = desk.give_back(client.loan, condition, self.now_ms);
+            self.returned(client.worker, returned);
+        }
+    }
+
+    fn returned(&mut self, worker: usize, returned: Returned) {
+        match returned {
+            Returned::Idle => {}
+            Returned::Hand(ticket, loan) => self.transit.push((ticket, loan)),
+            Returned::Close(closing) => self.closing.push((worker, closing)),
+        }
+    }
+
+    fn obey_one(&mut self) {
+        let Some(order) = self.dice.draw(&mut self.orders) else {
+            return;
+        };
+        let desk = &mut self.desks[order.worker];
+        match order.task {
+            Task::Connect => {
+                self.connections += 1;
+                self.opening.push(order);
+            }
+            Task::GiveIdle => {
+                let given = desk.give_idle(&order.pool, self.now_ms, &mut self.orders);
+                self.transit.extend(given);
+            }
+            Task::Evict { on_behalf } => {
+                let closing = desk.evict(&order.pool, on_behalf, self.now_ms, &mut self.orders);
+                self.closing
+                    .extend(closing.map(|closing| (order.worker, closing)));
+            }
+        }
+    }
+
+    fn open_one(&mut self) {
+        let Some(Order { worker, pool, .. }) = self.dice.draw(&mut self.opening) else {
+            return;
+        };
+        if self.dice.one_in(6) {
+            self.connections -= 1;
+            let failure = [Failure::Failed, Failure::Full { pause_ms: 20 }][self.dice.below(2)];
+            let orders = &mut self.orders;
+            let told = self.desks[worker].connect_failed(&pool, failure, self.now_ms, orders);
+            told.inspect(|ticket| assert!(self.waiting.remove(ticket).is_some()));
+            return;
+        }
+        self.next_connection += 1;
+        let (connection, random) = (self.next_connection, self.dice.roll());
+        let returned = self.desks[worker].opened(&pool, connection, self.now_ms, random);
+        self.returned(worker, returned);
+    }
+
+    fn close_one(&mut self) {
+        if let Some((worker, closing)) = self.dice.draw(&mut self.closing) {
+            self.connections -= 1;
+            self.desks[worker].closed(closing, self.now_ms, &mut self.orders);
+        }
+    }
+
+    /// A connection reaches the client that it was handed to, or its worker if that has left.
+    fn land_one(&mut self) {
+        let Some((ticket, loan)) = self.dice.draw(&mut self.transit) else {
+            return;
+        };
+        let worker = ticket.worker;
+        if self.waiting.remove(&ticket).is_some() {
+            self.clients.push(Client { worker, loan });
+        } else {
+            let returned = self.desks[worker].give_back(loan, Condition::Clean, self.now_ms);
+            self.returned(worker, returned);
+        }
+    }
+
+    fn give_up(&mut self) {
+        let tickets: Vec<Ticket> = self.waiting.keys().copied().collect();
+        if tickets.is_empty() {
+            return;
+        }
+        let ticket = tickets[self.dice.below(tickets.len())];
+        let is_answered = self.transit.iter().any(|(to, _)| *to == ticket);
+        let expected = match is_answered {
+            true => Cancelled::Answered,
+            false => Cancelled::Left,
+        };
+        assert_eq!(self.books.cancel(ticket), expected);
+        self.waiting.remove(&ticket);
+    }
+
+    fn upkeep(&mut self) {
+        let worker = self.dice.below(self.desks.len());
+        let closing = self.desks[worker].upkeep(self.now_ms, &mut self.orders);
+        self.closing
+            .extend(closing.into_iter().map(|one| (worker, one)));
+    }
+
+    fn resize(&mut self) {
+        self.size = 1 + self.dice.below(5) as u32;
+        let orders = &mut self.orders;
+        self.books
+            .set_limit(Scope::Service, self.size, self.now_ms, orders);
+        self.excess_allowed = self.connections_ordered();
+    }
+
+    fn connections_ordered(&self) -> u32 {
+        let is_connect = |order: &&Order| order.task == Task::Connect;
+        self.connections + self.orders.iter().filter(is_connect).count() as u32
+    }
+
+    fn check_counts(&mut self) {
+        let counted = self.connections_ordered();
+        let figures = self.books.figures();
+        let booked: u32 = figures.iter().map(|one| one.connections).sum();
+        assert_eq!(counted, booked, "connections in the books");
+        // Above a lowered limit there are only those that were there before it was lowered.
+        self.excess_allowed = self.excess_allowed.min(counted);
+        assert!(
+            counted <= self.size.max(self.excess_allowed),
+            "over the limit"
+        );
+        let idle: usize = self.pools.iter().map(|pool| self.idle(pool)).sum();
+        let held = self.clients.len() + self.transit.len() + self.closing.len();
+        let there = idle + held + self.opening.len();
+        assert_eq!(there as u32, self.connections, "a connection is lost");
+        let first = self.servers[0].active();
+        assert!(
+            first <= self.servers[0].places.limit(),
+            "over the server's limit"
+        );
+        let answered = self
+            .transit
+            .iter()
+            .filter(|(to, _)| self.waiting.contains_key(to));
+        assert_eq!(self.waiting.len() - answered.count(), self.books.waiting());
+        if self.is_settled() {
+            self.check_nobody_waits_needlessly();
+        }
+    }
+
+    fn idle(&self, pool: &Pool) -> usize {
+        self.desks.iter().map(|desk| desk.idle(pool)).sum()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.orders.is_empty()
+            && self.opening.is_empty()
+            && self.closing.is_empty()
+            && self.transit.is_empty()
+    }
+
+    fn check_nobody_waits_needlessly(&self) {
+        for ticket in self.waiting.keys() {
+            let pool = self.pools.iter().find(|pool| pool.id == ticket.pool);
+            let pool = pool.expect("a pool of the world");
+            assert_eq!(self.idle(pool), 0, "{ticket:?} waits beside an idle one");
+            let server = &self.servers[pool.key().server as usize];
+            let is_full = [self.connections >= self.size, server.is_full()];
+            if self.books.lock().pools[&pool.id].hold_until_ms > 0 {
+                continue;
+            }
+            assert_ne!(is_full, [false; 2], "{ticket:?} waits beside a free place");
+            let would_help =
+                |other: &&Arc<Pool>| !is_full[1] || other.key().server == pool.key().server;
+            let idle = self.pools.iter().filter(would_help);
+            let idle: usize = idle.map(|other| self.idle(other)).sum();
+            assert_eq!(idle, 0, "{ticket:?} waits beside one that could make room");
+        }
+    }
+
+    /// No more trouble: everybody who waits must be served soon.
+    fn heal(&mut self) {
+        let mut rounds = 0;
+        while !self.waiting.is_empty() || !self.is_settled() {
+            rounds += 1;
+            assert!(rounds < 2_000, "{} wait for ever", self.waiting.len());
+            self.now_ms += 1;
+            self.obey_one();
+            self.open_one();
+            self.close_one();
+            self.land_one();
+            self.leave();
+            self.upkeep();
+            self.check_counts();
+        }
+    }
+}

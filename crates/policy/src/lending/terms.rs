@@ -1,0 +1,234 @@
+//! The words in which clients, workers and the books speak with each other.
+
+use std::sync::Arc;
+
+use super::books::Pool;
+
+/// How a service's connections are lent. Zero milliseconds for a limit means: none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Idle connections that each pool in use keeps warm, over all workers.
+    pub min_idle: u32,
+    /// An idle connection beyond `min_idle` is closed after this.
+    pub idle_ms: u64,
+    /// A connection is closed, when it is idle, after this long; less up to a fifth, by chance, so
+    /// that those opened together are not closed together.
+    pub lifetime_ms: u64,
+    /// A client waits this long at most.
+    pub wait_ms: u64,
+    /// Clients of the service that may wait at a time.
+    pub queue_length: usize,
+    /// Clients of the same worker come first, unless one elsewhere has waited this much longer:
+    /// moving a connection to another worker has its price.
+    pub elsewhere_ms: u64,
+    /// A client that needs another pool's connection closed to make room for its own comes first
+    /// when it has waited this much longer: a new connection has a higher price.
+    pub other_pool_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            min_idle: 0,
+            idle_ms: 600_000,
+            lifetime_ms: 3_600_000,
+            wait_ms: 10_000,
+            queue_length: 10_000,
+            elsewhere_ms: 5,
+            other_pool_ms: 50,
+        }
+    }
+}
+
+/// What makes connections interchangeable. The numbers are the caller's; equal means the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The server that it goes to.
+    pub server: u64,
+    /// Who it is logged in as.
+    pub user: u64,
+    /// The credential that it was logged in with: a password change makes the next one.
+    pub generation: u64,
+    /// The database, where a connection cannot change it; else always the same.
+    pub database: u64,
+    /// What TLS shows of it: encrypted or not, the client certificate used.
+    pub identity: u64,
+}
+
+/// What a limit holds for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// All connections of the service.
+    Service,
+    /// Those of a user.
+    User(u64),
+    /// Those to a database.
+    Database(u64),
+}
+
+/// The limits under which a new pool comes; [`crate::places::UNLIMITED`] is none. Those of its user
+/// and database hold already if another pool brought them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quotas {
+    /// For the pool itself.
+    pub pool: u32,
+    /// For all of its user's.
+    pub user: u32,
+    /// For all of its database's.
+    pub database: u32,
+}
+
+/// A connection in use. Given back or told closed in the end: it counts until then.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a connection that is not given back counts for ever"]
+pub struct Loan {
+    /// The worker's number for it. A worker that gets it from another one writes its own here.
+    pub connection: u32,
+    pub(super) pool: Arc<Pool>,
+    pub(super) expires_ms: u64,
+}
+
+impl Loan {
+    /// What it is a connection of.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
+/// A place in the queue: who waits, at which worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket {
+    /// Rises over the whole service: lower has come earlier.
+    pub number: u64,
+    /// Where the client is.
+    pub worker: usize,
+    pub(super) pool: u64,
+}
+
+/// The answer to a client that wants a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lend {
+    /// Here is one.
+    Take(Loan),
+    /// Wait; the orders see to it that one comes, as far as that can be seen to.
+    Wait {
+        /// Names the client when its connection comes.
+        ticket: Ticket,
+        /// When to give up, and cancel the ticket.
+        until_ms: u64,
+    },
+    /// No use in waiting.
+    Refuse(Refusal),
+}
+
+/// Why a client need not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// As many wait as may.
+    QueueFull,
+    /// A limit is zero: it would wait for ever.
+    NoneAllowed,
+    /// The credential, or the server, is gone.
+    Outdated,
+}
+
+/// Something for a worker to do.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Who is to do it.
+    pub worker: usize,
+    /// With a connection of which pool.
+    pub pool: Arc<Pool>,
+    /// What.
+    pub task: Task,
+}
+
+/// What a worker is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// Open a connection; a place is reserved. Then `Desk::opened` or `Desk::connect_failed`.
+    Connect,
+    /// Give an idle connection to who waits elsewhere: `Desk::give_idle`.
+    GiveIdle,
+    /// Close an idle connection to make room: `Desk::evict`.
+    Evict {
+        /// The pool whose client waits for the room.
+        on_behalf: u64,
+    },
+}
+
+/// In what state a connection comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Idle by its protocol, nothing owed, nothing buffered, no pin held.
+    Clean,
+    /// Anything else, or it cannot be told.
+    Unclean,
+}
+
+/// Why a connection is to be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It cannot be told to be idle and clean.
+    Unclean,
+    /// Its lifetime is over.
+    TooOld,
+    /// Not used for long.
+    TooIdle,
+    /// More are open than a lowered limit allows.
+    OverLimit,
+    /// Its credential or its server is no longer current.
+    Outdated,
+    /// The place is needed for another pool's client.
+    MakeRoom,
+}
+
+impl Why {
+    /// For the log and the status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Why::Unclean => "not clean",
+            Why::TooOld => "lifetime over",
+            Why::TooIdle => "idle for too long",
+            Why::OverLimit => "over a limit",
+            Why::Outdated => "credential or server outdated",
+            Why::MakeRoom => "room needed for another pool",
+        }
+    }
+}
+
+/// A connection that is being closed: it counts until `Desk::closed` is told.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a connection that is not told closed counts for ever"]
+pub struct Closing {
+    /// Its number.
+    pub connection: u32,
+    /// Why.
+    pub why: Why,
+    pub(super) pool: Arc<Pool>,
+    pub(super) on_behalf: Option<u64>,
+}
+
+/// Why a connection could not be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// It failed; the client that has waited longest is told so.
+    Failed,
+    /// The server has no room now ("too many connections"): not tried again for so long. Nobody is
+    /// told; who waits goes on waiting.
+    Full {
+        /// How long the server is left alone.
+        pause_ms: u64,
+    },
+}
+
+/// What became of a ticket that was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It waits no more.
+    Left,
+    /// Too late: a connection (or word of a failure) is on its way, and must be taken.
+    Answered,
+}

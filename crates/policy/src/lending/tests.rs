@@ -1,0 +1,353 @@
+//! Tests of the decisions one by one.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::load::Load;
+use crate::places::UNLIMITED;
+
+const NO_QUOTAS: Quotas = Quotas {
+    pool: UNLIMITED,
+    user: UNLIMITED,
+    database: UNLIMITED,
+};
+
+fn settings() -> Settings {
+    Settings {
+        wait_ms: 1_000,
+        queue_length: 3,
+        elsewhere_ms: 5,
+        other_pool_ms: 50,
+        idle_ms: 100,
+        lifetime_ms: 1_000,
+        min_idle: 0,
+    }
+}
+
+fn key(user: u64) -> Key {
+    Key {
+        server: 1,
+        user,
+        generation: 0,
+        database: 1,
+        identity: 0,
+    }
+}
+
+/// A service with desks, whose orders are looked at by hand.
+struct Scene {
+    books: Arc<Books>,
+    desks: Vec<Desk>,
+    server: Arc<Load>,
+    orders: Vec<Order>,
+    connection: u32,
+}
+
+impl Scene {
+    fn new(size: u32, settings: Settings) -> Scene {
+        let books = Arc::new(Books::new(2, size, settings));
+        let desks = (0..2).map(|worker| Desk::new(worker, Arc::clone(&books)));
+        Scene {
+            desks: desks.collect(),
+            books,
+            server: Arc::new(Load::new(None)),
+            orders: Vec::new(),
+            connection: 0,
+        }
+    }
+
+    fn pool(&self, user: u64) -> Arc<Pool> {
+        self.books.pool(key(user), &NO_QUOTAS, &self.server)
+    }
+
+    fn borrow(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> Lend {
+        self.desks[worker].borrow(pool, now_ms, &mut self.orders)
+    }
+
+    fn wait(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> Ticket {
+        match self.borrow(worker, pool, now_ms) {
+            Lend::Wait { ticket, .. } => ticket,
+            other => panic!("should wait: {other:?}"),
+        }
+    }
+
+    fn open(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> Returned {
+        self.connection += 1;
+        self.desks[worker].opened(pool, self.connection, now_ms, 0)
+    }
+
+    /// A client at the worker that has a connection of its own.
+    fn client(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> Loan {
+        let ticket = self.wait(worker, pool, now_ms);
+        assert_eq!(self.tasks(), [(worker, Task::Connect)]);
+        match self.open(worker, pool, now_ms) {
+            Returned::Hand(to, loan) if to == ticket => loan,
+            other => panic!("should be the client's: {other:?}"),
+        }
+    }
+
+    fn give_back(&mut self, worker: usize, loan: Loan, now_ms: u64) -> Returned {
+        self.desks[worker].give_back(loan, Condition::Clean, now_ms)
+    }
+
+    /// The orders since the last look.
+    fn tasks(&mut self) -> Vec<(usize, Task)> {
+        let orders = std::mem::take(&mut self.orders);
+        orders.iter().map(|one| (one.worker, one.task)).collect()
+    }
+}
+
+fn handed_to(returned: Returned) -> Ticket {
+    match returned {
+        Returned::Hand(ticket, _) => ticket,
+        other => panic!("should be handed on: {other:?}"),
+    }
+}
+
+fn closed_for(returned: &Returned) -> Why {
+    match returned {
+        Returned::Close(closing) => closing.why,
+        other => panic!("should be closed: {other:?}"),
+    }
+}
+
+#[test]
+fn an_idle_connection_of_the_own_worker_is_taken_at_once() {
+    let mut scene = Scene::new(2, settings());
+    let pool = scene.pool(1);
+    let loan = scene.client(0, &pool, 0);
+    assert_eq!(scene.give_back(0, loan, 1), Returned::Idle);
+    assert!(matches!(scene.borrow(0, &pool, 2), Lend::Take(loan) if loan.connection == 1));
+    assert_eq!(scene.tasks(), []);
+}
+
+#[test]
+fn an_idle_connection_elsewhere_is_asked_for_before_another_is_opened() {
+    let mut scene = Scene::new(2, settings());
+    let pool = scene.pool(1);
+    let loan = scene.client(0, &pool, 0);
+    scene.give_back(0, loan, 1);
+    let ticket = scene.wait(1, &pool, 2);
+    assert_eq!(scene.tasks(), [(0, Task::GiveIdle)]);
+    let given = scene.desks[0].give_idle(&pool, 3, &mut scene.orders);
+    assert_eq!(given.map(|(to, _)| to), Some(ticket));
+}
+
+#[test]
+fn a_worker_that_used_up_what_it_was_asked_for_lets_another_be_opened() {
+    let mut scene = Scene::new(2, settings());
+    let pool = scene.pool(1);
+    let loan = scene.client(0, &pool, 0);
+    scene.give_back(0, loan, 1);
+    scene.wait(1, &pool, 2);
+    assert_eq!(scene.tasks(), [(0, Task::GiveIdle)]);
+    assert!(matches!(scene.borrow(0, &pool, 3), Lend::Take(_)));
+    let given = scene.desks[0].give_idle(&pool, 3, &mut scene.orders);
+    assert_eq!((given, scene.tasks()), (None, vec![(1, Task::Connect)]));
+}
+
+#[test]
+fn a_client_of_the_same_worker_comes_first_unless_one_elsewhere_has_waited_longer() {
+    for (own_ms, winner) in [(14, 0), (15, 1)] {
+        let mut scene = Scene::new(1, settings());
+        let pool = scene.pool(1);
+        let loan = scene.client(0, &pool, 0);
+        let elsewhere = scene.wait(1, &pool, 10);
+        let own = scene.wait(0, &pool, own_ms);
+        let Returned::Hand(first, loan) = scene.give_back(0, loan, 20) else {
+            panic!("two clients wait");
+        };
+        assert_eq!(first, [own, elsewhere][winner], "own since {own_ms}");
+        assert!(matches!(scene.give_back(0, loan, 20), Returned::Hand(..)));
+    }
+}
+
+#[test]
+fn who_has_just_come_does_not_jump_the_queue_of_those_who_waited_elsewhere() {
+    let mut scene = Scene::new(2, settings());
+    let pool = scene.pool(1);
+    let loan = scene.client(0, &pool, 0);
+    scene.give_back(0, loan, 1);
+    let first = scene.wait(1, &pool, 2);
+    scene.wait(0, &pool, 7);
+    let given = scene.desks[0].give_idle(&pool, 8, &mut scene.orders);
+    assert_eq!(given.map(|(to, _)| to), Some(first));
+}
+
+#[test]
+fn an_idle_connection_of_another_pool_makes_room_under_a_shared_limit() {
+    let mut scene = Scene::new(1, settings());
+    let (first, second) = (scene.pool(1), scene.pool(2));
+    let loan = scene.client(0, &first, 0);
+    scene.give_back(0, loan, 1);
+    scene.wait(1, &second, 2);
+    let on_behalf = second.id;
+    assert_eq!(scene.tasks(), [(0, Task::Evict { on_behalf })]);
+    let closing = scene.desks[0].evict(&first, on_behalf, 3, &mut scene.orders);
+    let closing = closing.expect("it has an idle one");
+    assert_eq!((closing.why, scene.tasks()), (Why::MakeRoom, vec![]));
+    scene.desks[0].closed(closing, 4, &mut scene.orders);
+    assert_eq!(scene.tasks(), [(1, Task::Connect)]);
+}
+
+#[test]
+fn a_busy_pool_gives_up_a_place_for_who_has_waited_much_longer_for_another() {
+    let mut scene = Scene::new(1, settings());
+    let (busy, other) = (scene.pool(1), scene.pool(2));
+    let loan = scene.client(0, &busy, 0);
+    scene.wait(0, &other, 10);
+    let next = scene.wait(0, &busy, 59);
+    let Returned::Hand(ticket, loan) = scene.give_back(0, loan, 60) else {
+        panic!("49 ms longer is not enough");
+    };
+    assert_eq!(ticket, next);
+    scene.wait(0, &busy, 60);
+    let returned = scene.give_back(0, loan, 61);
+    assert_eq!(closed_for(&returned), Why::MakeRoom);
+}
+
+#[test]
+fn limits_of_user_database_server_and_pool_hold_each() {
+    let narrow = |scope: usize| {
+        let mut scene = Scene::new(9, settings());
+        let limit = |of: usize| if of == scope { 1 } else { UNLIMITED };
+        let quotas = Quotas {
+            pool: limit(0),
+            user: limit(1),
+            database: limit(2),
+        };
+        scene.server = Arc::new(Load::new((scope == 3).then_some(1)));
+        let pool = scene.books.pool(key(1), &quotas, &scene.server);
+        scene.wait(0, &pool, 0);
+        scene.wait(1, &pool, 0);
+        scene.tasks().len()
+    };
+    let connects: Vec<usize> = (0..5).map(narrow).collect();
+    assert_eq!(connects, [1, 1, 1, 1, 2]);
+}
+
+#[test]
+fn a_full_queue_and_a_limit_of_zero_refuse_at_once() {
+    let mut scene = Scene::new(1, settings());
+    let pool = scene.pool(1);
+    for _ in 0..3 {
+        scene.wait(0, &pool, 0);
+    }
+    assert_eq!(scene.borrow(1, &pool, 0), Lend::Refuse(Refusal::QueueFull));
+    let mut scene = Scene::new(0, settings());
+    let pool = scene.pool(1);
+    assert_eq!(
+        scene.borrow(1, &pool, 0),
+        Lend::Refuse(Refusal::NoneAllowed)
+    );
+}
+
+#[test]
+fn what_comes_back_unclean_old_or_outdated_is_closed() {
+    let mut scene = Scene::new(9, settings());
+    let pool = scene.pool(1);
+    let loan = scene.client(0, &pool, 0);
+    let unclean = scene.desks[0].give_back(loan, Condition::Unclean, 1);
+    assert_eq!(closed_for(&unclean), Why::Unclean);
+    let loan = scene.client(0, &pool, 0);
+    assert_eq!(closed_for(&scene.give_back(0, loan, 1_000)), Why::TooOld);
+    let loan = scene.client(0, &pool, 0);
+    assert_eq!(scene.books.outdate(&pool), []);
+    assert_eq!(closed_for(&scene.give_back(0, loan, 1)), Why::Outdated);
+    assert_eq!(scene.borrow(0, &pool, 2), Lend::Refuse(Refusal::Outdated));
+    assert_ne!(scene.pool(1), pool);
+}
+
+#[test]
+fn a_lowered_limit_closes_what_is_over_it_and_no_more() {
+    let mut scene = Scene::new(2, settings());
+    let pool = scene.pool(1);
+    let (one, two) = (scene.client(0, &pool, 0), scene.client(0, &pool, 0));
+    scene
+        .books
+        .set_limit(Scope::Service, 1, 1, &mut scene.orders);
+    let Returned::Close(closing) = scene.give_back(0, one, 2) else {
+        panic!("over the limit");
+    };
+    assert_eq!(closing.why, Why::OverLimit);
+    scene.desks[0].closed(closing, 2, &mut scene.orders);
+    assert_eq!(scene.give_back(0, two, 3), Returned::Idle);
+}
+
+#[test]
+fn upkeep_closes_the_idle_but_keeps_some_warm_and_opens_what_is_missing() {
+    let warm = Settings {
+        min_idle: 2,
+        ..settings()
+    };
+    let mut scene = Scene::new(9, warm);
+    let pool = scene.pool(1);
+    let loans: Vec<Loan> = (0..3).map(|_| scene.client(0, &pool, 0)).collect();
+    for loan in loans {
+        assert_eq!(scene.give_back(0, loan, 0), Returned::Idle);
+    }
+    let closing = scene.desks[0].upkeep(100, &mut scene.orders);
+    let closing: Vec<Why> = closing.iter().map(|one| one.why).collect();
+    assert_eq!((closing, scene.tasks()), (vec![Why::TooIdle], vec![]));
+    let closing = scene.desks[0].upkeep(1_000, &mut scene.orders);
+    assert_eq!(closing.len(), 2);
+    assert_eq!(scene.tasks(), [(0, Task::Connect), (0, Task::Connect)]);
+}
+
+#[test]
+fn a_failed_connect_is_told_to_the_longest_waiting_and_the_next_one_tries() {
+    let mut scene = Scene::new(1, settings());
+    let pool = scene.pool(1);
+    let (first, second) = (scene.wait(0, &pool, 0), scene.wait(0, &pool, 1));
+    scene.tasks();
+    let mut fail = |failure, now_ms| {
+        let told = scene.desks[0].connect_failed(&pool, failure, now_ms, &mut scene.orders);
+        (told, scene.tasks().len())
+    };
+    assert_eq!(fail(Failure::Failed, 2), (Some(first), 1));
+    assert_eq!(fail(Failure::Full { pause_ms: 10 }, 3), (None, 0));
+    assert!(scene.desks[0].upkeep(12, &mut scene.orders).is_empty());
+    assert_eq!(scene.tasks(), []);
+    assert!(scene.desks[0].upkeep(13, &mut scene.orders).is_empty());
+    assert_eq!(scene.tasks(), [(0, Task::Connect)]);
+    assert_eq!(scene.books.cancel(second), Cancelled::Left);
+}
+
+#[test]
+fn a_paused_database_makes_its_clients_wait_until_it_is_resumed() {
+    let mut scene = Scene::new(1, settings());
+    let pool = scene.pool(1);
+    let loan = scene.client(0, &pool, 0);
+    scene.books.pause(1);
+    assert_eq!(scene.give_back(0, loan, 1), Returned::Idle);
+    let ticket = scene.wait(0, &pool, 2);
+    assert_eq!(scene.tasks(), []);
+    scene.books.resume(1, 3, &mut scene.orders);
+    assert_eq!(scene.tasks(), [(0, Task::GiveIdle)]);
+    let given = scene.desks[0].give_idle(&pool, 3, &mut scene.orders);
+    assert_eq!(given.map(|(to, _)| to), Some(ticket));
+}
+
+#[test]
+fn a_ticket_given_up_too_late_is_answered() {
+    let mut scene = Scene::new(1, settings());
+    let pool = scene.pool(1);
+    let loan = scene.client(0, &pool, 0);
+    let ticket = scene.wait(0, &pool, 1);
+    assert_eq!(handed_to(scene.give_back(0, loan, 2)), ticket);
+    assert_eq!(scene.books.cancel(ticket), Cancelled::Answered);
+}
+
+#[test]
+fn another_service_gets_room_at_a_server_that_both_use() {
+    let mut scene = Scene::new(9, settings());
+    let pool = scene.pool(1);
+    assert!(!scene.books.make_room(&scene.server, &mut scene.orders));
+    let loan = scene.client(0, &pool, 0);
+    scene.give_back(0, loan, 1);
+    let elsewhere = Arc::new(Load::new(None));
+    assert!(!scene.books.make_room(&elsewhere, &mut scene.orders));
+    assert!(scene.books.make_room(&scene.server, &mut scene.orders));
+    assert!(!scene.books.make_room(&scene.server, &mut scene.orders));
+    assert!(matches!(scene.tasks()[..], [(0, Task::Evict { .. })]));
+}

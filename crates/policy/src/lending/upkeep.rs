@@ -1,0 +1,182 @@
+//! What is done now and then: old connections close, warm ones open, limits change, databases pause.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::books::{Books, Pool, State};
+use super::desk::{Desk, Idle, Shelf, close};
+use super::serve::most_idle_of;
+use super::sync::fence;
+use super::terms::{Closing, Order, Scope, Settings, Ticket, Why};
+use crate::load::Load;
+use crate::places::{Places, UNLIMITED};
+
+/// No pool has this number: room is made for another service.
+const ANOTHER_SERVICE: u64 = u64::MAX;
+
+impl Desk {
+    /// Once a second or so, by each worker: what to close of its idle connections (each then to be
+    /// told closed). Orders what is missing of the warm ones.
+    pub fn upkeep(&mut self, now_ms: u64, orders: &mut Vec<Order>) -> Vec<Closing> {
+        let books = Arc::clone(&self.books);
+        let mut state = books.lock();
+        let mut closing = Vec::new();
+        for shelf in self.shelves.values_mut() {
+            state.sort_out(shelf, self.worker, now_ms, &mut closing);
+        }
+        self.shelves.retain(|_, shelf| !shelf.idle.is_empty());
+        state.warm(self.worker, now_ms, orders);
+        state.look_for_excess();
+        state.serve_all(now_ms, orders);
+        state.forget_unused();
+        closing
+    }
+}
+
+impl State {
+    /// Takes off a shelf what is no longer to be kept.
+    fn sort_out(&self, shelf: &mut Shelf, worker: usize, now_ms: u64, closing: &mut Vec<Closing>) {
+        for idle in std::mem::take(&mut shelf.idle) {
+            let spent = u32::try_from(closing.len()).unwrap_or(u32::MAX);
+            match self.unwanted(&shelf.pool, &idle, now_ms, spent) {
+                Some(why) => {
+                    closing.push(close(shelf.loan(idle), why));
+                    let fewer = shelf.pool.idle_at(worker).saturating_sub(1);
+                    shelf.pool.set_idle(worker, fewer as usize);
+                }
+                None => shelf.idle.push(idle),
+            }
+        }
+        shelf.publish(worker);
+    }
+
+    fn unwanted(&self, pool: &Pool, idle: &Idle, now_ms: u64, spent: u32) -> Option<Why> {
+        let idle_ms = self.settings.idle_ms;
+        if pool.is_outdated() {
+            Some(Why::Outdated)
+        } else if idle.expires_ms <= now_ms {
+            Some(Why::TooOld)
+        } else if self.pools[&pool.id].ledgers.excess() > spent {
+            Some(Why::OverLimit)
+        } else if idle_ms != 0
+            && idle.since_ms + idle_ms <= now_ms
+            && pool.idle() > self.settings.min_idle
+        {
+            Some(Why::TooIdle)
+        } else {
+            None
+        }
+    }
+
+    /// Opens what is missing of the warm connections. Nobody's idle connection is closed for it.
+    fn warm(&mut self, worker: usize, now_ms: u64, orders: &mut Vec<Order>) {
+        let ids: Vec<u64> = self.pools.keys().copied().collect();
+        for id in ids {
+            while self.is_cold(id) && self.connect(id, worker, now_ms, orders) {}
+        }
+    }
+
+    fn is_cold(&self, id: u64) -> bool {
+        let record = &self.pools[&id];
+        let warm = record.pool.idle() + record.opening.iter().sum::<u32>();
+        warm < self.settings.min_idle && !record.pool.is_outdated() && record.queue.len() == 0
+    }
+
+    /// Whether a limit is exceeded: then all that comes back goes through the books.
+    pub(super) fn look_for_excess(&mut self) {
+        let mut records = self.pools.values();
+        let is_exceeded = records.any(|record| record.ledgers.are_exceeded());
+        if is_exceeded != self.is_exceeded {
+            self.is_exceeded = is_exceeded;
+            self.publish();
+        }
+    }
+
+    fn forget_unused(&mut self) {
+        let unused: Vec<u64> = self
+            .pools
+            .values()
+            .filter(|record| record.connections == 0 && record.queue.len() == 0)
+            .filter(|record| Arc::strong_count(&record.pool) == 1)
+            .map(|record| record.pool.id)
+            .collect();
+        unused.into_iter().for_each(|id| self.forget(id));
+    }
+}
+
+impl Books {
+    /// Other settings, from a reload.
+    pub fn set_settings(&self, settings: Settings) {
+        self.lock().settings = settings;
+    }
+
+    /// Another limit. What is open above a lowered one closes as it comes back, or at the next
+    /// upkeep.
+    pub fn set_limit(&self, scope: Scope, limit: u32, now_ms: u64, orders: &mut Vec<Order>) {
+        let mut state = self.lock();
+        let places = state.limits.entry(scope);
+        places
+            .or_insert_with(|| Arc::new(Places::new(UNLIMITED)))
+            .set_limit(limit);
+        state.look_for_excess();
+        state.serve_all(now_ms, orders);
+    }
+
+    /// The limit of a scope and what is taken of it; other processes' part is set there.
+    #[must_use]
+    pub fn limit(&self, scope: Scope) -> Option<Arc<Places>> {
+        self.lock().limits.get(&scope).cloned()
+    }
+
+    /// The credential or the server of a pool is gone. Its connections close as they come back, or
+    /// at the next upkeep; the clients that waited for one, which wait no more.
+    pub fn outdate(&self, pool: &Arc<Pool>) -> Vec<Ticket> {
+        let mut state = self.lock();
+        state.outdate(pool.id);
+        self.turn_away_in(&mut state, pool.id)
+    }
+
+    /// The server of a pool is down: the clients that waited for a connection to it, which wait no
+    /// more and may go elsewhere.
+    pub fn turn_away(&self, pool: &Arc<Pool>) -> Vec<Ticket> {
+        self.turn_away_in(&mut self.lock(), pool.id)
+    }
+
+    fn turn_away_in(&self, state: &mut State, id: u64) -> Vec<Ticket> {
+        let mut turned_away = Vec::new();
+        for worker in 0..state.workers {
+            turned_away.extend(std::iter::from_fn(|| state.dequeue(id, worker)));
+        }
+        turned_away
+    }
+
+    /// Makes the clients of a database wait, until it is resumed.
+    pub fn pause(&self, database: u64) {
+        let mut state = self.lock();
+        state.paused.insert(database);
+        state.publish();
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self, database: u64, now_ms: u64, orders: &mut Vec<Order>) {
+        let mut state = self.lock();
+        state.paused.remove(&database);
+        state.publish();
+        state.serve_all(now_ms, orders);
+    }
+
+    /// Has one idle connection to a server closed, for another service whose client waits for a
+    /// place there. False: there is none.
+    pub fn make_room(&self, server: &Arc<Load>, orders: &mut Vec<Order>) -> bool {
+        let mut state = self.lock();
+        // As in `State::publish`: the client elsewhere waits already.
+        fence(SeqCst);
+        let there = state.pools.values();
+        let there = there.filter(|record| record.ledgers.include_server(server));
+        let Some(victim) = most_idle_of(there) else {
+            return false;
+        };
+        state.order_eviction(victim, ANOTHER_SERVICE, orders);
+        true
+    }
+}

@@ -1,0 +1,320 @@
+//! What binds a client to its server connection: state that no other connection has and that cannot
+//! be moved to one. Which event ends which bond, and what is left to do when the client leaves.
+//!
+//! A pin is taken as soon as it may exist and kept until it certainly does not: several LISTENs are
+//! one pin, which only UNLISTEN * ends.
+
+use std::fmt;
+
+/// One reason. The first of those held, in this order, is the one that is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pin {
+    /// A replication or binlog stream: the connection is nothing else from now on.
+    Replication,
+    /// A transaction is open, savepoints and cursors in it.
+    Transaction,
+    /// MySQL: autocommit is off, and a transaction may begin unasked.
+    AutocommitOff,
+    /// MySQL: an XA transaction between its START and its PREPARE, COMMIT or ROLLBACK.
+    Xa,
+    /// A COPY, a LOCAL INFILE or a result is under way.
+    Streaming,
+    /// A portal or cursor that a later message may fetch from.
+    Cursor,
+    /// PostgreSQL: a WITH HOLD cursor.
+    HeldCursor,
+    /// MySQL: COM_STMT_SEND_LONG_DATA without its execution.
+    LongData,
+    /// Temporary tables.
+    TemporaryTable,
+    /// PostgreSQL: LISTEN.
+    Listen,
+    /// Advisory locks of the session, GET_LOCK, the locking service.
+    NamedLock,
+    /// MySQL: LOCK TABLES.
+    TableLock,
+    /// MySQL: FLUSH TABLES WITH READ LOCK.
+    GlobalReadLock,
+    /// MySQL: LOCK INSTANCE FOR BACKUP.
+    BackupLock,
+    /// MySQL: an open HANDLER.
+    Handler,
+    /// PREPARE in SQL that is not followed.
+    Prepared,
+    /// What nextval gave, for currval and lastval.
+    Sequence,
+    /// What setseed began.
+    Seed,
+    /// PostgreSQL: a library was loaded.
+    Library,
+    /// Settings changed in a way that cannot be told.
+    Settings,
+    /// MySQL: user variables set to what cannot be told.
+    Variables,
+    /// MySQL: SQL_CALC_FOUND_ROWS, for FOUND_ROWS().
+    FoundRows,
+    /// MySQL: warnings or errors, for SHOW WARNINGS and GET DIAGNOSTICS.
+    Warnings,
+    /// MySQL: what LAST_INSERT_ID() is about to be asked for.
+    InsertId,
+    /// MySQL: `sql_log_bin` is off or `gtid_next` is set.
+    Binlog,
+    /// Something that is not known: it may have left anything behind.
+    Unknown,
+}
+
+/// What ends pins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// The server says that no transaction is open any more.
+    TransactionEnded,
+    /// MySQL: autocommit is on again.
+    AutocommitOn,
+    /// MySQL: XA PREPARE, COMMIT … ONE PHASE, ROLLBACK.
+    XaEnded,
+    /// The server says that what streamed is complete.
+    StreamEnded,
+    /// No portal or cursor of the protocol is open any more.
+    CursorsClosed,
+    /// CLOSE ALL.
+    CloseAll,
+    /// MySQL: the statement with long data was executed, reset or closed.
+    LongDataUsed,
+    /// UNLISTEN *.
+    UnlistenAll,
+    /// pg_advisory_unlock_all(), RELEASE_ALL_LOCKS().
+    UnlockNamed,
+    /// UNLOCK TABLES.
+    UnlockTables,
+    /// UNLOCK INSTANCE.
+    UnlockInstance,
+    /// DEALLOCATE ALL.
+    DeallocateAll,
+    /// DISCARD TEMP.
+    DiscardTemp,
+    /// DISCARD SEQUENCES.
+    DiscardSequences,
+    /// RESET ALL. Releases no lock.
+    ResetAll,
+    /// DISCARD ALL, which cannot run in a transaction.
+    DiscardAll,
+    /// COM_RESET_CONNECTION or COM_CHANGE_USER, succeeded.
+    ResetConnection,
+    /// MySQL: another statement has replaced the warnings, the found rows, the insert id.
+    NextStatement,
+}
+
+/// What to do with a server connection whose client has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Farewell {
+    /// Nothing binds: it can be lent as it is.
+    Keep,
+    /// Roll back what is open, then reset it (DISCARD ALL, COM_RESET_CONNECTION): then it can be
+    /// lent.
+    Reset,
+    /// Nothing makes it safe for another client.
+    Close,
+}
+
+/// The pins of one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pins(u32);
+
+const ALL: [Pin; 26] = [
+    Pin::Replication,
+    Pin::Transaction,
+    Pin::AutocommitOff,
+    Pin::Xa,
+    Pin::Streaming,
+    Pin::Cursor,
+    Pin::HeldCursor,
+    Pin::LongData,
+    Pin::TemporaryTable,
+    Pin::Listen,
+    Pin::NamedLock,
+    Pin::TableLock,
+    Pin::GlobalReadLock,
+    Pin::BackupLock,
+    Pin::Handler,
+    Pin::Prepared,
+    Pin::Sequence,
+    Pin::Seed,
+    Pin::Library,
+    Pin::Settings,
+    Pin::Variables,
+    Pin::FoundRows,
+    Pin::Warnings,
+    Pin::InsertId,
+    Pin::Binlog,
+    Pin::Unknown,
+];
+
+/// What a statement leaves behind only until the next one.
+const OF_STATEMENT: Pins = Pins::of(&[Pin::FoundRows, Pin::Warnings, Pin::InsertId]);
+
+/// What DISCARD ALL leaves behind. A loaded library stays; the generator of random() too.
+const SURVIVES_DISCARD: Pins = Pins::of(&[
+    Pin::Replication,
+    Pin::Transaction,
+    Pin::Streaming,
+    Pin::Seed,
+    Pin::Library,
+    Pin::Unknown,
+]);
+
+/// What COM_RESET_CONNECTION leaves behind, or is not certain to end.
+const SURVIVES_RESET: Pins = Pins::of(&[
+    Pin::Replication,
+    Pin::Streaming,
+    Pin::Xa,
+    Pin::GlobalReadLock,
+    Pin::BackupLock,
+    Pin::Unknown,
+]);
+
+/// What keeps a connection from being made fit for another client: what survives both ways to
+/// reset it, once its transaction is rolled back. A seed harms nobody who did not set one.
+const CANNOT_BE_CLEANED: Pins = Pins::of(&[
+    Pin::Replication,
+    Pin::Xa,
+    Pin::Streaming,
+    Pin::GlobalReadLock,
+    Pin::BackupLock,
+    Pin::Library,
+    Pin::Unknown,
+]);
+
+impl Pins {
+    /// Nothing binds.
+    pub const NONE: Pins = Pins(0);
+
+    const fn of(pins: &[Pin]) -> Pins {
+        let (mut bits, mut index) = (0, 0);
+        while index < pins.len() {
+            bits |= pins[index].bit();
+            index += 1;
+        }
+        Pins(bits)
+    }
+
+    /// Binds for another reason.
+    pub fn add(&mut self, pin: Pin) {
+        self.0 |= pin.bit();
+    }
+
+    /// An event ends some of them.
+    pub fn release(&mut self, by: Release) {
+        self.0 &= !released(by).0;
+    }
+
+    /// Whether nothing binds.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether that reason binds.
+    #[must_use]
+    pub const fn has(self, pin: Pin) -> bool {
+        self.0 & pin.bit() != 0
+    }
+
+    /// The reasons, in their order.
+    pub fn iter(self) -> impl Iterator<Item = Pin> {
+        ALL.into_iter().filter(move |pin| self.has(*pin))
+    }
+
+    /// The text of the first reason: what `route` is told.
+    #[must_use]
+    pub fn first(self) -> Option<&'static str> {
+        self.iter().next().map(Pin::as_str)
+    }
+
+    /// What to do with the connection now that the client has left.
+    #[must_use]
+    pub const fn farewell(self) -> Farewell {
+        if self.is_empty() {
+            Farewell::Keep
+        } else if self.0 & CANNOT_BE_CLEANED.0 == 0 {
+            Farewell::Reset
+        } else {
+            Farewell::Close
+        }
+    }
+}
+
+/// All reasons, with commas between them.
+impl fmt::Display for Pins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, pin) in self.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{}", pin.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+impl Pin {
+    /// For the status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Pin::Replication => "replication stream",
+            Pin::Transaction => "transaction",
+            Pin::AutocommitOff => "autocommit off",
+            Pin::Xa => "XA transaction",
+            Pin::Streaming => "data under way",
+            Pin::Cursor => "open cursor",
+            Pin::HeldCursor => "cursor WITH HOLD",
+            Pin::LongData => "long data of a statement not executed yet",
+            Pin::TemporaryTable => "temporary tables",
+            Pin::Listen => "LISTEN",
+            Pin::NamedLock => "advisory or named locks",
+            Pin::TableLock => "LOCK TABLES",
+            Pin::GlobalReadLock => "global read lock",
+            Pin::BackupLock => "backup lock",
+            Pin::Handler => "open HANDLER",
+            Pin::Prepared => "PREPARE in SQL",
+            Pin::Sequence => "values of sequences",
+            Pin::Seed => "seed of random()",
+            Pin::Library => "loaded library",
+            Pin::Settings => "settings that cannot be followed",
+            Pin::Variables => "user variables that cannot be followed",
+            Pin::FoundRows => "FOUND_ROWS()",
+            Pin::Warnings => "warnings",
+            Pin::InsertId => "LAST_INSERT_ID()",
+            Pin::Binlog => "sql_log_bin or gtid_next",
+            Pin::Unknown => "something that cannot be told",
+        }
+    }
+
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+fn released(by: Release) -> Pins {
+    match by {
+        Release::TransactionEnded => Pins::of(&[Pin::Transaction, Pin::Cursor]),
+        Release::AutocommitOn => Pins::of(&[Pin::AutocommitOff]),
+        Release::XaEnded => Pins::of(&[Pin::Xa]),
+        Release::StreamEnded => Pins::of(&[Pin::Streaming]),
+        Release::CursorsClosed => Pins::of(&[Pin::Cursor]),
+        Release::CloseAll => Pins::of(&[Pin::Cursor, Pin::HeldCursor]),
+        Release::LongDataUsed => Pins::of(&[Pin::LongData]),
+        Release::UnlistenAll => Pins::of(&[Pin::Listen]),
+        Release::UnlockNamed => Pins::of(&[Pin::NamedLock]),
+        Release::UnlockTables => Pins::of(&[Pin::TableLock, Pin::GlobalReadLock]),
+        Release::UnlockInstance => Pins::of(&[Pin::BackupLock]),
+        Release::DeallocateAll => Pins::of(&[Pin::Prepared]),
+        Release::DiscardTemp => Pins::of(&[Pin::TemporaryTable]),
+        Release::DiscardSequences => Pins::of(&[Pin::Sequence]),
+        Release::ResetAll => Pins::of(&[Pin::Settings]),
+        Release::DiscardAll => Pins(!SURVIVES_DISCARD.0),
+        Release::ResetConnection => Pins(!SURVIVES_RESET.0),
+        Release::NextStatement => OF_STATEMENT,
+    }
+}
+
+#[cfg(test)]
+mod tests;

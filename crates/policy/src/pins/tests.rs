@@ -1,0 +1,126 @@
+//! Tests of pins: a table of what ends what.
+
+use super::*;
+
+const RELEASES: [Release; 18] = [
+    Release::TransactionEnded,
+    Release::AutocommitOn,
+    Release::XaEnded,
+    Release::StreamEnded,
+    Release::CursorsClosed,
+    Release::CloseAll,
+    Release::LongDataUsed,
+    Release::UnlistenAll,
+    Release::UnlockNamed,
+    Release::UnlockTables,
+    Release::UnlockInstance,
+    Release::DeallocateAll,
+    Release::DiscardTemp,
+    Release::DiscardSequences,
+    Release::ResetAll,
+    Release::DiscardAll,
+    Release::ResetConnection,
+    Release::NextStatement,
+];
+
+fn ended_by(release: Release) -> Vec<Pin> {
+    let ended = |pin: &Pin| {
+        let mut pins = Pins::of(&[*pin]);
+        pins.release(release);
+        pins.is_empty()
+    };
+    ALL.into_iter().filter(ended).collect()
+}
+
+fn survivors(release: Release) -> String {
+    let mut pins = Pins::of(&ALL);
+    pins.release(release);
+    pins.to_string()
+}
+
+#[test]
+fn every_pin_stands_for_itself_and_has_a_text_of_its_own() {
+    let mut texts: Vec<&str> = ALL.iter().map(|pin| pin.as_str()).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    assert_eq!(texts.len(), ALL.len());
+    for pin in ALL {
+        let alone: Vec<Pin> = Pins::of(&[pin]).iter().collect();
+        assert_eq!(alone, [pin]);
+    }
+    assert!(ALL.is_sorted(), "shown in the order of their declaration");
+}
+
+#[test]
+fn the_end_of_a_transaction_ends_its_cursors_but_neither_held_ones_nor_locks_of_the_session() {
+    let ended = ended_by(Release::TransactionEnded);
+    assert_eq!(ended, [Pin::Transaction, Pin::Cursor]);
+}
+
+#[test]
+fn reset_all_releases_no_lock() {
+    assert_eq!(ended_by(Release::ResetAll), [Pin::Settings]);
+}
+
+#[test]
+fn what_survives_a_reset_is_known() {
+    assert_eq!(
+        survivors(Release::DiscardAll),
+        "replication stream, transaction, data under way, seed of random(), loaded library, \
+         something that cannot be told"
+    );
+    assert_eq!(
+        survivors(Release::ResetConnection),
+        "replication stream, XA transaction, data under way, global read lock, backup lock, \
+         something that cannot be told"
+    );
+}
+
+#[test]
+fn only_the_end_of_the_connection_ends_replication_and_what_cannot_be_told() {
+    for release in RELEASES {
+        let ended = ended_by(release);
+        let is_for_ever = |pin: &Pin| matches!(pin, Pin::Replication | Pin::Unknown);
+        assert!(!ended.iter().any(is_for_ever), "{release:?}");
+    }
+}
+
+#[test]
+fn every_other_pin_is_ended_by_something() {
+    let mut ended: Vec<Pin> = RELEASES.into_iter().flat_map(ended_by).collect();
+    ended.sort_unstable();
+    ended.dedup();
+    assert_eq!(ended.len(), ALL.len() - 2);
+}
+
+#[test]
+fn a_connection_is_kept_reset_or_closed_by_what_still_binds_it() {
+    let farewell = |pins: &[Pin]| Pins::of(pins).farewell();
+    assert_eq!(farewell(&[]), Farewell::Keep);
+    let cleanable = [Pin::Transaction, Pin::NamedLock, Pin::TemporaryTable];
+    assert_eq!(farewell(&cleanable), Farewell::Reset);
+    for pin in CANNOT_BE_CLEANED.iter() {
+        let pins = [&cleanable[..], &[pin]].concat();
+        assert_eq!(farewell(&pins), Farewell::Close, "{pin:?}");
+    }
+}
+
+#[test]
+fn what_is_not_ended_by_a_reset_is_never_reset_for_another_client() {
+    for survivors in [SURVIVES_DISCARD, SURVIVES_RESET] {
+        for pin in survivors.iter() {
+            // Rolled back before; and a seed harms nobody.
+            let is_harmless = matches!(pin, Pin::Transaction | Pin::Seed);
+            let farewell = Pins::of(&[pin]).farewell();
+            assert_eq!(farewell == Farewell::Close, !is_harmless, "{pin:?}");
+        }
+    }
+}
+
+#[test]
+fn the_first_reason_is_the_one_that_is_shown() {
+    let pins = Pins::of(&[Pin::Listen, Pin::TemporaryTable]);
+    assert_eq!(pins.first(), Some("temporary tables"));
+    assert_eq!(pins.to_string(), "temporary tables, LISTEN");
+    assert_eq!(Pins::NONE.first(), None);
+}

@@ -1,0 +1,308 @@
+//! Where a statement goes: to the primary unless it is known to be a read.
+//!
+//! [`decide`] is asked once for each text that a client sends as a unit: a simple query with all of
+//! its statements, or what an extended batch runs up to its Sync. It says what kind of server, and
+//! why in words that `explain` prints; which of the readers it is, is the balance's choice among
+//! those that the session's causality admits.
+//!
+//! [`rescue`] is asked when a server has refused or failed one that was sent.
+
+pub mod facts;
+pub mod rescue;
+
+#[cfg(test)]
+mod tests;
+
+pub use facts::{Hint, Isolation, Kind, Modes, Statement, Traits, Unit, Volatility};
+
+/// The part of the configuration that a decision depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// `split.reads`: whether reads go anywhere but to the primary.
+    pub reads: bool,
+    /// `split.primary_reads`: whether the primary takes its part of them, by its weight.
+    pub primary_reads: bool,
+}
+
+/// What the session has brought upon itself so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// It is bound to its server connection: the text of the first reason.
+    pub pinned: Option<&'static str>,
+    /// Its transaction.
+    pub transaction: Transaction,
+    /// MySQL's autocommit; PostgreSQL has always true.
+    pub autocommit: bool,
+    /// What a transaction begins with, if it does not say (`default_transaction_read_only` and
+    /// isolation; MySQL's `transaction_read_only`), with what SET TRANSACTION said of the next one.
+    pub defaults: Modes,
+    /// It has changed the catalog (DDL), and its own view of it may be newer than a replica's.
+    pub changed_catalog: bool,
+}
+
+impl Default for Session {
+    fn default() -> Session {
+        Session {
+            pinned: None,
+            transaction: Transaction::None,
+            autocommit: true,
+            defaults: Modes::default(),
+            changed_catalog: false,
+        }
+    }
+}
+
+/// An explicit transaction of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transaction {
+    /// None is open.
+    None,
+    /// The client has begun one, and no server knows yet: what it runs first decides where.
+    Deferred(Modes),
+    /// Open on the server connection that the session has.
+    Open,
+}
+
+/// The servers as this session may see them now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// Replicas that take clients, lag within the limit.
+    pub replicas: usize,
+    /// Of these, how many have all that this session must see, or will have it within the wait.
+    pub replicas_fresh: usize,
+}
+
+/// The outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// Where it goes.
+    pub target: Target,
+    /// Why, for `explain` and the log.
+    pub why: &'static str,
+    /// Whether it is known to read and nothing else: then it may be sent again elsewhere while
+    /// nothing of its answer has reached the client.
+    pub is_read: bool,
+}
+
+/// Where to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The server connection that the session holds.
+    Held,
+    /// The primary; if there is none, `waiting` says what next.
+    Primary,
+    /// A fresh replica, or the primary if it takes part: the balance chooses.
+    Readers {
+        /// Whether the primary is one of those to choose from.
+        and_primary: bool,
+    },
+    /// The server that a hint names, by its place in the list.
+    Server(usize),
+}
+
+/// Says where a unit goes.
+#[must_use]
+pub fn decide(unit: &Unit<'_>, session: &Session, settings: &Settings, view: &View) -> Decision {
+    let obstacle = obstacle(unit, session);
+    let decision = held(session)
+        .or_else(|| (!settings.reads).then(|| primary("reads are not split in this service")))
+        .or_else(|| hinted(unit, session, obstacle))
+        .or_else(|| obstacle.map(|obstacle| primary(obstacle.why)))
+        .unwrap_or_else(|| read(unit, settings, view));
+    Decision {
+        is_read: obstacle.is_none(),
+        ..decision
+    }
+}
+
+fn held(session: &Session) -> Option<Decision> {
+    let why = match (session.pinned, session.transaction) {
+        (Some(pin), _) => pin,
+        (None, Transaction::Open) => "inside a transaction",
+        (None, Transaction::None | Transaction::Deferred(_)) => return None,
+    };
+    Some(decision(Target::Held, why))
+}
+
+/// A hint decides among the servers that could run it. What certainly writes goes to the primary:
+/// a replica would refuse it, or worse, not.
+fn hinted(unit: &Unit<'_>, session: &Session, obstacle: Option<Obstacle>) -> Option<Decision> {
+    let writes = obstacle.is_some_and(|obstacle| obstacle.is_certain);
+    let begins = !matches!(session.transaction, Transaction::None);
+    Some(match unit.hint? {
+        Hint::Primary => primary("a hint says primary"),
+        Hint::Replica | Hint::Server(Some(_)) if writes => {
+            primary("it writes: a hint cannot send it to a replica")
+        }
+        Hint::Replica if begins && obstacle.is_some() => {
+            primary("a read-write transaction: a hint cannot send it to a replica")
+        }
+        Hint::Replica => decision(
+            Target::Readers { and_primary: false },
+            "a hint says replica",
+        ),
+        Hint::Server(Some(index)) => decision(Target::Server(index), "a hint names the server"),
+        Hint::Server(None) => primary("a hint names a server that the service does not have"),
+    })
+}
+
+fn read(unit: &Unit<'_>, settings: &Settings, view: &View) -> Decision {
+    if view.replicas == 0 {
+        return primary("a read, but no replica takes clients");
+    }
+    if view.replicas_fresh == 0 && !unit.needs_no_data() {
+        return primary("a read, but no replica has all that this session must see");
+    }
+    let and_primary = settings.primary_reads;
+    let why = match and_primary {
+        true => "a read: to a replica or the primary, as they are balanced",
+        false => "a read: to a replica",
+    };
+    decision(Target::Readers { and_primary }, why)
+}
+
+/// Why something cannot go to a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Obstacle {
+    why: &'static str,
+    /// It writes or locks for certain; else that is only not excluded.
+    is_certain: bool,
+}
+
+const fn certain(why: &'static str) -> Option<Obstacle> {
+    Some(Obstacle {
+        why,
+        is_certain: true,
+    })
+}
+
+const fn possible(why: &'static str) -> Option<Obstacle> {
+    Some(Obstacle {
+        why,
+        is_certain: false,
+    })
+}
+
+/// What keeps a unit from a replica; certain obstacles before possible ones.
+fn obstacle(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
+    let own = unit
+        .statements
+        .iter()
+        .flat_map(|one| of_statement(one, session));
+    let all = own.chain([of_session(unit, session)]).flatten();
+    all.min_by_key(|obstacle| !obstacle.is_certain)
+}
+
+fn of_session(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
+    if let Transaction::Deferred(modes) = session.transaction {
+        return of_modes(modes, session);
+    }
+    if !session.autocommit && session.defaults.read_only != Some(true) {
+        return possible("autocommit is off: it begins a transaction that may write");
+    }
+    let is_serializable = session.defaults.isolation == Some(Isolation::Serializable);
+    if is_serializable && !unit.begins() {
+        return possible("serializable isolation, which replicas do not have");
+    }
+    None
+}
+
+fn of_modes(modes: Modes, session: &Session) -> Option<Obstacle> {
+    let modes = modes.or(session.defaults);
+    if modes.read_only != Some(true) {
+        return possible("a transaction that is not READ ONLY");
+    }
+    if modes.isolation == Some(Isolation::Serializable) {
+        return possible("serializable isolation, which replicas do not have");
+    }
+    None
+}
+
+fn of_statement(statement: &Statement, session: &Session) -> [Option<Obstacle>; 3] {
+    [
+        of_kind(statement.kind, session),
+        of_traits(statement.traits),
+        of_calls(statement, session),
+    ]
+}
+
+fn of_kind(kind: Kind, session: &Session) -> Option<Obstacle> {
+    match kind {
+        Kind::Empty | Kind::Read | Kind::Setting | Kind::EndTransaction => None,
+        Kind::Begin(modes) => of_modes(modes, session),
+        Kind::Write => certain("it writes"),
+        Kind::Ddl => certain("it changes the catalog"),
+        Kind::Lock => certain("it locks tables"),
+        Kind::Server => possible("it asks or tells the server itself something"),
+        Kind::Routine => possible("it calls a procedure or runs a block of code"),
+        Kind::Session => possible("it changes what only its connection has"),
+        Kind::Unknown => possible("nothing is known of this kind of statement"),
+    }
+}
+
+/// In the order in which they are named if there are several.
+const TRAITS: &[(Traits, Option<Obstacle>)] = &[
+    (Traits::WRITES, certain("it writes, within a query")),
+    (
+        Traits::LOCKS_ROWS,
+        certain("it locks rows (FOR UPDATE, FOR SHARE)"),
+    ),
+    (
+        Traits::MAKES_TABLE,
+        certain("it puts its result somewhere (INTO)"),
+    ),
+    (Traits::SEQUENCE, certain("it draws from a sequence")),
+    (Traits::TEMPORARY, certain("it uses temporary tables")),
+    (
+        Traits::NAMED_LOCK,
+        certain("it takes or gives back a lock by name or number"),
+    ),
+    (Traits::LARGE_OBJECT, possible("it uses large objects")),
+    (Traits::NOTIFIES, certain("it notifies others")),
+    (
+        Traits::TRANSACTION_ID,
+        certain("it asks for a transaction id"),
+    ),
+    (Traits::ASSIGNS, possible("it sets settings or variables")),
+    (
+        Traits::REMEMBERS,
+        possible("it asks what its connection remembers"),
+    ),
+    (
+        Traits::RUNS_TEXT,
+        possible("it runs SQL that is given as text"),
+    ),
+    (Traits::OBSCURE, possible("it cannot be read for certain")),
+];
+
+fn of_traits(traits: Traits) -> Option<Obstacle> {
+    let found = TRAITS.iter().find(|(which, _)| traits.any(*which));
+    found.and_then(|(_, obstacle)| *obstacle)
+}
+
+fn of_calls(statement: &Statement, session: &Session) -> Option<Obstacle> {
+    match statement.calls {
+        Volatility::Unknown => possible("it calls a function or reads a view that is not known"),
+        Volatility::Volatile => possible("it calls a volatile function"),
+        // What is known of functions and views may be older than what it made of them.
+        Volatility::Stable if session.changed_catalog => {
+            possible("it calls a function after changing the catalog")
+        }
+        _ if session.changed_catalog && statement.traits.any(Traits::CATALOG) => {
+            possible("it reads the catalog after changing it")
+        }
+        Volatility::None | Volatility::Immutable | Volatility::Stable => None,
+    }
+}
+
+fn primary(why: &'static str) -> Decision {
+    decision(Target::Primary, why)
+}
+
+fn decision(target: Target, why: &'static str) -> Decision {
+    Decision {
+        target,
+        why,
+        is_read: false,
+    }
+}

@@ -1,0 +1,168 @@
+//! What may still be done for a statement that a server refused or did not answer: run it again
+//! elsewhere, or tell the client.
+
+/// How far a statement had come. Whoever cannot tell says the worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// It was sent to a replica.
+    pub on_replica: bool,
+    /// It is known to read and nothing else: [`super::Decision::is_read`].
+    pub is_read: bool,
+    /// It ran inside an explicit transaction, or on a connection that the session is bound to.
+    pub is_held: bool,
+    /// At least one of its bytes was written to a server's socket.
+    pub reached_server: bool,
+    /// At least one byte of its answer was sent to the client.
+    pub reached_client: bool,
+    /// All of its bytes are still here to be sent again.
+    pub is_kept: bool,
+}
+
+/// What happened to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mishap {
+    /// The server is read-only: 25006 of PostgreSQL, 1290, 1792 and 1836 of MySQL.
+    ReadOnly,
+    /// Replay needed what the read looked at, and cancelled it: 40001 or 40P01 of a standby.
+    RecoveryConflict,
+    /// The replica waited for a position, and it did not come in time.
+    NotFresh,
+    /// The server starts, stops or has no more connections: 57P01, 57P02, 57P03, 53300, 1040, 1053.
+    /// The statement was not run.
+    TurnedAway,
+    /// The connection broke. Whether the statement was run is not known.
+    Broken,
+    /// Any other error: it is the client's answer.
+    Error,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rescue {
+    /// Run it on the primary.
+    Primary,
+    /// Decide again, without the server that failed.
+    Elsewhere,
+    /// The client gets the server's error, or one about the broken connection.
+    Tell,
+}
+
+/// Says whether a statement may be run again. A write that may have been run never is.
+#[must_use]
+pub fn rescue(mishap: Mishap, attempt: &Attempt) -> Rescue {
+    if attempt.is_held || attempt.reached_client || !attempt.is_kept {
+        return Rescue::Tell;
+    }
+    match mishap {
+        // It refused: nothing was run, whatever it is. From a primary that has just become a
+        // replica too: there it goes to whoever is the primary then.
+        Mishap::ReadOnly => Rescue::Primary,
+        Mishap::RecoveryConflict | Mishap::NotFresh if attempt.on_replica => Rescue::Primary,
+        Mishap::TurnedAway => Rescue::Elsewhere,
+        Mishap::Broken if attempt.is_read || !attempt.reached_server => Rescue::Elsewhere,
+        Mishap::RecoveryConflict | Mishap::NotFresh | Mishap::Broken | Mishap::Error => {
+            Rescue::Tell
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: Attempt = Attempt {
+        on_replica: true,
+        is_read: true,
+        is_held: false,
+        reached_server: true,
+        reached_client: false,
+        is_kept: true,
+    };
+
+    const MISHAPS: [Mishap; 6] = [
+        Mishap::ReadOnly,
+        Mishap::RecoveryConflict,
+        Mishap::NotFresh,
+        Mishap::TurnedAway,
+        Mishap::Broken,
+        Mishap::Error,
+    ];
+
+    /// Every attempt that there can be.
+    fn attempts() -> impl Iterator<Item = Attempt> {
+        (0..64_u32).map(|bits| {
+            let bit = |index: u32| bits & 1 << index != 0;
+            Attempt {
+                on_replica: bit(0),
+                is_read: bit(1),
+                is_held: bit(2),
+                reached_server: bit(3),
+                reached_client: bit(4),
+                is_kept: bit(5),
+            }
+        })
+    }
+
+    #[test]
+    fn a_read_that_a_replica_refused_runs_on_the_primary() {
+        use Mishap::{NotFresh, ReadOnly, RecoveryConflict};
+        for mishap in [ReadOnly, RecoveryConflict, NotFresh] {
+            assert_eq!(rescue(mishap, &SENT), Rescue::Primary, "{mishap:?}");
+        }
+    }
+
+    #[test]
+    fn a_conflict_on_the_primary_is_the_clients_own() {
+        let on_primary = Attempt {
+            on_replica: false,
+            ..SENT
+        };
+        let told = rescue(Mishap::RecoveryConflict, &on_primary);
+        assert_eq!(told, Rescue::Tell);
+    }
+
+    #[test]
+    fn a_read_whose_server_died_runs_elsewhere_and_a_write_only_if_none_of_it_was_sent() {
+        let write = Attempt {
+            is_read: false,
+            on_replica: false,
+            ..SENT
+        };
+        let unsent = Attempt {
+            reached_server: false,
+            ..write
+        };
+        let of = |attempt| rescue(Mishap::Broken, &attempt);
+        let expected = (Rescue::Elsewhere, Rescue::Tell, Rescue::Elsewhere);
+        assert_eq!((of(SENT), of(write), of(unsent)), expected);
+    }
+
+    #[test]
+    fn nothing_runs_again_in_a_transaction_or_after_the_client_saw_some_of_it() {
+        for attempt in attempts().filter(|one| one.is_held || one.reached_client || !one.is_kept) {
+            for mishap in MISHAPS {
+                assert_eq!(
+                    rescue(mishap, &attempt),
+                    Rescue::Tell,
+                    "{mishap:?} {attempt:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_have_been_run_runs_again_only_if_it_is_a_read() {
+        for attempt in attempts().filter(|one| one.reached_server && !one.is_read) {
+            assert_eq!(
+                rescue(Mishap::Broken, &attempt),
+                Rescue::Tell,
+                "{attempt:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_errors_are_the_clients() {
+        assert!(attempts().all(|attempt| rescue(Mishap::Error, &attempt) == Rescue::Tell));
+    }
+}

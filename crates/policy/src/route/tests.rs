@@ -1,0 +1,342 @@
+//! Tests of decisions: a table of what goes where, and laws over all that can be said of a text.
+
+use super::*;
+
+const SPLIT: Settings = Settings {
+    reads: true,
+    primary_reads: true,
+};
+
+const VIEW: View = View {
+    replicas: 2,
+    replicas_fresh: 1,
+};
+
+const READ: Statement = Statement {
+    kind: Kind::Read,
+    traits: Traits::NONE,
+    calls: Volatility::None,
+};
+
+const KINDS: [Kind; 13] = [
+    Kind::Empty,
+    Kind::Read,
+    Kind::Write,
+    Kind::Ddl,
+    Kind::Begin(READ_WRITE),
+    Kind::Begin(READ_ONLY),
+    Kind::EndTransaction,
+    Kind::Setting,
+    Kind::Session,
+    Kind::Lock,
+    Kind::Server,
+    Kind::Routine,
+    Kind::Unknown,
+];
+
+const CALLS: [Volatility; 5] = [
+    Volatility::None,
+    Volatility::Immutable,
+    Volatility::Stable,
+    Volatility::Volatile,
+    Volatility::Unknown,
+];
+
+const HINTS: [Option<Hint>; 5] = [
+    None,
+    Some(Hint::Primary),
+    Some(Hint::Replica),
+    Some(Hint::Server(Some(1))),
+    Some(Hint::Server(None)),
+];
+
+const READ_WRITE: Modes = Modes {
+    read_only: None,
+    isolation: None,
+};
+
+const READ_ONLY: Modes = Modes {
+    read_only: Some(true),
+    isolation: None,
+};
+
+const SERIALIZABLE: Modes = Modes {
+    read_only: Some(true),
+    isolation: Some(Isolation::Serializable),
+};
+
+const READERS: Target = Target::Readers { and_primary: true };
+const REPLICAS: Target = Target::Readers { and_primary: false };
+
+fn of(kind: Kind) -> Statement {
+    Statement { kind, ..READ }
+}
+
+fn with(traits: Traits) -> Statement {
+    Statement { traits, ..READ }
+}
+
+fn calling(calls: Volatility) -> Statement {
+    Statement { calls, ..READ }
+}
+
+fn unit(statements: &[Statement]) -> Unit<'_> {
+    Unit {
+        statements,
+        hint: None,
+    }
+}
+
+fn target(statements: &[Statement], session: &Session) -> Target {
+    decide(&unit(statements), session, &SPLIT, &VIEW).target
+}
+
+fn plain(statements: &[Statement]) -> Target {
+    target(statements, &Session::default())
+}
+
+#[test]
+fn reads_go_to_the_readers_and_all_else_to_the_primary() {
+    let readers = [
+        Kind::Empty,
+        Kind::Read,
+        Kind::Setting,
+        Kind::EndTransaction,
+        Kind::Begin(READ_ONLY),
+    ];
+    for kind in KINDS {
+        let expected = match readers.contains(&kind) {
+            true => READERS,
+            false => Target::Primary,
+        };
+        assert_eq!(plain(&[of(kind)]), expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn every_trait_but_the_catalogs_keeps_a_read_at_the_primary() {
+    for (traits, obstacle) in TRAITS {
+        let decision = decide(&unit(&[with(*traits)]), &Session::default(), &SPLIT, &VIEW);
+        assert_eq!(decision.target, Target::Primary, "{traits:?}");
+        assert_eq!(Some(decision.why), obstacle.map(|one| one.why));
+    }
+    assert_eq!(plain(&[with(Traits::CATALOG)]), READERS);
+}
+
+#[test]
+fn volatile_and_unknown_functions_go_to_the_primary() {
+    let targets = CALLS.map(|calls| plain(&[calling(calls)]));
+    let expected = [READERS, READERS, READERS, Target::Primary, Target::Primary];
+    assert_eq!(targets, expected);
+    use Volatility::{Stable, Volatile};
+    assert_eq!(Volatility::worst([Volatile, Stable]), Volatile);
+    assert_eq!(Volatility::worst([]), Volatility::None);
+}
+
+#[test]
+fn several_statements_go_as_one() {
+    let (read, write) = (READ, of(Kind::Write));
+    assert_eq!(plain(&[read, read]), READERS);
+    assert_eq!(plain(&[read, write, read]), Target::Primary);
+    let begin = |modes| of(Kind::Begin(modes));
+    let end = of(Kind::EndTransaction);
+    assert_eq!(plain(&[begin(READ_ONLY), read, end]), READERS);
+    assert_eq!(plain(&[begin(READ_WRITE), read, end]), Target::Primary);
+    assert_eq!(plain(&[of(Kind::Setting), write]), Target::Primary);
+}
+
+#[test]
+fn transactions_go_to_a_replica_only_if_read_only_and_not_serializable() {
+    let deferred = |modes, defaults| Session {
+        transaction: Transaction::Deferred(modes),
+        defaults,
+        ..Session::default()
+    };
+    let plain = Modes::default();
+    for (modes, defaults, expected) in [
+        (READ_WRITE, plain, Target::Primary),
+        (READ_ONLY, plain, READERS),
+        (SERIALIZABLE, plain, Target::Primary),
+        (READ_WRITE, READ_ONLY, READERS),
+        (READ_ONLY, SERIALIZABLE, Target::Primary),
+    ] {
+        let session = deferred(modes, defaults);
+        assert_eq!(target(&[READ], &session), expected, "{session:?}");
+        let session = Session {
+            transaction: Transaction::None,
+            ..session
+        };
+        assert_eq!(target(&[of(Kind::Begin(modes))], &session), expected);
+    }
+}
+
+#[test]
+fn sessions_that_begin_transactions_unasked_stay_at_the_primary() {
+    let manual = Session {
+        autocommit: false,
+        ..Session::default()
+    };
+    assert_eq!(target(&[READ], &manual), Target::Primary);
+    let read_only = Session {
+        defaults: READ_ONLY,
+        ..manual
+    };
+    assert_eq!(target(&[READ], &read_only), READERS);
+    let serializable = Session {
+        defaults: SERIALIZABLE,
+        ..Session::default()
+    };
+    assert_eq!(target(&[READ], &serializable), Target::Primary);
+}
+
+#[test]
+fn after_ddl_the_catalog_and_functions_are_looked_up_at_the_primary() {
+    let session = Session {
+        changed_catalog: true,
+        ..Session::default()
+    };
+    let of_catalog = with(Traits::CATALOG);
+    assert_eq!(target(&[of_catalog], &session), Target::Primary);
+    let stable = calling(Volatility::Stable);
+    assert_eq!(target(&[stable], &session), Target::Primary);
+    assert_eq!(target(&[READ], &session), READERS);
+}
+
+#[test]
+fn hints_choose_but_never_send_a_write_to_a_replica() {
+    let hinted = |statement: Statement, hint| {
+        let unit = Unit {
+            statements: &[statement],
+            hint,
+        };
+        decide(&unit, &Session::default(), &SPLIT, &VIEW).target
+    };
+    let server = Target::Server(1);
+    let of_reads = [READERS, Target::Primary, REPLICAS, server, Target::Primary];
+    assert_eq!(HINTS.map(|hint| hinted(READ, hint)), of_reads);
+    let volatile = calling(Volatility::Volatile);
+    assert_eq!(hinted(volatile, Some(Hint::Replica)), REPLICAS);
+    for hint in HINTS {
+        assert_eq!(hinted(of(Kind::Write), hint), Target::Primary, "{hint:?}");
+        let locking = with(Traits::LOCKS_ROWS);
+        assert_eq!(hinted(locking, hint), Target::Primary, "{hint:?}");
+    }
+}
+
+#[test]
+fn a_read_that_no_replica_may_answer_goes_to_the_primary() {
+    let decide = |statement, view| {
+        let decision = decide(&unit(&[statement]), &Session::default(), &SPLIT, &view);
+        (decision.target, decision.is_read)
+    };
+    let stale = View {
+        replicas_fresh: 0,
+        ..VIEW
+    };
+    let none = View {
+        replicas: 0,
+        replicas_fresh: 0,
+    };
+    assert_eq!(decide(READ, stale), (Target::Primary, true));
+    assert_eq!(decide(READ, none), (Target::Primary, true));
+    assert_eq!(decide(of(Kind::Setting), stale), (READERS, true));
+}
+
+#[test]
+fn without_primary_reads_only_replicas_are_chosen_from() {
+    let settings = Settings {
+        primary_reads: false,
+        ..SPLIT
+    };
+    let decision = decide(&unit(&[READ]), &Session::default(), &settings, &VIEW);
+    assert_eq!(decision.target, REPLICAS);
+}
+
+/// All statements, sessions and hints that can be told apart here.
+fn for_all(mut check: impl FnMut(&Unit<'_>, &Session)) {
+    let traits = TRAITS.iter().map(|(traits, _)| *traits);
+    let traits: Vec<Traits> = traits.chain([Traits::NONE, Traits::CATALOG]).collect();
+    let transactions = [
+        Transaction::None,
+        Transaction::Open,
+        Transaction::Deferred(READ_WRITE),
+        Transaction::Deferred(READ_ONLY),
+    ];
+    for kind in KINDS {
+        for &traits in &traits {
+            for calls in CALLS {
+                for hint in HINTS {
+                    for transaction in transactions {
+                        let statement = Statement {
+                            kind,
+                            traits,
+                            calls,
+                        };
+                        let session = Session {
+                            transaction,
+                            ..Session::default()
+                        };
+                        let statements = &[READ, statement];
+                        check(&Unit { statements, hint }, &session);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_that_may_write_reaches_a_replica_unless_a_hint_vouches_for_it() {
+    for_all(|unit, session| {
+        let decision = decide(unit, session, &SPLIT, &VIEW);
+        let may_reach_replica =
+            matches!(decision.target, Target::Readers { .. } | Target::Server(_));
+        let writes = unit.statements.iter().any(|one| {
+            matches!(one.kind, Kind::Write | Kind::Ddl | Kind::Lock)
+                || one.traits.any(Traits::WRITES.and(Traits::LOCKS_ROWS))
+        });
+        assert!(!(may_reach_replica && writes), "{unit:?} {decision:?}");
+        let is_read = unit.statements.iter().all(|one| {
+            let reads = [Kind::Empty, Kind::Read, Kind::Setting, Kind::EndTransaction];
+            (reads.contains(&one.kind) || one.kind == Kind::Begin(READ_ONLY))
+                && (one.traits == Traits::NONE || one.traits == Traits::CATALOG)
+                && one.calls <= Volatility::Stable
+        });
+        assert!(
+            !may_reach_replica || is_read || unit.hint.is_some(),
+            "{unit:?}"
+        );
+        assert!(!decision.is_read || is_read, "{unit:?}");
+    });
+}
+
+#[test]
+fn an_open_transaction_and_a_pin_hold_whatever_is_said() {
+    for_all(|unit, session| {
+        let pinned = Session {
+            pinned: Some("temporary tables"),
+            ..*session
+        };
+        let decision = decide(unit, &pinned, &SPLIT, &VIEW);
+        assert_eq!(
+            (decision.target, decision.why),
+            (Target::Held, "temporary tables")
+        );
+        if session.transaction == Transaction::Open {
+            let decision = decide(unit, session, &SPLIT, &VIEW);
+            assert_eq!(decision.target, Target::Held);
+        }
+    });
+}
+
+#[test]
+fn without_a_split_all_goes_to_the_primary() {
+    let off = Settings {
+        reads: false,
+        ..SPLIT
+    };
+    for_all(|unit, session| {
+        let target = decide(unit, session, &off, &VIEW).target;
+        assert!(matches!(target, Target::Primary | Target::Held));
+    });
+}
