@@ -155,25 +155,15 @@ impl Scene {
         service("writes", writes, "primary") + &service("reads", reads, "replica")
     }
 
-    /// One service; `further` lines of `[[service]]` may follow, and further lines of the monitor.
+    /// One service; `further` lines of `[[service]]` may follow.
     pub fn service(&self, name: &str, listen: SocketAddr, role: &str, further: &str) -> String {
-        let servers: Vec<String> = self
-            .servers
-            .iter()
-            .map(|one| {
-                format!(
-                    "  {{ name = {:?}, address = \"{}\" }},\n",
-                    one.name, one.address
-                )
-            })
-            .collect();
-        format!(
-            "[[service]]\nname = {name:?}\nlisten = \"{listen}\"\nrole = {role:?}\n\
-             servers = [\n{}]\n{further}\n[service.health]\nprobe = {:?}\n\
-             [service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n",
-            servers.concat(),
-            self.kind.probe()
-        )
+        let wanted = Wanted {
+            name,
+            listen,
+            role,
+            further,
+        };
+        wanted.toml(self.kind.probe(), &self.servers)
     }
 
     /// The server of this name.
@@ -227,7 +217,7 @@ impl Scene {
     /// The cluster settles it by itself; when it has is found out by writing to the others.
     fn elect(&self, old: &Server, how: How) -> Result<Change> {
         let others = self.servers.iter().filter(|one| one.name != old.name);
-        let witness = Witness::beside(others.map(|one| one.address).collect())?;
+        let witness = Witness::beside(old, others.map(|one| one.address).collect())?;
         let begun = SystemTime::now();
         witness.begin();
         match (how, &self.group) {
@@ -243,5 +233,45 @@ impl Scene {
         let mut others = self.servers.iter();
         let found = others.find(|one| one.name != old.name && one.is_running());
         found.context("no other server runs")
+    }
+}
+
+/// A service with a role, all else at its default.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// `primary` or `replica`.
+    pub role: &'a str,
+    /// Further lines of `[[service]]`.
+    pub further: &'a str,
+}
+
+impl Wanted<'_> {
+    /// The lines of the file for these servers, asked by this probe.
+    pub fn toml(&self, probe: &str, servers: &[Server]) -> String {
+        let Wanted {
+            name,
+            listen,
+            role,
+            further,
+        } = self;
+        let servers: Vec<String> = servers
+            .iter()
+            .map(|one| {
+                format!(
+                    "  {{ name = {:?}, address = \"{}\" }},\n",
+                    one.name, one.address
+                )
+            })
+            .collect();
+        format!(
+            "[[service]]\nname = {name:?}\nlisten = \"{listen}\"\nrole = {role:?}\n\
+             servers = [\n{}]\n{further}\n[service.health]\nprobe = {probe:?}\n\
+             [service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n",
+            servers.concat()
+        )
     }
 }

@@ -173,12 +173,11 @@ impl World {
             let should = self.should_serve(service, &server.address);
             all += usize::from(should);
             let serves = self.takes_clients(&server.address) && !matches!(fit, Fit::Unused(_));
-            // The primary that stands in for the replicas serves, but all is not well.
-            all += usize::from(serves && !should);
             taking += usize::from(serves && should);
             reserve |= serves && !should;
         }
         match taking {
+            // The primary stands in for the replicas: it serves, but all is not well.
             0 if reserve => State::Degraded,
             0 => State::Down,
             _ if taking < all => State::Degraded,

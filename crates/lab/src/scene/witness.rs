@@ -12,7 +12,10 @@ use mysql_async::prelude::Queryable;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS witness (id BIGINT AUTO_INCREMENT PRIMARY KEY)";
+use crate::Server;
+
+const TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS sbtest.witness (id BIGINT AUTO_INCREMENT PRIMARY KEY)";
 const WRITE: &str = "INSERT INTO witness VALUES ()";
 /// A write that takes longer had to wait for the cluster.
 const GAP: Duration = Duration::from_millis(200);
@@ -28,8 +31,10 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Connects to all of these; writes nothing yet.
-    pub(super) fn beside(servers: Vec<SocketAddr>) -> Result<Witness> {
+    /// Connects to all of these; writes nothing yet. The table is made on the server that takes
+    /// writes now, and the others get it from there.
+    pub(super) fn beside(writable: &Server, servers: Vec<SocketAddr>) -> Result<Witness> {
+        writable.sql(TABLE)?;
         let (begun, ended) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicBool::new(false)),
@@ -86,7 +91,7 @@ struct Writer {
 
 impl Writer {
     async fn run(self) {
-        let mut connection = match self.prepare().await {
+        let mut connection = match self.connect().await {
             Ok(connection) => Some(connection),
             Err(error) => {
                 let _ = self.ready.send(Err(error));
@@ -114,13 +119,6 @@ impl Writer {
                 return;
             }
         }
-    }
-
-    /// The table is made where it can be: the others get it by replication.
-    async fn prepare(&self) -> Result<mysql_async::Conn> {
-        let mut connection = self.connect().await?;
-        let _ = connection.query_drop(TABLE).await;
-        Ok(connection)
     }
 
     async fn writes(&self, connection: &mut Option<mysql_async::Conn>) -> bool {

@@ -97,7 +97,7 @@ fn takeover(
         .filter(by(new))
         .filter(|one| one.ended >= change.begun);
     let first = taken.next().context("no write reached the new primary")?;
-    let last_of_old = acknowledged().filter(by(old)).next_back();
+    let last_of_old = acknowledged().rfind(by(old));
     // As long as the old one acknowledged, nobody waited for the new one.
     let from = last_of_old.map_or(change.writable_at, |last| {
         last.ended.max(change.writable_at)
@@ -112,11 +112,15 @@ fn interleaved(rows: &[(u64, u16)]) -> usize {
     ports.sort_unstable();
     let mut seen: Vec<u16> = Vec::new();
     let mut count = 0;
-    for (_, port) in ports {
+    for (id, port) in ports {
         if seen.last() == Some(&port) {
             continue;
         }
-        count += usize::from(seen.contains(&port));
+        let is_back = seen.contains(&port);
+        if is_back {
+            eprintln!("write {id} on port {port}, which others had taken over from: {seen:?}");
+        }
+        count += usize::from(is_back);
         seen.retain(|one| *one != port);
         seen.push(port);
     }
@@ -147,11 +151,13 @@ impl fmt::Display for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ms after a primary was writable, outage {} ms, left behind {}, lost {}, reads {}",
+            "{} ms after a primary was writable, outage {} ms, left behind {}, lost {}, on two {}, \
+             reads {}",
             self.reaction.as_millis(),
             self.outage.as_millis(),
             self.left_behind,
             self.lost,
+            self.interleaved,
             self.reads
         )?;
         if self.is_faultless() {

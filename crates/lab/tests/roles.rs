@@ -1,0 +1,18 @@
+//! Services with a role in front of real clusters: primaries change, replicas come and go, reads
+//! never fail, and nobody writes to two servers.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "rig/rig.rs"]
+mod rig;
+
+#[path = "roles/changes.rs"]
+mod changes;
+#[path = "roles/claims.rs"]
+mod claims;
+#[path = "roles/operators.rs"]
+mod operators;
+#[path = "roles/replicas.rs"]
+mod replicas;
+#[path = "roles/stage.rs"]
+mod stage;

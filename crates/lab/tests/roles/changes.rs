@@ -1,0 +1,103 @@
+//! A planned change and a death of the primary, in every kind of cluster.
+
+use std::time::{Duration, SystemTime};
+
+use evenkeel_lab::scene::How;
+use evenkeel_lab::{ClusterKind, Server};
+
+use crate::stage::{Stage, assert_all_read};
+
+/// A replica that was killed at the same time may have lacked the last writes before.
+const NOT_REPLICATED: Duration = Duration::from_secs(1);
+
+#[test]
+fn the_ports_follow_the_primary_of_mariadb() {
+    changes(ClusterKind::Mariadb);
+}
+
+#[test]
+fn the_ports_follow_the_primary_of_mysql() {
+    changes(ClusterKind::Mysql);
+}
+
+#[test]
+fn the_ports_follow_the_primary_of_postgres() {
+    changes(ClusterKind::Postgres);
+}
+
+#[test]
+fn the_ports_follow_the_writer_of_galera() {
+    changes(ClusterKind::Galera);
+}
+
+#[test]
+fn the_ports_follow_the_primary_of_a_replication_group() {
+    changes(ClusterKind::GroupReplication);
+}
+
+fn changes(kind: ClusterKind) {
+    let Some(stage) = Stage::set(kind) else {
+        return;
+    };
+    let (writer, reader) = (stage.writer(), stage.reader());
+    stage.wait_writes(&writer);
+    let planned = change(&stage, How::Planned);
+    stage.wait_writes(&writer);
+    let second = stage
+        .scene
+        .named(&stage.primary().unwrap())
+        .unwrap()
+        .clone();
+    stage.scene.bring_back(&planned).unwrap();
+    stage.wait_whole();
+    let before_death = SystemTime::now();
+    let dead = change(&stage, How::Killed);
+    stage.wait_writes(&writer);
+    let last = stage
+        .scene
+        .named(&stage.primary().unwrap())
+        .unwrap()
+        .clone();
+    assert_eq!(assert_told(&stage, &dead, &last), ());
+    assert_ne!(dead.name, last.name);
+    let _ = second;
+    stage.scene.bring_back(&dead).unwrap();
+    stage.wait_whole();
+    let log = writer.finish();
+    let mut seen = log.verify(&last).unwrap();
+    let died_with_it = |id: &u64| {
+        let attempt = log.attempts.iter().find(|one| one.id == *id).unwrap();
+        attempt.ended > before_death - NOT_REPLICATED
+    };
+    if !matches!(kind, ClusterKind::Galera | ClusterKind::GroupReplication) {
+        seen.lost.retain(|id| !died_with_it(id));
+    }
+    assert!(seen.is_faultless(), "{seen:?}\n{}", stage.balancer.log());
+    let mut writers = seen.writers.clone();
+    writers.dedup();
+    assert!(writers.len() >= 3, "{seen:?}");
+    assert_all_read(reader);
+}
+
+/// Waits until another server is the primary; gives the old one.
+fn change(stage: &Stage, how: How) -> Server {
+    let old = stage
+        .scene
+        .named(&stage.primary().unwrap())
+        .unwrap()
+        .clone();
+    stage.scene.change(&old, how).unwrap();
+    stage.wait("another primary", || {
+        stage.primary().is_some_and(|name| name != old.name)
+    });
+    old
+}
+
+/// The death comes before its consequence.
+fn assert_told(stage: &Stage, dead: &Server, new: &Server) {
+    let story = stage.story();
+    let at = |what: &str| story.iter().rposition(|told| told.starts_with(what));
+    let death = at(&format!("{} is down", dead.name));
+    let succession = at(&format!("{} is the primary", new.name));
+    assert!(death.is_some() && succession.is_some(), "{story:#?}");
+}

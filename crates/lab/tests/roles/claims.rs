@@ -1,0 +1,144 @@
+//! Two claim to be the primary: the right one is used, or nobody, and the message says why.
+
+use evenkeel_lab::scene::Wanted;
+use evenkeel_lab::{Balancer, ClusterKind, Lab, PostgresOptions, RingOptions, Server};
+
+use crate::rig::{done, loopback, wait_until};
+use crate::stage::Stage;
+
+#[test]
+fn an_old_primary_of_postgres_that_comes_back_is_fenced_by_its_timeline() {
+    let stage = Stage::set(ClusterKind::Postgres).unwrap();
+    let writer = stage.writer();
+    stage.wait_writes(&writer);
+    let (old, new) = die_and_return(&stage);
+    stage.wait_role(&old, "unfit", "its timeline 1 is behind the cluster's 2");
+    stage.wait_writes(&writer);
+    assert_eq!(stage.primary(), Some(new.name.clone()));
+    stage.wait_problem("rebuild it as a replica (pg_rewind or pg_basebackup)");
+    stage.scene.lab.rejoin(&old).unwrap();
+    stage.wait_whole();
+    let seen = writer.finish().verify(&new).unwrap();
+    let mut writers = seen.writers.clone();
+    writers.retain(|port| *port != new.address.port());
+    assert!(seen.doubled.is_empty() && writers.len() <= 1, "{seen:?}");
+}
+
+#[test]
+fn an_old_primary_of_mariadb_is_refused_and_after_it_diverged_nobody_writes_until_one_is_named() {
+    let stage = Stage::set(ClusterKind::Mariadb).unwrap();
+    stage
+        .server(0)
+        .sql("CREATE TABLE sbtest.t (id INT)")
+        .unwrap();
+    for replica in &stage.scene.servers[1..] {
+        replica
+            .wait_for(stage.server(0), crate::rig::LIMIT)
+            .unwrap();
+    }
+    stage.server(0).kill().unwrap();
+    let change = stage.scene.lab.fail_over(stage.server(0)).unwrap();
+    let new = stage.scene.named(&change.primary).unwrap().clone();
+    new.sql("INSERT INTO sbtest.t VALUES (1)").unwrap();
+    stage.wait_primary(&new);
+    let old = stage.server(0);
+    old.start().unwrap();
+    stage.wait_role(old, "unfit", "claims to be the primary, but lacks");
+    assert_eq!(stage.primary(), Some(new.name.clone()));
+
+    old.sql("INSERT INTO sbtest.t VALUES (2)").unwrap();
+    stage.wait("no primary", || stage.primary().is_none());
+    let position = new.sql("SELECT @@gtid_binlog_state").unwrap();
+    let last = position.rsplit(',').next().unwrap();
+    stage.wait_problem(last);
+    stage.wait_problem("nobody is the primary");
+    assert!(stage.balancer.log().contains("evenkeel primary SERVER"));
+    let refused = std::net::TcpStream::connect(stage.writes);
+    assert!(refused.is_err() || is_closed(refused.unwrap()));
+
+    let said = done(&stage.balancer, &["primary", &new.name]);
+    assert!(said.contains("is the primary"), "{said}");
+    stage.wait_primary(&new);
+    assert_eq!(stage.cluster()["named"], new.name.as_str());
+    stage.scene.lab.rejoin(old).unwrap();
+    done(&stage.balancer, &["primary", &new.name, "--withdraw"]);
+    stage.wait_whole();
+    assert_eq!(stage.primary(), Some(new.name));
+}
+
+#[test]
+fn a_server_of_another_postgres_cluster_is_refused_with_both_identities() {
+    let lab = Lab::new("roles-clone").unwrap();
+    let ours = lab.postgres(PostgresOptions {
+        replicas: 1,
+        ..Default::default()
+    });
+    let mut servers = ours.unwrap().servers();
+    let stranger = lab.postgres(PostgresOptions::default()).unwrap().primary;
+    servers.push(stranger.clone());
+    let balancer = balance("postgres", &servers);
+    wait_until(&balancer, "a refusal", || {
+        let status = balancer.status().unwrap();
+        let problems = status["clusters"][0]["problems"].to_string();
+        problems.contains("belongs to another cluster: it says PostgreSQL system identifier")
+    });
+    let status = balancer.status().unwrap();
+    assert_eq!(status["clusters"][0]["primary"], servers[0].name.as_str());
+    let listed = status["services"][0]["servers"].as_array().unwrap();
+    assert_eq!(listed[2]["role"]["role"], "unfit", "{listed:#?}");
+}
+
+#[test]
+fn in_a_ring_nobody_writes_until_one_is_named() {
+    let lab = Lab::new("roles-ring").unwrap();
+    let ring = lab.ring(RingOptions::default()).unwrap();
+    let balancer = balance("mysql", &ring.nodes);
+    let primary = || balancer.status().unwrap()["clusters"][0]["primary"].clone();
+    let name = ring.nodes[1].name.as_str();
+    wait_until(&balancer, "a ring that is told", || {
+        let status = balancer.status().unwrap();
+        let problems = status["clusters"][0]["problems"].to_string();
+        problems.contains("a ring, or primaries of each other")
+    });
+    assert!(primary().is_null());
+    done(&balancer, &["primary", name]);
+    wait_until(&balancer, "the named one", || primary() == name);
+    done(&balancer, &["primary", name, "--withdraw"]);
+    wait_until(&balancer, "what the servers say", || {
+        primary() == name || primary().is_null()
+    });
+    done(&balancer, &["primary", name]);
+    wait_until(&balancer, "the named one again", || primary() == name);
+    ring.nodes[1].kill().unwrap();
+    wait_until(&balancer, "nobody", || primary().is_null());
+    let log = balancer.log();
+    assert!(log.contains("was named the primary, but is down"), "{log}");
+}
+
+/// The primary dies, another is promoted, and the old one comes back as it was.
+fn die_and_return(stage: &Stage) -> (Server, Server) {
+    let old = stage.server(0).clone();
+    old.kill().unwrap();
+    let change = stage.scene.lab.fail_over(&old).unwrap();
+    let new = stage.scene.named(&change.primary).unwrap().clone();
+    stage.wait_primary(&new);
+    old.start().unwrap();
+    (old, new)
+}
+
+fn balance(probe: &str, servers: &[Server]) -> Balancer {
+    let wanted = Wanted {
+        name: "writes",
+        listen: loopback(),
+        role: "primary",
+        further: "",
+    };
+    Balancer::start(&wanted.toml(probe, servers)).unwrap()
+}
+
+/// The balancer ends a connection that it can give to nobody.
+fn is_closed(mut stream: std::net::TcpStream) -> bool {
+    use std::io::Read;
+    stream.set_read_timeout(Some(crate::rig::LIMIT)).unwrap();
+    matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_))
+}

@@ -1,0 +1,135 @@
+//! What operators set, forget and look at.
+
+use std::time::Duration;
+
+use evenkeel_lab::{ClusterKind, web};
+
+use crate::rig::{End, end_of, loopback, open, service};
+use crate::stage::{Stage, assert_all_read};
+
+#[test]
+fn sessions_on_an_old_primary_are_cut_or_left_as_configured_and_the_story_is_told() {
+    let stage = Stage::set(ClusterKind::Mariadb).unwrap();
+    let patient = loopback();
+    let further = stage.scene.service(
+        "patient",
+        patient,
+        "primary",
+        "on_primary_change = \"leave\"",
+    );
+    let config = stage.scene.config(stage.writes, stage.reads) + &further;
+    stage.balancer.reload(&config).unwrap();
+    stage.wait_whole();
+    let mut hasty = open(&stage.balancer, "writes", stage.writes);
+    let mut left = open(&stage.balancer, "patient", patient);
+    for stream in [&mut hasty, &mut left] {
+        // The server's greeting, so that there is nothing but the end to read.
+        let mut greeting = [0; 512];
+        std::io::Read::read(stream, &mut greeting).unwrap();
+    }
+    let last = stage.story().len();
+    let new = stage.server(1);
+    stage.scene.lab.promote(new).unwrap();
+    stage.wait_primary(new);
+    assert_eq!(end_of(&mut hasty, Duration::from_secs(5)), End::Reset);
+    assert_eq!(end_of(&mut left, Duration::from_millis(200)), End::Open);
+    stage.wait_whole();
+
+    let (old, new) = (&stage.server(0).name, &new.name);
+    let story = stage.story().split_off(last).join("\n");
+    let told = [
+        format!("{new} is the primary"),
+        format!("{old} is a replica"),
+        format!("{old} gets clients"),
+    ];
+    for step in told {
+        assert!(story.contains(&step), "{step:?} is not in\n{story}");
+    }
+    let status = stage.balancer.status().unwrap();
+    let [of_writes, of_reads] = ["writes", "reads"].map(|name| {
+        let servers = service(&status, name)["servers"].clone();
+        let servers = servers.as_array().unwrap().clone();
+        servers
+            .into_iter()
+            .map(|server| server["role"].clone())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(of_writes, of_reads, "all services say the same of a server");
+    let admin = std::net::SocketAddr::from(([127, 0, 0, 1], stage.balancer.admin_port().unwrap()));
+    let metrics = web::get(admin, "/metrics").unwrap();
+    let has_primary = metrics
+        .lines()
+        .find(|line| line.starts_with("evenkeel_cluster_has_primary{"));
+    assert!(
+        has_primary.is_some_and(|line| line.ends_with(" 1")),
+        "{has_primary:?}"
+    );
+    let roles = metrics.lines().filter(|line| {
+        line.starts_with("evenkeel_server_role{")
+            && line.contains("role=\"primary\"")
+            && line.ends_with(" 1")
+    });
+    assert_eq!(roles.count(), 3, "one for each service:\n{metrics}");
+    let page = web::get(admin, "/").unwrap();
+    assert!(
+        page.contains("timeline") || page.contains("Timeline"),
+        "the page tells the story"
+    );
+}
+
+#[test]
+fn a_monitor_that_lacks_a_right_is_told_with_the_grant_and_others_are_not_concerned() {
+    let stage = Stage::set(ClusterKind::Mariadb).unwrap();
+    let reader = stage.reader();
+    let poor = stage.server(1);
+    let account = "monitor@127.0.0.1";
+    poor.sql(&format!(
+        "SET SESSION sql_log_bin=0; \
+         REVOKE REPLICATION CLIENT, SLAVE MONITOR ON *.* FROM {account}; KILL USER {account}"
+    ))
+    .unwrap();
+    stage.wait_role(poor, "unfit", "GRANT SLAVE MONITOR ON *.* TO 'monitor'");
+    stage.wait_not_read_by(&reader, poor);
+    stage.wait_read_by(&reader, stage.server(2));
+    assert_eq!(
+        stage.primary().as_deref(),
+        Some(stage.server(0).name.as_str())
+    );
+    poor.sql(&format!(
+        "SET SESSION sql_log_bin=0; GRANT REPLICATION CLIENT, SLAVE MONITOR ON *.* TO {account}; \
+         KILL USER {account}"
+    ))
+    .unwrap();
+    stage.wait_read_by(&reader, poor);
+    stage.wait_whole();
+    assert_all_read(reader);
+}
+
+#[test]
+fn a_reload_adds_and_removes_members_of_a_cluster() {
+    let stage = Stage::set(ClusterKind::Postgres).unwrap();
+    let reader = stage.reader();
+    let all = stage.scene.config(stage.writes, stage.reads);
+    let third = stage.server(2);
+    let is_of_third = |line: &&str| line.contains(&format!("{:?}", third.name));
+    let lines = all.lines().filter(|line| !is_of_third(line));
+    let two: String = lines.map(|line| format!("{line}\n")).collect();
+    stage.balancer.reload(&two).unwrap();
+    stage.wait_not_read_by(&reader, third);
+    let reads = service(&stage.balancer.status().unwrap(), "reads");
+    let listed = reads["servers"].as_array().unwrap();
+    assert!(
+        listed
+            .iter()
+            .all(|one| one["name"] != third.name.as_str() || one["state"] == "removed"),
+        "{reads:#}"
+    );
+    assert_eq!(
+        stage.primary().as_deref(),
+        Some(stage.server(0).name.as_str())
+    );
+    stage.balancer.reload(&all).unwrap();
+    stage.wait_read_by(&reader, third);
+    stage.wait_whole();
+    assert_all_read(reader);
+}

@@ -1,0 +1,115 @@
+//! Replicas lag, freeze, stop, die and rejoin; reads go on.
+
+use std::time::Duration;
+
+use evenkeel_lab::{ClusterKind, ReadProbe, Server};
+
+use crate::rig::service;
+use crate::stage::{Stage, assert_all_read};
+
+#[test]
+fn replicas_of_mariadb_leave_and_come_back_and_no_read_fails() {
+    comings_and_goings(ClusterKind::Mariadb);
+}
+
+#[test]
+fn replicas_of_postgres_leave_and_come_back_and_no_read_fails() {
+    comings_and_goings(ClusterKind::Postgres);
+}
+
+fn comings_and_goings(kind: ClusterKind) {
+    let stage = Stage::set_with(kind, "lag_ms_max = 900").unwrap();
+    // A lag shows only while something is written.
+    let (writer, reader) = (stage.writer(), stage.reader());
+    let [_, one, other] = &stage.scene.servers[..] else {
+        panic!("three servers")
+    };
+    leaves_and_returns(
+        &stage,
+        &reader,
+        one,
+        || one.lag(Duration::from_secs(3)).unwrap(),
+        || one.lag(Duration::ZERO).unwrap(),
+    );
+    leaves_and_returns(
+        &stage,
+        &reader,
+        other,
+        || other.stop_replication().unwrap(),
+        || other.start_replication().unwrap(),
+    );
+    stage.wait_writes(&writer);
+    assert_all_read(reader);
+    let reader = stage.reader();
+    leaves_and_returns(
+        &stage,
+        &reader,
+        one,
+        || one.kill().unwrap(),
+        || one.start().unwrap(),
+    );
+    let log = writer.finish();
+    assert!(log.verify(stage.server(0)).unwrap().is_faultless());
+    // Those who spoke with it when it died.
+    let readings = reader.finish();
+    let failed = readings.iter().filter(|one| one.outcome.is_err()).count();
+    assert!(failed <= 1, "{failed} of {}", readings.len());
+}
+
+#[test]
+fn a_frozen_replica_of_mariadb_costs_no_read() {
+    let stage = Stage::set(ClusterKind::Mariadb).unwrap();
+    let reader = stage.reader();
+    let replica = stage.server(1);
+    stage.wait_read_by(&reader, replica);
+    leaves_and_returns(
+        &stage,
+        &reader,
+        replica,
+        || replica.freeze().unwrap(),
+        || replica.thaw().unwrap(),
+    );
+    let readings = reader.finish();
+    let failed: Vec<_> = readings.iter().filter(|one| one.outcome.is_err()).collect();
+    assert!(failed.len() <= 1, "{failed:#?}");
+}
+
+#[test]
+fn the_primary_serves_reads_only_while_no_replica_can_and_only_if_told_to() {
+    let stage = Stage::set_with(ClusterKind::Mariadb, "fallback = \"primary\"").unwrap();
+    let reader = stage.reader();
+    let [primary, one, other] = &stage.scene.servers[..] else {
+        panic!("three servers")
+    };
+    stage.wait_read_by(&reader, one);
+    stage.wait_read_by(&reader, other);
+    stage.wait_not_read_by(&reader, primary);
+    one.stop_replication().unwrap();
+    other.stop_replication().unwrap();
+    stage.wait_read_by(&reader, primary);
+    stage.wait_not_read_by(&reader, one);
+    let reads = service(&stage.balancer.status().unwrap(), "reads");
+    assert_eq!(reads["state"], "degraded", "{reads:#}");
+    one.start_replication().unwrap();
+    stage.wait_read_by(&reader, one);
+    stage.wait_not_read_by(&reader, primary);
+    assert_all_read(reader);
+}
+
+fn leaves_and_returns(
+    stage: &Stage,
+    reader: &ReadProbe,
+    replica: &Server,
+    hurt: impl Fn(),
+    heal: impl Fn(),
+) {
+    stage.wait_read_by(reader, replica);
+    hurt();
+    stage.wait_not_read_by(reader, replica);
+    stage.wait("a reason", || {
+        stage.listed("reads", replica)["reason"] != ""
+    });
+    heal();
+    stage.wait_read_by(reader, replica);
+    stage.wait_whole();
+}
