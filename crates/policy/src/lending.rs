@@ -6,10 +6,10 @@
 //! the caller delivers to the workers that they name.
 //!
 //! While nobody waits, lending and taking back touch the desk, one counter that only this worker
-//! writes, and one that all only read. As soon as anybody waits, anywhere in the service, everything
-//! goes through the lock of the books: the counter of this worker's idle connections is written
-//! before it looks whether anybody waits, and who begins to wait says so before he looks for idle
-//! ones, so that at least one of the two sees the other.
+//! writes, and one that all only read. As soon as anybody waits, anywhere in the service, all goes
+//! through the lock of the books: the counter of this worker's idle connections is written before
+//! it looks whether anybody waits, and who begins to wait says so before he looks for idle ones, so
+//! that at least one of the two sees the other.
 //!
 //! A client never waits while there is an idle connection or a free place: it gets what comes
 //! first. A connection that opens is nobody's until it is open; then it goes to who waits longest.
@@ -28,9 +28,7 @@ mod upkeep;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-pub(crate) mod simulation;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use books::{Books, Figures, Pool};
 pub use desk::{Desk, Returned};

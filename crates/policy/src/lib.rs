@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
+pub mod causality;
 pub mod cluster;
 pub mod health;
 pub mod lending;
@@ -11,6 +12,7 @@ pub mod places;
 pub mod pool;
 pub mod ramp;
 pub mod route;
+pub mod waiting;
 
 pub use balance::Algorithm;
 pub use cluster::Cluster;

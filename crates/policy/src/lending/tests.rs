@@ -1,5 +1,7 @@
 //! Tests of the decisions one by one.
 
+pub(crate) mod simulation;
+
 use std::sync::Arc;
 
 use super::*;

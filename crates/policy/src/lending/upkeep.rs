@@ -1,4 +1,5 @@
-//! What is done now and then: old connections close, warm ones open, limits change, databases pause.
+//! What is done now and then: old connections close, warm ones open, limits change, databases
+//! pause.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

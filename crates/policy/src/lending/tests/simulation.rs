@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::*;
+use super::super::*;
 use crate::load::Load;
 use crate::places::UNLIMITED;
 

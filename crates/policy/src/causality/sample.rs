@@ -1,0 +1,108 @@
+//! The primary's position, asked for once for all who wrote before.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use super::position::Position;
+use super::token::Token;
+
+/// Where the primary was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// Whose position.
+    pub epoch: u64,
+    /// When the question was sent: it covers every write whose answer had come before.
+    pub asked_us: u64,
+    /// The answer. PostgreSQL: [`super::Lsn::of_insert`] of `pg_current_wal_insert_lsn()`, as the
+    /// written and the flushed positions may be behind a commit.
+    pub position: Position,
+}
+
+/// When the service's last write was: each worker writes its own cache line.
+#[derive(Debug)]
+pub struct Writes {
+    last_us: Box<[Line]>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+impl Writes {
+    /// None yet.
+    #[must_use]
+    pub fn new(workers: usize) -> Writes {
+        Writes {
+            last_us: (0..workers).map(|_| Line::default()).collect(),
+        }
+    }
+
+    /// A write's answer has come to this worker, and was not sent on yet.
+    pub fn wrote(&self, worker: usize, now_us: u64) {
+        self.last_us[worker].0.store(now_us, SeqCst);
+    }
+
+    /// When the last one was, over all workers; zero is never.
+    #[must_use]
+    pub fn last_us(&self) -> u64 {
+        let each = self.last_us.iter().map(|line| line.0.load(SeqCst));
+        each.max().unwrap_or(0)
+    }
+
+    /// What a read must see that is to see all writes before it, in the current epoch.
+    #[must_use]
+    pub fn token(&self, epoch: u64) -> Token {
+        match self.last_us() {
+            0 => Token::new(),
+            last_us => Token::written(last_us, epoch),
+        }
+    }
+}
+
+/// When to ask the primary where it is: soon after a write, one question at a time.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    /// At most one question in this time.
+    interval_us: u64,
+    under_way: bool,
+    asked_us: u64,
+    /// What the last answer covers.
+    covered: Option<(u64, u64)>,
+}
+
+impl Sampler {
+    /// Has asked nothing yet.
+    #[must_use]
+    pub fn new(interval_us: u64) -> Sampler {
+        Sampler {
+            interval_us,
+            under_way: false,
+            asked_us: 0,
+            covered: None,
+        }
+    }
+
+    /// When the next question is due, if there is a need for one; may have passed.
+    #[must_use]
+    pub fn due_us(&self, epoch: u64, last_write_us: u64) -> Option<u64> {
+        let is_covered = |(of_epoch, asked_us)| of_epoch == epoch && asked_us > last_write_us;
+        if self.under_way || last_write_us == 0 || self.covered.is_some_and(is_covered) {
+            return None;
+        }
+        // Strictly after the write: at the same moment, nobody knows which was first.
+        Some((self.asked_us + self.interval_us).max(last_write_us + 1))
+    }
+
+    /// The question was sent.
+    pub fn sent(&mut self, now_us: u64) {
+        self.under_way = true;
+        self.asked_us = now_us;
+    }
+
+    /// The answer has come; `None`: there was none.
+    pub fn answered(&mut self, sample: Option<&Sample>) {
+        self.under_way = false;
+        if let Some(sample) = sample {
+            self.covered = Some((sample.epoch, sample.asked_us));
+        }
+    }
+}

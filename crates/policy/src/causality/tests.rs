@@ -1,0 +1,240 @@
+//! Tests of tokens and choices, one by one.
+
+mod simulation;
+
+use super::*;
+use crate::cluster::Gtids;
+
+const SETTINGS: Settings = Settings {
+    wait_ms: 50,
+    stale_ms: 1_000,
+};
+
+fn lsn(at: u64) -> Position {
+    Position::Lsn(Lsn { timeline: 1, at })
+}
+
+fn gtid(sequence: u64) -> Position {
+    Position::Gtids(Gtids::mariadb([(0, 1, sequence)]))
+}
+
+fn sample(epoch: u64, asked_us: u64, at: u64) -> Sample {
+    Sample {
+        epoch,
+        asked_us,
+        position: lsn(at),
+    }
+}
+
+fn replica(applied: &Position) -> Replica<'_> {
+    Replica {
+        applied: Some(applied),
+        asked_us: 0,
+        lag_ms: Some(20),
+        wait: Wait::Nothing,
+    }
+}
+
+fn position(token: &Token, epoch: u64) -> Option<Position> {
+    match token.requires(epoch) {
+        Requires::Position(position) => Some(position.clone()),
+        Requires::Nothing | Requires::Everything(_) => None,
+    }
+}
+
+fn requires_everything(token: &Token, epoch: u64) -> bool {
+    matches!(token.requires(epoch), Requires::Everything(_))
+}
+
+#[test]
+fn insert_positions_behind_a_page_header_mean_the_start_of_the_page() {
+    let page = 8192;
+    let segment = WAL_SEGMENT_BYTES;
+    for (at, expected) in [
+        (page + 24, page),
+        (page + 23, page + 23),
+        (page + 32, page + 32),
+        // A record may end there: no segment begins with this page.
+        (page + 40, page + 40),
+        (segment + 40, segment),
+        (segment + 24, segment),
+        (segment, segment),
+        ((1 << 20) + 40, (1 << 20) + 40),
+    ] {
+        assert_eq!(Lsn::of_insert(1, at, segment).at, expected, "{at}");
+    }
+    let small = Lsn::of_insert(1, (1 << 20) + 40, 1 << 20);
+    assert_eq!(small.at, 1 << 20, "segments of 1 MiB");
+}
+
+#[test]
+fn positions_of_two_timelines_or_databases_are_never_reached() {
+    let ahead = Position::Lsn(Lsn {
+        timeline: 2,
+        at: 99,
+    });
+    assert!(lsn(5).is_reached_by(&lsn(5)));
+    assert!(!lsn(5).is_reached_by(&lsn(4)));
+    assert!(!lsn(5).is_reached_by(&ahead));
+    assert!(!lsn(5).is_reached_by(&gtid(9)));
+    assert!(gtid(5).is_reached_by(&gtid(6)));
+}
+
+#[test]
+fn a_session_that_wrote_nothing_reads_anywhere() {
+    let mut token = Token::new();
+    token.settle(&sample(1, 10, 100));
+    assert_eq!(token.requires(1), Requires::Nothing);
+}
+
+#[test]
+fn a_write_needs_a_sample_that_was_asked_for_after_its_answer() {
+    let mut token = Token::new();
+    token.wrote(10, 1);
+    for asked_us in [9, 10] {
+        token.settle(&sample(1, asked_us, 100));
+        assert!(requires_everything(&token, 1), "asked at {asked_us}");
+    }
+    token.settle(&sample(1, 11, 200));
+    assert_eq!(position(&token, 1), Some(lsn(200)));
+    token.settle(&sample(1, 12, 300));
+    assert_eq!(position(&token, 1), Some(lsn(200)), "no need for more");
+    token.wrote(20, 1);
+    assert!(requires_everything(&token, 1));
+}
+
+#[test]
+fn a_write_that_tells_its_position_needs_no_sample() {
+    let mut token = Token::new();
+    token.wrote_at(&gtid(7), 10, 1);
+    token.wrote_at(&gtid(9), 11, 1);
+    assert_eq!(position(&token, 1), Some(gtid(9)));
+    token.forget(&gtid(8));
+    assert_eq!(position(&token, 1), Some(gtid(9)));
+    token.forget(&gtid(9));
+    assert_eq!(token.requires(1), Requires::Nothing);
+}
+
+#[test]
+fn after_a_change_of_primary_the_token_is_what_the_new_one_has() {
+    let mut token = Token::new();
+    token.wrote_at(&gtid(7), 10, 1);
+    assert!(requires_everything(&token, 2));
+    token.settle(&sample(2, 5, 100));
+    assert_eq!(position(&token, 2), Some(lsn(100)));
+    token.settle(&sample(1, 50, 900));
+    assert_eq!(position(&token, 2), Some(lsn(100)), "of the old primary");
+}
+
+#[test]
+fn what_was_written_before_and_after_a_change_of_primary_is_what_the_new_one_has_then() {
+    let mut token = Token::new();
+    token.wrote_at(&gtid(7), 10, 1);
+    token.wrote_at(&gtid(8), 20, 2);
+    assert!(requires_everything(&token, 2), "the 7th may be lost");
+    token.settle(&sample(2, 21, 100));
+    assert_eq!(position(&token, 2), Some(lsn(100)));
+    token.wrote(30, 1);
+    assert!(requires_everything(&token, 2), "an answer from the old one");
+}
+
+#[test]
+fn under_global_consistency_the_last_write_of_all_counts() {
+    let writes = Writes::new(2);
+    assert_eq!(writes.token(1).requires(1), Requires::Nothing);
+    writes.wrote(0, 20);
+    writes.wrote(1, 10);
+    let mut token = writes.token(1);
+    token.settle(&sample(1, 15, 100));
+    assert!(requires_everything(&token, 1));
+    token.settle(&sample(1, 21, 200));
+    assert_eq!(position(&token, 1), Some(lsn(200)));
+}
+
+#[test]
+fn samples_are_asked_for_after_writes_one_at_a_time_and_not_too_often() {
+    let mut sampler = Sampler::new(1_000);
+    assert_eq!(sampler.due_us(1, 0), None);
+    assert_eq!(sampler.due_us(1, 5_000), Some(5_001));
+    sampler.sent(5_001);
+    assert_eq!(sampler.due_us(1, 5_500), None);
+    sampler.answered(Some(&sample(1, 5_001, 100)));
+    assert_eq!(sampler.due_us(1, 5_000), None);
+    assert_eq!(sampler.due_us(1, 5_001), Some(6_001));
+    assert_eq!(sampler.due_us(2, 5_000), Some(6_001), "another primary");
+    sampler.sent(6_001);
+    sampler.answered(None);
+    assert_eq!(sampler.due_us(1, 5_001), Some(7_001));
+}
+
+#[test]
+fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
+    let (behind, there, target) = (lsn(9), lsn(10), lsn(10));
+    let required = Requires::Position(&target);
+    let unknown = Requires::Everything("unknown");
+    let waiting = |wait, lag_ms| Replica {
+        wait,
+        lag_ms,
+        ..replica(&behind)
+    };
+    for (requires, replica, expected) in [
+        (Requires::Nothing, replica(&behind), Freshness::Fresh),
+        (required, replica(&there), Freshness::Fresh),
+        (required, replica(&behind), Freshness::Behind),
+        (unknown, replica(&there), Freshness::Behind),
+        (required, waiting(Wait::Position, Some(50)), Freshness::Soon),
+        (
+            required,
+            waiting(Wait::Position, Some(51)),
+            Freshness::Behind,
+        ),
+        (required, waiting(Wait::Position, None), Freshness::Behind),
+        (unknown, waiting(Wait::Position, Some(1)), Freshness::Behind),
+        (unknown, waiting(Wait::Everything, None), Freshness::Causal),
+        (
+            Requires::Nothing,
+            waiting(Wait::Everything, None),
+            Freshness::Fresh,
+        ),
+    ] {
+        let judged = judge(requires, &replica, 0, &SETTINGS);
+        assert_eq!(judged, expected, "{requires:?} {replica:?}");
+    }
+}
+
+#[test]
+fn what_a_replica_said_long_ago_counts_no_more() {
+    let position = lsn(10);
+    let judge = |now_us| {
+        let requires = Requires::Position(&position);
+        judge(requires, &replica(&position), now_us, &SETTINGS)
+    };
+    assert_eq!(judge(1_000_000), Freshness::Fresh);
+    assert_eq!(judge(1_000_001), Freshness::Behind);
+}
+
+#[test]
+fn a_read_goes_to_who_has_it_waits_for_the_nearest_or_goes_to_the_primary() {
+    let (behind, there) = (lsn(9), lsn(10));
+    let soon = |lag_ms| Replica {
+        wait: Wait::Position,
+        lag_ms: Some(lag_ms),
+        ..replica(&behind)
+    };
+    let of = |replicas: &[Replica<'_>]| {
+        let requires = Requires::Position(&there);
+        choose(requires, replicas.iter().copied(), 0, &SETTINGS)
+    };
+    let now = of(&[soon(1), replica(&there), replica(&there)]);
+    assert_eq!(now, Choice::Now { replicas: 2 });
+    let wait = of(&[replica(&behind), soon(30), soon(20)]);
+    assert_eq!(
+        wait,
+        Choice::Wait {
+            index: 2,
+            wait_ms: 50
+        }
+    );
+    assert!(matches!(of(&[replica(&behind)]), Choice::Primary(_)));
+    assert!(matches!(of(&[]), Choice::Primary(_)));
+}

@@ -1,0 +1,194 @@
+//! A seeded world: a primary that is replaced now and then and loses its last writes, replicas that
+//! replay late, samples and reports that arrive later still. A read must never miss a write of its
+//! session that survived.
+
+use super::super::*;
+use crate::lending::tests::simulation::{Dice, for_each_seed};
+
+const SETTINGS: Settings = Settings {
+    wait_ms: 0,
+    stale_ms: 10,
+};
+
+#[test]
+fn in_any_world_a_session_reads_its_own_writes() {
+    for_each_seed(400, |seed| {
+        let mut world = World::new(seed);
+        (0..600).for_each(|_| world.step());
+        world.heal();
+    });
+}
+
+struct Session {
+    token: Token,
+    /// The last write that was acknowledged and that the current primary kept.
+    wrote: u64,
+}
+
+/// A server's log is the number of writes in it, and the timeline: nothing else is needed.
+struct World {
+    dice: Dice,
+    now_us: u64,
+    epoch: u64,
+    primary: u64,
+    replicas: Vec<u64>,
+    /// What the monitor knows of each: where it was, and when.
+    reports: Vec<(Lsn, u64)>,
+    sessions: Vec<Session>,
+    sampler: Sampler,
+    writes: Writes,
+    sample: Option<Sample>,
+    sample_under_way: Option<Sample>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let replicas = 2;
+        let start = Lsn { timeline: 1, at: 0 };
+        World {
+            dice: Dice(seed),
+            now_us: 1,
+            epoch: 1,
+            primary: 0,
+            replicas: vec![0; replicas],
+            reports: vec![(start, 0); replicas],
+            sessions: (0..3).map(|_| Session::new()).collect(),
+            sampler: Sampler::new(20),
+            writes: Writes::new(1),
+            sample: None,
+            sample_under_way: None,
+        }
+    }
+
+    fn step(&mut self) {
+        self.now_us += self.dice.below(3) as u64;
+        match self.dice.below(20) {
+            0..=2 => self.write(),
+            3..=8 => self.read(),
+            9..=11 => self.replay(),
+            12..=14 => self.report(),
+            15 => self.ask(),
+            16..=18 => self.answer(),
+            _ if self.dice.one_in(10) => self.promote(),
+            _ => {}
+        }
+    }
+
+    fn write(&mut self) {
+        let index = self.dice.below(self.sessions.len());
+        self.primary += 1;
+        let session = &mut self.sessions[index];
+        session.wrote = self.primary;
+        session.token.wrote(self.now_us, self.epoch);
+        self.writes.wrote(0, self.now_us);
+    }
+
+    fn read(&mut self) {
+        let index = self.dice.below(self.sessions.len());
+        self.settle(index);
+        let session = &self.sessions[index];
+        let requires = session.token.requires(self.epoch);
+        for (replayed, (lsn, asked_us)) in self.replicas.iter().zip(&self.reports) {
+            let applied = Position::Lsn(*lsn);
+            let replica = Replica {
+                applied: Some(&applied),
+                asked_us: *asked_us,
+                lag_ms: None,
+                wait: Wait::Nothing,
+            };
+            if judge(requires, &replica, self.now_us, &SETTINGS) == Freshness::Fresh {
+                assert!(
+                    *replayed >= session.wrote,
+                    "a stale read at {}",
+                    self.now_us
+                );
+            }
+        }
+    }
+
+    fn settle(&mut self, index: usize) {
+        if let Some(sample) = &self.sample {
+            self.sessions[index].token.settle(sample);
+        }
+    }
+
+    fn replay(&mut self) {
+        let index = self.dice.below(self.replicas.len());
+        let behind = self.primary - self.replicas[index];
+        self.replicas[index] += self.dice.below(behind as usize + 1) as u64;
+    }
+
+    fn report(&mut self) {
+        let index = self.dice.below(self.replicas.len());
+        self.reports[index] = (self.lsn(self.replicas[index]), self.now_us);
+    }
+
+    fn lsn(&self, at: u64) -> Lsn {
+        let timeline = self.epoch as u32;
+        Lsn { timeline, at }
+    }
+
+    fn ask(&mut self) {
+        let due_us = self.sampler.due_us(self.epoch, self.writes.last_us());
+        if due_us.is_some_and(|due_us| due_us <= self.now_us) {
+            self.sampler.sent(self.now_us);
+            self.sample_under_way = Some(Sample {
+                epoch: self.epoch,
+                asked_us: self.now_us,
+                position: Position::Lsn(self.lsn(self.primary)),
+            });
+        }
+    }
+
+    fn answer(&mut self) {
+        if let Some(sample) = self.sample_under_way.take() {
+            self.sampler.answered(Some(&sample));
+            self.sample = Some(sample);
+        }
+    }
+
+    /// Any replica becomes the primary; what it has not is lost, by the others too.
+    fn promote(&mut self) {
+        self.epoch += 1;
+        self.primary = self.replicas[self.dice.below(self.replicas.len())];
+        for replayed in &mut self.replicas {
+            *replayed = self.primary.min(*replayed);
+        }
+        for session in &mut self.sessions {
+            session.wrote = session.wrote.min(self.primary);
+        }
+    }
+
+    /// When all have caught up and all is reported, every session reads from every replica.
+    fn heal(&mut self) {
+        self.now_us += 100;
+        self.answer();
+        self.ask();
+        self.answer();
+        self.replicas.fill(self.primary);
+        let now = (self.lsn(self.primary), self.now_us);
+        self.reports.fill(now);
+        for index in 0..self.sessions.len() {
+            self.settle(index);
+            let requires = self.sessions[index].token.requires(self.epoch);
+            let applied = Position::Lsn(now.0);
+            let replica = Replica {
+                applied: Some(&applied),
+                asked_us: now.1,
+                lag_ms: None,
+                wait: Wait::Nothing,
+            };
+            let judged = judge(requires, &replica, self.now_us, &SETTINGS);
+            assert_eq!(judged, Freshness::Fresh, "{requires:?}");
+        }
+    }
+}
+
+impl Session {
+    fn new() -> Session {
+        Session {
+            token: Token::new(),
+            wrote: 0,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a session must see.
+
+use super::position::Position;
+use super::sample::Sample;
+
+/// What a session must see, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Token {
+    epoch: u64,
+    wrote: Wrote,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+enum Wrote {
+    /// Nothing: any server will do.
+    #[default]
+    Nothing,
+    /// Something, up to this moment; where that is in the log is not known.
+    Until { us: u64 },
+    /// Something, which is all before this.
+    At(Position),
+}
+
+/// What a server must have for the session to read there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requires<'a> {
+    /// Nothing in particular.
+    Nothing,
+    /// All before this.
+    Position(&'a Position),
+    /// All that the primary has now; why that is not known nearer.
+    Everything(&'static str),
+}
+
+impl Token {
+    /// A session that has written nothing.
+    #[must_use]
+    pub fn new() -> Token {
+        Token::default()
+    }
+
+    /// That of a session whose last write was at that time.
+    pub(super) fn written(until_us: u64, epoch: u64) -> Token {
+        Token {
+            epoch,
+            wrote: Wrote::Until { us: until_us },
+        }
+    }
+
+    /// The session wrote, or may have: to be called when the answer has come and before it is sent
+    /// on. `epoch` is the one of the connection that it wrote on.
+    pub fn wrote(&mut self, now_us: u64, epoch: u64) {
+        // The answer of a connection of an earlier epoch: what counts is what the current one kept.
+        let epoch = epoch.max(self.epoch);
+        *self = Token::written(now_us, epoch);
+    }
+
+    /// The same, and the server told the position.
+    pub fn wrote_at(&mut self, position: &Position, now_us: u64, epoch: u64) {
+        let is_known = match &mut self.wrote {
+            Wrote::Nothing => {
+                self.wrote = Wrote::At(position.clone());
+                self.epoch = epoch;
+                true
+            }
+            Wrote::At(own) => self.epoch == epoch && own.merge(position),
+            Wrote::Until { .. } => false,
+        };
+        if !is_known {
+            self.wrote(now_us, epoch);
+        }
+    }
+
+    /// Takes a newer sample of the primary's position into account. To be called before a read; a
+    /// sample that says nothing new is ignored.
+    pub fn settle(&mut self, sample: &Sample) {
+        let is_settled = match self.wrote {
+            Wrote::Nothing => true,
+            // A later primary: whatever of the session's writes it has, it had by then. The rest is
+            // lost, and nobody must wait for it.
+            _ if sample.epoch != self.epoch => sample.epoch < self.epoch,
+            Wrote::Until { us } => sample.asked_us <= us,
+            Wrote::At(_) => true,
+        };
+        if !is_settled {
+            self.epoch = sample.epoch;
+            self.wrote = Wrote::At(sample.position.clone());
+        }
+    }
+
+    /// What a server must have, while `epoch` is the current one.
+    #[must_use]
+    pub fn requires(&self, epoch: u64) -> Requires<'_> {
+        match &self.wrote {
+            Wrote::Nothing => Requires::Nothing,
+            _ if self.epoch != epoch => {
+                Requires::Everything("the primary has changed since the session wrote")
+            }
+            Wrote::Until { .. } => {
+                Requires::Everything("the position of the session's last write is not known yet")
+            }
+            Wrote::At(position) => Requires::Position(position),
+        }
+    }
+
+    /// Forgets what every server has.
+    pub fn forget(&mut self, everywhere: &Position) {
+        if let Wrote::At(position) = &self.wrote
+            && position.is_reached_by(everywhere)
+        {
+            *self = Token::new();
+        }
+    }
+}

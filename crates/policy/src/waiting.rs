@@ -1,0 +1,265 @@
+//! What happens to work for the primary while there is none, or while it is changing: what is new
+//! waits, in order and within limits; what was begun is told the truth; nothing is run twice.
+//!
+//! Reads that a replica may answer never come here. While all [`Waiting::is_calm`], which the
+//! caller can publish to its workers as one flag, nothing else comes here either.
+//!
+//! Times are milliseconds of one monotonic clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// A client waits this long at most for a primary.
+    pub wait_ms: u64,
+    /// So many may wait at a time.
+    pub queue_length: usize,
+    /// So many are let go at once when there is a primary again, the next ones as these are
+    /// [`Waiting::done`]: a server that has just become the primary is cold. At least one.
+    pub resume_at_once: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            wait_ms: 10_000,
+            queue_length: 10_000,
+            resume_at_once: 32,
+        }
+    }
+}
+
+/// How the primary is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Primary {
+    /// There is one.
+    Here,
+    /// There is one that is to be replaced: transactions end on it, none begins.
+    Changing,
+    /// There is none.
+    Away,
+}
+
+/// What a client wants of the primary, or had begun there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// A statement or a transaction of which no server has seen anything.
+    New,
+    /// The next statement of a transaction that is open on a connection that still works.
+    Transaction,
+    /// The transaction was open on a connection that is broken now. None of a COMMIT was sent.
+    BrokenTransaction,
+    /// A statement, or a COMMIT, of which at least one byte was sent, on a connection that is
+    /// broken now. Known reads outside a transaction are `New`.
+    Broken,
+}
+
+/// A place in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket {
+    number: u64,
+    since_ms: u64,
+}
+
+/// What to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Send it.
+    Go,
+    /// Wait until the ticket is named by [`Waiting::turn`], [`Waiting::done`] or
+    /// [`Waiting::expire`].
+    Wait(Ticket),
+    /// Tell the client.
+    Fail(Trouble),
+}
+
+/// What a client is told. Its connection stays; only its statement or transaction has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// No server became the primary within the time. Nothing was run.
+    NoPrimary {
+        /// How long it has waited.
+        waited_ms: u64,
+    },
+    /// Too many wait already. Nothing was run.
+    QueueFull,
+    /// The server that ran its transaction is gone, and has rolled it back.
+    TransactionLost,
+    /// The server is gone, and nobody knows whether the statement or COMMIT was run.
+    OutcomeUnknown,
+}
+
+impl Trouble {
+    /// Whether the client may simply do the same again, its transaction from the beginning.
+    #[must_use]
+    pub fn is_retry_safe(self) -> bool {
+        self != Trouble::OutcomeUnknown
+    }
+}
+
+/// What, and what to do.
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::NoPrimary { waited_ms } => write!(
+                f,
+                "no server has become the primary within {waited_ms} ms; nothing was run: retry"
+            ),
+            Trouble::QueueFull => f.write_str(
+                "there is no primary, and as many clients wait for one as may; nothing was run: \
+                 retry later",
+            ),
+            Trouble::TransactionLost => f.write_str(
+                "the server that ran this transaction is gone, and the transaction with it: retry \
+                 it from the beginning",
+            ),
+            Trouble::OutcomeUnknown => f.write_str(
+                "the server is gone before it answered: it may have run the statement or not; \
+                 look before you retry",
+            ),
+        }
+    }
+}
+
+/// The clients of one service that wait for a primary.
+#[derive(Debug)]
+pub struct Waiting {
+    settings: Settings,
+    primary: Primary,
+    /// Since when, by number: in the order of coming, whoever comes back included.
+    queue: BTreeMap<u64, u64>,
+    /// Let go, and not done yet.
+    resuming: BTreeSet<u64>,
+    next: u64,
+}
+
+impl Waiting {
+    /// Nobody waits; there is no primary yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Waiting {
+        Waiting {
+            settings,
+            primary: Primary::Away,
+            queue: BTreeMap::new(),
+            resuming: BTreeSet::new(),
+            next: 0,
+        }
+    }
+
+    /// Other limits, from a reload.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// Whether new work may go without asking.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        self.primary == Primary::Here && self.queue.is_empty()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// A client wants something of the primary, or has lost it. What may have been run already is
+    /// never let go.
+    pub fn ask(&mut self, work: Work, now_ms: u64) -> Answer {
+        match work {
+            Work::Transaction => Answer::Go,
+            Work::BrokenTransaction => Answer::Fail(Trouble::TransactionLost),
+            Work::Broken => Answer::Fail(Trouble::OutcomeUnknown),
+            Work::New if self.is_calm() => Answer::Go,
+            Work::New if self.queue.len() >= self.settings.queue_length => {
+                Answer::Fail(Trouble::QueueFull)
+            }
+            Work::New => Answer::Wait(self.enqueue(now_ms)),
+        }
+    }
+
+    /// How the primary is, to be told after each look at it. Whose turn it is.
+    pub fn turn(&mut self, primary: Primary) -> Vec<Ticket> {
+        self.primary = primary;
+        self.resume()
+    }
+
+    /// One whose turn it was has its answer, or has left. Whose turn it is next.
+    pub fn done(&mut self, ticket: Ticket) -> Vec<Ticket> {
+        self.resuming.remove(&ticket.number);
+        self.resume()
+    }
+
+    /// One whose turn it was found the primary gone again, and nothing of its work was sent: it
+    /// waits on where it was, its time running. Nobody follows it before the next [`Self::turn`].
+    pub fn wait_on(&mut self, ticket: Ticket) {
+        self.primary = Primary::Away;
+        if self.resuming.remove(&ticket.number) {
+            self.queue.insert(ticket.number, ticket.since_ms);
+        }
+    }
+
+    /// A client leaves the queue. False: it was its turn already.
+    pub fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.queue.remove(&ticket.number).is_some()
+    }
+
+    /// Those whose time is over: they wait no more, and are told so.
+    pub fn expire(&mut self, now_ms: u64) -> Vec<(Ticket, Trouble)> {
+        let mut expired = Vec::new();
+        while let Some(first) = self.queue.first_entry() {
+            let waited_ms = now_ms.saturating_sub(*first.get());
+            if waited_ms < self.settings.wait_ms {
+                break;
+            }
+            let (number, since_ms) = first.remove_entry();
+            let ticket = Ticket { number, since_ms };
+            expired.push((ticket, Trouble::NoPrimary { waited_ms }));
+        }
+        expired
+    }
+
+    /// When somebody's time is over next.
+    #[must_use]
+    pub fn expires_ms(&self) -> Option<u64> {
+        let (_, since_ms) = self.queue.first_key_value()?;
+        Some(since_ms + self.settings.wait_ms)
+    }
+
+    fn enqueue(&mut self, now_ms: u64) -> Ticket {
+        let ticket = Ticket {
+            number: self.next,
+            since_ms: now_ms,
+        };
+        self.next += 1;
+        self.queue.insert(ticket.number, ticket.since_ms);
+        ticket
+    }
+
+    fn resume(&mut self) -> Vec<Ticket> {
+        let mut turn = Vec::new();
+        while self.primary == Primary::Here
+            && self.has_room()
+            && let Some((number, since_ms)) = self.queue.pop_first()
+        {
+            self.resuming.insert(number);
+            turn.push(Ticket { number, since_ms });
+        }
+        turn
+    }
+
+    fn has_room(&self) -> bool {
+        self.resuming.len() < self.settings.resume_at_once.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! Tests of waiting for a primary, one by one and in seeded worlds.
+
+use super::*;
+use crate::lending::tests::simulation::{Dice, for_each_seed};
+
+const SETTINGS: Settings = Settings {
+    wait_ms: 100,
+    queue_length: 3,
+    resume_at_once: 2,
+};
+
+fn waiting(primary: Primary) -> Waiting {
+    let mut waiting = Waiting::new(SETTINGS);
+    waiting.turn(primary);
+    waiting
+}
+
+fn wait(waiting: &mut Waiting, now_ms: u64) -> Ticket {
+    match waiting.ask(Work::New, now_ms) {
+        Answer::Wait(ticket) => ticket,
+        other => panic!("should wait: {other:?}"),
+    }
+}
+
+#[test]
+fn new_work_goes_only_while_there_is_a_primary_to_stay() {
+    for (primary, goes) in [
+        (Primary::Here, true),
+        (Primary::Changing, false),
+        (Primary::Away, false),
+    ] {
+        let answer = waiting(primary).ask(Work::New, 0);
+        assert_eq!(answer == Answer::Go, goes, "{primary:?}");
+        let held = waiting(primary).ask(Work::Transaction, 0);
+        assert_eq!(held, Answer::Go, "{primary:?}: its connection still works");
+    }
+}
+
+#[test]
+fn what_may_have_been_run_is_never_sent_again() {
+    for primary in [Primary::Here, Primary::Changing, Primary::Away] {
+        let mut waiting = waiting(primary);
+        let broken = waiting.ask(Work::Broken, 0);
+        assert_eq!(broken, Answer::Fail(Trouble::OutcomeUnknown));
+        let transaction = waiting.ask(Work::BrokenTransaction, 0);
+        assert_eq!(transaction, Answer::Fail(Trouble::TransactionLost));
+        assert!(waiting.is_empty());
+    }
+    assert!(!Trouble::OutcomeUnknown.is_retry_safe());
+    assert!(Trouble::TransactionLost.is_retry_safe());
+}
+
+#[test]
+fn those_who_waited_go_first_and_a_few_at_a_time() {
+    let mut waiting = waiting(Primary::Away);
+    let [one, two, three] = [1, 2, 3].map(|now_ms| wait(&mut waiting, now_ms));
+    assert_eq!(waiting.turn(Primary::Here), [one, two]);
+    let late = wait(&mut waiting, 4);
+    assert_eq!(waiting.done(one), [three]);
+    assert_eq!(waiting.done(two), [late]);
+    assert_eq!(waiting.ask(Work::New, 5), Answer::Go);
+}
+
+#[test]
+fn a_full_queue_fails_at_once() {
+    let mut waiting = waiting(Primary::Away);
+    for now_ms in 0..3 {
+        wait(&mut waiting, now_ms);
+    }
+    let answer = waiting.ask(Work::New, 3);
+    assert_eq!(answer, Answer::Fail(Trouble::QueueFull));
+}
+
+#[test]
+fn who_finds_the_primary_gone_again_waits_on_where_it_was() {
+    let mut waiting = waiting(Primary::Away);
+    let [one, two, three] = [1, 2, 3].map(|now_ms| wait(&mut waiting, now_ms));
+    assert_eq!(waiting.turn(Primary::Here), [one, two]);
+    assert_eq!(waiting.turn(Primary::Away), []);
+    waiting.wait_on(one);
+    assert_eq!(waiting.done(two), []);
+    assert_eq!(waiting.expires_ms(), Some(101));
+    assert_eq!(waiting.turn(Primary::Here), [one, three]);
+}
+
+#[test]
+fn who_has_waited_for_long_enough_is_told() {
+    let mut waiting = waiting(Primary::Away);
+    let (one, two) = (wait(&mut waiting, 0), wait(&mut waiting, 50));
+    assert_eq!(waiting.expire(99), []);
+    let waited_ms = 100;
+    let told = waiting.expire(100);
+    assert_eq!(told, [(one, Trouble::NoPrimary { waited_ms })]);
+    assert_eq!(waiting.expires_ms(), Some(150));
+    assert!(waiting.cancel(two) && !waiting.cancel(two));
+    assert!(waiting.is_empty());
+}
+
+#[test]
+fn in_any_world_everybody_is_answered_once_and_in_time() {
+    for_each_seed(300, |seed| {
+        let mut world = World {
+            dice: Dice(seed),
+            now_ms: 0,
+            waiting: Waiting::new(SETTINGS),
+            primary: Primary::Away,
+            queued: Vec::new(),
+            going: Vec::new(),
+        };
+        (0..400).for_each(|_| world.step());
+        world.heal();
+    });
+}
+
+struct World {
+    dice: Dice,
+    now_ms: u64,
+    waiting: Waiting,
+    primary: Primary,
+    queued: Vec<Ticket>,
+    going: Vec<Ticket>,
+}
+
+impl World {
+    fn step(&mut self) {
+        self.now_ms += self.dice.below(8) as u64;
+        match self.dice.below(12) {
+            0..=4 => self.arrive(),
+            5..=7 => self.finish(),
+            8 => self.change(),
+            9 => self.leave(),
+            _ => {}
+        }
+        self.expire();
+        self.check();
+    }
+
+    fn arrive(&mut self) {
+        let must_wait = self.primary != Primary::Here || !self.queued.is_empty();
+        match self.waiting.ask(Work::New, self.now_ms) {
+            Answer::Go => assert!(!must_wait),
+            Answer::Wait(ticket) => {
+                assert!(must_wait);
+                self.queued.push(ticket);
+            }
+            Answer::Fail(trouble) => {
+                assert_eq!(trouble, Trouble::QueueFull);
+                assert!(must_wait && self.queued.len() >= SETTINGS.queue_length);
+            }
+        }
+    }
+
+    fn go(&mut self, turn: Vec<Ticket>) {
+        assert!(turn.is_empty() || self.primary == Primary::Here);
+        for ticket in turn {
+            assert_eq!(self.queued.iter().min(), Some(&ticket), "not its turn");
+            self.queued.retain(|one| *one != ticket);
+            self.going.push(ticket);
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some(ticket) = self.dice.draw(&mut self.going) else {
+            return;
+        };
+        if self.dice.one_in(3) {
+            self.waiting.wait_on(ticket);
+            self.queued.push(ticket);
+            self.primary = Primary::Away;
+        } else {
+            let turn = self.waiting.done(ticket);
+            self.go(turn);
+        }
+    }
+
+    fn change(&mut self) {
+        self.primary = [Primary::Here, Primary::Changing, Primary::Away][self.dice.below(3)];
+        let turn = self.waiting.turn(self.primary);
+        self.go(turn);
+    }
+
+    fn leave(&mut self) {
+        if let Some(ticket) = self.dice.draw(&mut self.queued) {
+            assert!(self.waiting.cancel(ticket));
+        }
+    }
+
+    fn expire(&mut self) {
+        for (ticket, _) in self.waiting.expire(self.now_ms) {
+            assert!(self.now_ms >= ticket.since_ms + SETTINGS.wait_ms);
+            let before = self.queued.len();
+            self.queued.retain(|one| *one != ticket);
+            assert_eq!(self.queued.len() + 1, before, "told twice");
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.waiting.len(), self.queued.len());
+        assert!(self.going.len() <= SETTINGS.resume_at_once);
+        let oldest_ms = self.queued.iter().map(|ticket| ticket.since_ms).min();
+        assert!(oldest_ms.is_none_or(|since_ms| self.now_ms < since_ms + SETTINGS.wait_ms));
+        let is_idle = self.primary == Primary::Here && self.going.is_empty();
+        assert!(!is_idle || self.queued.is_empty(), "waits for nothing");
+    }
+
+    fn heal(&mut self) {
+        while !self.queued.is_empty() || !self.going.is_empty() {
+            self.primary = Primary::Here;
+            let turn = self.waiting.turn(self.primary);
+            self.go(turn);
+            self.finish();
+        }
+        self.waiting.turn(Primary::Here);
+        assert!(self.queued.is_empty() && self.waiting.is_calm());
+    }
+}
