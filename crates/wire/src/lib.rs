@@ -14,6 +14,7 @@
 
 pub mod gtid;
 pub mod lsn;
+pub mod mysql;
 pub mod postgres;
 pub mod proxy_header;
 pub mod sql;

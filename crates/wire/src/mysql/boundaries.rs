@@ -1,0 +1,487 @@
+//! Walks a server's bytes and stops only at what matters; rows and definitions are stepped over.
+//!
+//! Give [`Boundaries::next`] what was read from the server and is not yet consumed, and what the
+//! command that is being answered leads one to expect ([`Answer`]). What it steps over may be passed
+//! on at once, whatever buffer borders it crosses; only a packet that matters is held back until it is
+//! whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
+
+use super::backend::{self, Eof, OkPacket, PrepareOk, Report};
+use super::cursor::Cursor;
+use super::flags::{Capabilities, Status};
+use super::frame::{self, HEADER_LENGTH, Header, PAYLOAD_LENGTH_MAX};
+use super::{Fault, Parsed, What};
+
+/// The most bytes of one packet that the caller must be able to hold together. Packets that matter
+/// are tens of bytes, but an OK may report many long variables.
+pub const HELD_LENGTH_MAX: usize = 16 * 1024;
+
+/// An EOF packet's payload is no longer; a row that begins with the same byte is (it has a value of
+/// 16 MiB or more).
+const EOF_LENGTH_MAX: u32 = 8;
+
+/// What answers a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// OK, ERR, a client's file, or rows; perhaps several of these one after the other.
+    Results,
+    /// OK, ERR or EOF.
+    Simple,
+    /// To COM_STMT_PREPARE.
+    Prepare,
+    /// Rows without a beginning: to COM_STMT_FETCH.
+    Rows,
+    /// Definitions of columns: to COM_FIELD_LIST.
+    Definitions,
+    /// One packet of text: to COM_STATISTICS.
+    Text,
+    /// The steps of a login: to COM_CHANGE_USER.
+    Login,
+    /// Events without an end: to COM_BINLOG_DUMP.
+    Stream,
+}
+
+/// A packet, or a place between packets, that matters to whoever follows the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// OK, which is no end of a result. With [`Status::MORE_RESULTS`] another follows.
+    Ok(OkPacket<'a>),
+    /// EOF where OK might be: to COM_SET_OPTION and COM_DEBUG.
+    Eof(Eof),
+    /// ERR: the command, and all of its further results, ended.
+    Error(Report<'a>),
+    /// MariaDB: a report of progress; the reply goes on.
+    Progress,
+    /// Rows are to come, behind so many definitions of columns; 0: the client knows them.
+    ResultHeader {
+        /// How many columns.
+        columns: u64,
+    },
+    /// The end of the definitions.
+    MetadataEnd {
+        /// An EOF; `None`: the event is of length 0, for there are no EOFs.
+        eof: Option<Eof>,
+        /// The number that an EOF here has, or would have.
+        sequence: u8,
+    },
+    /// The end of a result's rows. With [`Status::MORE_RESULTS`] another result follows, with
+    /// [`Status::CURSOR_EXISTS`] the rows are to be fetched.
+    ResultEnd(End<'a>),
+    /// The server wants a file of the client's; then it goes on.
+    LocalInfile {
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// The statement exists.
+    PrepareOk(PrepareOk),
+    /// Nothing (of length 0): the answer to COM_STMT_PREPARE is complete.
+    Complete,
+    /// One packet of text.
+    Text,
+    /// A step of a login (its first byte): the client has to answer, or something.
+    Login(u8),
+}
+
+/// How a result's rows end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End<'a> {
+    /// By an EOF.
+    Eof(Eof),
+    /// By an OK in its place (DEPRECATE_EOF).
+    Ok(OkPacket<'a>),
+}
+
+impl End<'_> {
+    /// The status.
+    #[must_use]
+    pub fn status(self) -> Status {
+        match self {
+            End::Eof(eof) => eof.status,
+            End::Ok(ok) => ok.status,
+        }
+    }
+}
+
+impl Event<'_> {
+    /// The server's status, if it tells.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            Event::Ok(ok) => Some(ok.status),
+            Event::Eof(eof) | Event::MetadataEnd { eof: Some(eof), .. } => Some(eof.status),
+            Event::ResultEnd(end) => Some(end.status()),
+            _ => None,
+        }
+    }
+}
+
+/// What lies ahead in the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// `passed` bytes of no interest, then `length` bytes of this packet. If the packet is longer
+    /// than we hold, its remainder counts as passed in the next step.
+    Event {
+        /// Bytes before the packet: rows, definitions.
+        passed: usize,
+        /// The packet.
+        event: Event<'a>,
+        /// The packet's length, or that of its held beginning; 0: it is no packet.
+        length: usize,
+    },
+    /// Nothing more that matters, or not wholly: `passed` bytes may go, then there must be `need`.
+    Wait {
+        /// Bytes of no interest.
+        passed: usize,
+        /// How many bytes there must be after those before asking again can help.
+        need: usize,
+    },
+    /// The server does not speak the protocol.
+    Invalid(Fault),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At the beginning of a reply, or of another result of it.
+    Head,
+    /// So many definitions are to come before the rows.
+    Columns(u64),
+    /// Behind the definitions, where an EOF comes if there are any.
+    ColumnsEnd,
+    /// Behind the definitions, without an EOF; the next packet tells whether there is a cursor.
+    FirstRow,
+    Rows,
+    /// Definitions of a prepared statement's parameters, then of its columns.
+    Prepared {
+        left: u16,
+        then: u16,
+    },
+    PreparedEnd {
+        then: u16,
+    },
+    Complete,
+}
+
+/// Where in a reply the last buffer ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Boundaries {
+    agreed: Capabilities,
+    place: Place,
+    /// Bytes of the current packet that are still to come and do not matter.
+    skip: usize,
+    /// The current packet was full: the next one goes on with its payload.
+    goes_on: bool,
+    /// Only the beginning of the current packet is held.
+    cut: bool,
+    /// The number of the packet that comes next.
+    sequence: u8,
+}
+
+impl Boundaries {
+    /// At the beginning of a reply, on a connection with these capabilities.
+    #[must_use]
+    pub fn new(agreed: Capabilities) -> Self {
+        Boundaries {
+            agreed,
+            place: Place::Head,
+            skip: 0,
+            goes_on: false,
+            cut: false,
+            sequence: 0,
+        }
+    }
+
+    /// Whether the bytes consumed so far end where a reply does, or one of its results.
+    #[must_use]
+    pub fn at_border(&self) -> bool {
+        self.skip == 0 && !self.goes_on && self.place == Place::Head
+    }
+
+    /// The next packet that matters in `bytes`, which begin where the last step's consumed bytes
+    /// ended (`passed + length`, or `passed`). `answer` counts at the beginning of a reply.
+    pub fn next<'a>(&mut self, bytes: &'a [u8], answer: Answer) -> Step<'a> {
+        let mut passed = 0_usize;
+        loop {
+            let rest = bytes.get(passed..).unwrap_or_default();
+            let skipped = self.skip.min(rest.len());
+            self.skip = self.skip.saturating_sub(skipped);
+            passed = passed.saturating_add(skipped);
+            if self.skip > 0 {
+                return Step::Wait { passed, need: 1 };
+            }
+            if let Some(event) = self.between() {
+                let length = 0;
+                return Step::Event {
+                    passed,
+                    event,
+                    length,
+                };
+            }
+            let rest = rest.get(skipped..).unwrap_or_default();
+            let header = match frame::header(rest) {
+                Parsed::Frame(header, _) => header,
+                Parsed::Incomplete { need } => return Step::Wait { passed, need },
+                Parsed::Invalid(fault) => return Step::Invalid(fault),
+            };
+            if self.goes_on {
+                self.pass(header);
+                continue;
+            }
+            if header.payload_length == 0 {
+                return Step::Invalid(Fault::Malformed(What::Empty));
+            }
+            let Some(first) = rest.get(HEADER_LENGTH) else {
+                let need = HEADER_LENGTH.saturating_add(1);
+                return Step::Wait { passed, need };
+            };
+            if self.place == Place::Head && matches!(answer, Answer::Rows | Answer::Definitions) {
+                self.place = Place::Rows;
+            }
+            if self.matters(header, *first, answer) {
+                return self.stop(header, rest, passed, answer);
+            }
+            self.pass(header);
+        }
+    }
+
+    /// Over a packet.
+    #[inline]
+    fn pass(&mut self, header: Header) {
+        self.skip = header.frame_length();
+        self.sequence = header.sequence.wrapping_add(1);
+        if !self.goes_on {
+            self.place = match self.place {
+                Place::Columns(left) => after_columns(left.saturating_sub(1), self.agreed),
+                Place::Prepared { left, then } if left > 1 => Place::Prepared {
+                    left: left.saturating_sub(1),
+                    then,
+                },
+                Place::Prepared { then, .. } => Place::PreparedEnd { then },
+                place => place,
+            };
+        }
+        self.goes_on = header.goes_on();
+    }
+
+    fn no_eof(&self) -> bool {
+        self.agreed.has(Capabilities::DEPRECATE_EOF)
+    }
+
+    /// What comes without a packet.
+    fn between(&mut self) -> Option<Event<'static>> {
+        if self.goes_on {
+            return None;
+        }
+        match self.place {
+            Place::Complete => {
+                self.place = Place::Head;
+                Some(Event::Complete)
+            }
+            Place::PreparedEnd { then } if self.no_eof() => {
+                self.place = prepared(then, 0);
+                Some(self.metadata_end(None))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this packet is more than a row or a definition.
+    #[inline]
+    fn matters(&self, header: Header, first: u8, answer: Answer) -> bool {
+        match self.place {
+            Place::Rows => first >= backend::EOF && self.ends(header, first),
+            Place::Columns(_) | Place::Prepared { .. } => first == backend::ERROR,
+            Place::Head if answer == Answer::Stream => first >= backend::EOF,
+            _ => true,
+        }
+    }
+
+    /// Whether a packet among rows is their end.
+    fn ends(&self, header: Header, first: u8) -> bool {
+        let length_max = match self.no_eof() {
+            true => PAYLOAD_LENGTH_MAX.saturating_sub(1),
+            false => EOF_LENGTH_MAX,
+        };
+        first == backend::ERROR || header.payload_length <= length_max
+    }
+
+    fn stop<'a>(
+        &mut self,
+        header: Header,
+        rest: &'a [u8],
+        passed: usize,
+        answer: Answer,
+    ) -> Step<'a> {
+        let whole = header.frame_length();
+        let length = whole.min(HELD_LENGTH_MAX);
+        let held = rest.get(HEADER_LENGTH..length);
+        if self.place == Place::FirstRow {
+            let first = rest.get(HEADER_LENGTH).copied().unwrap_or_default();
+            let row = first != backend::EOF || !self.ends(header, first);
+            self.sequence = header.sequence;
+            match held {
+                None if !row => {
+                    return Step::Wait {
+                        passed,
+                        need: length,
+                    };
+                }
+                Some(payload) if !row && self.has_cursor(payload) => {}
+                _ => {
+                    self.place = Place::Rows;
+                    let event = self.metadata_end(None);
+                    let length = 0;
+                    return Step::Event {
+                        passed,
+                        event,
+                        length,
+                    };
+                }
+            }
+        }
+        let Some(payload) = held else {
+            return Step::Wait {
+                passed,
+                need: length,
+            };
+        };
+        self.sequence = header.sequence;
+        self.cut = length < whole;
+        match self.event(payload, answer) {
+            Ok(event) => {
+                self.skip = whole.saturating_sub(length);
+                self.goes_on = header.goes_on();
+                Step::Event {
+                    passed,
+                    event,
+                    length,
+                }
+            }
+            Err(fault) => Step::Invalid(fault),
+        }
+    }
+
+    fn metadata_end(&self, eof: Option<Eof>) -> Event<'static> {
+        let sequence = self.sequence;
+        Event::MetadataEnd { eof, sequence }
+    }
+
+    /// Whether the first packet behind definitions says that a cursor has the rows: then there is
+    /// no place of an EOF between it and them.
+    fn has_cursor(&self, payload: &[u8]) -> bool {
+        let ok = self.ok(payload);
+        ok.is_ok_and(|ok| ok.status.has(Status::CURSOR_EXISTS))
+    }
+
+    fn ok<'a>(&self, payload: &'a [u8]) -> Result<OkPacket<'a>, Fault> {
+        match self.cut {
+            true => OkPacket::read_beginning(payload),
+            false => OkPacket::read(payload, self.agreed),
+        }
+    }
+
+    fn event<'a>(&mut self, payload: &'a [u8], answer: Answer) -> Result<Event<'a>, Fault> {
+        let first = payload.first().copied().unwrap_or_default();
+        if first == backend::ERROR {
+            return self.error(payload);
+        }
+        match self.place {
+            Place::Head => self.head(first, payload, answer),
+            Place::ColumnsEnd => {
+                let eof = Eof::read(payload)?;
+                let cursor = eof.status.has(Status::CURSOR_EXISTS);
+                self.place = if cursor { Place::Head } else { Place::Rows };
+                Ok(match cursor {
+                    true => Event::ResultEnd(End::Eof(eof)),
+                    false => self.metadata_end(Some(eof)),
+                })
+            }
+            Place::PreparedEnd { then } => {
+                self.place = prepared(then, 0);
+                Eof::read(payload).map(|eof| self.metadata_end(Some(eof)))
+            }
+            _ => {
+                self.place = Place::Head;
+                self.end(payload).map(Event::ResultEnd)
+            }
+        }
+    }
+
+    fn end<'a>(&self, payload: &'a [u8]) -> Result<End<'a>, Fault> {
+        match self.no_eof() {
+            true => self.ok(payload).map(End::Ok),
+            false => Eof::read(payload).map(End::Eof),
+        }
+    }
+
+    fn error<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Fault> {
+        let report = Report::read(payload).ok_or(Fault::Malformed(What::Error))?;
+        if report.code == Report::PROGRESS && self.agreed.has(Capabilities::PROGRESS) {
+            return Ok(Event::Progress);
+        }
+        self.place = Place::Head;
+        Ok(Event::Error(report))
+    }
+
+    fn head<'a>(
+        &mut self,
+        first: u8,
+        payload: &'a [u8],
+        answer: Answer,
+    ) -> Result<Event<'a>, Fault> {
+        match (answer, first) {
+            (Answer::Results | Answer::Simple | Answer::Login, backend::OK) => {
+                self.ok(payload).map(Event::Ok)
+            }
+            (Answer::Results, backend::LOCAL_INFILE) => Ok(Event::LocalInfile {
+                name: payload.get(1..).unwrap_or_default(),
+            }),
+            (Answer::Results, _) => self.result_header(payload),
+            // Also where EOF is deprecated: to COM_SET_OPTION MariaDB says it all the same, MySQL
+            // says an OK that looks like one.
+            (Answer::Simple | Answer::Stream, backend::EOF) => match Eof::read(payload) {
+                Ok(eof) => Ok(Event::Eof(eof)),
+                Err(_) => self.ok(payload).map(Event::Ok),
+            },
+            (Answer::Prepare, backend::OK) => {
+                let ok = PrepareOk::read(payload)?;
+                self.place = prepared(ok.parameters, ok.columns);
+                Ok(Event::PrepareOk(ok))
+            }
+            (Answer::Text, _) => Ok(Event::Text),
+            (Answer::Login, _) => Ok(Event::Login(first)),
+            _ => Err(Fault::Malformed(What::ResultHeader)),
+        }
+    }
+
+    fn result_header<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Fault> {
+        let mut body = Cursor(payload);
+        let malformed = Fault::Malformed(What::ResultHeader);
+        let columns = body.lenenc().ok_or(malformed)?;
+        let cached = self.agreed.has(Capabilities::CACHE_METADATA) && body.byte() == Some(0);
+        if columns == 0 || !body.is_empty() {
+            return Err(malformed);
+        }
+        let columns = if cached { 0 } else { columns };
+        self.place = after_columns(columns, self.agreed);
+        Ok(Event::ResultHeader { columns })
+    }
+}
+
+fn after_columns(left: u64, agreed: Capabilities) -> Place {
+    match left {
+        0 if agreed.has(Capabilities::DEPRECATE_EOF) => Place::FirstRow,
+        0 => Place::ColumnsEnd,
+        left => Place::Columns(left),
+    }
+}
+
+/// What follows of a prepared statement: these definitions, then those.
+fn prepared(left: u16, then: u16) -> Place {
+    match (left, then) {
+        (0, 0) => Place::Complete,
+        (0, left) => Place::Prepared { left, then: 0 },
+        (left, then) => Place::Prepared { left, then },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! What the prepared statements of a server connection hold: cursors, values sent in advance.
+
+use crate::mysql::StatementId;
+
+/// Statements that hold something are few: those of one client, between two of its commands.
+#[derive(Debug, Default)]
+pub(super) struct Statements {
+    cursors: Vec<StatementId>,
+    long_data: Vec<StatementId>,
+    /// The last one prepared, unless that failed or it was closed.
+    last: Option<StatementId>,
+}
+
+/// Which statement a number means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolved {
+    /// This one.
+    Known(StatementId),
+    /// The one whose COM_STMT_PREPARE was sent last and is not yet answered.
+    Pending,
+    /// None: the server will say so.
+    Unknown,
+}
+
+impl Statements {
+    pub(super) fn hold_anything(&self) -> bool {
+        self.has_cursors() || self.has_long_data()
+    }
+
+    pub(super) fn has_cursors(&self) -> bool {
+        !self.cursors.is_empty()
+    }
+
+    pub(super) fn has_long_data(&self) -> bool {
+        !self.long_data.is_empty()
+    }
+
+    pub(super) fn resolve(&self, statement: StatementId, pending: bool) -> Resolved {
+        match (statement, self.last) {
+            (StatementId::LAST, _) if pending => Resolved::Pending,
+            (StatementId::LAST, None) => Resolved::Unknown,
+            (StatementId::LAST, Some(last)) => Resolved::Known(last),
+            (statement, _) => Resolved::Known(statement),
+        }
+    }
+
+    /// `None`: it failed, and MariaDB forgets the one before.
+    pub(super) fn prepared(&mut self, statement: Option<StatementId>) {
+        self.last = statement;
+    }
+
+    pub(super) fn long_data(&mut self, statement: StatementId) {
+        if let Some(statement) = self.number(statement) {
+            put(&mut self.long_data, statement);
+        }
+    }
+
+    /// An execution uses up what was sent in advance, even if it fails, and closes the cursor of the
+    /// execution before.
+    pub(super) fn executed(&mut self, statement: StatementId, cursor: bool) {
+        let Some(statement) = self.number(statement) else {
+            return;
+        };
+        self.reset(statement);
+        if cursor {
+            put(&mut self.cursors, statement);
+        }
+    }
+
+    pub(super) fn cursor_ended(&mut self, statement: StatementId) {
+        if let Some(statement) = self.number(statement) {
+            self.cursors.retain(|open| *open != statement);
+        }
+    }
+
+    pub(super) fn reset(&mut self, statement: StatementId) {
+        self.cursor_ended(statement);
+        if let Some(statement) = self.number(statement) {
+            self.long_data.retain(|held| *held != statement);
+        }
+    }
+
+    pub(super) fn close(&mut self, statement: StatementId) {
+        self.reset(statement);
+        if self.number(statement) == self.last {
+            self.last = None;
+        }
+    }
+
+    fn number(&self, statement: StatementId) -> Option<StatementId> {
+        match statement {
+            StatementId::LAST => self.last,
+            statement => Some(statement),
+        }
+    }
+}
+
+fn put(list: &mut Vec<StatementId>, statement: StatementId) {
+    if !list.contains(&statement) {
+        list.push(statement);
+    }
+}

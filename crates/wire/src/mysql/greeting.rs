@@ -1,0 +1,103 @@
+//! The server's first packet ("HandshakeV10"), or the error that it greets with instead.
+
+use super::backend::Report;
+use super::cursor::Cursor;
+use super::flags::{Capabilities, Status};
+use super::{Fault, What};
+
+/// What a server begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum First<'a> {
+    /// It would talk to us.
+    Greeting(Greeting<'a>),
+    /// It would not: too many connections (1040), this host is blocked (1129) or unwanted (1130).
+    Error(Report<'a>),
+}
+
+/// A server's greeting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Greeting<'a> {
+    /// The version, which MariaDB up to 10.11 begins with `5.5.5-`.
+    pub version: &'a [u8],
+    /// The connection's number, as KILL and CONNECTION_ID() know it.
+    pub connection: u32,
+    /// What the server can do.
+    pub capabilities: Capabilities,
+    /// The number of a collation.
+    pub collation: u8,
+    /// The status at the beginning.
+    pub status: Status,
+    /// Random bytes that the proof of the password is to be made with.
+    pub nonce: Nonce<'a>,
+    /// The authentication plugin that the server would begin with.
+    pub plugin: &'a [u8],
+}
+
+/// A greeting's random bytes, which it holds in two places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nonce<'a> {
+    /// The first eight.
+    pub first: [u8; 8],
+    /// The others, twelve as a rule.
+    pub second: &'a [u8],
+}
+
+impl Nonce<'_> {
+    /// The 20 bytes that native and SHA-2 logins are made with; `None`: there are others.
+    #[must_use]
+    pub fn whole(self) -> Option<[u8; 20]> {
+        let mut whole = [0; 20];
+        let (first, second) = whole.split_at_mut(8);
+        first.copy_from_slice(&self.first);
+        (self.second.len() == second.len()).then(|| second.copy_from_slice(self.second))?;
+        Some(whole)
+    }
+}
+
+/// Reads a server's first packet.
+///
+/// # Errors
+/// It is neither a greeting of protocol 10 nor an error.
+pub fn first(payload: &[u8]) -> Result<First<'_>, Fault> {
+    match payload.first() {
+        Some(0xff) => Report::read(payload).map(First::Error),
+        Some(10) => read(Cursor(payload)).map(First::Greeting),
+        Some(9) => return Err(Fault::TooOld),
+        _ => None,
+    }
+    .ok_or(Fault::Malformed(What::Greeting))
+}
+
+fn read(mut body: Cursor<'_>) -> Option<Greeting<'_>> {
+    body.byte()?;
+    let version = body.text()?;
+    let connection = body.u32()?;
+    let first = body.array::<8>()?;
+    body.byte()?;
+    let lower = body.u16()?;
+    let collation = body.byte()?;
+    let status = Status(body.u16()?);
+    let upper = body.u16()?;
+    let nonce_length = body.byte()?;
+    body.bytes(6)?;
+    let extended = body.u32()?;
+    let common = u32::from(lower) | u32::from(upper) << 16;
+    // The second part has 13 bytes at least, the last of which ends the string.
+    let second_length = usize::from(nonce_length).saturating_sub(8).max(13);
+    let second = body.bytes(second_length)?;
+    let second = second.strip_suffix(&[0]).unwrap_or(second);
+    let capabilities = Capabilities::of(common, extended);
+    let plugin = match capabilities.has(Capabilities::PLUGIN_AUTH) {
+        true => body.text_or_rest(),
+        false => b"mysql_native_password",
+    };
+    Some(Greeting {
+        version,
+        connection,
+        capabilities,
+        collation,
+        status,
+        nonce: Nonce { first, second },
+        plugin,
+    })
+}

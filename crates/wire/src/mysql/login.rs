@@ -1,0 +1,179 @@
+//! Logins as types: [`Accept`] towards clients, [`Join`] towards servers.
+//!
+//! Both consume themselves with every packet. Only the last step gives an [`Authenticated`] (or a
+//! [`Joined`]), and nothing else can make one but the caller's word for a certificate or for trust.
+
+mod accept;
+mod check;
+mod join;
+
+pub use accept::{Accept, Accepted, Claim, Method};
+pub use check::{Check, Secret};
+pub use join::{Hello, Join, JoinStep, Joined, ServerKey};
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use super::backend::SqlState;
+use super::password::{native, sha2};
+
+#[cfg(test)]
+mod tests;
+
+/// A client that has proved who it is.
+#[derive(Debug)]
+pub struct Authenticated {
+    user: Vec<u8>,
+    credential: Credential,
+}
+
+/// Who says that a client is who it says, where no password was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vouched {
+    /// TLS: a verified client certificate of that name.
+    Certificate,
+    /// The configuration: anybody from there may come in.
+    Trust,
+}
+
+/// What a login left that logs in to servers.
+#[derive(Clone)]
+pub enum Credential {
+    /// Nothing: the account has no password, or a credential must come from elsewhere.
+    Nothing,
+    /// SHA1(password), for accounts of `mysql_native_password`.
+    Native(native::Key),
+    /// SHA256(password), for servers that have seen the user's password.
+    Sha2(sha2::Key),
+    /// The password.
+    Password(Zeroizing<Vec<u8>>),
+}
+
+/// Who can listen to what is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    /// Anybody on the way.
+    Plain,
+    /// Nobody: TLS or a Unix socket. A password may go as it is.
+    Secure,
+}
+
+/// Why a login ended, for the log; a client is told the same for a wrong password and an unknown
+/// user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The password or its proof is wrong, or there is no such user.
+    WrongPassword,
+    /// A packet that does not belong here, or is malformed.
+    Protocol,
+    /// The client cannot speak the plugin of its account.
+    CannotSwitch,
+    /// The password itself is needed, and without TLS there is no key to encrypt it with.
+    NoKey,
+    /// The plugin sends the password as it is, over a connection where that was not allowed.
+    CleartextNotAllowed,
+    /// The server asks for a plugin that we do not speak.
+    Plugin,
+    /// The server asks for a plugin that our credential does not answer.
+    Credential,
+    /// The server has not seen this user's password yet and wants it; we only have a proof's key.
+    PasswordNeeded,
+    /// The server wants the password encrypted, and its key is not known and may not be asked for.
+    ServerKeyUnknown,
+    /// The server said no, with this number.
+    Server(u16),
+}
+
+impl Authenticated {
+    /// A client that somebody else vouches for.
+    #[must_use]
+    pub fn vouched(user: Vec<u8>, by: Vouched) -> Self {
+        let _ = by;
+        Authenticated {
+            user,
+            credential: Credential::Nothing,
+        }
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn user(&self) -> &[u8] {
+        &self.user
+    }
+
+    /// What logs in to servers in its name.
+    #[must_use]
+    pub fn credential(&self) -> &Credential {
+        &self.credential
+    }
+}
+
+impl Refusal {
+    /// The error's number to tell a client.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        match self {
+            // ER_ACCESS_DENIED_ERROR
+            Refusal::WrongPassword => 1045,
+            // ER_HANDSHAKE_ERROR
+            Refusal::Protocol => 1043,
+            Refusal::Server(code) => code,
+            // ER_NOT_SUPPORTED_AUTH_MODE
+            _ => 1251,
+        }
+    }
+
+    /// The SQLSTATE to tell a client.
+    #[must_use]
+    pub fn sqlstate(self) -> SqlState {
+        match self {
+            Refusal::WrongPassword => SqlState::ACCESS,
+            Refusal::Protocol => SqlState::CONNECTION,
+            Refusal::Server(_) => SqlState::GENERAL,
+            _ => SqlState(*b"08004"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::WrongPassword => "wrong password or unknown user",
+            Refusal::Protocol => "a packet that has no place in the login",
+            Refusal::CannotSwitch => "the client cannot use the account's authentication plugin",
+            Refusal::NoKey => {
+                "the password is needed, and can only come over TLS: connect with TLS, or give us an \
+                 RSA key"
+            }
+            Refusal::CleartextNotAllowed => {
+                "the plugin sends the password as it is, which needs TLS"
+            }
+            Refusal::Plugin => "the server asks for an authentication plugin that is not spoken here",
+            Refusal::Credential => {
+                "the server asks for a plugin that the known credential cannot answer"
+            }
+            Refusal::PasswordNeeded => {
+                "the server has not seen this user's password since it started, and wants it itself"
+            }
+            Refusal::ServerKeyUnknown => {
+                "the server wants the password encrypted with a key that is not known: use TLS"
+            }
+            Refusal::Server(code) => return write!(f, "the server refused with error {code}"),
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Credential::Nothing => "Nothing",
+            Credential::Native(_) => "Native(hidden)",
+            Credential::Sha2(_) => "Sha2(hidden)",
+            Credential::Password(_) => "Password(hidden)",
+        })
+    }
+}

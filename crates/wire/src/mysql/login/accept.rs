@@ -1,0 +1,299 @@
+//! Asks a client who it is, with the plugin of its account ("Authentication Phase").
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use super::check::Given;
+use super::{Authenticated, Channel, Check, Credential, Refusal, Secret};
+use crate::mysql::build;
+use crate::mysql::frame::Frame;
+use crate::mysql::frontend::ChangeUser;
+use crate::mysql::password::{self, Nonce, crypt, ed25519, native, sha2};
+use crate::mysql::startup::Response;
+
+/// AuthMoreData of `caching_sha2_password`: the proof is right.
+const FAST_SUCCESS: u8 = 3;
+/// The password itself is needed.
+const FULL: u8 = 4;
+/// A client asks for our RSA key.
+const KEY_REQUEST: &[u8] = &[2];
+
+/// Who a client says it is, with the proof that it sent of its own accord.
+#[derive(Clone)]
+pub struct Claim {
+    user: Vec<u8>,
+    plugin: Option<Vec<u8>>,
+    proof: Zeroizing<Vec<u8>>,
+}
+
+/// How a client is asked.
+#[derive(Clone)]
+pub enum Method {
+    /// `mysql_native_password`; the verifier may be a mock.
+    Native(native::Verifier),
+    /// `caching_sha2_password`
+    Sha2 {
+        /// What earlier logins left; without it, and if it does not fit, the password is asked for.
+        fast: Option<sha2::Verifier>,
+        /// The account's, or a mock.
+        stored: crypt::Stored,
+        /// Our public key in PEM; without it the password comes over TLS only.
+        public_key: Option<Vec<u8>>,
+    },
+    /// MariaDB's ed25519; needs 32 random bytes of its own.
+    Ed25519(ed25519::Verifier, ed25519::Nonce),
+    /// `mysql_clear_password`: the password as it is.
+    Clear(Secret),
+    /// The account has no password; the plugin is one of the first three.
+    Empty(&'static [u8]),
+}
+
+/// A login that waits for the client's next packet.
+#[derive(Debug)]
+pub struct Accept {
+    user: Vec<u8>,
+    nonce: Nonce,
+    channel: Channel,
+    method: Method,
+    waiting: Waiting,
+}
+
+/// What became of a login. The number is that of the packet that the caller sends next.
+#[derive(Debug)]
+pub enum Accepted {
+    /// Another packet is to come.
+    More(Box<Accept>),
+    /// A password is to be compared, away from where sessions run; then OK or ERR.
+    Check(Box<Check>),
+    /// The client is who it says; OK is the caller's to send, when it may.
+    Done(Authenticated, u8),
+    /// It is not; the caller says so and closes.
+    Refused(Refusal, u8),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// The proof, made for the plugin of the account.
+    Proof,
+    /// The password, or the request for our key.
+    Password,
+    /// The password, encrypted.
+    Encrypted,
+}
+
+impl Claim {
+    /// Of the first packet.
+    #[must_use]
+    pub fn of_response(response: &Response<'_>) -> Self {
+        Claim {
+            user: response.user.to_vec(),
+            plugin: response.plugin.map(<[u8]>::to_vec),
+            proof: Zeroizing::new(response.proof.to_vec()),
+        }
+    }
+
+    /// Of COM_CHANGE_USER.
+    #[must_use]
+    pub fn of_change_user(request: &ChangeUser<'_>) -> Self {
+        Claim {
+            user: request.user.to_vec(),
+            plugin: request.plugin.map(<[u8]>::to_vec),
+            proof: Zeroizing::new(request.proof.to_vec()),
+        }
+    }
+
+    /// Who it says it is.
+    #[must_use]
+    pub fn user(&self) -> &[u8] {
+        &self.user
+    }
+}
+
+impl Method {
+    /// The plugin that the client has to speak.
+    #[must_use]
+    pub fn plugin(&self) -> &'static [u8] {
+        match self {
+            Method::Native(_) => password::NATIVE,
+            Method::Sha2 { .. } => password::CACHING_SHA2,
+            Method::Ed25519(..) => password::ED25519,
+            Method::Clear(_) => password::CLEAR,
+            Method::Empty(plugin) => plugin,
+        }
+    }
+}
+
+impl Accept {
+    /// Begins with a claim whose proof was made with `nonce`, the greeting's; `sequence` is the number
+    /// of what is written next. An unknown user gets the method that most have, with mocks.
+    #[must_use]
+    pub fn begin(
+        claim: Claim,
+        nonce: Nonce,
+        channel: Channel,
+        method: Method,
+        (sequence, out): (u8, &mut Vec<u8>),
+    ) -> Accepted {
+        let accept = Box::new(Accept {
+            user: claim.user,
+            nonce,
+            channel,
+            method,
+            waiting: Waiting::Proof,
+        });
+        let plugin = accept.method.plugin();
+        if plugin == password::CLEAR && channel == Channel::Plain {
+            return Accepted::Refused(Refusal::CleartextNotAllowed, sequence);
+        }
+        // The proof of ed25519 needs a nonce of its own, which comes with the request for it.
+        let ready = plugin != password::ED25519;
+        match claim.plugin.as_deref() {
+            Some(given) if given == plugin && ready => accept.step(&claim.proof, sequence, out),
+            None if plugin == password::NATIVE => accept.step(&claim.proof, sequence, out),
+            None => Accepted::Refused(Refusal::CannotSwitch, sequence),
+            Some(_) => {
+                accept.ask(sequence, out);
+                Accepted::More(accept)
+            }
+        }
+    }
+
+    /// The client's next packet, collected whole within [`PRE_AUTH_LENGTH_MAX`]; what there is to say
+    /// is written to `out`.
+    ///
+    /// [`PRE_AUTH_LENGTH_MAX`]: crate::mysql::frame::PRE_AUTH_LENGTH_MAX
+    #[must_use]
+    pub fn message(self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> Accepted {
+        let sequence = frame.sequence.wrapping_add(1);
+        self.step(frame.payload, sequence, out)
+    }
+
+    fn ask(&self, sequence: u8, out: &mut Vec<u8>) {
+        let plugin = self.method.plugin();
+        match &self.method {
+            Method::Ed25519(_, nonce) => build::auth_switch(out, sequence, plugin, nonce),
+            Method::Clear(_) => build::auth_switch(out, sequence, plugin, &[]),
+            _ => {
+                let mut data = [0; 21];
+                if let Some(place) = data.first_chunk_mut() {
+                    *place = *self.nonce.bytes();
+                }
+                build::auth_switch(out, sequence, plugin, &data);
+            }
+        }
+    }
+
+    fn step(self: Box<Self>, payload: &[u8], sequence: u8, out: &mut Vec<u8>) -> Accepted {
+        match self.waiting {
+            Waiting::Proof => self.proof(payload, sequence, out),
+            Waiting::Password => self.password(payload, sequence, out),
+            Waiting::Encrypted => self.check_encrypted(payload, sequence),
+        }
+    }
+
+    fn proof(self: Box<Self>, proof: &[u8], sequence: u8, out: &mut Vec<u8>) -> Accepted {
+        let wrong = Accepted::Refused(Refusal::WrongPassword, sequence);
+        let empty = matches!(proof, [] | [0]);
+        match &self.method {
+            Method::Empty(_) if empty => self.done(Credential::Nothing, sequence),
+            Method::Empty(_) => wrong,
+            _ if empty => wrong,
+            Method::Native(verifier) => match verifier.check(&self.nonce, proof) {
+                Some(key) => self.done(Credential::Native(key), sequence),
+                None => wrong,
+            },
+            Method::Ed25519(verifier, nonce) => match verifier.check(nonce, proof) {
+                true => self.done(Credential::Nothing, sequence),
+                false => wrong,
+            },
+            Method::Clear(secret) => {
+                let secret = secret.clone();
+                self.check_password(secret, proof, sequence)
+            }
+            Method::Sha2 { fast, .. } => {
+                let key = fast.and_then(|fast| fast.check(&self.nonce, proof));
+                match key {
+                    Some(key) => {
+                        build::auth_more_data(out, sequence, &[FAST_SUCCESS]);
+                        self.done(Credential::Sha2(key), sequence.wrapping_add(1))
+                    }
+                    None => self.ask_password(sequence, out),
+                }
+            }
+        }
+    }
+
+    fn done(self: Box<Self>, credential: Credential, sequence: u8) -> Accepted {
+        let user = self.user;
+        Accepted::Done(Authenticated { user, credential }, sequence)
+    }
+
+    fn ask_password(mut self: Box<Self>, sequence: u8, out: &mut Vec<u8>) -> Accepted {
+        build::auth_more_data(out, sequence, &[FULL]);
+        self.waiting = Waiting::Password;
+        Accepted::More(self)
+    }
+
+    fn password(mut self: Box<Self>, payload: &[u8], sequence: u8, out: &mut Vec<u8>) -> Accepted {
+        let Method::Sha2 {
+            public_key, stored, ..
+        } = &self.method
+        else {
+            return Accepted::Refused(Refusal::Protocol, sequence);
+        };
+        match (self.channel, public_key) {
+            (Channel::Secure, _) => {
+                let secret = Secret::Sha2(stored.clone());
+                self.check_password(secret, payload, sequence)
+            }
+            (Channel::Plain, None) => Accepted::Refused(Refusal::NoKey, sequence),
+            (Channel::Plain, Some(pem)) if payload == KEY_REQUEST => {
+                build::auth_more_data(out, sequence, pem);
+                self.waiting = Waiting::Encrypted;
+                Accepted::More(self)
+            }
+            // A client that has our key in a file does not ask for it.
+            (Channel::Plain, Some(_)) => self.check_encrypted(payload, sequence),
+        }
+    }
+
+    fn check_password(self: Box<Self>, secret: Secret, payload: &[u8], sequence: u8) -> Accepted {
+        let Some((&0, password)) = payload.split_last() else {
+            return Accepted::Refused(Refusal::Protocol, sequence);
+        };
+        Accepted::Check(Box::new(Check {
+            user: self.user,
+            secret,
+            given: Given::Password(Zeroizing::new(password.to_vec())),
+            sequence,
+        }))
+    }
+
+    fn check_encrypted(self: Box<Self>, payload: &[u8], sequence: u8) -> Accepted {
+        let Method::Sha2 { stored, .. } = self.method else {
+            return Accepted::Refused(Refusal::Protocol, sequence);
+        };
+        Accepted::Check(Box::new(Check {
+            user: self.user,
+            secret: Secret::Sha2(stored),
+            given: Given::Encrypted {
+                message: payload.to_vec(),
+                nonce: self.nonce,
+            },
+            sequence,
+        }))
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Claim of {}", self.user.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Method({})", self.plugin().escape_ascii())
+    }
+}

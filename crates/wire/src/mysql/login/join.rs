@@ -1,0 +1,347 @@
+//! Tells a server who we are, by whatever plugin it asks for that our credential answers.
+
+use zeroize::Zeroizing;
+
+use super::{Channel, Credential, Refusal};
+use crate::mysql::backend::{self, Login};
+use crate::mysql::build::{self, ChangeUserFields, ResponseFields};
+use crate::mysql::flags::{Capabilities, Status};
+use crate::mysql::frame::Frame;
+use crate::mysql::greeting::Greeting;
+use crate::mysql::password::rsa::PublicKey;
+use crate::mysql::password::{self, Nonce, ed25519, native, sha2};
+use crate::mysql::startup::Attributes;
+
+/// What we say of ourselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hello<'a> {
+    /// What we can do; what the server does not offer is left out.
+    pub capabilities: Capabilities,
+    /// The number of a collation.
+    pub collation: u8,
+    /// Who we are.
+    pub user: &'a [u8],
+    /// The schema to begin in.
+    pub schema: Option<&'a [u8]>,
+    /// What we say about ourselves.
+    pub attributes: Attributes<'a>,
+}
+
+/// How a server's RSA key is come by where there is no TLS.
+#[derive(Debug, Clone)]
+pub enum ServerKey {
+    /// It is not: a password is never sent without TLS.
+    Never,
+    /// It is asked for; somebody on the way may give his own, and read the password.
+    Ask,
+    /// It is known.
+    Known(PublicKey),
+}
+
+/// A login at a server that waits for the server's next packet.
+#[derive(Debug)]
+pub struct Join {
+    agreed: Capabilities,
+    credential: Credential,
+    channel: Channel,
+    key: ServerKey,
+    random: [u8; 32],
+    nonce: Nonce,
+    waiting: Waiting,
+    switched: bool,
+}
+
+/// A server let us in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joined {
+    /// What both sides can do.
+    pub agreed: Capabilities,
+    /// The status at the beginning.
+    pub status: Status,
+}
+
+/// What became of a login at a server.
+#[derive(Debug)]
+pub enum JoinStep {
+    /// The server will say more.
+    More(Box<Join>),
+    /// We are in; the packet was an OK, which may have trackers.
+    Done(Joined),
+    /// It cannot go on; close. If the server refused, the packet says why.
+    Refused(Refusal),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// Nothing but OK, or another plugin.
+    Ok,
+    /// `caching_sha2_password` said whether it knows us.
+    Sha2,
+    /// The server's key.
+    Key,
+}
+
+impl Join {
+    /// Answers a greeting; over TLS, behind the SSLRequest. `random` is used up by one login.
+    ///
+    /// # Errors
+    /// The server has not what we need: a nonce of 20 bytes, the protocol of 4.1.
+    pub fn begin(
+        greeting: &Greeting<'_>,
+        hello: &Hello<'_>,
+        (credential, channel, key): (Credential, Channel, ServerKey),
+        random: [u8; 32],
+        (sequence, out): (u8, &mut Vec<u8>),
+    ) -> Result<Box<Self>, Refusal> {
+        let nonce = Nonce::given(greeting.nonce.whole().ok_or(Refusal::Protocol)?);
+        let agreed = agree(greeting.capabilities, hello);
+        let mut join = Box::new(Join {
+            agreed,
+            credential,
+            channel,
+            key,
+            random,
+            nonce,
+            waiting: Waiting::Ok,
+            switched: false,
+        });
+        let plugin = join.first_plugin(greeting.plugin);
+        let proof = join.proof(plugin, nonce.bytes())?;
+        build::response(
+            out,
+            sequence,
+            &ResponseFields {
+                capabilities: agreed,
+                collation: hello.collation,
+                user: hello.user,
+                proof: &proof,
+                schema: hello.schema.unwrap_or_default(),
+                plugin,
+                attributes: hello.attributes,
+                zstd_level: 0,
+            },
+        );
+        Ok(join)
+    }
+
+    /// Becomes another user on a connection that is logged in, by COM_CHANGE_USER. `nonce` is the
+    /// greeting's.
+    ///
+    /// # Errors
+    /// Never at present.
+    pub fn change_user(
+        (agreed, nonce): (Capabilities, Nonce),
+        hello: &Hello<'_>,
+        (credential, channel, key): (Credential, Channel, ServerKey),
+        random: [u8; 32],
+        out: &mut Vec<u8>,
+    ) -> Result<Box<Self>, Refusal> {
+        let mut join = Box::new(Join {
+            agreed,
+            credential,
+            channel,
+            key,
+            random,
+            nonce,
+            waiting: Waiting::Ok,
+            switched: false,
+        });
+        let plugin = join.first_plugin(password::CACHING_SHA2);
+        let proof = join.proof(plugin, nonce.bytes())?;
+        build::change_user(
+            out,
+            &ChangeUserFields {
+                capabilities: agreed,
+                user: hello.user,
+                proof: &proof,
+                schema: hello.schema.unwrap_or_default(),
+                collation: u16::from(hello.collation),
+                plugin,
+                attributes: hello.attributes,
+            },
+        );
+        Ok(join)
+    }
+
+    /// The server's next packet; what there is to say is written to `out`.
+    #[must_use]
+    pub fn message(self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> JoinStep {
+        match self.step(frame, out) {
+            Ok(step) => step,
+            Err(refusal) => JoinStep::Refused(refusal),
+        }
+    }
+
+    fn step(mut self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> Result<JoinStep, Refusal> {
+        let said = backend::login(frame.payload, self.agreed).map_err(|_| Refusal::Protocol)?;
+        let answer = match said {
+            Login::Ok(ok) => {
+                return Ok(JoinStep::Done(Joined {
+                    agreed: self.agreed,
+                    status: ok.status,
+                }));
+            }
+            Login::Error(report) => return Err(Refusal::Server(report.code)),
+            Login::Switch { plugin, data } => Some(self.switch(plugin, data)?),
+            Login::More(data) => self.more(data)?,
+        };
+        if let Some(answer) = answer {
+            let sequence = frame.sequence.wrapping_add(1);
+            build::packet(out, sequence, |out| out.extend_from_slice(&answer));
+        }
+        Ok(JoinStep::More(self))
+    }
+
+    fn switch(&mut self, plugin: &[u8], data: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        if std::mem::replace(&mut self.switched, true) {
+            return Err(Refusal::Protocol);
+        }
+        let nonce = data.strip_suffix(&[0]).filter(|rest| rest.len() == 20);
+        let nonce = nonce.unwrap_or(data);
+        if let Ok(nonce) = nonce.try_into() {
+            self.nonce = Nonce::given(nonce);
+        }
+        let Some(known) = known(plugin) else {
+            return Err(Refusal::Plugin);
+        };
+        self.waiting = Waiting::Ok;
+        self.proof(known, nonce)
+    }
+
+    /// What a plugin adds: only `caching_sha2_password` does.
+    fn more(&mut self, data: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, Refusal> {
+        match (self.waiting, data) {
+            (Waiting::Sha2, [3]) => {
+                self.waiting = Waiting::Ok;
+                Ok(None)
+            }
+            (Waiting::Sha2, [4]) => self.whole_password().map(Some),
+            (Waiting::Key, pem) => {
+                let key = PublicKey::read(pem).ok_or(Refusal::Protocol)?;
+                self.encrypted(&key).map(Some)
+            }
+            _ => Err(Refusal::Protocol),
+        }
+    }
+
+    fn whole_password(&mut self) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let Credential::Password(password) = &self.credential else {
+            return Err(Refusal::PasswordNeeded);
+        };
+        if self.channel == Channel::Secure {
+            self.waiting = Waiting::Ok;
+            return Ok(terminated(password));
+        }
+        match self.key.clone() {
+            ServerKey::Never => Err(Refusal::ServerKeyUnknown),
+            ServerKey::Ask => {
+                self.waiting = Waiting::Key;
+                Ok(Zeroizing::new(vec![2]))
+            }
+            ServerKey::Known(key) => self.encrypted(&key),
+        }
+    }
+
+    fn encrypted(&mut self, key: &PublicKey) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        self.waiting = Waiting::Ok;
+        let Credential::Password(password) = &self.credential else {
+            return Err(Refusal::PasswordNeeded);
+        };
+        let message = key.message(password, &self.nonce, self.random);
+        message.map(Zeroizing::new).ok_or(Refusal::Credential)
+    }
+
+    /// The plugin to begin with: the server's if we can answer it, so that it need not ask again.
+    fn first_plugin(&self, offered: &[u8]) -> &'static [u8] {
+        match (&self.credential, known(offered)) {
+            (Credential::Native(_), _) => password::NATIVE,
+            (Credential::Sha2(_), _) => password::CACHING_SHA2,
+            (_, Some(plugin)) if plugin != password::CLEAR && plugin != password::ED25519 => plugin,
+            _ => password::NATIVE,
+        }
+    }
+
+    fn proof(&mut self, plugin: &[u8], nonce: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        if matches!(self.credential, Credential::Nothing) {
+            return Ok(Zeroizing::default());
+        }
+        if plugin == password::CACHING_SHA2 {
+            self.waiting = Waiting::Sha2;
+        }
+        let proof = match (plugin, &self.credential) {
+            (_, Credential::Password(password)) if password.is_empty() => Vec::new(),
+            (password::NATIVE, credential) => {
+                let key = native_key(credential).ok_or(Refusal::Credential)?;
+                key.prove(&self.twenty(nonce)?).to_vec()
+            }
+            (password::CACHING_SHA2, credential) => {
+                let key = sha2_key(credential).ok_or(Refusal::Credential)?;
+                key.prove(&self.twenty(nonce)?).to_vec()
+            }
+            (password::ED25519, Credential::Password(password)) => {
+                let nonce = nonce.try_into().map_err(|_| Refusal::Protocol)?;
+                ed25519::prove(password, nonce).to_vec()
+            }
+            (password::CLEAR, Credential::Password(password)) => {
+                if self.channel == Channel::Plain {
+                    return Err(Refusal::CleartextNotAllowed);
+                }
+                return Ok(terminated(password));
+            }
+            _ => return Err(Refusal::Credential),
+        };
+        Ok(Zeroizing::new(proof))
+    }
+
+    fn twenty(&self, nonce: &[u8]) -> Result<Nonce, Refusal> {
+        let nonce = nonce.try_into().map_err(|_| Refusal::Protocol)?;
+        Ok(Nonce::given(nonce))
+    }
+}
+
+fn agree(offered: Capabilities, hello: &Hello<'_>) -> Capabilities {
+    let needed = Capabilities::PROTOCOL_41
+        .with(Capabilities::SECURE_CONNECTION)
+        .with(Capabilities::PLUGIN_AUTH)
+        .with(Capabilities::PLUGIN_AUTH_LENENC);
+    let schema = match hello.schema {
+        Some(_) => Capabilities::CONNECT_WITH_DB,
+        None => Capabilities::default(),
+    };
+    let ours = hello.capabilities.without(Capabilities::CONNECT_WITH_DB);
+    ours.with(needed).with(schema).both(offered)
+}
+
+fn known(plugin: &[u8]) -> Option<&'static [u8]> {
+    [
+        password::NATIVE,
+        password::CACHING_SHA2,
+        password::ED25519,
+        password::CLEAR,
+    ]
+    .into_iter()
+    .find(|known| *known == plugin)
+}
+
+fn native_key(credential: &Credential) -> Option<native::Key> {
+    match credential {
+        Credential::Native(key) => Some(key.clone()),
+        Credential::Password(password) => Some(native::Key::of_password(password)),
+        _ => None,
+    }
+}
+
+fn sha2_key(credential: &Credential) -> Option<sha2::Key> {
+    match credential {
+        Credential::Sha2(key) => Some(key.clone()),
+        Credential::Password(password) => Some(sha2::Key::of_password(password)),
+        _ => None,
+    }
+}
+
+fn terminated(password: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut whole = Zeroizing::new(Vec::with_capacity(password.len().saturating_add(1)));
+    whole.extend_from_slice(password);
+    whole.push(0);
+    whole
+}

@@ -1,0 +1,59 @@
+//! How passwords are proved: one file for each plugin. Randomness is an argument.
+
+pub mod crypt;
+pub mod ed25519;
+pub mod native;
+pub mod rsa;
+pub mod sha2;
+
+#[cfg(test)]
+mod tests;
+
+/// The plugin of SHA-1 proofs: off by default in MySQL 8.4, gone in 9, MariaDB's first.
+pub const NATIVE: &[u8] = b"mysql_native_password";
+/// MySQL's first since 8.0.
+pub const CACHING_SHA2: &[u8] = b"caching_sha2_password";
+/// MariaDB's ed25519.
+pub const ED25519: &[u8] = b"client_ed25519";
+/// The password as it is.
+pub const CLEAR: &[u8] = b"mysql_clear_password";
+
+/// Twenty random bytes that native and SHA-2 proofs are made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nonce([u8; 20]);
+
+impl Nonce {
+    /// From random bytes. Clients read it as a C string, so zero bytes are replaced; and `$`, as
+    /// servers do, for it separates the parts of a stored hash.
+    #[must_use]
+    pub fn of_random(mut random: [u8; 20]) -> Self {
+        for byte in &mut random {
+            *byte = match *byte & 0x7f {
+                0 => 1,
+                b'$' => b'%',
+                byte => byte,
+            };
+        }
+        Nonce(random)
+    }
+
+    /// As a server gave it.
+    #[must_use]
+    pub fn given(bytes: [u8; 20]) -> Self {
+        Nonce(bytes)
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; 20] {
+        &self.0
+    }
+}
+
+/// Each byte of `left` with that of `right`.
+fn xor<const N: usize>(mut left: [u8; N], right: &[u8; N]) -> [u8; N] {
+    for (byte, other) in left.iter_mut().zip(right) {
+        *byte ^= other;
+    }
+    left
+}

@@ -1,0 +1,85 @@
+//! `mysql_native_password`: SHA-1, once to prove, twice to check.
+
+use sha1::{Digest, Sha1};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroize;
+
+use super::{Nonce, xor};
+
+/// What a server stores: SHA1(SHA1(password)).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Verifier([u8; 20]);
+
+/// SHA1(password): logs in to every server that stores its hash.
+#[derive(Clone)]
+pub struct Key([u8; 20]);
+
+impl Verifier {
+    /// As an account row has it: `*` and 40 hexadecimal digits.
+    #[must_use]
+    pub fn read(stored: &[u8]) -> Option<Self> {
+        let digits = stored.strip_prefix(b"*")?;
+        let mut hash = [0; 20];
+        if digits.len() != 40 {
+            return None;
+        }
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+            let text = std::str::from_utf8(pair).ok()?;
+            let signed = text.starts_with('+');
+            *byte = u8::from_str_radix(text, 16).ok().filter(|_| !signed)?;
+        }
+        Some(Verifier(hash))
+    }
+
+    /// Of a password.
+    #[must_use]
+    pub fn of_password(password: &[u8]) -> Self {
+        Key::of_password(password).verifier()
+    }
+
+    /// For an account that does not exist: nothing proves it.
+    #[must_use]
+    pub fn mock(random: [u8; 20]) -> Self {
+        Verifier(random)
+    }
+
+    /// Checks a proof; it holds the key.
+    #[must_use]
+    pub fn check(&self, nonce: &Nonce, proof: &[u8]) -> Option<Key> {
+        let proof: &[u8; 20] = proof.try_into().ok()?;
+        let key = Key(xor(mask(nonce, self), proof));
+        let same = key.verifier().0.ct_eq(&self.0);
+        bool::from(same).then_some(key)
+    }
+}
+
+impl Key {
+    /// Of a password.
+    #[must_use]
+    pub fn of_password(password: &[u8]) -> Self {
+        Key(Sha1::digest(password).into())
+    }
+
+    /// What checks it.
+    #[must_use]
+    pub fn verifier(&self) -> Verifier {
+        Verifier(Sha1::digest(self.0).into())
+    }
+
+    /// The proof for a server.
+    #[must_use]
+    pub fn prove(&self, nonce: &Nonce) -> [u8; 20] {
+        xor(mask(nonce, &self.verifier()), &self.0)
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+fn mask(nonce: &Nonce, verifier: &Verifier) -> [u8; 20] {
+    let hash = Sha1::new().chain_update(nonce.bytes());
+    hash.chain_update(verifier.0).finalize().into()
+}

@@ -1,0 +1,153 @@
+//! RSA, by which a password goes to a server or comes from a client where there is no TLS.
+
+use std::convert::Infallible;
+use std::fmt;
+
+use rsa::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePublicKey, LineEnding};
+use rsa::rand_core::{TryCryptoRng, TryRng};
+use rsa::{Oaep, RsaPrivateKey, RsaPublicKey};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::Nonce;
+
+/// Servers' keys have 2048 bits; larger ones cost more than they are worth here.
+const BITS_MAX: usize = 8192;
+
+/// Our key, for clients.
+pub struct PrivateKey {
+    key: RsaPrivateKey,
+    pem: Vec<u8>,
+}
+
+/// A server's key.
+#[derive(Debug, Clone)]
+pub struct PublicKey(RsaPublicKey);
+
+impl PrivateKey {
+    /// From a PEM file (PKCS #8).
+    #[must_use]
+    pub fn read(pem: &str) -> Option<Self> {
+        Self::of(RsaPrivateKey::from_pkcs8_pem(pem).ok()?)
+    }
+
+    /// A new one of 2048 bits, out of 32 random bytes. It takes seconds.
+    #[must_use]
+    pub fn generate(random: [u8; 32]) -> Option<Self> {
+        Self::of(RsaPrivateKey::new(&mut Stream::new(random), 2048).ok()?)
+    }
+
+    fn of(key: RsaPrivateKey) -> Option<Self> {
+        let public = RsaPublicKey::from(&key);
+        let pem = public.to_public_key_pem(LineEnding::LF).ok()?;
+        let pem = pem.into_bytes();
+        Some(PrivateKey { key, pem })
+    }
+
+    /// What clients ask for.
+    #[must_use]
+    pub fn public_pem(&self) -> &[u8] {
+        &self.pem
+    }
+
+    /// The password in a client's message. It takes a millisecond: not where sessions run.
+    #[must_use]
+    pub fn password(
+        &self,
+        message: &[u8],
+        nonce: &Nonce,
+        random: [u8; 32],
+    ) -> Option<Zeroizing<Vec<u8>>> {
+        let random = &mut Stream::new(random);
+        let plain = self
+            .key
+            .decrypt_blinded(random, Oaep::<Sha1>::new(), message);
+        let mut plain = Zeroizing::new(plain.ok()?);
+        mix(&mut plain, nonce);
+        plain.pop().filter(|byte| *byte == 0)?;
+        Some(plain)
+    }
+}
+
+impl PublicKey {
+    /// As a server sends it, or as a file has it.
+    #[must_use]
+    pub fn read(pem: &[u8]) -> Option<Self> {
+        let pem = std::str::from_utf8(pem).ok()?;
+        let key = RsaPublicKey::from_public_key_pem(pem.trim_end()).ok()?;
+        let bits = rsa::traits::PublicKeyParts::size(&key).saturating_mul(8);
+        (bits <= BITS_MAX).then_some(PublicKey(key))
+    }
+
+    /// The message that holds a password; `None`: it is too long for the key.
+    #[must_use]
+    pub fn message(&self, password: &[u8], nonce: &Nonce, random: [u8; 32]) -> Option<Vec<u8>> {
+        let mut plain = Zeroizing::new(Vec::with_capacity(password.len().saturating_add(1)));
+        plain.extend_from_slice(password);
+        plain.push(0);
+        mix(&mut plain, nonce);
+        let random = &mut Stream::new(random);
+        self.0.encrypt(random, Oaep::<Sha1>::new(), &plain).ok()
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivateKey(hidden)")
+    }
+}
+
+/// With the nonce over and over, so that a message cannot be sent again.
+fn mix(plain: &mut [u8], nonce: &Nonce) {
+    for (byte, other) in plain.iter_mut().zip(nonce.bytes().iter().cycle()) {
+        *byte ^= other;
+    }
+}
+
+/// Random bytes drawn out of a few: SHA-256 of these and a counter.
+struct Stream {
+    seed: Zeroizing<[u8; 32]>,
+    counter: u64,
+}
+
+impl Stream {
+    fn new(seed: [u8; 32]) -> Self {
+        let seed = Zeroizing::new(seed);
+        Stream { seed, counter: 0 }
+    }
+
+    fn block(&mut self) -> [u8; 32] {
+        self.counter = self.counter.wrapping_add(1);
+        let hash = Sha256::new().chain_update(&self.seed[..]);
+        hash.chain_update(self.counter.to_le_bytes())
+            .finalize()
+            .into()
+    }
+}
+
+impl TryRng for Stream {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        let [a, b, c, d, ..] = self.block();
+        Ok(u32::from_le_bytes([a, b, c, d]))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let [a, b, c, d, e, f, g, h, ..] = self.block();
+        Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for piece in bytes.chunks_mut(32) {
+            let block = self.block();
+            for (byte, random) in piece.iter_mut().zip(block) {
+                *byte = random;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for Stream {}

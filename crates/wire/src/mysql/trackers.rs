@@ -1,0 +1,207 @@
+//! What an OK says about the session ("Session State Information").
+
+use super::cursor::Cursor;
+
+/// A list of changes; one that is broken ends it, see [`Trackers::is_broken`].
+#[derive(Debug, Clone, Copy)]
+pub struct Trackers<'a> {
+    rest: Cursor<'a>,
+    /// What is left of an entry of several variables.
+    variables: Cursor<'a>,
+    broken: bool,
+}
+
+/// One change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tracker<'a> {
+    /// What changed.
+    pub change: Change<'a>,
+    /// The entry's type.
+    pub(super) kind: u8,
+    /// The entry's data.
+    pub(super) data: &'a [u8],
+}
+
+/// What changed in the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// A system variable has this value now.
+    Variable {
+        /// Its name, in lower case.
+        name: &'a [u8],
+        /// Its value as text.
+        value: &'a [u8],
+    },
+    /// This is the schema now; empty: none.
+    Schema(&'a [u8]),
+    /// Something changed that is no system variable or schema too: `1`.
+    State(bool),
+    /// MySQL: GTIDs of what was committed.
+    Gtids(&'a [u8]),
+    /// What would begin the transaction again as it is, as SQL; empty: nothing special.
+    Characteristics(&'a [u8]),
+    /// What the transaction has done so far.
+    Transaction(TransactionState),
+    /// A tracker that we do not know (its type).
+    Other(u8),
+}
+
+/// The eight letters of the transaction tracker, `_` where something is not so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionState(pub [u8; 8]);
+
+impl TransactionState {
+    /// `T` explicitly, `I` implicitly begun; `None`: none is open.
+    #[must_use]
+    pub fn begun(self) -> Option<u8> {
+        let [begun, ..] = self.0;
+        (begun != b'_').then_some(begun)
+    }
+
+    /// Tables were read, transactional or not.
+    #[must_use]
+    pub fn has_read(self) -> bool {
+        let [_, unsafe_read, read, ..] = self.0;
+        unsafe_read == b'r' || read == b'R'
+    }
+
+    /// Tables were written, transactional or not.
+    #[must_use]
+    pub fn has_written(self) -> bool {
+        let [_, _, _, unsafe_write, write, ..] = self.0;
+        unsafe_write == b'w' || write == b'W'
+    }
+
+    /// LOCK TABLES is in force.
+    #[must_use]
+    pub fn has_locked_tables(self) -> bool {
+        let [.., locked] = self.0;
+        locked == b'L'
+    }
+}
+
+impl<'a> Trackers<'a> {
+    /// Of an OK's session state.
+    #[must_use]
+    pub fn new(session_state: &'a [u8]) -> Self {
+        Trackers {
+            rest: Cursor(session_state),
+            variables: Cursor(&[]),
+            broken: false,
+        }
+    }
+
+    /// Whether the list ended because it is broken: then nothing in it proves anything.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    fn read(&mut self) -> Option<Tracker<'a>> {
+        if !self.variables.is_empty() {
+            return read_variable(&mut self.variables);
+        }
+        let kind = self.rest.byte()?;
+        let data = self.rest.lenenc_bytes()?;
+        let mut body = Cursor(data);
+        let change = match kind {
+            0 => {
+                self.variables = body;
+                return read_variable(&mut self.variables);
+            }
+            1 => Change::Schema(body.lenenc_bytes()?),
+            2 => Change::State(body.lenenc_bytes()? == b"1"),
+            3 => {
+                // The byte tells how the GTIDs are written; 0, as text, is the only way.
+                let encoding = body.byte()?;
+                let text = body.lenenc_bytes()?;
+                match encoding {
+                    0 => Change::Gtids(text),
+                    _ => Change::Other(kind),
+                }
+            }
+            4 => Change::Characteristics(body.lenenc_bytes()?),
+            5 => match body.lenenc_bytes()?.first_chunk() {
+                Some(letters) => Change::Transaction(TransactionState(*letters)),
+                None => return None,
+            },
+            _ => Change::Other(kind),
+        };
+        Some(Tracker { change, kind, data })
+    }
+}
+
+impl<'a> Iterator for Trackers<'a> {
+    type Item = Tracker<'a>;
+
+    fn next(&mut self) -> Option<Tracker<'a>> {
+        if self.broken || self.rest.is_empty() && self.variables.is_empty() {
+            return None;
+        }
+        let read = self.read();
+        self.broken = read.is_none();
+        read
+    }
+}
+
+fn read_variable<'a>(body: &mut Cursor<'a>) -> Option<Tracker<'a>> {
+    let whole = body.0;
+    let (name, value) = (body.lenenc_bytes()?, body.lenenc_bytes()?);
+    let length = whole.len().saturating_sub(body.0.len());
+    Some(Tracker {
+        change: Change::Variable { name, value },
+        kind: 0,
+        data: whole.get(..length)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What MySQL 9 says after `SET autocommit=0, time_zone='+01:00'; USE a; INSERT …`.
+    const STATE: &[u8] = b"\x00\x0f\x0aautocommit\x03OFF\
+        \x00\x11\x09time_zone\x06+01:00\x01\x02\x01a\x02\x02\x011\
+        \x03\x2b\x00\x293e11fa47-71ca-11e1-9e33-c80aa9429562:1-23\
+        \x04\x12\x11START TRANSACTION\x05\x09\x08T_R_Wsx_";
+
+    #[test]
+    fn every_kind_of_tracker_is_read() {
+        let mut trackers = Trackers::new(STATE);
+        let changes: Vec<_> = trackers.by_ref().map(|tracker| tracker.change).collect();
+        assert!(!trackers.is_broken(), "{changes:?}");
+        let (name, value) = (&b"autocommit"[..], &b"OFF"[..]);
+        assert_eq!(changes[0], Change::Variable { name, value });
+        let (name, value) = (&b"time_zone"[..], &b"+01:00"[..]);
+        assert_eq!(changes[1], Change::Variable { name, value });
+        assert_eq!(changes[2], Change::Schema(b"a"));
+        assert_eq!(changes[3], Change::State(true));
+        let gtids = b"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23";
+        assert_eq!(changes[4], Change::Gtids(&gtids[..]));
+        assert_eq!(changes[5], Change::Characteristics(b"START TRANSACTION"));
+        let Change::Transaction(state) = changes[6] else {
+            panic!("{changes:?}");
+        };
+        assert!(state.has_read() && state.has_written() && !state.has_locked_tables());
+        assert_eq!(state.begun(), Some(b'T'));
+    }
+
+    #[test]
+    fn variables_in_one_entry_are_told_apart() {
+        let trackers = Trackers::new(b"\x00\x08\x01a\x011\x01b\x012");
+        let changes: Vec<_> = trackers.map(|tracker| tracker.data).collect();
+        assert_eq!(changes, [b"\x01a\x011", b"\x01b\x012"]);
+    }
+
+    #[test]
+    fn a_list_that_is_cut_anywhere_is_whole_or_broken() {
+        for cut in 0..STATE.len() {
+            let mut trackers = Trackers::new(&STATE[..cut]);
+            let length: usize = trackers
+                .by_ref()
+                .map(|tracker| tracker.data.len() + 2)
+                .sum();
+            assert!(trackers.is_broken() || length == cut, "{cut}");
+        }
+    }
+}
