@@ -25,6 +25,10 @@ const SOCKET: &str = "control";
 pub(crate) struct Target {
     /// The server's name, as `evenkeel-lab list` shows it.
     name: String,
+    /// The lab, where several have a server of this name: the end of its directory's name, as
+    /// `evenkeel-lab list` shows it.
+    #[arg(long)]
+    lab: Option<String>,
 }
 
 /// A server of a running lab, and for how long.
@@ -54,17 +58,54 @@ pub(crate) fn serve(lab: &Arc<Lab>) -> Result<()> {
 /// Sends one command to the lab that has the server.
 pub(crate) fn tell(verb: &str, target: &Target) -> Result<ExitCode> {
     let name = &target.name;
+    let socket = socket_of(target)?;
+    let reply = ask(&socket, &format!("{verb} {name}"))?;
+    let Some(done) = reply.strip_prefix("ok ") else {
+        bail!("{}", reply.trim_end())
+    };
+    print!("{done}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The one lab that is meant. To hurt a server of another one would be worse than to ask.
+fn socket_of(target: &Target) -> Result<PathBuf> {
+    let name = &target.name;
+    let mut holders = Vec::new();
     for socket in sockets() {
-        if ask(&socket, "names")?.lines().any(|known| known == name) {
-            let reply = ask(&socket, &format!("{verb} {name}"))?;
-            let Some(done) = reply.strip_prefix("ok ") else {
-                bail!("{}", reply.trim_end())
-            };
-            print!("{done}");
-            return Ok(ExitCode::SUCCESS);
+        let is_meant = target
+            .lab
+            .as_ref()
+            .is_none_or(|lab| lab_name(&socket) == *lab);
+        // A lab that ends meanwhile has no server any more.
+        let names = ask(&socket, "names").unwrap_or_default();
+        if is_meant && names.lines().any(|known| known == name) {
+            holders.push(socket);
         }
     }
-    bail!("no running lab of yours has a server {name:?}; `evenkeel-lab list` shows them all")
+    if let [only] = &holders[..] {
+        return Ok(only.clone());
+    }
+    let labs: Vec<String> = holders.iter().map(|socket| lab_name(socket)).collect();
+    match &target.lab {
+        _ if !labs.is_empty() => bail!(
+            "several labs have a server {name:?}: say which with --lab {}",
+            labs.join(" or --lab ")
+        ),
+        Some(lab) => bail!(
+            "no running lab {lab:?} of yours has a server {name:?}; `evenkeel-lab list` shows all"
+        ),
+        None => bail!(
+            "no running lab of yours has a server {name:?}; `evenkeel-lab list` shows them all"
+        ),
+    }
+}
+
+/// `evenkeel-lab-x7Gq2T` is the lab `x7Gq2T`.
+fn lab_name(socket: &Path) -> String {
+    let directory = socket.parent().and_then(Path::file_name);
+    let directory = directory.unwrap_or_default().to_string_lossy();
+    let end = directory.rsplit('-').next();
+    end.unwrap_or_default().to_owned()
 }
 
 /// Has a replica lag.
@@ -79,6 +120,7 @@ pub(crate) fn list() -> Result<ExitCode> {
         bail!("no lab of yours runs on this machine; `evenkeel-lab up mariadb` starts one");
     }
     for socket in sockets {
+        println!("LAB {}", lab_name(&socket));
         print!("{}", ask(&socket, "list")?);
     }
     Ok(ExitCode::SUCCESS)

@@ -49,12 +49,30 @@ fn servers_of_one_terminal_are_listed_killed_and_started_from_another_until_they
             .contains("not running")
     );
 
-    let status = Command::new("kill")
-        .arg(up.id().to_string())
-        .status()
-        .unwrap();
-    assert!(status.success());
-    assert!(up.wait().unwrap().success());
+    // A second lab has servers of the same names: nothing is done to the wrong one.
+    let mut twin = terminal.start(&["up", "web", "--servers", "2"]);
+    let labs = eventually(LIMIT, "two labs", || {
+        let list = terminal.succeeds(&["list"]).unwrap_or_default();
+        let names = list.lines().filter_map(|line| line.strip_prefix("LAB "));
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        Ok((names.len() == 2).then_some(names))
+    })
+    .unwrap();
+    let refusal = terminal.fails(&["kill", "web-1"]);
+    assert!(
+        labs.iter()
+            .all(|lab| refusal.contains(&format!("--lab {lab}"))),
+        "{refusal}"
+    );
+    let chosen = terminal.succeeds(&["kill", "web-1", "--lab", &labs[0]]);
+    assert_eq!(chosen.unwrap(), "web-1: kill done\n");
+    let list = terminal.succeeds(&["list"]).unwrap();
+    assert_eq!(list.matches("not running").count(), 1, "{list}");
+    for lab in [&mut up, &mut twin] {
+        let stopping = Command::new("kill").arg(lab.id().to_string()).status();
+        assert!(stopping.unwrap().success());
+        assert!(lab.wait().unwrap().success());
+    }
     assert_eq!(home.path().read_dir().unwrap().count(), 0);
 }
 

@@ -7,7 +7,7 @@ use evenkeel_lab::{ClusterKind, Server};
 
 use crate::stage::{Stage, assert_all_read};
 
-/// A replica that was killed at the same time may have lacked the last writes before.
+/// What an asynchronous primary acknowledged so shortly before its death may have died with it.
 const NOT_REPLICATED: Duration = Duration::from_secs(1);
 
 #[test]
@@ -43,11 +43,6 @@ fn changes(kind: ClusterKind) {
     stage.wait_writes(&writer);
     let planned = change(&stage, How::Planned);
     stage.wait_writes(&writer);
-    let second = stage
-        .scene
-        .named(&stage.primary().unwrap())
-        .unwrap()
-        .clone();
     stage.scene.bring_back(&planned).unwrap();
     stage.wait_whole();
     let before_death = SystemTime::now();
@@ -58,9 +53,7 @@ fn changes(kind: ClusterKind) {
         .named(&stage.primary().unwrap())
         .unwrap()
         .clone();
-    assert_eq!(assert_told(&stage, &dead, &last), ());
-    assert_ne!(dead.name, last.name);
-    let _ = second;
+    assert_told(&stage, &dead, &last);
     stage.scene.bring_back(&dead).unwrap();
     stage.wait_whole();
     let log = writer.finish();
@@ -73,9 +66,7 @@ fn changes(kind: ClusterKind) {
         seen.lost.retain(|id| !died_with_it(id));
     }
     assert!(seen.is_faultless(), "{seen:?}\n{}", stage.balancer.log());
-    let mut writers = seen.writers.clone();
-    writers.dedup();
-    assert!(writers.len() >= 3, "{seen:?}");
+    assert!(seen.writers.len() >= 3, "{seen:?}");
     assert_all_read(reader);
 }
 
@@ -93,7 +84,6 @@ fn change(stage: &Stage, how: How) -> Server {
     old
 }
 
-/// The death comes before its consequence.
 fn assert_told(stage: &Stage, dead: &Server, new: &Server) {
     let story = stage.story();
     let at = |what: &str| story.iter().rposition(|told| told.starts_with(what));

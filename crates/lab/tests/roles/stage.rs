@@ -9,7 +9,7 @@ use evenkeel_lab::{
 };
 use serde_json::Value;
 
-use crate::rig::{LIMIT, done, loopback, service, wait_until};
+use crate::rig::{done, loopback, service, wait_until};
 
 pub(crate) struct Stage {
     // In the order in which they end.
@@ -156,7 +156,6 @@ impl Stage {
     }
 
     pub(crate) fn wait(&self, what: &str, is_so: impl FnMut() -> bool) {
-        let _ = LIMIT;
         wait_until(&self.balancer, what, is_so);
     }
 }

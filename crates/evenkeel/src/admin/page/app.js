@@ -285,6 +285,8 @@ function serverView(serviceName) {
     setText(marks, server.backup ? "backup" : "");
     setText(role, server.role ? roleText(server.role) : "");
     setData(role, "role", server.role ? server.role.role : "");
+    // A replica behind a port for writes is where it should be.
+    setData(unused, "expected", String(/^it is (a replica|the primary)$/.test(server.unused_because || "")));
     setText(unused, server.unused_because && server.state === "up" ? `not used here: ${server.unused_because}` : "");
     state.update(server.state);
     setText(age, since(server));
@@ -414,7 +416,9 @@ const clusterViews = new Map();
 function clusterView() {
   const who = make("strong"), age = make("span", "quiet"), services = make("span", "quiet"), named = make("span", "flag");
   const problems = make("div", "failed");
-  const root = make("section", "cluster", make("p", "", who, " ", age, " ", services, " ", named), problems);
+  const story = make("a", "", "what happened");
+  story.href = "#timeline";
+  const root = make("section", "cluster", make("p", "", who, " ", age, " ", services, " ", named, " · ", story), problems);
   const update = (cluster) => {
     setData(root, "state", cluster.primary === null ? "down" : "up");
     setText(who, cluster.primary === null ? "No server takes writes" : `${cluster.primary} takes the writes`);

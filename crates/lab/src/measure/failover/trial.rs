@@ -103,12 +103,14 @@ fn takeover(
         last.ended.max(change.writable_at)
     });
     let reaction = first.ended.duration_since(from).unwrap_or_default();
-    Ok((reaction, interleaved(rows)))
+    let mut of_trial = log.attempts.iter().filter(|one| one.begun >= change.begun);
+    let first_id = of_trial.next().map_or(0, |attempt| attempt.id);
+    let of_trial = rows.iter().filter(|(id, _)| *id >= first_id).copied();
+    Ok((reaction, interleaved(of_trial.collect())))
 }
 
 /// Writes that a server took after another one had taken over from it.
-fn interleaved(rows: &[(u64, u16)]) -> usize {
-    let mut ports: Vec<(u64, u16)> = rows.to_vec();
+fn interleaved(mut ports: Vec<(u64, u16)>) -> usize {
     ports.sort_unstable();
     let mut seen: Vec<u16> = Vec::new();
     let mut count = 0;
