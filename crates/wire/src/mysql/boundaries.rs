@@ -171,6 +171,8 @@ pub struct Boundaries {
     goes_on: bool,
     /// Only the beginning of the current packet is held.
     cut: bool,
+    /// The rows are the OUT parameters of a CALL.
+    out_parameters: bool,
     /// The number of the packet that comes next.
     sequence: u8,
 }
@@ -185,6 +187,7 @@ impl Boundaries {
             skip: 0,
             goes_on: false,
             cut: false,
+            out_parameters: false,
             sequence: 0,
         }
     }
@@ -233,6 +236,7 @@ impl Boundaries {
                 return Step::Wait { passed, need };
             };
             if self.place == Place::Head && matches!(answer, Answer::Rows | Answer::Definitions) {
+                self.out_parameters = false;
                 self.place = Place::Rows;
             }
             if self.matters(header, *first, answer) {
@@ -388,6 +392,7 @@ impl Boundaries {
             Place::ColumnsEnd => {
                 let eof = Eof::read(payload)?;
                 let cursor = eof.status.has(Status::CURSOR_EXISTS);
+                self.out_parameters = eof.status.has(Status::OUT_PARAMETERS);
                 self.place = if cursor { Place::Head } else { Place::Rows };
                 Ok(match cursor {
                     true => Event::ResultEnd(End::Eof(eof)),
@@ -408,8 +413,19 @@ impl Boundaries {
     fn end<'a>(&self, payload: &'a [u8]) -> Result<End<'a>, Fault> {
         match self.no_eof() {
             true => self.ok(payload).map(End::Ok),
-            false => Eof::read(payload).map(End::Eof),
+            false => Eof::read(payload).map(|eof| End::Eof(self.with_out_parameters(eof))),
         }
+    }
+
+    /// MySQL forgets, in the EOF behind OUT parameters, the flags that it set in the one before: an
+    /// OK follows all the same.
+    fn with_out_parameters(&self, eof: Eof) -> Eof {
+        let forgotten = Status::OUT_PARAMETERS.with(Status::MORE_RESULTS);
+        let status = match self.out_parameters {
+            true => eof.status.with(forgotten),
+            false => eof.status,
+        };
+        Eof { status, ..eof }
     }
 
     fn error<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Fault> {

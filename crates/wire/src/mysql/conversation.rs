@@ -17,6 +17,7 @@ use std::fmt;
 use super::StatementId;
 use super::boundaries::{Answer, Event};
 use super::flags::Status;
+use super::frontend::{self, Code};
 
 mod statements;
 
@@ -424,6 +425,37 @@ const OF_ONE_REPLY: Status = Status(
         | Status::OUT_PARAMETERS.0
         | Status::SESSION_STATE_CHANGED.0,
 );
+
+impl Request {
+    /// A command as read. The numbers of its statements must be the server's already.
+    #[must_use]
+    pub fn of(request: &frontend::Request<'_>) -> Request {
+        match *request {
+            frontend::Request::Query { .. } => Request::Query,
+            frontend::Request::Prepare { .. } => Request::Prepare,
+            frontend::Request::Execute(execute) => Request::Execute(execute.statement),
+            frontend::Request::BulkExecute { statement, .. } => Request::Execute(statement),
+            frontend::Request::LongData { statement, .. } => Request::LongData(statement),
+            frontend::Request::Fetch { statement, .. } => Request::Fetch(statement),
+            frontend::Request::Close(statement) => Request::Close(statement),
+            frontend::Request::Reset(statement) => Request::ResetStatement(statement),
+            frontend::Request::FieldList { .. } => Request::FieldList,
+            frontend::Request::ChangeUser(_) => Request::ChangeUser,
+            frontend::Request::ResetConnection => Request::ResetConnection,
+            frontend::Request::Quit => Request::Quit,
+            frontend::Request::BinlogDump { .. } => Request::BinlogDump,
+            frontend::Request::Other { code, .. } => match code {
+                Code::Statistics => Request::Statistics,
+                Code::ProcessInfo => Request::Query,
+                _ => Request::Simple,
+            },
+            frontend::Request::InitDb(_)
+            | frontend::Request::SetOption { .. }
+            | frontend::Request::ProcessKill(_)
+            | frontend::Request::Ping => Request::Simple,
+        }
+    }
+}
 
 /// What answers a command; `None`: nothing.
 #[must_use]

