@@ -7,6 +7,7 @@ mod fit;
 mod history;
 mod leaving;
 mod listening;
+mod naming;
 mod probing;
 mod publish;
 mod pulse;
@@ -313,7 +314,7 @@ impl World {
 
     /// Whether a service sends clients to a server: it is up, and its role fits.
     fn serves(&self, service: &ServiceState, address: &Address) -> bool {
-        let fit = self.fit(service.plan.role, address);
+        let fit = self.fit_in(service, address);
         self.takes_clients(address) && !matches!(fit, Fit::Unused(_))
     }
 
@@ -344,7 +345,11 @@ impl World {
         }
         let sessions = self.sessions();
         let cause = format!("told to; its sessions ({sessions}) may finish within {limit_ms} ms");
-        let news = News::new(EventKind::Process, Severity::Info, "stopping: no new clients");
+        let news = News::new(
+            EventKind::Process,
+            Severity::Info,
+            "stopping: no new clients",
+        );
         self.tell(news.cause(cause));
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn whole(admin: &Admin, admin_place: &Place, drafts: &[Draft], proble
         role_probes(draft, problems);
     }
     shared_servers(drafts, problems);
+    lone_replicas(drafts, problems);
 }
 
 fn service_names(drafts: &[Draft], problems: &mut Problems) {
@@ -213,6 +214,26 @@ fn role_probes(Draft { plan, places }: &Draft, problems: &mut Problems) {
         let help =
             "set `probe = \"mysql\"` or `\"postgres\"` in [service.health], with [service.monitor]";
         problems.error(&places.role, "E_ROLE_PROBE", message, help);
+    }
+}
+
+/// A replica is held against its primary: who is not told which that is cannot do it.
+fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
+    let is_primary = |draft: &&Draft| matches!(draft.plan.role, Role::Primary { .. });
+    let listed = |draft: &Draft| -> Vec<Address> {
+        let servers = draft.plan.servers.iter();
+        servers.map(|server| server.address.clone()).collect()
+    };
+    let written: Vec<Address> = drafts.iter().filter(is_primary).flat_map(listed).collect();
+    for draft in drafts {
+        let reads = matches!(draft.plan.role, Role::Replica { .. });
+        let shares = listed(draft).iter().any(|one| written.contains(one));
+        if reads && !shares && !written.is_empty() {
+            let message = "no server of this service is in a service of `role = \"primary\"`: how far \
+                           its replicas are behind cannot be told";
+            let help = "list all servers of the cluster in both: the role decides who is used";
+            problems.warning(&draft.places.role, "W_ROLE_ALONE", message, help);
+        }
     }
 }
 

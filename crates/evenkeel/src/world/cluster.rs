@@ -23,6 +23,8 @@ pub(super) struct ClusterState {
     pub(super) primary_since_ms: u64,
     /// When each member came into its role.
     pub(super) role_since_ms: BTreeMap<u64, u64>,
+    /// Some service asks for its primary; otherwise nobody misses one.
+    wants_primary: bool,
     /// Problems that were told and are not over.
     told: Vec<Problem>,
     cluster: Cluster,
@@ -32,6 +34,13 @@ impl ClusterState {
     /// Whom an operator named, while that holds.
     pub(super) fn named(&self) -> Option<u64> {
         self.cluster.named()
+    }
+
+    /// What an operator should know.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let all = self.verdict.problems.iter();
+        let matters = |one: &&Problem| self.wants_primary || one.server.is_some();
+        all.filter(matters).cloned().collect()
     }
 
     /// What the servers cannot tell again.
@@ -83,9 +92,18 @@ impl World {
             };
             self.clusters.push(state);
         }
+        for index in 0..self.clusters.len() {
+            let is_wanted = self.services.iter().any(|service| {
+                let members = &self.clusters[index].members;
+                matches!(service.plan.role, plan::Role::Primary { .. })
+                    && members.iter().any(|one| service.lists(one))
+            });
+            self.clusters[index].wants_primary = is_wanted;
+        }
         self.watch_members();
         for index in 0..self.clusters.len() {
             self.decide(index);
+            self.cut_left_behind(index);
         }
     }
 
@@ -112,9 +130,13 @@ impl World {
         };
         let (server_id, now_ms) = (state.server.id, now_ms());
         if let Err(WatchError::Away(why)) = outcome {
-            state.role_problem = None;
-            let sign = evenkeel_proxy::engine::event::Sign::ConnectFailed(why);
-            return self.take_sign(server_id, &sign);
+            let hides = state.hides_its_role(now_ms);
+            let sign = evenkeel_proxy::engine::event::Sign::ConnectFailed(why.clone());
+            self.take_sign(server_id, &sign);
+            if hides {
+                self.note_hidden_role(address, index, why);
+            }
+            return;
         }
         if state.health.standing() == Standing::Down {
             // It is back, it seems: the probes say so first, and soon.
@@ -123,18 +145,41 @@ impl World {
         let cluster = &mut self.clusters[index].cluster;
         match outcome {
             Ok(report) => {
-                state.role_problem = None;
+                state.told_role(now_ms);
                 cluster.heard(now_ms, server_id, report);
+                self.decide(index);
             }
-            Err(error) => {
-                let why = error.to_string();
-                if state.role_problem.as_ref() != Some(&why) {
-                    tracing::error!(server = %address, "its role is not known: {why}");
-                    state.role_problem = Some(why.clone());
-                }
-                cluster.could_not_tell(now_ms, server_id, why);
-            }
+            Err(error) => self.note_hidden_role(address, index, error.to_string()),
         }
+    }
+
+    /// A server that lives does not tell its role: what it said before counts no more.
+    fn note_hidden_role(&mut self, address: &Address, index: usize, why: String) {
+        let Some(state) = self.servers.get_mut(address) else {
+            return;
+        };
+        if state.health.standing() == Standing::Down {
+            return;
+        }
+        if state.role_problem.as_ref() != Some(&why) {
+            tracing::error!(server = %address, "its role is not known: {why}");
+            state.role_problem = Some(why.clone());
+        }
+        let server_id = state.server.id;
+        let cluster = &mut self.clusters[index].cluster;
+        cluster.could_not_tell(now_ms(), server_id, why);
+        self.decide(index);
+    }
+
+    /// What a server said holds no more; it is asked anew at once.
+    pub(super) fn forget_role(&mut self, address: &Address) {
+        let found = self.cluster_index(address).zip(self.servers.get(address));
+        let Some((index, state)) = found else { return };
+        if let Some(watching) = &state.watching {
+            watching.verify(true);
+        }
+        let server_id = state.server.id;
+        self.clusters[index].cluster.lost(now_ms(), server_id);
         self.decide(index);
     }
 
@@ -214,6 +259,9 @@ impl World {
         // First nobody is sent to the wrong server any more, then those who are there are cut.
         self.publish_cluster(index);
         let misplaced = self.cut_misplaced(index, &old);
+        if old.primary != self.clusters[index].verdict.primary {
+            self.cut_left_behind(index);
+        }
         self.tell_primary(index, &old, misplaced, now_ms);
         self.tell_roles(index, &old, now_ms);
         self.tell_problems(index, old.primary);
@@ -228,7 +276,7 @@ impl World {
             let Some(watching) = &state.watching else {
                 continue;
             };
-            watching.hunt(verdict.primary.is_none());
+            watching.hunt(verdict.primary.is_none() && cluster.wants_primary);
             let wanted = |verdict: &Verdict| verdict.verify.contains(&state.server.id);
             if wanted(verdict) {
                 watching.verify(!wanted(&cluster.verdict));
@@ -279,6 +327,36 @@ impl World {
         cuts
     }
 
+    /// After a reload: sessions on a server that left the configuration, or that a service may use
+    /// no more, end as those of any former primary once there is another one.
+    fn cut_left_behind(&mut self, index: usize) {
+        if self.clusters[index].verdict.primary.is_none() {
+            return;
+        }
+        let nobody = Verdict {
+            primary: None,
+            roles: Vec::new(),
+            verify: Vec::new(),
+            problems: Vec::new(),
+        };
+        self.cut_misplaced(index, &nobody);
+        let cut = plan::Role::Primary {
+            on_change: OnPrimaryChange::Cut,
+        };
+        let members = &self.clusters[index].members;
+        for leaving in &self.leaving {
+            let mut services = self.services.iter();
+            let service = services.find(|one| one.service.id == leaving.service.id);
+            let writes = service.is_some_and(|one| {
+                one.plan.role == cut && members.iter().any(|member| one.lists(member))
+            });
+            if let (true, Some(server)) = (writes, &leaving.server) {
+                let ids = (Some(leaving.service.id), Some(server.id));
+                self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged);
+            }
+        }
+    }
+
     /// The names of the services that a cluster serves.
     pub(super) fn services_of(&self, index: usize) -> Vec<String> {
         let members = &self.clusters[index].members;
@@ -313,6 +391,7 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterStat
         verdict: cluster.verdict(),
         primary_since_ms: now_ms(),
         role_since_ms: BTreeMap::new(),
+        wants_primary: false,
         told: Vec::new(),
         cluster,
     }

@@ -24,7 +24,11 @@ impl World {
             Request::Events { after, answer } => {
                 let _ = answer.send(self.timeline.after(after));
             }
-            Request::Upgrade { binary, limit_ms, answer } => self.upgrade(binary, limit_ms, answer),
+            Request::Upgrade {
+                binary,
+                limit_ms,
+                answer,
+            } => self.upgrade(binary, limit_ms, answer),
             Request::Command(command, answer) => {
                 let reply = self.carry_out(command).await;
                 let _ = answer.send(reply);

@@ -7,6 +7,9 @@ use super::service::ServiceState;
 use crate::config::Address;
 use crate::config::plan::{self, Fallback};
 
+/// A replica that was out for its lag comes back when it has this part of the limit to spare.
+const LAG_MARGIN: u64 = 5;
+
 /// What a service does with a server that is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fit {
@@ -21,10 +24,47 @@ pub(super) enum Fit {
 impl World {
     /// For each server of a service, in its order.
     pub(super) fn fits(&self, service: &ServiceState) -> Vec<Fit> {
-        let listed = service.plan.servers.iter();
+        let listed = service.plan.servers.iter().enumerate();
         listed
-            .map(|server| self.fit(service.plan.role, &server.address))
+            .map(|(index, server)| {
+                let fit = self.fit(service.plan.role, &server.address);
+                let was_out = matches!(service.fits.get(index), Some(Fit::Unused(_)));
+                match self.crowds_the_limit(service.plan.role, &server.address) {
+                    // Or it would come and go with every look.
+                    Some(why) if was_out && fit == Fit::Serves => Fit::Unused(why),
+                    _ => fit,
+                }
+            })
             .collect()
+    }
+
+    /// What a service does with a server now.
+    pub(super) fn fit_in(&self, service: &ServiceState, address: &Address) -> Fit {
+        let mut listed = service.plan.servers.iter();
+        let index = listed.position(|server| server.address == *address);
+        let known = index.and_then(|index| service.fits.get(index));
+        known
+            .cloned()
+            .unwrap_or_else(|| self.fit(service.plan.role, address))
+    }
+
+    /// A lag within the limit, but near it.
+    fn crowds_the_limit(&self, wanted: plan::Role, address: &Address) -> Option<String> {
+        let plan::Role::Replica {
+            lag_ms_max: Some(max_ms),
+            ..
+        } = wanted
+        else {
+            return None;
+        };
+        let room_ms = max_ms - max_ms / LAG_MARGIN;
+        let server_id = self.servers.get(address)?.server.id;
+        match self.cluster_of(address)?.role(server_id) {
+            Role::Replica(lag) if lag.ms > Some(room_ms) => Some(format!(
+                "it lagged more than {max_ms} ms, and comes back below {room_ms} ms"
+            )),
+            _ => None,
+        }
     }
 
     /// Whether a service counts on a server, as things are: one that is down, or of whose role

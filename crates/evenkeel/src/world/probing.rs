@@ -79,9 +79,7 @@ impl World {
                 self.follow(&address, change);
             }
             Report::Resolved(address, answer) => {
-                if let Some(state) = self.servers.get_mut(&address) {
-                    state.resolved(answer);
-                }
+                self.take_resolved(&address, answer);
             }
             Report::Said(address, outcome) => self.hear(&address, outcome),
             Report::FellSilent(address) => self.notice_silence(&address),
@@ -101,6 +99,7 @@ impl World {
         };
         self.tell_standing(address, &change, cuts);
         self.follow_standing(address, change.to);
+        self.try_elsewhere(address, change.to);
     }
 
     fn tell_standing(&mut self, address: &Address, change: &Change, cuts: Vec<CutCount>) {

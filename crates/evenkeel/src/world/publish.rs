@@ -169,7 +169,7 @@ impl World {
             .filter(|server| service.weight(server) > 0);
         let (mut all, mut taking, mut reserve) = (0, 0, false);
         for server in listed {
-            let fit = self.fit(service.plan.role, &server.address);
+            let fit = self.fit_in(service, &server.address);
             let should = self.should_serve(service, &server.address);
             all += usize::from(should);
             let serves = self.takes_clients(&server.address) && !matches!(fit, Fit::Unused(_));

@@ -17,8 +17,8 @@ use super::{World, WorldError};
 use crate::config::plan::{Role, ServicePlan};
 use crate::config::{self, Address, Listen, Plan};
 use crate::notify;
-use crate::upgrade::predecessor::Inherited;
 use crate::status::{self, EventKind, Reply, Severity};
+use crate::upgrade::predecessor::Inherited;
 
 /// Everything of a new plan that can fail, done before anything is changed.
 pub(super) struct Prepared {

@@ -88,10 +88,9 @@ impl World {
                     .named()
                     .map(|id| self.name_of_id(index, id).to_owned()),
                 problems: cluster
-                    .verdict
-                    .problems
-                    .iter()
-                    .map(|problem| problem.message.clone())
+                    .problems()
+                    .into_iter()
+                    .map(|problem| problem.message)
                     .collect(),
             })
             .collect()
@@ -196,7 +195,7 @@ impl World {
 
     fn out_because(&self, offer: &Offer, server: &ServerPlan) -> String {
         let known = self.servers.get(&server.address);
-        let fit = self.fit(offer.plan.role, &server.address);
+        let fit = self.fit_in(offer, &server.address);
         if let (true, Fit::Unused(why)) = (self.takes_clients(&server.address), fit) {
             return format!("{} ({why})", server.name);
         }
@@ -222,7 +221,7 @@ impl World {
     }
 
     fn server_status(&self, offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
-        let unused_because = match self.fit(offer.plan.role, &listed.address) {
+        let unused_because = match self.fit_in(offer, &listed.address) {
             Fit::Unused(why) => Some(why),
             Fit::Serves | Fit::Reserve => None,
         };

@@ -17,9 +17,6 @@ use crate::config::Address;
 use crate::config::plan::{self, Monitor, ServerTls, ServicePlan, TlsMode};
 use crate::status::LastProbe;
 
-/// A name is resolved again this often; the system's resolver tells no lifetime.
-const RESOLVE_INTERVAL_MS: u64 = 10_000;
-
 /// What the probes of a server depend on: a change of it makes a new asker.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Watch {
@@ -129,6 +126,9 @@ impl Watch {
     }
 }
 
+/// A server that is down and yet answers otherwise is probed more often, but not without measure.
+const PROBES_PER_INTERVAL_MAX: u64 = 4;
+
 /// A drain asked for by a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drain {
@@ -156,9 +156,15 @@ pub(super) struct ServerState {
     pub(super) role_problem: Option<String>,
     watch: Watch,
     asking: bool,
-    next_probe_ms: u64,
-    resolving: bool,
-    next_resolve_ms: u64,
+    pub(super) next_probe_ms: u64,
+    /// When the last probe began.
+    probed_ms: u64,
+    /// When it last told its role.
+    told_role_ms: u64,
+    /// All that its name resolves to.
+    pub(super) addresses: Vec<Endpoint>,
+    pub(super) resolving: bool,
+    pub(super) next_resolve_ms: u64,
     served_seen: u64,
 }
 
@@ -174,9 +180,8 @@ impl ServerState {
         let load = Arc::new(Load::new(max_connections));
         let name = address.to_string().into();
         let server = Arc::new(Server::new(engine.new_id(), name, load, engine.workers()));
-        if let Some(endpoint) = fixed_endpoint(address) {
-            server.set_endpoints(vec![endpoint]);
-        }
+        let addresses: Vec<_> = fixed_endpoint(address).into_iter().collect();
+        server.set_endpoints(addresses.clone());
         let health = Health::new(watch.settings(), now_ms);
         let next_probe_ms = now_ms + health.next_probe_in_ms(dice());
         Ok(Self {
@@ -194,6 +199,9 @@ impl ServerState {
             watch,
             asking: false,
             next_probe_ms,
+            probed_ms: 0,
+            told_role_ms: now_ms,
+            addresses,
             resolving: false,
             served_seen: 0,
             next_resolve_ms: if fixed_endpoint(address).is_some() {
@@ -229,21 +237,40 @@ impl ServerState {
         wanted: bool,
         reports: &mpsc::Sender<Report>,
     ) -> Result<(), String> {
-        if !wanted {
-            self.watching = None;
+        if !wanted && self.watching.take().is_some() {
+            self.use_addresses();
+        } else if !wanted {
+            // Nobody asked for it.
         } else if self.watching.is_none() {
             let watcher = self.watch.watcher(&self.address)?;
             let (server, times) = (Arc::clone(&self.server), self.watch.times());
             let (address, reports) = (self.address.clone(), reports.clone());
             let watching = Watching::start(address, server, watcher, times, reports);
             self.watching = Some(watching);
+            self.told_role_ms = now_ms();
+            self.use_addresses();
         }
         Ok(())
     }
 
-    /// Something says that the verdict is out of date.
+    /// Something says that the verdict is out of date, perhaps again and again.
     pub(super) fn probe_soon(&mut self, now_ms: u64) {
-        self.next_probe_ms = self.next_probe_ms.min(now_ms);
+        let apart_ms = self.watch.health.interval_ms / PROBES_PER_INTERVAL_MAX;
+        let soon_ms = now_ms.max(self.probed_ms.saturating_add(apart_ms));
+        self.next_probe_ms = self.next_probe_ms.min(soon_ms);
+    }
+
+    /// It has told its role.
+    pub(super) fn told_role(&mut self, now_ms: u64) {
+        self.told_role_ms = now_ms;
+        self.role_problem = None;
+    }
+
+    /// It has not told its role for so long that what it said counts no more, though it lives.
+    pub(super) fn hides_its_role(&self, now_ms: u64) -> bool {
+        let times = self.watch.times();
+        let patience_ms = (3 * times.interval_ms).max(2 * times.timeout_ms);
+        now_ms.saturating_sub(self.told_role_ms) > patience_ms
     }
 
     pub(super) fn takes_clients(&self) -> bool {
@@ -280,6 +307,7 @@ impl ServerState {
         match &self.asker {
             Some(asker) => {
                 self.asking = true;
+                self.probed_ms = now_ms;
                 DueProbe::Ask(Arc::clone(asker), self.watch.health.timeout_ms)
             }
             None => {
@@ -287,39 +315,6 @@ impl ServerState {
                 self.schedule(now_ms);
                 DueProbe::Ticked(change)
             }
-        }
-    }
-
-    pub(super) fn due_resolve(&mut self, now_ms: u64) -> Option<(String, u16)> {
-        if self.resolving || now_ms < self.next_resolve_ms {
-            return None;
-        }
-        let Address::Tcp { host, port } = &self.address else {
-            return None;
-        };
-        self.resolving = true;
-        Some((host.clone(), *port))
-    }
-
-    pub(super) fn resolved(&mut self, answer: Result<Vec<Endpoint>, String>) {
-        self.resolving = false;
-        self.next_resolve_ms = now_ms() + RESOLVE_INTERVAL_MS;
-        match answer {
-            Ok(endpoints) => {
-                self.resolve_error = None;
-                if *self.server.endpoints() != endpoints {
-                    let to: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
-                    tracing::info!(server = %self.address, "resolves to {}", to.join(", "));
-                    self.server.set_endpoints(endpoints);
-                    self.next_probe_ms = now_ms();
-                }
-            }
-            // The former answer stays in use: a broken resolver must not take servers down.
-            Err(error) if self.resolve_error.as_ref() != Some(&error) => {
-                tracing::warn!(server = %self.address, "{error}");
-                self.resolve_error = Some(error);
-            }
-            Err(_) => {}
         }
     }
 

@@ -15,8 +15,14 @@ use crate::config::Address;
 /// While a cluster has no primary: the next one must not wait for our next question.
 const HUNTING_INTERVAL_MS: u64 = 25;
 
+/// For so long; who waits for an operator need not be asked as often.
+const HUNTING_LIMIT: Duration = Duration::from_secs(60);
+
 /// A server that answered a moment ago and does not now is asked anew at once, and then this often.
 const AWAY_INTERVAL_MS: u64 = 100;
+
+/// One that lets nobody in, or cannot tell, is asked less and less: each time is a login.
+const REFUSED_INTERVALS_MS: [u64; 4] = [100, 250, 1_000, 5_000];
 
 /// A server that ends closes its connections first, and may take new ones for a second yet without
 /// a word.
@@ -58,6 +64,8 @@ impl Watching {
             pace: Arc::clone(&pace),
             reports,
             answered: false,
+            refusals: 0,
+            hunting_since: None,
         };
         let task = tokio::spawn(asking.go_on());
         Self { pace, task }
@@ -107,6 +115,9 @@ struct Asking {
     reports: mpsc::Sender<Report>,
     /// The last question was answered, so that the next may go over the same connection.
     answered: bool,
+    /// Answers in a row that told nothing.
+    refusals: usize,
+    hunting_since: Option<Instant>,
 }
 
 impl Asking {
@@ -122,6 +133,10 @@ impl Asking {
             }
             let away = is_away(&outcome);
             self.answered = !away;
+            self.refusals = match outcome.is_ok() || away {
+                true => 0,
+                false => self.refusals + 1,
+            };
             let report = Report::Said(self.address.clone(), outcome);
             if self.reports.send(report).await.is_err() {
                 return;
@@ -161,17 +176,29 @@ impl Asking {
     }
 
     async fn pause(&mut self, away: bool) {
-        let mut interval_ms = self.pace.interval_ms.load(Relaxed);
-        if self.pace.hunting.load(Relaxed) {
-            interval_ms = interval_ms.min(HUNTING_INTERVAL_MS);
-        }
-        if away {
-            interval_ms = interval_ms.max(AWAY_INTERVAL_MS);
-        }
+        let interval_ms = self.interval_ms(away);
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
             () = self.pace.now.notified() => {}
             () = self.watcher.closed() => {}
+        }
+    }
+
+    fn interval_ms(&mut self, away: bool) -> u64 {
+        if let Some(last) = self.refusals.checked_sub(1) {
+            let longest = REFUSED_INTERVALS_MS.len() - 1;
+            return REFUSED_INTERVALS_MS[last.min(longest)];
+        }
+        let interval_ms = self.pace.interval_ms.load(Relaxed);
+        let hunting = self.pace.hunting.load(Relaxed);
+        let since = hunting.then(|| self.hunting_since.unwrap_or_else(Instant::now));
+        self.hunting_since = since;
+        let hurries = since.is_some_and(|since| since.elapsed() < HUNTING_LIMIT);
+        match (away, hurries) {
+            (false, true) => interval_ms.min(HUNTING_INTERVAL_MS),
+            (true, true) => AWAY_INTERVAL_MS,
+            (true, false) => interval_ms.max(AWAY_INTERVAL_MS),
+            (false, false) => interval_ms,
         }
     }
 }

@@ -117,7 +117,7 @@ impl World {
 
     pub(super) fn tell_problems(&mut self, index: usize, was_primary: Option<u64>) {
         let verdict = &self.clusters[index].verdict;
-        let (new, primary) = (verdict.problems.clone(), verdict.primary);
+        let (new, primary) = (self.clusters[index].problems(), verdict.primary);
         // While a claim is verified nothing is settled.
         if !verdict.verify.is_empty() {
             return;
@@ -152,9 +152,14 @@ impl World {
 
 /// Whether it was not told yet; positions and counts that move on are the same problem still.
 fn is_news(problem: &Problem, told: &[Problem]) -> bool {
+    let is_position = |word: &&str| {
+        let has_digit = word.contains(|c: char| c.is_ascii_digit());
+        let is_count = !word.contains(|c: char| c.is_alphabetic());
+        has_digit && (is_count || word.contains(['/', ':']))
+    };
     let words = |one: &Problem| -> Vec<String> {
         let words = one.message.split_whitespace();
-        let fixed = words.filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+        let fixed = words.filter(|word| !is_position(word));
         fixed.map(str::to_owned).collect()
     };
     let (server, own) = (problem.server, words(problem));
@@ -179,6 +184,12 @@ mod tests {
         )];
         let moved = problem(None, "two primaries (at 0/16B9999, 0/16B0000): name one");
         assert!(!is_news(&moved, &told));
+    }
+
+    #[test]
+    fn another_servers_name_is_news_though_it_has_a_digit() {
+        let told = [problem(None, "db1 and db2 take writes")];
+        assert!(is_news(&problem(None, "db1 and db3 take writes"), &told));
     }
 
     #[test]

@@ -1,0 +1,134 @@
+//! Where a server is: its name is resolved again and again, and one of a cluster is one machine.
+
+use evenkeel_policy::health::Standing;
+use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::record::CutReason;
+use evenkeel_proxy::{Endpoint, now_ms};
+
+use super::World;
+use super::server::ServerState;
+use super::timeline::News;
+use crate::config::Address;
+use crate::config::plan::{OnPrimaryChange, Role};
+use crate::status::{EventKind, Severity};
+
+/// A name is resolved again this often; the system's resolver tells no lifetime.
+const RESOLVE_INTERVAL_MS: u64 = 10_000;
+
+impl ServerState {
+    pub(super) fn due_resolve(&mut self, now_ms: u64) -> Option<(String, u16)> {
+        if self.resolving || now_ms < self.next_resolve_ms {
+            return None;
+        }
+        let Address::Tcp { host, port } = &self.address else {
+            return None;
+        };
+        self.resolving = true;
+        Some((host.clone(), *port))
+    }
+
+    /// Takes an answer; true if the machine that was in use is no longer behind the name.
+    pub(super) fn resolved(&mut self, answer: Result<Vec<Endpoint>, String>) -> bool {
+        self.resolving = false;
+        self.next_resolve_ms = now_ms() + RESOLVE_INTERVAL_MS;
+        match answer {
+            Ok(endpoints) => {
+                self.resolve_error = None;
+                if self.addresses != endpoints {
+                    let to: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
+                    tracing::info!(server = %self.address, "resolves to {}", to.join(", "));
+                    self.addresses = endpoints;
+                    self.next_probe_ms = now_ms();
+                }
+                self.use_addresses()
+            }
+            // The former answer stays in use: a broken resolver must not take servers down.
+            Err(error) if self.resolve_error.as_ref() != Some(&error) => {
+                tracing::warn!(server = %self.address, "{error}");
+                self.resolve_error = Some(error);
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Of the addresses behind a name any may be used, but one of a cluster is one machine: the
+    /// role that it was asked for is that of no other. True if it has to be another one now.
+    pub(super) fn use_addresses(&mut self) -> bool {
+        let current = self.server.endpoints().first().cloned();
+        let mut wanted = self.addresses.clone();
+        if self.watching.is_some() {
+            let stays = |one: &Endpoint| Some(one) == current.as_ref();
+            let index = wanted.iter().position(stays).unwrap_or(0);
+            wanted = wanted.into_iter().skip(index).take(1).collect();
+        }
+        let has_moved = current.is_some_and(|current| !wanted.contains(&current));
+        if *self.server.endpoints() != wanted {
+            self.server.set_endpoints(wanted);
+        }
+        has_moved && self.watching.is_some()
+    }
+
+    /// The machine in use is down: the next behind the name has its turn.
+    fn use_next_address(&mut self) {
+        let current = self.server.endpoints().first().cloned();
+        let position = |current| self.addresses.iter().position(|one| *one == current);
+        let next = current.and_then(position).map_or(0, |index| index + 1);
+        if self.watching.is_some() && self.addresses.len() > 1 {
+            let endpoint = self.addresses[next % self.addresses.len()].clone();
+            tracing::info!(server = %self.address, "is tried at {endpoint}");
+            self.server.set_endpoints(vec![endpoint]);
+        }
+    }
+}
+
+impl World {
+    pub(super) fn take_resolved(
+        &mut self,
+        address: &Address,
+        answer: Result<Vec<Endpoint>, String>,
+    ) {
+        let state = self.servers.get_mut(address);
+        if state.is_some_and(|state| state.resolved(answer)) {
+            self.follow_move(address);
+        }
+    }
+
+    /// A member of a cluster that is down may answer at another address.
+    pub(super) fn try_elsewhere(&mut self, address: &Address, standing: Standing) {
+        if let Some(state) = self.servers.get_mut(address)
+            && standing == Standing::Down
+        {
+            state.use_next_address();
+        }
+    }
+
+    /// Another machine answers to the name: nothing that the former one said holds for it, and
+    /// nobody may go on writing to that one.
+    fn follow_move(&mut self, address: &Address) {
+        self.forget_role(address);
+        let cuts = self.cut_writers_of(address);
+        let what = format!("{} is another machine now", self.name_of(address));
+        let news = News::new(EventKind::State, Severity::Warning, what);
+        let news = news.cause("its name resolves to another address");
+        self.tell(news.server(address).cut(cuts, 0));
+    }
+
+    /// Cuts the sessions on a server of services that write, where told to.
+    fn cut_writers_of(&self, address: &Address) -> Vec<CutCount> {
+        let cut = Role::Primary {
+            on_change: OnPrimaryChange::Cut,
+        };
+        let Some(state) = self.servers.get(address) else {
+            return Vec::new();
+        };
+        let services = self.services.iter();
+        let writing = services.filter(|one| one.plan.role == cut && one.lists(address));
+        writing
+            .map(|one| {
+                let ids = (Some(one.service.id), Some(state.server.id));
+                self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged)
+            })
+            .collect()
+    }
+}
