@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 mod contest;
 mod decide;
+mod fence;
 mod galera;
 mod group;
 pub mod gtid;
@@ -24,9 +25,10 @@ pub use gtid::Gtids;
 pub use memory::Memory;
 pub use report::Report;
 
+use fence::Fence;
 use identity::Identity;
 use member::{Member, Word};
-use postgres::{Fence, Track};
+use postgres::Track;
 
 /// How far a replica is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +111,8 @@ struct Named {
     id: u64,
     /// It has claimed since it was named, so that the end of the claim is the end of the name.
     held: bool,
+    /// PostgreSQL: the higher timeline that counts no more because of it.
+    overruled: Option<u32>,
 }
 
 impl Cluster {
@@ -152,6 +156,7 @@ impl Cluster {
         if known.iter().any(|gone| self.named_is(gone.id)) {
             self.named = None;
         }
+        self.forget_witnesses();
         self.decide();
     }
 
@@ -205,11 +210,20 @@ impl Cluster {
     }
 
     /// An operator names the primary (`None` takes that back); holds until the named one is down
-    /// or claims no more.
+    /// or claims no more. PostgreSQL: it overrules a higher timeline that nobody is on any more.
     pub fn name_primary(&mut self, now_ms: u64, server: Option<u64>) {
         let _ = now_ms;
         self.lapse = None;
-        self.named = server.map(|id| Named { id, held: false });
+        self.named = None;
+        if let Some(id) = server {
+            let mut named = Named {
+                id,
+                held: false,
+                overruled: None,
+            };
+            self.overrule_fence(&mut named);
+            self.named = Some(named);
+        }
         self.decide();
     }
 

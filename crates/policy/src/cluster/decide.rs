@@ -88,7 +88,9 @@ impl Cluster {
             return Stand::Unfit(why.to_owned());
         }
         match said {
-            Said::Postgres(said) => postgres::stand(said, self.fences.get(&said.system_id)),
+            Said::Postgres(said) => {
+                postgres::stand(&member.name, said, self.fences.get(&said.system_id))
+            }
             Said::Replication(_) if replication::is_halted(said) && member.just_ran() => {
                 Stand::Follows
             }

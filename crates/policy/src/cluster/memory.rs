@@ -1,8 +1,8 @@
 //! What a cluster was found to be, for the process that takes over: the servers themselves tell the
 //! rest again.
 
+use super::fence::Witness;
 use super::identity::Identity;
-use super::postgres::Fence;
 use super::{Cluster, member::Word};
 
 /// What the servers cannot tell a second time.
@@ -12,7 +12,8 @@ pub struct Memory {
     pub primary: Option<u64>,
     /// What its servers belong to, as [`Cluster::memory`] wrote it.
     pub identity: Option<String>,
-    /// PostgreSQL: system identifier, highest timeline, and at whom it was seen.
+    /// PostgreSQL: system identifier, highest timeline, and at whom it was seen; once for each of
+    /// those.
     pub timelines: Vec<(u64, u32, String)>,
 }
 
@@ -20,13 +21,15 @@ impl Cluster {
     /// What is to be remembered of it.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        let fences = self.fences.iter();
+        let mut timelines = Vec::new();
+        for (system_id, fence) in &self.fences {
+            let names = fence.witnesses.iter().map(|witness| witness.name.clone());
+            timelines.extend(names.map(|name| (*system_id, fence.timeline, name)));
+        }
         Memory {
             primary: self.primary,
             identity: self.identity.as_ref().map(Identity::written),
-            timelines: fences
-                .map(|(system_id, fence)| (*system_id, fence.timeline, fence.seen_at.clone()))
-                .collect(),
+            timelines,
         }
     }
 
@@ -34,14 +37,12 @@ impl Cluster {
     /// it is if it still says so.
     pub fn recall(&mut self, memory: &Memory) {
         for (system_id, timeline, seen_at) in &memory.timelines {
-            let is_lower = |fence: &Fence| fence.timeline < *timeline;
-            if self.fences.get(system_id).is_none_or(is_lower) {
-                let fence = Fence {
-                    timeline: *timeline,
-                    seen_at: seen_at.clone(),
-                };
-                self.fences.insert(*system_id, fence);
-            }
+            let mut members = self.members.iter();
+            let witness = Witness {
+                id: members.find(|one| one.name == *seen_at).map(|one| one.id),
+                name: seen_at.clone(),
+            };
+            self.witness(*system_id, *timeline, witness);
         }
         let identity = memory.identity.as_deref().and_then(Identity::read);
         self.identity = identity.or(self.identity.take());
@@ -153,6 +154,21 @@ mod tests {
         assert_eq!(new.verdict().primary, Some(1));
         new.recall(&old.memory());
         assert_eq!(new.verdict().primary, None);
+    }
+
+    #[test]
+    fn a_timeline_stays_remembered_until_all_have_left_that_were_on_it() {
+        let mut old = cluster();
+        hear(&mut old, 10, on_timeline(4));
+        let known = old.memory();
+        let at = |name: &str| (7, 4, name.to_owned());
+        assert_eq!(known.timelines, vec![at("db1"), at("db2")]);
+        let mut new = cluster();
+        new.recall(&known);
+        new.set_members(vec![(2, "db2".to_owned())]);
+        assert_eq!(new.memory().timelines, vec![at("db2")]);
+        new.set_members(vec![(3, "db3".to_owned())]);
+        assert_eq!(new.memory().timelines, vec![]);
     }
 
     #[test]

@@ -2,19 +2,13 @@
 
 use std::collections::VecDeque;
 
+use super::Lag;
 use super::contest::{Candidate, Contest, Stand, listed, stale, uncontested};
+use super::fence::Fence;
 use super::report::{Postgres, Said};
-use super::{Cluster, Lag};
 
 /// Positions of the primary that are remembered; a minute at one question a second.
 const TRACK_LENGTH_MAX: usize = 64;
-
-/// The highest timeline of a cluster, and who showed it first.
-#[derive(Debug, Clone)]
-pub(super) struct Fence {
-    pub(super) timeline: u32,
-    pub(super) seen_at: String,
-}
 
 /// Where the primary was at what time: what a replica's position is held against.
 #[derive(Debug, Clone, Default)]
@@ -57,35 +51,24 @@ impl Track {
     }
 }
 
-impl Cluster {
-    /// Remembers the highest timeline that anybody of a cluster was ever on.
-    pub(super) fn raise_fence(&mut self, index: usize, said: &Said) {
-        let Said::Postgres(said) = said else { return };
-        let is_lower = |fence: &Fence| fence.timeline < said.timeline;
-        if self.fences.get(&said.system_id).is_none_or(is_lower) {
-            let fence = Fence {
-                timeline: said.timeline,
-                seen_at: self.members[index].name.clone(),
-            };
-            self.fences.insert(said.system_id, fence);
-        }
-    }
-}
-
 pub(super) fn claim_of(said: &Postgres) -> Option<(String, u64)> {
     let writes = !said.in_recovery && !said.read_only_by_default;
     writes.then(|| (String::new(), u64::from(said.timeline)))
 }
 
-pub(super) fn stand(said: &Postgres, fence: Option<&Fence>) -> Stand {
+pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Stand {
     if said.in_recovery {
         return Stand::Follows;
     }
     if let Some(fence) = fence.filter(|fence| fence.timeline > said.timeline) {
         return Stand::Refused(format!(
             "its timeline {} is behind the cluster's {} (seen at {}): an old primary that came \
-             back; rebuild it as a replica (pg_rewind or pg_basebackup)",
-            said.timeline, fence.timeline, fence.seen_at
+             back; rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is gone for \
+             good, name this one: `evenkeel primary {name}`",
+            said.timeline,
+            fence.timeline,
+            fence.seen_at(),
+            fence.timeline
         ));
     }
     if said.read_only_by_default {

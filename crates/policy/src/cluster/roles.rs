@@ -120,6 +120,7 @@ impl Cluster {
     fn cluster_problems(&self, found: &Finding) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self.lapse.iter().cloned().collect();
         problems.extend(self.unheard_name(&found.stands));
+        problems.extend(self.overruling());
         if let Some(message) = &found.ruling.problem {
             problems.push(Problem {
                 server: None,

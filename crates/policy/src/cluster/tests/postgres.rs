@@ -36,7 +36,86 @@ fn an_old_primary_stays_out_though_the_new_one_is_down() {
     assert_eq!(verdict.primary, None);
     is_unfit(&verdict, 1, "an old primary that came back");
     has_problem(&verdict, None, "nobody takes writes");
-    assert_eq!(bench.names(1).primary, None, "not even by name");
+}
+
+/// db2 was promoted to timeline 4, and db1 is still the primary that it was on timeline 3.
+fn promoted_by_mistake() -> Bench {
+    let mut bench = pair();
+    bench.hears(2, primary_on(4, 120));
+    assert_eq!(bench.hears_fresh(2, primary_on(4, 120)).primary, Some(2));
+    bench.hears(1, primary_on(3, 150));
+    bench.hears_fresh(1, primary_on(3, 150));
+    bench
+}
+
+#[test]
+fn a_promotion_by_mistake_is_taken_back_by_a_name_once_its_timeline_is_gone() {
+    let mut bench = promoted_by_mistake();
+    bench.loses(2);
+    let verdict = bench.hears(2, standby_on(3, 150));
+    assert_eq!(verdict.primary, None);
+    has_problem(
+        &verdict,
+        Some(1),
+        "If timeline 4 is gone for good, name this one: `evenkeel primary db1`",
+    );
+    let verdict = bench.names(1);
+    assert_eq!(verdict.primary, Some(1));
+    has_problem(
+        &verdict,
+        Some(1),
+        "has been on timeline 4, which is higher than its own: that counts no more",
+    );
+    bench.cluster.name_primary(bench.now_ms, None);
+    let verdict = bench.hears(1, primary_on(3, 150));
+    assert_eq!(verdict.primary, Some(1), "the fence is lowered for good");
+    assert_eq!(verdict.problems, vec![]);
+    let verdict = bench.hears(2, standby_on(4, 160));
+    assert_eq!(verdict.primary, None, "and raised by the next who is on it");
+}
+
+#[test]
+fn a_name_does_not_overrule_a_timeline_that_somebody_is_on_nor_later_when_he_is_down() {
+    let mut bench = promoted_by_mistake();
+    let verdict = bench.names(1);
+    assert_eq!(verdict.primary, Some(2));
+    has_problem(&verdict, Some(1), "is named the primary, but now");
+    assert_eq!(bench.loses(2).primary, None, "named while db2 was there");
+    assert_eq!(bench.hears(1, primary_on(3, 150)).primary, None);
+    assert_eq!(bench.names(1).primary, Some(1));
+}
+
+#[test]
+fn the_name_of_a_replica_lifts_no_fence() {
+    let mut bench = Bench::new(3);
+    let words = [
+        (1, primary_on(3, 100)),
+        (2, primary_on(4, 120)),
+        (3, standby_on(3, 100)),
+    ];
+    bench.all_say(&words);
+    bench.loses(2);
+    assert_eq!(bench.names(3).primary, None);
+    is_unfit(&bench.cluster.verdict(), 1, "behind the cluster's 4");
+}
+
+#[test]
+fn a_timeline_is_forgotten_with_the_last_member_that_was_on_it() {
+    let of = |ids: &[u64]| ids.iter().map(|id| (*id, format!("db{id}"))).collect();
+    let mut bench = Bench::new(3);
+    let words = [
+        (1, primary_on(3, 100)),
+        (2, primary_on(4, 120)),
+        (3, standby_on(4, 120)),
+    ];
+    assert_eq!(bench.all_say(&words).primary, Some(2));
+    bench.hears_fresh(1, primary_on(3, 100));
+    bench.cluster.set_members(of(&[1, 3]));
+    is_unfit(&bench.cluster.verdict(), 1, "the cluster's 4 (seen at db3)");
+    bench.loses(3);
+    is_unfit(&bench.cluster.verdict(), 1, "the cluster's 4 (seen at db3)");
+    bench.cluster.set_members(of(&[1]));
+    assert_eq!(bench.cluster.verdict().primary, Some(1));
 }
 
 #[test]

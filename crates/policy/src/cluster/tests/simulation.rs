@@ -191,8 +191,27 @@ impl Monitor {
         let any = self.random.below(self.truth.servers.len() as u64 + 1);
         let named = (any < self.truth.servers.len() as u64).then_some(any);
         self.named = named.is_some();
+        if let Some(named) = named {
+            self.overrule(named as usize);
+        }
         self.both(|cluster, now_ms| cluster.name_primary(now_ms, named));
         self.check(&before);
+    }
+
+    /// The name of a server that claims lets its timeline count again, if nobody is above it.
+    fn overrule(&mut self, named: usize) {
+        let timeline = |memory: &Memory| match &memory.last {
+            Some(Said::Postgres(said)) => Some((said.timeline, claims(memory.last.as_ref()?))),
+            _ => None,
+        };
+        let Some((own, true)) = timeline(&self.memory[named]) else {
+            return;
+        };
+        let mut all = self.memory.iter().filter_map(timeline);
+        let is_undisputed = all.all(|(timeline, _)| timeline <= own);
+        if is_undisputed && self.memory.iter().all(|one| one.spoke) {
+            self.timeline_heard = own;
+        }
     }
 
     /// Nothing happens until everybody has been asked twice and has answered or not: then what is
