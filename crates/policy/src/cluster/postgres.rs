@@ -32,11 +32,21 @@ impl Track {
         self.samples.push_back((asked_ms, lsn));
     }
 
+    /// Whether it is known where the primary was when a replica was asked, or the replica has all
+    /// that the primary had later: otherwise its lag is a guess.
+    pub(super) fn compares(&self, asked_ms: u64, replica: &Postgres, primary: &Postgres) -> bool {
+        let oldest = self.samples.front();
+        oldest.is_some_and(|sample| sample.0 < asked_ms) || replica.lsn >= primary.lsn
+    }
+
     /// How long a replica was behind when it was asked: since the primary was first known to have
     /// what it lacks; nothing, if it had all that was known by then. The age of the last
     /// transaction that it replayed is no less than its lag, so it bounds it; it grows while the
     /// primary is idle, so it is never the lag itself, unless the memory is too short.
-    fn lag_ms(&self, asked_ms: u64, replica: &Postgres) -> Option<u64> {
+    fn lag_ms(&self, asked_ms: u64, replica: &Postgres, primary: &Postgres) -> Option<u64> {
+        if !self.compares(asked_ms, replica, primary) {
+            return replica.replay_age_ms;
+        }
         let mut known = self.samples.iter().filter(|sample| sample.0 < asked_ms);
         let age_ms = replica.replay_age_ms;
         match known.position(|sample| sample.1 > replica.lsn) {
@@ -115,7 +125,7 @@ pub(super) fn lag(asked_ms: u64, replica: &Postgres, primary: &Postgres, track: 
         return Lag::UNKNOWN;
     }
     Lag {
-        ms: track.lag_ms(asked_ms, replica),
+        ms: track.lag_ms(asked_ms, replica, primary),
         bytes: Some(primary.lsn.saturating_sub(replica.lsn)),
     }
 }

@@ -45,8 +45,9 @@ impl Cluster {
         for (index, stand) in stands.iter().enumerate() {
             let lag = self.lag(&self.members[index]);
             let role = self.role(index, stand, &ruling, lag);
+            let is_guess = self.is_lag_guessed(&self.members[index]);
             let member = &mut self.members[index];
-            let is_known = lag.ms.is_some() && role == Role::Replica(lag);
+            let is_known = lag.ms.is_some() && !is_guess && role == Role::Replica(lag);
             if is_known && self.primary.is_some() && member.apart_ms.is_none() {
                 (member.lag, member.lag_at_ms) = (lag, member.word_ms);
             }
@@ -113,6 +114,17 @@ impl Cluster {
                 }
             }
             _ => Lag::UNKNOWN,
+        }
+    }
+
+    /// Whether a replica's position could not be held against the primary's.
+    fn is_lag_guessed(&self, member: &Member) -> bool {
+        let primary = self.primary.and_then(|id| self.member(id)?.said.as_ref());
+        match (&member.said, primary) {
+            (Some(Said::Postgres(said)), Some(Said::Postgres(primary))) => {
+                !self.track.compares(member.word_ms, said, primary)
+            }
+            _ => false,
         }
     }
 

@@ -289,15 +289,47 @@ fn a_replica_on_an_older_timeline_than_the_primary_has_an_unknown_lag() {
 }
 
 #[test]
-fn a_replica_is_not_held_against_what_the_primary_wrote_after_it_was_asked() {
-    let mut bench = Bench::new(2);
-    let idle = Postgres {
-        replay_age_ms: Some(60_000),
-        ..standby_on(3, 100)
+fn a_replica_that_was_asked_before_the_primary_was_known_is_as_far_behind_as_its_age_says() {
+    let seated = |lsn, replay_age_ms| {
+        let far = Postgres {
+            replay_age_ms,
+            ..standby_on(3, lsn)
+        };
+        let mut bench = Bench::new(2);
+        bench.hears(1, primary_on(3, 100));
+        bench.hears(2, far);
+        let verdict = bench.hears_fresh(1, primary_on(3, 120));
+        assert_eq!(verdict.primary, Some(1));
+        (bench, verdict)
     };
+    is_replica(&seated(5, Some(3_600_000)).1, 2, Some(3_600_000));
+    is_replica(&seated(5, None).1, 2, None);
+    is_replica(&seated(120, Some(3_600_000)).1, 2, Some(0));
+    let (mut bench, _) = seated(119, Some(3_600_000));
+    let idle = Postgres {
+        replay_age_ms: Some(3_601_000),
+        ..standby_on(3, 120)
+    };
+    let verdict = bench.hears_after(250, 2, idle);
+    is_replica(&verdict, 2, Some(0));
+}
+
+#[test]
+fn a_guessed_lag_is_not_remembered_as_a_good_word() {
+    let far = Postgres {
+        replay_age_ms: Some(300),
+        ..standby_on(3, 5)
+    };
+    let mut bench = Bench::new(2);
     bench.hears(1, primary_on(3, 100));
-    bench.hears(2, idle);
-    is_replica(&bench.hears_fresh(1, primary_on(3, 120)), 2, Some(0));
+    bench.hears(2, far.clone());
+    is_replica(&bench.hears_fresh(1, primary_on(3, 120)), 2, Some(300));
+    is_replica(&bench.loses(1), 2, None);
+    let hour = Postgres {
+        replay_age_ms: Some(3_600_000),
+        ..far
+    };
+    is_replica(&bench.hears_after(10, 2, hour), 2, None);
 }
 
 #[test]
