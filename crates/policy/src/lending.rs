@@ -21,6 +21,7 @@ mod desk;
 mod ledger;
 mod queue;
 mod serve;
+mod shelves;
 mod sync;
 mod terms;
 mod upkeep;

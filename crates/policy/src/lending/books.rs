@@ -59,6 +59,11 @@ impl Pool {
         self.idle[worker].0.store(count, Relaxed);
     }
 
+    pub(super) fn count_one_less(&self, worker: usize) {
+        let count = self.idle_at(worker).saturating_sub(1);
+        self.idle[worker].0.store(count, Relaxed);
+    }
+
     pub(super) fn idle(&self) -> u32 {
         (0..self.idle.len())
             .map(|worker| self.idle_at(worker))

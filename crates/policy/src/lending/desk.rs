@@ -1,11 +1,11 @@
 //! A worker's own side: its idle connections, and what it does with those that come back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::books::{Books, Pool};
 use super::serve::Verdict;
+use super::shelves::Shelves;
 use super::sync::fence;
 use super::terms::{Closing, Condition, Failure, Lend, Loan, Order, Ticket, Why};
 
@@ -14,21 +14,7 @@ use super::terms::{Closing, Condition, Failure, Lend, Loan, Order, Ticket, Why};
 pub struct Desk {
     pub(super) worker: usize,
     pub(super) books: Arc<Books>,
-    pub(super) shelves: BTreeMap<u64, Shelf>,
-}
-
-/// Those of one pool, the longest idle first.
-#[derive(Debug)]
-pub(super) struct Shelf {
-    pub(super) pool: Arc<Pool>,
-    pub(super) idle: Vec<Idle>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Idle {
-    pub(super) connection: u32,
-    pub(super) since_ms: u64,
-    pub(super) expires_ms: u64,
+    pub(super) shelves: Shelves,
 }
 
 /// What to do with a connection that is free.
@@ -50,21 +36,20 @@ impl Desk {
         Desk {
             worker,
             books,
-            shelves: BTreeMap::new(),
+            shelves: Shelves::new(worker),
         }
     }
 
     /// A client wants a connection.
     pub fn borrow(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<Order>) -> Lend {
         if self.books.is_calm()
-            && let Some(loan) = self.take_idle(pool)
+            && let Some(loan) = self.shelves.take_newest(pool.id)
         {
             return Lend::Take(loan);
         }
-        let books = Arc::clone(&self.books);
-        let mut state = books.lock();
+        let mut state = self.books.lock();
         if state.may_take(pool.id, self.worker, now_ms)
-            && let Some(loan) = self.take_idle(pool)
+            && let Some(loan) = self.shelves.take_newest(pool.id)
         {
             return Lend::Take(loan);
         }
@@ -79,23 +64,29 @@ impl Desk {
     }
 
     /// A connection comes back.
-    pub fn give_back(&mut self, loan: Loan, condition: Condition, now_ms: u64) -> Returned {
-        if let Some(why) = unfit(&loan, condition, now_ms) {
+    pub fn give_back(
+        &mut self,
+        loan: Loan,
+        condition: Condition,
+        now_ms: u64,
+        orders: &mut Vec<Order>,
+    ) -> Returned {
+        if let Some(why) = self.unfit(&loan, condition, now_ms) {
             return Returned::Close(close(loan, why));
         }
         if !self.books.is_calm() {
-            return self.settle(loan, now_ms);
+            return self.settle(loan, now_ms, orders);
         }
-        let pool = Arc::clone(&loan.pool);
-        self.put_away(loan, now_ms);
+        let pool = loan.pool;
+        self.shelves.put(loan, now_ms);
         // Either we see that somebody waits, or he sees that this one is idle, as `State::publish`
         // has its fence between the two as well.
         fence(SeqCst);
         if self.books.is_calm() {
             return Returned::Idle;
         }
-        match self.take_idle(&pool) {
-            Some(loan) => self.settle(loan, now_ms),
+        match self.shelves.take_newest(pool) {
+            Some(loan) => self.settle(loan, now_ms, orders),
             None => Returned::Idle,
         }
     }
@@ -107,21 +98,23 @@ impl Desk {
         connection: u32,
         now_ms: u64,
         random: u64,
+        orders: &mut Vec<Order>,
     ) -> Returned {
         let lifetime_ms = {
             let mut state = self.books.lock();
             state.record(pool.id).opening[self.worker] -= 1;
             state.settings.lifetime_ms
         };
+        self.shelves.add(pool);
         let loan = Loan {
             connection,
-            pool: Arc::clone(pool),
+            pool: pool.id,
             expires_ms: expiry_ms(now_ms, lifetime_ms, random),
         };
         if pool.is_outdated() {
             return Returned::Close(close(loan, Why::Outdated));
         }
-        self.settle(loan, now_ms)
+        self.settle(loan, now_ms, orders)
     }
 
     /// An ordered connection could not be opened. The client to be told, if any: it waits no more.
@@ -147,6 +140,7 @@ impl Desk {
                 first.and_then(|(worker, _)| state.dequeue(pool.id, worker))
             }
         };
+        state.look_for_excess();
         state.serve_all(now_ms, orders);
         told
     }
@@ -159,16 +153,16 @@ impl Desk {
         now_ms: u64,
         orders: &mut Vec<Order>,
     ) -> Option<(Ticket, Loan)> {
-        let books = Arc::clone(&self.books);
-        let mut state = books.lock();
-        let record = state.record(pool.id);
-        record.asked[self.worker] -= 1;
-        let Some(loan) = self.take_idle(pool) else {
+        let mut state = self.books.lock();
+        state.record(pool.id).asked[self.worker] -= 1;
+        let Some(loan) = self.shelves.take_newest(pool.id) else {
             state.serve(pool.id, now_ms, orders);
             return None;
         };
         let Some(ticket) = state.hand(pool.id, self.worker) else {
-            self.put_away(loan, now_ms);
+            self.shelves.put(loan, now_ms);
+            // It was spoken for until now; another pool's client may have use for its place.
+            state.serve_all(now_ms, orders);
             return None;
         };
         Some((ticket, loan))
@@ -183,10 +177,9 @@ impl Desk {
         now_ms: u64,
         orders: &mut Vec<Order>,
     ) -> Option<Closing> {
-        let books = Arc::clone(&self.books);
-        let mut state = books.lock();
+        let mut state = self.books.lock();
         state.record(pool.id).evicting[self.worker] -= 1;
-        let Some(loan) = self.take_oldest(pool) else {
+        let Some(loan) = self.shelves.take_oldest(pool.id) else {
             state.redeem(Some(on_behalf));
             state.serve_all(now_ms, orders);
             return None;
@@ -201,7 +194,7 @@ impl Desk {
     /// A connection is closed: its place is free.
     pub fn closed(&mut self, closing: Closing, now_ms: u64, orders: &mut Vec<Order>) {
         let mut state = self.books.lock();
-        let record = state.record(closing.pool.id);
+        let record = state.record(closing.pool);
         record.connections -= 1;
         record.ledgers.give_back();
         state.redeem(closing.on_behalf);
@@ -210,28 +203,21 @@ impl Desk {
     }
 
     /// An idle connection has ended by itself (the server closed it, or said something unasked).
-    pub fn idle_ended(&mut self, pool: &Arc<Pool>, connection: u32) -> Option<Closing> {
-        let shelf = self.shelves.get_mut(&pool.id)?;
-        let is_it = |idle: &Idle| idle.connection == connection;
-        let index = shelf.idle.iter().position(is_it)?;
-        let idle = shelf.idle.remove(index);
-        shelf.publish(self.worker);
-        Some(close(shelf.loan(idle), Why::Unclean))
+    pub fn idle_ended(&mut self, pool: &Pool, connection: u32) -> Option<Closing> {
+        let loan = self.shelves.take_connection(pool.id, connection)?;
+        Some(close(loan, Why::Unclean))
     }
 
     /// Idle connections of a pool at this desk.
     #[must_use]
     pub fn idle(&self, pool: &Pool) -> usize {
-        self.shelves
-            .get(&pool.id)
-            .map_or(0, |shelf| shelf.idle.len())
+        self.shelves.len(pool.id)
     }
 
     /// Keeps it, hands it on, or closes it, with the books open.
-    fn settle(&mut self, loan: Loan, now_ms: u64) -> Returned {
-        let books = Arc::clone(&self.books);
-        let mut state = books.lock();
-        match state.settle(loan.pool.id, self.worker) {
+    fn settle(&mut self, loan: Loan, now_ms: u64, orders: &mut Vec<Order>) -> Returned {
+        let mut state = self.books.lock();
+        match state.settle(loan.pool, self.worker, orders) {
             Verdict::Hand(ticket) => Returned::Hand(ticket, loan),
             Verdict::Close(why, on_behalf) => Returned::Close(Closing {
                 on_behalf,
@@ -239,56 +225,33 @@ impl Desk {
             }),
             // With the lock held, so that who begins to wait after this sees it.
             Verdict::Keep => {
-                self.put_away(loan, now_ms);
+                self.shelves.put(loan, now_ms);
+                state.serve_all(now_ms, orders);
                 Returned::Idle
             }
         }
     }
 
-    fn put_away(&mut self, loan: Loan, now_ms: u64) {
-        let pool = loan.pool;
-        let shelf = self.shelves.entry(pool.id).or_insert_with(|| Shelf {
-            pool,
-            idle: Vec::new(),
-        });
-        shelf.idle.push(Idle {
-            connection: loan.connection,
-            since_ms: now_ms,
-            expires_ms: loan.expires_ms,
-        });
-        shelf.publish(self.worker);
-    }
-
-    /// The one used last: it is the likeliest to be warm, and the others get old enough to close.
-    fn take_idle(&mut self, pool: &Pool) -> Option<Loan> {
-        let shelf = self.shelves.get_mut(&pool.id)?;
-        let idle = shelf.idle.pop()?;
-        shelf.publish(self.worker);
-        Some(shelf.loan(idle))
-    }
-
-    fn take_oldest(&mut self, pool: &Pool) -> Option<Loan> {
-        let shelf = self.shelves.get_mut(&pool.id)?;
-        if shelf.idle.is_empty() {
-            return None;
+    fn unfit(&mut self, loan: &Loan, condition: Condition, now_ms: u64) -> Option<Why> {
+        if condition == Condition::Unclean {
+            Some(Why::Unclean)
+        } else if self.is_outdated(loan.pool) {
+            Some(Why::Outdated)
+        } else if loan.expires_ms <= now_ms {
+            Some(Why::TooOld)
+        } else {
+            None
         }
-        let idle = shelf.idle.remove(0);
-        shelf.publish(self.worker);
-        Some(shelf.loan(idle))
-    }
-}
-
-impl Shelf {
-    pub(super) fn publish(&self, worker: usize) {
-        self.pool.set_idle(worker, self.idle.len());
     }
 
-    pub(super) fn loan(&self, idle: Idle) -> Loan {
-        Loan {
-            connection: idle.connection,
-            pool: Arc::clone(&self.pool),
-            expires_ms: idle.expires_ms,
+    fn is_outdated(&mut self, pool: u64) -> bool {
+        if let Some(shelf) = self.shelves.get(pool) {
+            return shelf.pool.is_outdated();
         }
+        // The first of its pool that comes back here.
+        let pool = Arc::clone(&self.books.lock().record(pool).pool);
+        self.shelves.add(&pool);
+        pool.is_outdated()
     }
 }
 
@@ -298,18 +261,6 @@ pub(super) fn close(loan: Loan, why: Why) -> Closing {
         why,
         pool: loan.pool,
         on_behalf: None,
-    }
-}
-
-fn unfit(loan: &Loan, condition: Condition, now_ms: u64) -> Option<Why> {
-    if condition == Condition::Unclean {
-        Some(Why::Unclean)
-    } else if loan.pool.is_outdated() {
-        Some(Why::Outdated)
-    } else if loan.expires_ms <= now_ms {
-        Some(Why::TooOld)
-    } else {
-        None
     }
 }
 

@@ -61,14 +61,9 @@ impl Ledgers {
         each.max().unwrap_or(0)
     }
 
-    /// Whether a connection of `other` less is a place more for each limit that is in the way here.
-    pub(super) fn are_relieved_by(&self, other: &Ledgers) -> bool {
-        let mut full = self
-            .0
-            .iter()
-            .filter(|one| one.places().is_full())
-            .peekable();
-        full.peek().is_some() && full.all(|one| other.has(one))
+    /// Those that are in the way of one more connection.
+    pub(super) fn full(&self) -> Vec<&Ledger> {
+        self.0.iter().filter(|one| one.places().is_full()).collect()
     }
 
     /// Whether it counts against the limit of that server.
@@ -76,7 +71,8 @@ impl Ledgers {
         self.has(&Ledger::Server(Arc::clone(load)))
     }
 
-    fn has(&self, ledger: &Ledger) -> bool {
+    /// Whether a connection less here is a place more there.
+    pub(super) fn has(&self, ledger: &Ledger) -> bool {
         self.0.iter().any(|one| one.is(ledger))
     }
 }

@@ -24,6 +24,8 @@ mod ledger;
 mod queue;
 #[path = "serve.rs"]
 mod serve;
+#[path = "shelves.rs"]
+mod shelves;
 #[path = "terms.rs"]
 mod terms;
 #[path = "upkeep.rs"]
@@ -69,7 +71,9 @@ impl Thread {
 
     fn give_back(&mut self) {
         if let Some(loan) = self.loans.pop() {
-            let returned = self.desk.give_back(loan, Condition::Clean, 0);
+            let returned = self
+                .desk
+                .give_back(loan, Condition::Clean, 0, &mut self.orders);
             self.returned(returned);
         }
     }
@@ -89,7 +93,7 @@ impl Thread {
     fn obey(&mut self, order: &Order) {
         match order.task {
             Task::Connect => {
-                let returned = self.desk.opened(&order.pool, 7, 0, 0);
+                let returned = self.desk.opened(&order.pool, 7, 0, 0, &mut self.orders);
                 self.returned(returned);
             }
             Task::GiveIdle => {

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use super::books::{Record, State};
+use super::ledger::Ledgers;
 use super::terms::{Order, Task, Ticket, Why};
+
+/// An idle connection that can be asked for: of which pool, at which worker.
+pub(super) type Spare = (u64, usize);
 
 /// What is to become of a connection that is free now.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,12 +19,13 @@ pub(super) enum Verdict {
 
 impl State {
     /// Decides about a connection that came back to a worker, fit for use.
-    pub(super) fn settle(&mut self, id: u64, worker: usize) -> Verdict {
+    pub(super) fn settle(&mut self, id: u64, worker: usize, orders: &mut Vec<Order>) -> Verdict {
         if self.pools[&id].ledgers.are_exceeded() {
             return Verdict::Close(Why::OverLimit, None);
         }
-        if let Some(rival) = self.rival(id) {
+        if let Some((rival, victims)) = self.rival(id) {
             self.record(rival).promised += 1;
+            self.order_evictions(&victims, rival, orders);
             return Verdict::Close(Why::MakeRoom, Some(rival));
         }
         match self.hand(id, worker) {
@@ -53,27 +58,51 @@ impl State {
             && first.is_none_or(|(_, waiter)| is_patient(waiter.since_ms))
     }
 
-    /// Another pool whose client would get the place of this pool's connection, and has waited long
-    /// enough to.
-    fn rival(&self, id: u64) -> Option<u64> {
+    /// Another pool whose client has waited long enough to get the place of this pool's
+    /// connection, and what must be closed besides.
+    fn rival(&self, id: u64) -> Option<(u64, Vec<Spare>)> {
         let own = &self.pools[&id];
         let own_since_ms = own.queue.oldest().map(|(_, waiter)| waiter.since_ms);
+        let is_older = |since_ms: u64| {
+            own_since_ms.is_none_or(|own| since_ms + self.settings.other_pool_ms <= own)
+        };
         let others = self.hungry.iter().filter(|other| **other != id);
-        let mut rivals: Vec<(u64, u64)> = others
-            .filter_map(|&other| {
-                let rival = &self.pools[&other];
-                let (_, first) = rival.queue.oldest()?;
-                let is_older = own_since_ms
-                    .is_none_or(|own| first.since_ms + self.settings.other_pool_ms <= own);
-                let gains = is_older
-                    && self.unserved(other) > 0
-                    && !self.is_paused(other)
-                    && rival.ledgers.are_relieved_by(&own.ledgers);
-                gains.then_some((first.number, other))
-            })
-            .collect();
-        rivals.sort_unstable();
-        rivals.first().map(|(_, other)| *other)
+        let rivals = others.filter_map(|&other| {
+            let (_, first) = self.pools[&other].queue.oldest()?;
+            let is_rival = is_older(first.since_ms) && self.unserved(other) > 0;
+            if !is_rival || self.is_paused(other) {
+                return None;
+            }
+            let victims = self.room(other, Some(&own.ledgers))?;
+            Some((first.number, other, victims))
+        });
+        let (_, other, victims) = rivals.min_by_key(|(number, _, _)| *number)?;
+        Some((other, victims))
+    }
+
+    /// Idle connections of other pools that would make room for one of this, beside one that counts
+    /// against `given`; the fewest first. None: there are not enough.
+    fn room(&self, id: u64, given: Option<&Ledgers>) -> Option<Vec<Spare>> {
+        let mut missing = self.pools[&id].ledgers.full();
+        let in_the_way = missing.len();
+        missing.retain(|one| !given.is_some_and(|given| given.has(one)));
+        let is_useful = match given {
+            Some(_) => missing.len() < in_the_way,
+            None => in_the_way > 0,
+        };
+        let mut victims = Vec::new();
+        while !missing.is_empty() {
+            let others = self.pools.values().filter(|other| other.pool.id != id);
+            let helps = others.filter_map(|other| {
+                let covers = missing.iter().filter(|one| other.ledgers.has(one)).count();
+                let (spare, worker) = other.most_idle().filter(|_| covers > 0)?;
+                Some((covers, spare, other.pool.id, worker))
+            });
+            let (_, _, victim, worker) = helps.max()?;
+            missing.retain(|one| !self.pools[&victim].ledgers.has(one));
+            victims.push((victim, worker));
+        }
+        is_useful.then_some(victims)
     }
 
     /// Looks after all who wait, in the order of coming.
@@ -148,25 +177,28 @@ impl State {
         true
     }
 
-    /// Has an idle connection of another pool closed, the one that has most of them.
+    /// Has idle connections of other pools closed: one, unless several limits are in the way.
     fn make_room(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) -> bool {
         if now_ms < self.pools[&id].hold_until_ms {
             return false;
         }
-        let ledgers = &self.pools[&id].ledgers;
-        let relieves = |other: &&Record| ledgers.are_relieved_by(&other.ledgers);
-        let others = self.pools.values().filter(|other| other.pool.id != id);
-        let Some(victim) = most_idle_of(others.filter(relieves)) else {
+        let Some(victims) = self.room(id, None) else {
             return false;
         };
-        self.order_eviction(victim, id, orders);
-        self.record(id).promised += 1;
+        self.order_evictions(&victims, id, orders);
         true
+    }
+
+    fn order_evictions(&mut self, victims: &[Spare], on_behalf: u64, orders: &mut Vec<Order>) {
+        for &victim in victims {
+            self.record(on_behalf).promised += 1;
+            self.order_eviction(victim, on_behalf, orders);
+        }
     }
 
     pub(super) fn order_eviction(
         &mut self,
-        (victim, worker): (u64, usize),
+        (victim, worker): Spare,
         on_behalf: u64,
         orders: &mut Vec<Order>,
     ) {
@@ -194,7 +226,7 @@ impl State {
 }
 
 /// The pool and the worker with the most idle connections that nobody was asked for.
-pub(super) fn most_idle_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<(u64, usize)> {
+pub(super) fn most_idle_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<Spare> {
     let most = records.filter_map(|record| Some((record.most_idle()?, record.pool.id)));
     let ((_, worker), id) = most.max()?;
     Some((id, worker))

@@ -84,16 +84,9 @@ pub struct Quotas {
 pub struct Loan {
     /// The worker's number for it. A worker that gets it from another one writes its own here.
     pub connection: u32,
-    pub(super) pool: Arc<Pool>,
+    /// The number of its pool: a shared pointer would be counted at each loan.
+    pub(super) pool: u64,
     pub(super) expires_ms: u64,
-}
-
-impl Loan {
-    /// What it is a connection of.
-    #[must_use]
-    pub fn pool(&self) -> &Arc<Pool> {
-        &self.pool
-    }
 }
 
 /// A place in the queue: who waits, at which worker.
@@ -207,7 +200,7 @@ pub struct Closing {
     pub connection: u32,
     /// Why.
     pub why: Why,
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: u64,
     pub(super) on_behalf: Option<u64>,
 }
 

@@ -75,7 +75,7 @@ impl Scene {
 
     fn open(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> Returned {
         self.connection += 1;
-        self.desks[worker].opened(pool, self.connection, now_ms, 0)
+        self.desks[worker].opened(pool, self.connection, now_ms, 0, &mut self.orders)
     }
 
     /// A client at the worker that has a connection of its own.
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     fn give_back(&mut self, worker: usize, loan: Loan, now_ms: u64) -> Returned {
-        self.desks[worker].give_back(loan, Condition::Clean, now_ms)
+        self.desks[worker].give_back(loan, Condition::Clean, now_ms, &mut self.orders)
     }
 
     /// The orders since the last look.
@@ -249,7 +249,7 @@ fn what_comes_back_unclean_old_or_outdated_is_closed() {
     let mut scene = Scene::new(9, settings());
     let pool = scene.pool(1);
     let loan = scene.client(0, &pool, 0);
-    let unclean = scene.desks[0].give_back(loan, Condition::Unclean, 1);
+    let unclean = scene.desks[0].give_back(loan, Condition::Unclean, 1, &mut scene.orders);
     assert_eq!(closed_for(&unclean), Why::Unclean);
     let loan = scene.client(0, &pool, 0);
     assert_eq!(closed_for(&scene.give_back(0, loan, 1_000)), Why::TooOld);
@@ -352,4 +352,41 @@ fn another_service_gets_room_at_a_server_that_both_use() {
     assert!(scene.books.make_room(&scene.server, &mut scene.orders));
     assert!(!scene.books.make_room(&scene.server, &mut scene.orders));
     assert!(matches!(scene.tasks()[..], [(0, Task::Evict { .. })]));
+}
+
+#[test]
+fn two_limits_in_the_way_are_made_room_under_at_once() {
+    let mut scene = Scene::new(9, settings());
+    scene.server = Arc::new(Load::new(Some(1)));
+    let elsewhere = Arc::new(Load::new(None));
+    let quotas = Quotas {
+        user: 1,
+        ..NO_QUOTAS
+    };
+    let of = |scene: &Scene, user: u64, server: u64, load: &Arc<Load>| {
+        let key = Key {
+            server,
+            ..key(user)
+        };
+        scene.books.pool(key, &quotas, load)
+    };
+    // One fills the user's limit at another server, one the server's limit for another user.
+    let pools = [
+        of(&scene, 1, 2, &elsewhere),
+        of(&scene, 2, 1, &scene.server),
+    ];
+    for pool in &pools {
+        let loan = scene.client(0, pool, 0);
+        scene.give_back(0, loan, 1);
+    }
+    let wanted = of(&scene, 1, 1, &scene.server);
+    scene.wait(1, &wanted, 2);
+    let on_behalf = wanted.id;
+    assert_eq!(scene.tasks(), [(0, Task::Evict { on_behalf }); 2]);
+    for pool in &pools {
+        let closing = scene.desks[0].evict(pool, on_behalf, 3, &mut scene.orders);
+        let closing = closing.expect("it has an idle one");
+        scene.desks[0].closed(closing, 4, &mut scene.orders);
+    }
+    assert_eq!(scene.tasks(), [(1, Task::Connect)]);
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::books::{Books, Pool, State};
-use super::desk::{Desk, Idle, Shelf, close};
+use super::desk::{Desk, close};
 use super::serve::most_idle_of;
+use super::shelves::Idle;
 use super::sync::fence;
 use super::terms::{Closing, Order, Scope, Settings, Ticket, Why};
 use crate::load::Load;
@@ -19,38 +20,24 @@ impl Desk {
     /// Once a second or so, by each worker: what to close of its idle connections (each then to be
     /// told closed). Orders what is missing of the warm ones.
     pub fn upkeep(&mut self, now_ms: u64, orders: &mut Vec<Order>) -> Vec<Closing> {
-        let books = Arc::clone(&self.books);
-        let mut state = books.lock();
-        let mut closing = Vec::new();
-        for shelf in self.shelves.values_mut() {
-            state.sort_out(shelf, self.worker, now_ms, &mut closing);
-        }
-        self.shelves.retain(|_, shelf| !shelf.idle.is_empty());
+        let mut state = self.books.lock();
+        let mut spent = 0;
+        let unwanted = self.shelves.sort_out(|pool, idle| {
+            let why = state.unwanted(pool, idle, now_ms, spent);
+            spent += u32::from(why.is_some());
+            why
+        });
         state.warm(self.worker, now_ms, orders);
         state.look_for_excess();
         state.serve_all(now_ms, orders);
         state.forget_unused();
-        closing
+        let closing = unwanted.into_iter().map(|(loan, why)| close(loan, why));
+        closing.collect()
     }
 }
 
 impl State {
-    /// Takes off a shelf what is no longer to be kept.
-    fn sort_out(&self, shelf: &mut Shelf, worker: usize, now_ms: u64, closing: &mut Vec<Closing>) {
-        for idle in std::mem::take(&mut shelf.idle) {
-            let spent = u32::try_from(closing.len()).unwrap_or(u32::MAX);
-            match self.unwanted(&shelf.pool, &idle, now_ms, spent) {
-                Some(why) => {
-                    closing.push(close(shelf.loan(idle), why));
-                    let fewer = shelf.pool.idle_at(worker).saturating_sub(1);
-                    shelf.pool.set_idle(worker, fewer as usize);
-                }
-                None => shelf.idle.push(idle),
-            }
-        }
-        shelf.publish(worker);
-    }
-
+    /// Why an idle connection is not to be kept; `spent` are those that close already.
     fn unwanted(&self, pool: &Pool, idle: &Idle, now_ms: u64, spent: u32) -> Option<Why> {
         let idle_ms = self.settings.idle_ms;
         if pool.is_outdated() {

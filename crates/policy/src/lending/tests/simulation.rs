@@ -73,6 +73,21 @@ fn in_any_world_limits_hold_and_nobody_waits_for_what_is_there() {
     });
 }
 
+#[test]
+fn under_constant_load_nobody_waits_for_ever() {
+    for_each_seed(SEEDS / 20, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..3_000 {
+            world.now_ms += 1;
+            world.work_under_load();
+            world.check_counts();
+            let since_ms = world.waiting.values().min();
+            let waited_ms = since_ms.map_or(0, |since_ms| world.now_ms - since_ms);
+            assert!(waited_ms < 1_500, "one waits for {waited_ms} ms");
+        }
+    });
+}
+
 struct Client {
     worker: usize,
     loan: Loan,
@@ -86,6 +101,7 @@ struct World {
     pools: Vec<Arc<Pool>>,
     servers: Vec<Arc<Load>>,
     size: u32,
+    user_limit: u32,
     /// Never raised above by the books, until the excess has gone.
     excess_allowed: u32,
     orders: Vec<Order>,
@@ -120,6 +136,7 @@ impl World {
             pools: Vec::new(),
             servers: (0..2).map(|_| Arc::new(Load::new(None))).collect(),
             size,
+            user_limit: [UNLIMITED, 1, 2][dice.below(3)],
             excess_allowed: 0,
             orders: Vec::new(),
             opening: Vec::new(),
@@ -147,7 +164,7 @@ impl World {
         };
         let quotas = Quotas {
             pool: UNLIMITED,
-            user: UNLIMITED,
+            user: self.user_limit,
             database: UNLIMITED,
         };
         self.books
@@ -170,6 +187,25 @@ impl World {
         }
     }
 
+    /// A millisecond: clients that come faster than they are served, connections that always open,
+    /// and mail that arrives.
+    fn work_under_load(&mut self) {
+        self.arrive();
+        self.arrive();
+        for _ in 0..4 {
+            self.obey_one();
+            self.open_one();
+            self.close_one();
+            self.land_one();
+        }
+        if self.dice.one_in(3) {
+            self.leave();
+        }
+        if self.dice.one_in(100) {
+            self.upkeep();
+        }
+    }
+
     fn arrive(&mut self) {
         let worker = self.dice.below(self.desks.len());
         let pool = Arc::clone(&self.pools[self.dice.below(self.pools.len())]);
@@ -189,7 +225,7 @@ impl World {
                 false => Condition::Clean,
             };
             let desk = &mut self.desks[client.worker];
-            let returned = desk.give_back(client.loan, condition, self.now_ms);
+            let returned = desk.give_back(client.loan, condition, self.now_ms, &mut self.orders);
             self.returned(client.worker, returned);
         }
     }
@@ -238,7 +274,8 @@ impl World {
         }
         self.next_connection += 1;
         let (connection, random) = (self.next_connection, self.dice.roll());
-        let returned = self.desks[worker].opened(&pool, connection, self.now_ms, random);
+        let returned =
+            self.desks[worker].opened(&pool, connection, self.now_ms, random, &mut self.orders);
         self.returned(worker, returned);
     }
 
@@ -258,7 +295,8 @@ impl World {
         if self.waiting.remove(&ticket).is_some() {
             self.clients.push(Client { worker, loan });
         } else {
-            let returned = self.desks[worker].give_back(loan, Condition::Clean, self.now_ms);
+            let returned =
+                self.desks[worker].give_back(loan, Condition::Clean, self.now_ms, &mut self.orders);
             self.returned(worker, returned);
         }
     }
@@ -313,6 +351,11 @@ impl World {
         let held = self.clients.len() + self.transit.len() + self.closing.len();
         let there = idle + held + self.opening.len();
         assert_eq!(there as u32, self.connections, "a connection is lost");
+        for user in 0..2 {
+            let of_user = figures.iter().filter(|one| one.key.user == user);
+            let booked: u32 = of_user.map(|one| one.connections).sum();
+            assert!(booked <= self.user_limit, "over the user's limit");
+        }
         let first = self.servers[0].active();
         assert!(
             first <= self.servers[0].places.limit(),
@@ -339,22 +382,41 @@ impl World {
             && self.transit.is_empty()
     }
 
+    /// The limits that keep a pool from one more connection: service, user, server.
+    fn full(&self, pool: &Pool) -> [bool; 3] {
+        let figures = self.books.figures();
+        let of_user = figures.iter().filter(|one| one.key.user == pool.key().user);
+        [
+            self.connections >= self.size,
+            of_user.map(|one| one.connections).sum::<u32>() >= self.user_limit,
+            self.servers[pool.key().server as usize].is_full(),
+        ]
+    }
+
     fn check_nobody_waits_needlessly(&self) {
         for ticket in self.waiting.keys() {
             let pool = self.pools.iter().find(|pool| pool.id == ticket.pool);
             let pool = pool.expect("a pool of the world");
             assert_eq!(self.idle(pool), 0, "{ticket:?} waits beside an idle one");
-            let server = &self.servers[pool.key().server as usize];
-            let is_full = [self.connections >= self.size, server.is_full()];
+            let full = self.full(pool);
             if self.books.lock().pools[&pool.id].hold_until_ms > 0 {
                 continue;
             }
-            assert_ne!(is_full, [false; 2], "{ticket:?} waits beside a free place");
-            let would_help =
-                |other: &&Arc<Pool>| !is_full[1] || other.key().server == pool.key().server;
-            let idle = self.pools.iter().filter(would_help);
-            let idle: usize = idle.map(|other| self.idle(other)).sum();
-            assert_eq!(idle, 0, "{ticket:?} waits beside one that could make room");
+            assert_ne!(full, [false; 3], "{ticket:?} waits beside a free place");
+            let could_make_room = |limit: usize| {
+                let counts = |other: &&Arc<Pool>| match limit {
+                    0 => true,
+                    1 => other.key().user == pool.key().user,
+                    _ => other.key().server == pool.key().server,
+                };
+                let others = self.pools.iter().filter(counts);
+                others.map(|other| self.idle(other)).sum::<usize>() > 0
+            };
+            let is_stuck = (0..3).any(|limit| full[limit] && !could_make_room(limit));
+            assert!(
+                is_stuck,
+                "{ticket:?} waits beside ones that could make room"
+            );
         }
     }
 
