@@ -5,7 +5,8 @@ use super::report::{Group, MemberState, Said};
 
 pub(super) fn claim_of(said: &Group) -> Option<(String, u64)> {
     let claims = stand(said) == Stand::Claims;
-    claims.then(|| (said.server_identity.clone(), said.view))
+    let who = || format!("{} in {}", said.server_identity, said.incarnation);
+    claims.then(|| (who(), said.view))
 }
 
 pub(super) fn stand(said: &Group) -> Stand {
@@ -36,7 +37,8 @@ pub(super) fn stand(said: &Group) -> Stand {
     }
 }
 
-/// The later view is right. Several of one view are a group with several primaries, if the view
+/// The later view is right, unless the group was bootstrapped twice: every claimant has a majority
+/// of its own then, and their views cannot be compared. Several of one view are a group with several primaries, if the view
 /// has room for them: then the current one, else the first in the order of the configuration.
 pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
     let all: Vec<(&Candidate<'_>, &Group)> = candidates
@@ -47,6 +49,16 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
         })
         .collect();
     let &(latest, of_latest) = all.iter().max_by_key(|(_, said)| said.view)?;
+    if all
+        .iter()
+        .any(|(_, said)| said.incarnation != of_latest.incarnation)
+    {
+        return Some(Contest::Tied {
+            message: bootstrapped_twice(&all),
+            beaten: Vec::new(),
+            stale: stale(candidates),
+        });
+    }
     let (mut top, mut beaten) = (Vec::new(), Vec::new());
     for &(one, said) in &all {
         match said.view == of_latest.view {
@@ -83,6 +95,21 @@ fn outdated(said: &Group, newer: &str, view: u64) -> String {
         "claims to be a primary of view {} of the group, but {newer} is one of view {view}: it \
          was left behind; stop and start Group Replication on it",
         said.view
+    )
+}
+
+fn bootstrapped_twice(all: &[(&Candidate<'_>, &Group)]) -> String {
+    let names: Vec<&str> = all.iter().map(|(one, _)| one.name).collect();
+    let views: Vec<String> = all
+        .iter()
+        .map(|(_, said)| format!("{}:{}", said.incarnation, said.view))
+        .collect();
+    format!(
+        "{} are primaries of different groups that have one name (their views are {}): the group \
+         was bootstrapped twice. Rebuild the wrong one, or name the right one: `evenkeel primary \
+         SERVER`",
+        listed(&names),
+        views.join(", ")
     )
 }
 

@@ -135,7 +135,9 @@ pub struct Group {
     pub members: u32,
     /// See `members`.
     pub members_reachable: u32,
-    /// `VIEW_ID`'s counter: later views are higher, within one group.
+    /// The part of `VIEW_ID` before its counter: another one each time that the group is bootstrapped.
+    pub incarnation: String,
+    /// `VIEW_ID`'s counter: later views are higher, within one incarnation.
     pub view: u64,
     /// Transactions certified and not applied yet.
     pub applier_queue: u64,

@@ -106,3 +106,43 @@ fn a_group_that_was_bootstrapped_twice_has_no_primary_until_one_is_named() {
     has_problem(&verdict, None, "bootstrapped twice");
     assert_eq!(bench.names(2).primary, Some(2));
 }
+
+#[test]
+fn a_group_that_was_bootstrapped_anew_beside_the_old_one_is_a_tie_whatever_its_view() {
+    let anew = |view| Group {
+        incarnation: "17999999999999999".to_owned(),
+        members: 1,
+        members_reachable: 1,
+        ..group_member(3, true, view)
+    };
+    for view in [1, 5, 9] {
+        let mut bench = trio();
+        bench.hears(3, anew(view));
+        let verdict = bench.hears_fresh(3, anew(view));
+        assert_eq!(
+            (verdict.primary, verdict.verify),
+            (Some(1), vec![1]),
+            "db1 may have left its group since it was asked"
+        );
+        let verdict = bench.hears(1, group_member(1, true, 5));
+        assert_eq!(verdict.primary, None, "view {view}");
+        has_problem(
+            &verdict,
+            None,
+            &format!("their views are 17952095631563150:5, 17999999999999999:{view}"),
+        );
+        assert_eq!(bench.names(3).primary, Some(3));
+    }
+}
+
+#[test]
+fn a_member_that_is_of_another_incarnation_of_the_group_is_verified_again() {
+    let mut bench = trio();
+    let anew = Group {
+        incarnation: "17999999999999999".to_owned(),
+        ..group_member(1, true, 5)
+    };
+    let verdict = bench.hears_fresh(1, anew.clone());
+    assert_eq!((verdict.primary, verdict.verify), (None, vec![1]));
+    assert_eq!(bench.hears_fresh(1, anew).primary, Some(1));
+}

@@ -34,6 +34,7 @@ pub(super) fn is_member(facts: &Row) -> Result<bool, Nonsense> {
 }
 
 pub(super) fn read(facts: &Row, view: &Row) -> Result<Group, Nonsense> {
+    let (incarnation, number) = view_id(view)?;
     let applier_queue = view.number_or_null(&["applier_queue"])?.unwrap_or(0);
     Ok(Group {
         group_name: facts.text(&["group_name"])?.to_owned(),
@@ -43,7 +44,8 @@ pub(super) fn read(facts: &Row, view: &Row) -> Result<Group, Nonsense> {
         read_only: facts.flag(&["super_read_only"])? || facts.flag(&["read_only"])?,
         members: view.number(&["members"])?,
         members_reachable: view.number(&["members_reachable"])?,
-        view: view_number(view)?,
+        incarnation,
+        view: number,
         applier_queue,
         lag_ms: lag_ms(view.number_or_null(&["applying_us"])?, applier_queue),
     })
@@ -61,13 +63,14 @@ fn state(view: &Row) -> Result<MemberState, Nonsense> {
 }
 
 /// "16963239123456789:5": which group since it was started, and how often its members changed.
-fn view_number(view: &Row) -> Result<u64, Nonsense> {
+fn view_id(view: &Row) -> Result<(String, u64), Nonsense> {
     let id = view.value(&["view_id"])?.unwrap_or_default();
     match id.rsplit_once(':') {
-        None => Ok(0),
-        Some((_, number)) => number
-            .parse()
-            .map_err(|_| Nonsense::new(format!("VIEW_ID is {id:?}"))),
+        None => Ok((String::new(), 0)),
+        Some((incarnation, number)) => match number.parse() {
+            Ok(number) => Ok((incarnation.to_owned(), number)),
+            Err(_) => Err(Nonsense::new(format!("VIEW_ID is {id:?}"))),
+        },
     }
 }
 

@@ -364,6 +364,7 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
             read_only: !is_first,
             members: count as u32,
             members_reachable: count as u32,
+            incarnation: "17952095631563150".to_owned(),
             view: 1,
             applier_queue: 0,
             lag_ms: Some(1),
