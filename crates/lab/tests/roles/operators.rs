@@ -53,7 +53,7 @@ fn sessions_on_an_old_primary_are_cut_or_left_as_configured_and_the_story_is_tol
         let servers = servers.as_array().unwrap().clone();
         servers
             .into_iter()
-            .map(|server| server["role"].clone())
+            .map(|server| server["role"]["role"].clone())
             .collect::<Vec<_>>()
     });
     assert_eq!(of_writes, of_reads, "all services say the same of a server");
