@@ -226,7 +226,6 @@ impl Desk {
             // With the lock held, so that who begins to wait after this sees it.
             Verdict::Keep => {
                 self.shelves.put(loan, now_ms);
-                state.serve_all(now_ms, orders);
                 Returned::Idle
             }
         }

@@ -390,3 +390,17 @@ fn two_limits_in_the_way_are_made_room_under_at_once() {
     }
     assert_eq!(scene.tasks(), [(1, Task::Connect)]);
 }
+
+#[test]
+fn no_more_is_closed_than_there_are_clients_who_need_room() {
+    let mut scene = Scene::new(3, settings());
+    let (first, second) = (scene.pool(1), scene.pool(2));
+    let loans: Vec<Loan> = (0..3).map(|_| scene.client(0, &first, 0)).collect();
+    for loan in loans {
+        scene.give_back(0, loan, 1);
+    }
+    for clients in 1..3 {
+        scene.wait(1, &second, 2);
+        assert_eq!(scene.tasks().len(), 1, "client {clients}");
+    }
+}

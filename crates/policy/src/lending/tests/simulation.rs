@@ -124,7 +124,7 @@ impl World {
             idle_ms: 200,
             lifetime_ms: [0, 300][dice.below(2)],
             wait_ms: 1_000_000,
-            queue_length: 12,
+            queue_length: 16,
             ..Settings::default()
         };
         let books = Arc::new(Books::new(workers, size, settings));
@@ -187,11 +187,14 @@ impl World {
         }
     }
 
-    /// A millisecond: clients that come faster than they are served, connections that always open,
-    /// and mail that arrives.
+    /// A millisecond: a few clients for each pool, of whom each comes again as soon as it has left;
+    /// connections and mail that arrive.
     fn work_under_load(&mut self) {
-        self.arrive();
-        self.arrive();
+        for index in 0..self.pools.len() {
+            if self.clients_of(self.pools[index].id) < 4 {
+                self.arrive_at(index);
+            }
+        }
         for _ in 0..4 {
             self.obey_one();
             self.open_one();
@@ -206,9 +209,23 @@ impl World {
         }
     }
 
+    fn clients_of(&self, pool: u64) -> usize {
+        let waiting = self.waiting.keys().filter(|ticket| ticket.pool == pool);
+        let served = self
+            .clients
+            .iter()
+            .filter(|client| client.loan.pool == pool);
+        waiting.count() + served.count()
+    }
+
     fn arrive(&mut self) {
+        let index = self.dice.below(self.pools.len());
+        self.arrive_at(index);
+    }
+
+    fn arrive_at(&mut self, index: usize) {
         let worker = self.dice.below(self.desks.len());
-        let pool = Arc::clone(&self.pools[self.dice.below(self.pools.len())]);
+        let pool = Arc::clone(&self.pools[index]);
         match self.desks[worker].borrow(&pool, self.now_ms, &mut self.orders) {
             Lend::Take(loan) => self.clients.push(Client { worker, loan }),
             Lend::Wait { ticket, .. } => {
