@@ -205,10 +205,12 @@ impl Cluster {
             is_final: true,
             ..Ruling::default()
         };
+        let verify = unproved(candidates, &stale, |one| one.id == winner);
         if self.primary == Some(winner) {
+            // Something about it has changed: the others that claim need not be asked for that.
+            ruling.verify = verify.into_iter().filter(|one| *one == winner).collect();
             return ruling;
         }
-        let verify = unproved(candidates, &stale, |one| one.id == winner);
         if !verify.is_empty() {
             return pending(candidates, verify);
         }

@@ -4,7 +4,7 @@ use super::contest::{Candidate, Contest, Stand, uncontested};
 use super::report::{Galera, GaleraState, Said};
 
 pub(super) fn claim_of(said: &Galera) -> Option<(String, u64)> {
-    (stand(said) == Stand::Claims).then(|| (String::new(), 0))
+    (stand(said) == Stand::Claims).then(|| (said.server_identity.clone(), 0))
 }
 
 pub(super) fn stand(said: &Galera) -> Stand {

@@ -56,7 +56,8 @@ pub(super) struct Claim {
     /// The server by its own identity, where it has one: another one behind the same address
     /// begins a claim of its own.
     pub(super) who: String,
-    /// Timeline or view: a later one begins a claim of its own, but a primary stays one.
+    /// Timeline or view: another one begins a claim of its own. A primary stays one while it is
+    /// asked again, unless its kind cannot change that while it takes writes.
     pub(super) epoch: u64,
     /// When it was first heard.
     pub(super) noticed_ms: u64,
@@ -85,11 +86,18 @@ impl Member {
         }
     }
 
-    /// Takes an answer in; true if another server than before answers here.
+    /// Takes an answer in; true if another server than before answers here, or another run of it,
+    /// so that a primary has to prove anew that it is one.
     pub(super) fn hear(&mut self, now_ms: u64, report: Report) -> bool {
         let old = self.claim.take();
-        let old_who = old.as_ref().map(|claim| claim.who.clone());
-        self.claim = claim_of(&report.said).map(|(who, epoch)| match old {
+        let said = claim_of(&report.said);
+        let is_another = match (&old, &said) {
+            (Some(old), Some((who, epoch))) => {
+                old.who != *who || (old.epoch != *epoch && is_of_one_epoch(&report.said))
+            }
+            _ => false,
+        };
+        self.claim = said.map(|(who, epoch)| match old {
             Some(old) if old.who == who && old.epoch == epoch => Claim {
                 verified: old.verified || report.fresh && report.asked_ms >= old.noticed_ms,
                 ..old
@@ -111,8 +119,7 @@ impl Member {
             self.ran_ms = Some(report.asked_ms);
         }
         self.said = Some(report.said);
-        let who = self.claim.as_ref().map(|claim| &claim.who);
-        old_who.is_some() && who.is_some() && old_who.as_ref() != who
+        is_another
     }
 
     /// It could not tell what it is; `stays` keeps what it said.
@@ -168,6 +175,15 @@ fn claim_of(said: &Said) -> Option<(String, u64)> {
         Said::Replication(said) => replication::claim_of(said),
         Said::Galera(said) => galera::claim_of(said),
         Said::Group(said) => group::claim_of(said),
+    }
+}
+
+/// Whether a server that takes writes stays in its epoch for as long as it does. The members of a
+/// group change, and replication is set up and ended, under a primary that goes on.
+fn is_of_one_epoch(said: &Said) -> bool {
+    match said {
+        Said::Postgres(_) | Said::Galera(_) => true,
+        Said::Replication(_) | Said::Group(_) => false,
     }
 }
 

@@ -100,6 +100,7 @@ mod tests {
 
     fn synced(_: u64) -> Said {
         Said::Galera(Galera {
+            server_identity: "uuid".to_owned(),
             cluster_uuid: "c1".to_owned(),
             in_primary_component: true,
             state: GaleraState::Synced,
@@ -114,6 +115,7 @@ mod tests {
         move |server| {
             Said::Postgres(Postgres {
                 system_id: 7,
+                started: "1".to_owned(),
                 timeline,
                 in_recovery: server != 1,
                 lsn: 100,

@@ -63,7 +63,8 @@ impl Track {
 
 pub(super) fn claim_of(said: &Postgres) -> Option<(String, u64)> {
     let writes = !said.in_recovery && !said.read_only_by_default;
-    writes.then(|| (String::new(), u64::from(said.timeline)))
+    let who = || format!("{} since {}", said.system_id, said.started);
+    writes.then(|| (who(), u64::from(said.timeline)))
 }
 
 pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Stand {

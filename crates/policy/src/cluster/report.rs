@@ -32,6 +32,9 @@ pub enum Said {
 pub struct Postgres {
     /// The cluster's identity, the same on a primary and all its physical replicas.
     pub system_id: u64,
+    /// When it was started, as it writes that (`pg_postmaster_start_time`): another server, or
+    /// another run of the same, has another.
+    pub started: String,
     /// The timeline it is on; a promotion makes a higher one.
     pub timeline: u32,
     /// It replays somebody's WAL and takes no writes.
@@ -89,6 +92,8 @@ pub enum Receiver {
 /// A Galera node (`wsrep_%`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Galera {
+    /// `wsrep_gcomm_uuid`, another one at each start; the server's own identity where it has none.
+    pub server_identity: String,
     /// `wsrep_cluster_state_uuid`: which data this is.
     pub cluster_uuid: String,
     /// `wsrep_cluster_status` is `Primary`: its part of the cluster has the quorum.

@@ -123,6 +123,7 @@ fn is_replica(verdict: &Verdict, id: u64, lag_ms: Option<u64>) {
 fn primary_on(timeline: u32, lsn: u64) -> Postgres {
     Postgres {
         system_id: 77,
+        started: "1".to_owned(),
         timeline,
         in_recovery: false,
         lsn,
@@ -172,6 +173,7 @@ fn threads() -> ReplicaThreads {
 
 fn node() -> Galera {
     Galera {
+        server_identity: "uuid".to_owned(),
         cluster_uuid: "6f7a1c2e-0000-11ee-8000-000000000001".to_owned(),
         in_primary_component: true,
         state: GaleraState::Synced,

@@ -116,6 +116,7 @@ impl keeper::Monitor for Fake {
 fn said(link: u32) -> Said {
     Said::Postgres(Postgres {
         system_id: 1,
+        started: "1".to_owned(),
         timeline: 1,
         in_recovery: false,
         lsn: link.into(),

@@ -79,6 +79,42 @@ fn a_primary_that_was_lost_is_verified_again() {
 }
 
 #[test]
+fn a_primary_that_is_another_server_or_another_run_of_it_is_verified_again() {
+    let run = |started: &str| Postgres {
+        started: started.to_owned(),
+        ..primary_on(1, 10)
+    };
+    let node_called = |server_identity: &str| Galera {
+        server_identity: server_identity.to_owned(),
+        ..node()
+    };
+    let table: [(Said, Said); 3] = [
+        (run("1").into(), run("2").into()),
+        (primary_on(1, 10).into(), primary_on(2, 10).into()),
+        (node_called("a").into(), node_called("b").into()),
+    ];
+    for (before, after) in table {
+        let mut bench = Bench::new(1);
+        assert_eq!(bench.all_say(&[(1, before)]).primary, Some(1));
+        let verdict = bench.hears_fresh(1, after.clone());
+        assert_eq!((verdict.primary, verdict.verify), (None, vec![1]));
+        assert_eq!(bench.hears(1, after.clone()).primary, None);
+        let verdict = bench.hears_fresh(1, after);
+        assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![]));
+    }
+}
+
+#[test]
+fn a_primary_whose_group_has_changed_is_asked_again_and_stays_meanwhile() {
+    let mut bench = Bench::new(1);
+    bench.all_say(&[(1, group_member(1, true, 5))]);
+    let verdict = bench.hears(1, group_member(1, true, 6));
+    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
+    let verdict = bench.hears_fresh(1, group_member(1, true, 6));
+    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![]));
+}
+
+#[test]
 fn a_primary_that_cannot_tell_stays_until_another_claims() {
     let mut bench = Bench::new(2);
     bench.all_say(&[(1, primary_on(1, 10)), (2, standby_on(1, 10))]);

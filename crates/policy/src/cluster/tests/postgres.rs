@@ -80,9 +80,26 @@ fn a_name_does_not_overrule_a_timeline_that_somebody_is_on_nor_later_when_he_is_
     let verdict = bench.names(1);
     assert_eq!(verdict.primary, Some(2));
     has_problem(&verdict, Some(1), "is named the primary, but now");
+    let is_lifted = |one: &super::super::Problem| one.message.contains("counts no more");
+    assert!(!verdict.problems.iter().any(is_lifted));
     assert_eq!(bench.loses(2).primary, None, "named while db2 was there");
     assert_eq!(bench.hears(1, primary_on(3, 150)).primary, None);
     assert_eq!(bench.names(1).primary, Some(1));
+}
+
+#[test]
+fn a_name_in_vain_lets_nobody_else_in_either() {
+    let mut bench = Bench::new(3);
+    let words = [
+        (1, primary_on(3, 100)),
+        (2, primary_on(5, 120)),
+        (3, primary_on(4, 110)),
+    ];
+    assert_eq!(bench.all_say(&words).primary, Some(2));
+    bench.loses(2);
+    bench.hears_fresh(3, primary_on(4, 110));
+    assert_eq!(bench.names(1).primary, None);
+    is_unfit(&bench.cluster.verdict(), 3, "behind the cluster's 5");
 }
 
 #[test]

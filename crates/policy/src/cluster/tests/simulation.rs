@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Report, Role, Verdict};
 
 mod truth;
 
-use truth::{Kind, Truth, agrees, claims, is_synced, replicates};
+use truth::{Kind, Truth, agrees, claims, is_synced, who};
 
 const SEEDS: u64 = 1_200;
 const STEPS: u64 = 250;
@@ -293,6 +293,8 @@ impl Monitor {
             .as_ref()
             .expect("a primary that was lost or never heard");
         assert!(claims(last), "a primary that takes no writes");
+        let is_of_one_run = matches!(last, Said::Postgres(_) | Said::Galera(_));
+        assert!(memory.verified || !is_of_one_run, "another run of it");
         if let Said::Postgres(said) = last {
             assert!(said.timeline >= self.timeline_heard, "a lower timeline");
         }
@@ -312,7 +314,7 @@ impl Monitor {
             "not all have been heard"
         );
         let old = before.primary.map(|old| &self.memory[old as usize]);
-        let old = old.filter(|old| !old.mute);
+        let old = old.filter(|old| !old.mute && old.verified);
         let old_said = old.and_then(|old| old.last.as_ref());
         let old_writes = old_said.is_some_and(|said| claims(said) && is_synced(said));
         if self.truth.kind == Kind::Galera && !self.named {
@@ -332,7 +334,7 @@ impl Memory {
         if report.asked_ms < self.last_ms {
             return false;
         }
-        let changed = self.last.as_ref().map(replicates) != Some(replicates(&report.said));
+        let changed = self.last.as_ref().map(who) != Some(who(&report.said));
         if !claims(&report.said) || changed {
             (self.claimed_ms, self.verified, self.held) = (None, false, false);
         }

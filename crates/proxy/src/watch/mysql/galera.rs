@@ -17,6 +17,7 @@ pub(super) fn is_node(facts: &Row, status: &Row) -> Result<bool, Nonsense> {
 
 pub(super) fn read(facts: &Row, status: &Row) -> Result<Galera, Nonsense> {
     Ok(Galera {
+        server_identity: server_identity(facts, status)?.to_owned(),
         cluster_uuid: status.text(&["wsrep_cluster_state_uuid"])?.to_owned(),
         in_primary_component: status.text(&["wsrep_cluster_status"])? == "Primary",
         state: state(status)?,
@@ -29,6 +30,18 @@ pub(super) fn read(facts: &Row, status: &Row) -> Result<Galera, Nonsense> {
             false => 0,
         },
     })
+}
+
+/// The library names the node anew at each start; before it has connected it has no name.
+fn server_identity<'a>(facts: &'a Row, status: &'a Row) -> Result<&'a str, Nonsense> {
+    let of_this_start = match status.has("wsrep_gcomm_uuid") {
+        true => status.value(&["wsrep_gcomm_uuid"])?.unwrap_or_default(),
+        false => "",
+    };
+    match of_this_start {
+        "" => facts.text(&["server_identity"]),
+        uuid => Ok(uuid),
+    }
 }
 
 fn state(status: &Row) -> Result<GaleraState, Nonsense> {

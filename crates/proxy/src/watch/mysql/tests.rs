@@ -155,12 +155,12 @@ fn the_workers_microseconds_count_within_what_the_seconds_allow() {
     assert_eq!(read.lag_ms, None);
 }
 
-const GALERA: &str = "read_only=0\nwsrep_on=1\nwsrep_provider=/usr/lib/galera/libgalera_smm.so\n\
+const GALERA: &str = "server_identity=7\nread_only=0\nwsrep_on=1\nwsrep_provider=/usr/lib/galera/libgalera_smm.so\n\
     wsrep_desync=0\nwsrep_reject_queries=NONE";
 
 const GALERA_STATUS: &str = "wsrep_cluster_state_uuid=bd0b172a-e527-11f1-b902-aa2c679c480e\n\
     wsrep_cluster_status=Primary\nwsrep_local_state=4\nwsrep_ready=ON\nwsrep_local_recv_queue=5\n\
-    wsrep_provider_name=Galera";
+    wsrep_provider_name=Galera\nwsrep_gcomm_uuid=bd0a2f11-e527-11f1-9f4b-17a9f3a2d0c1";
 
 #[test]
 fn a_galera_node_is_read() {
@@ -173,6 +173,20 @@ fn a_galera_node_is_read() {
     let read = galera::read(&facts, &with(changed, GALERA_STATUS)).unwrap();
     assert!(!read.in_primary_component && !read.ready);
     assert_eq!(read.state, GaleraState::Joining);
+}
+
+#[test]
+fn a_galera_node_is_who_its_library_says_or_else_who_the_server_says() {
+    let who = |status: &Row| {
+        galera::read(&lines(GALERA), status)
+            .unwrap()
+            .server_identity
+    };
+    assert_eq!(
+        who(&lines(GALERA_STATUS)),
+        "bd0a2f11-e527-11f1-9f4b-17a9f3a2d0c1"
+    );
+    assert_eq!(who(&with("wsrep_gcomm_uuid=", GALERA_STATUS)), "7");
 }
 
 #[test]

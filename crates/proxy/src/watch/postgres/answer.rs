@@ -69,10 +69,11 @@ pub(super) fn read(
         true => replica_timeline(row)?,
         false => primary_timeline(row.text(&["wal_file"])?)?,
     };
-    let lsn = row.text(&["lsn"])?;
+    let (lsn, started) = (row.text(&["lsn"])?, row.text(&["started"])?);
     Ok(Postgres {
         system_id,
-        timeline: timelines.highest(row.text(&["started"])?, system_id, timeline),
+        started: started.to_owned(),
+        timeline: timelines.highest(started, system_id, timeline),
         in_recovery,
         lsn: lsn::parse(lsn.as_bytes())
             .map_err(|fault| Nonsense::new(format!("{fault}: {lsn:?}")))?,

@@ -57,6 +57,7 @@ fn a_primary_is_on_the_timeline_of_the_file_it_writes() {
         (7_710_366_361_509_913_512, 2)
     );
     assert_eq!((read.lsn, read.replay_age_ms), (0x401_8EF0, None));
+    assert_eq!(read.started, "1795209563.57302");
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Truth {
     pub(super) fn step(&mut self, random: &mut Random) {
         let index = random.below(self.servers.len() as u64) as usize;
         match random.below(12) {
-            0 => self.servers[index].up ^= true,
+            0 => self.servers[index].crash_or_start(),
             1 => self.servers[index].reachable ^= true,
             2 => self.promote(index, random),
             3 => self.demote(index),
@@ -280,6 +280,16 @@ impl Truth {
 }
 
 impl Server {
+    /// Another run of it is another server to those who remember this one.
+    fn crash_or_start(&mut self) {
+        self.up ^= true;
+        match &mut self.said {
+            Said::Postgres(said) => said.started.push('1'),
+            Said::Galera(said) => said.server_identity.push('1'),
+            Said::Replication(_) | Said::Group(_) => {}
+        }
+    }
+
     fn tell_executed(&mut self) {
         if let Said::Replication(said) = &mut self.said {
             let positions = self.executed.iter().zip(0u32..).filter(|(at, _)| **at > 0);
@@ -298,6 +308,16 @@ fn sole(servers: Vec<usize>) -> Vec<usize> {
 /// Of Galera: it is not behind the others.
 pub(super) fn is_synced(said: &Said) -> bool {
     matches!(said, Said::Galera(said) if said.state == GaleraState::Synced)
+}
+
+/// What a claim is held by, and in which epoch.
+pub(super) fn who(said: &Said) -> (String, u64) {
+    match said {
+        Said::Postgres(said) => (said.started.clone(), said.timeline.into()),
+        Said::Replication(of) => (of.server_identity.clone(), replicates(said).into()),
+        Said::Galera(said) => (said.server_identity.clone(), 0),
+        Said::Group(said) => (said.server_identity.clone(), said.view),
+    }
 }
 
 pub(super) fn claims(said: &Said) -> bool {
@@ -334,6 +354,7 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
     match kind {
         Kind::Postgres => Said::Postgres(Postgres {
             system_id: 7,
+            started: "1".to_owned(),
             timeline: 1,
             in_recovery: !is_first,
             lsn: 10,
@@ -348,6 +369,7 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
             replica: (!is_first).then(threads),
         }),
         Kind::Galera => Said::Galera(Galera {
+            server_identity: index.to_string(),
             cluster_uuid: "c".to_owned(),
             in_primary_component: true,
             state: GaleraState::Synced,
