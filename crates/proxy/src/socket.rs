@@ -1,6 +1,5 @@
 //! A connected stream socket on either driver: the few functions through which all bytes go.
 
-use std::cell::Cell;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -12,7 +11,7 @@ use compio::driver::op::{Interest, PollOnce};
 use socket2::TcpKeepalive;
 
 use crate::engine::reactor::Readiness;
-use crate::engine::ring::{Buffer, Ring};
+use crate::engine::ring::{Buffer, Receiving, Ring};
 use crate::engine::worker::{Poller, Worker};
 use crate::settings::Keepalive;
 
@@ -23,8 +22,6 @@ pub(crate) struct Socket {
     readiness: Option<Rc<Readiness>>,
     /// On io_uring: the worker's ring.
     ring: Option<Rc<Ring>>,
-    /// On io_uring: the last receive emptied the socket, so the next one need not try first.
-    drained: Cell<bool>,
 }
 
 impl Socket {
@@ -37,7 +34,6 @@ impl Socket {
             shared,
             readiness,
             ring,
-            drained: Cell::new(false),
         })
     }
 
@@ -133,12 +129,10 @@ impl Socket {
         self.shared.take_error()?.map_or(Ok(()), Err)
     }
 
-    /// On io_uring: waits for bytes, and only then takes a buffer from the ring's pool. `None`:
-    /// the peer has ended its sending.
-    pub(crate) async fn receive_pooled(&self, ring: &Ring) -> io::Result<Option<Buffer>> {
-        let (received, is_drained) = ring.receive(&self.shared, self.drained.get()).await;
-        self.drained.set(is_drained);
-        received
+    /// On io_uring: receives from now on, into a buffer of the ring's pool each time bytes are
+    /// there.
+    pub(crate) fn receive_pooled<'a>(&self, ring: &'a Ring) -> Receiving<'a> {
+        ring.receive(&self.shared)
     }
 
     /// On io_uring: sends a ring buffer as far as the socket takes it now, in the same system call

@@ -4,6 +4,7 @@
 //! what has been done comes out.
 
 mod buffers;
+mod receiving;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -16,11 +17,13 @@ use std::time::Duration;
 
 use compio::driver::SharedFd;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{IoUring, opcode, squeue};
 use slab::Slab;
 
 pub(crate) use buffers::Buffer;
-use buffers::{BUFFER_GROUP, Buffers};
+use buffers::Buffers;
+pub(crate) use receiving::{Next, Receiving};
+use receiving::{RECEIVING, Stream};
 
 /// Requests per turn; more make a turn of their own.
 const SUBMISSIONS: u32 = 512;
@@ -34,13 +37,13 @@ const RUNTIME: u64 = u64::MAX;
 /// The key of requests whose answer nobody wants.
 const NOBODY: u64 = u64::MAX - 1;
 
-/// `IORING_RECVSEND_POLL_FIRST` of io_uring_enter(2): do not try before there is something.
-const POLL_FIRST: u16 = 1;
-
 /// One worker's ring.
 pub(crate) struct Ring {
     uring: RefCell<IoUring>,
     requests: RefCell<Slab<Request>>,
+    streams: RefCell<Slab<Stream>>,
+    /// Sends of this turn, by key: one that went out whole is not answered.
+    sends: RefCell<Vec<usize>>,
     buffers: Rc<Buffers>,
     answers: RefCell<Vec<(u64, i32, u32)>>,
     runtime: RawFd,
@@ -55,7 +58,7 @@ struct Request {
 
 enum State {
     Asked(Option<Waker>),
-    Answered(i32, u32),
+    Answered(i32),
     /// Whoever asked is gone; the answer is thrown away.
     Orphaned,
 }
@@ -72,6 +75,8 @@ impl Ring {
         let ring = Self {
             uring: RefCell::new(uring),
             requests: RefCell::default(),
+            streams: RefCell::default(),
+            sends: RefCell::default(),
             buffers,
             answers: RefCell::default(),
             runtime,
@@ -80,35 +85,22 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Receives into a buffer of the ring, taken when bytes are there; zero bytes are the end.
-    pub(crate) async fn receive(
-        &self,
-        socket: &SharedFd<socket2::Socket>,
-        is_drained: bool,
-    ) -> (io::Result<Option<Buffer>>, bool) {
-        let entry = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), 0)
-            .buf_group(BUFFER_GROUP)
-            .ioprio(if is_drained { POLL_FIRST } else { 0 })
-            .build()
-            .flags(squeue::Flags::BUFFER_SELECT);
-        let (result, flags, _) = self.ask(entry, socket, None).await;
-        let buffer = cqueue::buffer_select(flags)
-            .map(|id| Buffer::new(&self.buffers, id, usize::try_from(result).unwrap_or(0)));
-        let received = checked(result).map(|count| buffer.filter(|_| count > 0));
-        (received, !cqueue::sock_nonempty(flags))
-    }
-
-    /// Sends a buffer as far as the socket takes it now.
+    /// Sends a buffer as far as the socket takes it now. The kernel tries within the system call of
+    /// the turn and answers only if something is left, so that a send that went well ends no wait.
     pub(crate) async fn send(
         &self,
         socket: &SharedFd<socket2::Socket>,
         buffer: Buffer,
     ) -> (io::Result<usize>, Option<Buffer>) {
         let length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        // MSG_WAITALL: less than all is a failure, with what was sent as its answer.
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), buffer.as_ptr(), length)
-            .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-            .build();
-        let (result, _, buffer) = self.ask(entry, socket, Some(buffer)).await;
+            .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build()
+            .flags(squeue::Flags::SKIP_SUCCESS);
+        let asked = self.ask(entry, socket, Some(buffer));
+        self.sends.borrow_mut().push(asked.key);
+        let (result, buffer) = asked.await;
         (checked(result), buffer)
     }
 
@@ -119,10 +111,14 @@ impl Ring {
         socket: &SharedFd<socket2::Socket>,
         events: i16,
     ) -> io::Result<i16> {
+        let answer = checked(self.ask_poll(socket, events).await.0)?;
+        Ok(i16::try_from(answer & 0x7fff).unwrap_or(i16::MAX))
+    }
+
+    fn ask_poll(&self, socket: &SharedFd<socket2::Socket>, events: i16) -> Asked<'_> {
         let events = u32::from(events.cast_unsigned());
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), events).build();
-        let answer = checked(self.ask(entry, socket, None).await.0)?;
-        Ok(i16::try_from(answer & 0x7fff).unwrap_or(i16::MAX))
+        self.ask(entry, socket, None)
     }
 
     fn ask(
@@ -158,6 +154,11 @@ impl Ring {
         }
     }
 
+    fn cancel(&self, key: u64) {
+        let cancel = opcode::AsyncCancel::new(key).build();
+        self.submit(&cancel.user_data(NOBODY));
+    }
+
     fn watch_runtime(&self) {
         let events = u32::from(libc::POLLIN.cast_unsigned());
         let entry = opcode::PollAdd::new(Fd(self.runtime), events).build();
@@ -169,21 +170,18 @@ impl Ring {
     pub(crate) fn turn(&self, timeout: Option<Duration>) -> bool {
         self.enter(timeout);
         let mut answers = self.answers.take();
-        answers.extend(
-            self.uring
-                .borrow_mut()
-                .completion()
-                .map(|answer| (answer.user_data(), answer.result(), answer.flags())),
-        );
+        self.collect(&mut answers);
         let mut is_runtime_ready = false;
         for (key, result, flags) in answers.drain(..) {
             match key {
                 RUNTIME => is_runtime_ready = true,
                 NOBODY => {}
-                _ => self.deliver(key, result, flags),
+                _ if key & RECEIVING != 0 => self.received(key, result, flags),
+                _ => self.deliver(key as usize, result),
             }
         }
         self.answers.replace(answers);
+        self.settle_sends();
         if is_runtime_ready {
             self.watch_runtime();
         }
@@ -201,28 +199,65 @@ impl Ring {
         let _ = uring.submitter().submit_with_args(1, &args);
     }
 
-    fn deliver(&self, key: u64, result: i32, flags: u32) {
+    /// Whether the kernel has said something that is not delivered yet.
+    pub(crate) fn has_answers(&self) -> bool {
+        let mut uring = self.uring.borrow_mut();
+        !uring.completion().is_empty() || uring.submission().cq_overflow()
+    }
+
+    /// Takes all answers, also those that did not fit: silence means something, too.
+    fn collect(&self, answers: &mut Vec<(u64, i32, u32)>) {
+        let mut uring = self.uring.borrow_mut();
+        loop {
+            let said = uring.completion();
+            answers
+                .extend(said.map(|answer| (answer.user_data(), answer.result(), answer.flags())));
+            if !uring.submission().cq_overflow() {
+                return;
+            }
+            // Brings what did not fit.
+            let _ = uring.submit();
+        }
+    }
+
+    /// The sends of this turn that were not answered went out whole.
+    fn settle_sends(&self) {
+        if !self.uring.borrow_mut().submission().is_empty() {
+            return;
+        }
+        let mut sends = self.sends.take();
+        for key in sends.drain(..) {
+            if let Some(length) = self.unanswered(key) {
+                self.deliver(key, length);
+            }
+        }
+        self.sends.replace(sends);
+    }
+
+    /// The length of a send that has no answer.
+    fn unanswered(&self, key: usize) -> Option<i32> {
+        let requests = self.requests.borrow();
+        let request = requests.get(key)?;
+        let is_answered = matches!(request.state, State::Answered(_));
+        let buffer = request.buffer.as_ref().filter(|_| !is_answered)?;
+        i32::try_from(buffer.len()).ok()
+    }
+
+    fn deliver(&self, key: usize, result: i32) {
         let mut requests = self.requests.borrow_mut();
-        let Some(request) = usize::try_from(key)
-            .ok()
-            .and_then(|key| requests.get_mut(key))
-        else {
+        let Some(request) = requests.get_mut(key) else {
             return;
         };
-        let answered = State::Answered(result, flags);
-        match std::mem::replace(&mut request.state, answered) {
+        match std::mem::replace(&mut request.state, State::Answered(result)) {
             State::Asked(waker) => {
                 drop(requests);
                 if let Some(waker) = waker {
                     waker.wake();
                 }
             }
-            State::Answered(..) | State::Orphaned => {
-                let orphan = requests.remove(key as usize);
+            State::Answered(_) | State::Orphaned => {
+                let orphan = requests.remove(key);
                 drop(requests);
-                if let Some(id) = cqueue::buffer_select(flags) {
-                    drop(Buffer::new(&self.buffers, id, 0));
-                }
                 drop(orphan);
             }
         }
@@ -238,18 +273,18 @@ struct Asked<'a> {
 }
 
 impl Future for Asked<'_> {
-    type Output = (i32, u32, Option<Buffer>);
+    type Output = (i32, Option<Buffer>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut requests = self.ring.requests.borrow_mut();
         let request = &mut requests[self.key];
         match &mut request.state {
-            State::Answered(result, flags) => {
-                let (result, flags) = (*result, *flags);
+            State::Answered(result) => {
+                let result = *result;
                 let request = requests.remove(self.key);
                 drop(requests);
                 self.over = true;
-                Poll::Ready((result, flags, request.buffer))
+                Poll::Ready((result, request.buffer))
             }
             State::Asked(waker) => {
                 if !waker
@@ -272,18 +307,14 @@ impl Drop for Asked<'_> {
         }
         let mut requests = self.ring.requests.borrow_mut();
         let request = &mut requests[self.key];
-        if let State::Answered(_, flags) = request.state {
+        if matches!(request.state, State::Answered(_)) {
             let orphan = requests.remove(self.key);
             drop(requests);
-            if let Some(id) = cqueue::buffer_select(flags) {
-                drop(Buffer::new(&self.ring.buffers, id, 0));
-            }
             return drop(orphan);
         }
         request.state = State::Orphaned;
         drop(requests);
-        let cancel = opcode::AsyncCancel::new(self.key as u64).build();
-        self.ring.submit(&cancel.user_data(NOBODY));
+        self.ring.cancel(self.key as u64);
     }
 }
 

@@ -1,0 +1,174 @@
+//! Receiving on and on with one request: each time bytes are there, the kernel takes a buffer of
+//! the ring for them. It does so only within the system call of a turn.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::task::{Poll, Waker};
+
+use compio::driver::SharedFd;
+use io_uring::types::Fd;
+use io_uring::{cqueue, opcode, squeue};
+
+use super::buffers::BUFFER_GROUP;
+use super::{Asked, Buffer, Ring, checked};
+
+/// Set in the keys of such requests.
+pub(super) const RECEIVING: u64 = 1 << 32;
+
+/// `IORING_RECVSEND_POLL_FIRST` of io_uring_enter(2): do not try before there is something.
+const POLL_FIRST: u16 = 1;
+
+/// `IORING_RECV_MULTISHOT` of io_uring_enter(2).
+const MULTISHOT: u16 = 1 << 1;
+
+/// What the ring knows of such a request.
+pub(super) struct Stream {
+    /// In order; `None` is the peer's end.
+    arrived: VecDeque<io::Result<Option<Buffer>>>,
+    /// The kernel will say no more.
+    is_over: bool,
+    is_orphan: bool,
+    waker: Option<Waker>,
+    _socket: SharedFd<socket2::Socket>,
+}
+
+/// A request to receive until the peer's end, a failure or a stop. Given up, it is cancelled, and
+/// what arrives yet is lost.
+pub(crate) struct Receiving<'a> {
+    ring: &'a Ring,
+    key: usize,
+    /// The peer's end or failure, asked for apart: when it comes together with the last bytes, the
+    /// kernel may not say it after them (seen with Unix sockets on Linux 6.18).
+    hangup: Option<Asked<'a>>,
+}
+
+impl Ring {
+    /// Receives from now on.
+    pub(crate) fn receive(&self, socket: &SharedFd<socket2::Socket>) -> Receiving<'_> {
+        let key = self.streams.borrow_mut().insert(Stream {
+            arrived: VecDeque::new(),
+            is_over: false,
+            is_orphan: false,
+            waker: None,
+            _socket: socket.clone(),
+        });
+        let entry = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), 0)
+            .buf_group(BUFFER_GROUP)
+            .ioprio(MULTISHOT | POLL_FIRST)
+            .build()
+            .flags(squeue::Flags::BUFFER_SELECT)
+            .user_data(key as u64 | RECEIVING);
+        self.submit(&entry);
+        Receiving {
+            ring: self,
+            key,
+            hangup: Some(self.ask_poll(socket, libc::POLLRDHUP)),
+        }
+    }
+
+    pub(super) fn received(&self, key: u64, result: i32, flags: u32) {
+        let buffer = cqueue::buffer_select(flags)
+            .map(|id| Buffer::new(&self.buffers, id, usize::try_from(result).unwrap_or(0)));
+        let arrived = checked(result).map(|count| buffer.filter(|_| count > 0));
+        let key = (key & !RECEIVING) as usize;
+        let mut streams = self.streams.borrow_mut();
+        let Some(stream) = streams.get_mut(key) else {
+            return;
+        };
+        stream.is_over = !cqueue::more(flags);
+        if stream.is_orphan {
+            let over = stream.is_over.then(|| streams.remove(key));
+            drop(streams);
+            return drop(over);
+        }
+        stream.arrived.push_back(arrived);
+        if let Some(waker) = stream.waker.take() {
+            drop(streams);
+            waker.wake();
+        }
+    }
+}
+
+impl Receiving<'_> {
+    /// What has arrived, or will.
+    pub(crate) async fn next(&mut self) -> Next {
+        poll_fn(|context| {
+            let mut streams = self.ring.streams.borrow_mut();
+            let stream = &mut streams[self.key];
+            if let Some(arrived) = stream.arrived.pop_front() {
+                return Poll::Ready(Next::of(arrived));
+            }
+            if stream.is_over {
+                return Poll::Ready(Next::Stopped);
+            }
+            let known = stream.waker.as_ref();
+            if !known.is_some_and(|known| known.will_wake(context.waker())) {
+                stream.waker = Some(context.waker().clone());
+            }
+            drop(streams);
+            let hangup = self.hangup.as_mut();
+            if hangup.is_some_and(|hangup| Pin::new(hangup).poll(context).is_ready()) {
+                self.hangup = None;
+                self.stop();
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// What has arrived already.
+    pub(crate) fn arrived(&mut self) -> Option<Next> {
+        let mut streams = self.ring.streams.borrow_mut();
+        streams[self.key].arrived.pop_front().map(Next::of)
+    }
+
+    /// Asks the kernel to stop; what has arrived by then can still be taken.
+    pub(crate) fn stop(&self) {
+        if !self.ring.streams.borrow()[self.key].is_over {
+            self.ring.cancel(self.key as u64 | RECEIVING);
+        }
+    }
+}
+
+/// What a request to receive has to say.
+pub(crate) enum Next {
+    Bytes(Buffer),
+    /// The peer has ended its sending.
+    End,
+    /// Nothing more: it was stopped, the peer hung up, or there was no buffer in the ring.
+    Stopped,
+    Failed(io::Error),
+}
+
+impl Next {
+    fn of(arrived: io::Result<Option<Buffer>>) -> Self {
+        match arrived {
+            Ok(Some(buffer)) => Self::Bytes(buffer),
+            Ok(None) => Self::End,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ECANCELED | libc::ENOBUFS) => Self::Stopped,
+                _ => Self::Failed(error),
+            },
+        }
+    }
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        let mut streams = self.ring.streams.borrow_mut();
+        let stream = &mut streams[self.key];
+        if stream.is_over {
+            let over = streams.remove(self.key);
+            drop(streams);
+            return drop(over);
+        }
+        stream.is_orphan = true;
+        let late = std::mem::take(&mut stream.arrived);
+        drop(streams);
+        drop(late);
+        self.ring.cancel(self.key as u64 | RECEIVING);
+    }
+}
