@@ -93,6 +93,8 @@ pub struct Cluster {
     members: Vec<Member>,
     /// The current primary.
     primary: Option<u64>,
+    /// The current or last one.
+    last_primary: Option<u64>,
     /// What the current or last primary belongs to; a server of anything else is refused.
     identity: Option<Identity>,
     /// PostgreSQL: the highest timeline seen, by system identifier.
@@ -123,6 +125,7 @@ impl Cluster {
         let mut cluster = Cluster {
             members: Vec::new(),
             primary: None,
+            last_primary: None,
             identity: None,
             fences: BTreeMap::new(),
             track: Track::default(),

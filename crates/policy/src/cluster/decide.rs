@@ -237,6 +237,7 @@ impl Cluster {
             return false;
         }
         self.primary = primary;
+        self.last_primary = primary.or(self.last_primary);
         self.track.clear();
         let seated_ms = primary.and_then(|id| Some(self.member(id)?.word_ms));
         for member in &mut self.members {

@@ -38,8 +38,9 @@ pub(super) fn stand(said: &Group) -> Stand {
 }
 
 /// The later view is right, unless the group was bootstrapped twice: every claimant has a majority
-/// of its own then, and their views cannot be compared. Several of one view are a group with several primaries, if the view
-/// has room for them: then the current one, else the first in the order of the configuration.
+/// of its own then, and their views cannot be compared. Several of one view are a group with
+/// several primaries, if the view has room for them: then the current one, else the first in the
+/// order of the configuration.
 pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
     let all: Vec<(&Candidate<'_>, &Group)> = candidates
         .iter()

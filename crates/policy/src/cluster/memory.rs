@@ -46,6 +46,7 @@ impl Cluster {
         }
         let identity = memory.identity.as_deref().and_then(Identity::read);
         self.identity = identity.or(self.identity.take());
+        self.last_primary = memory.primary.or(self.last_primary);
         let claims = |id: &u64| {
             let member = self.member(*id);
             member.is_some_and(|one| one.word == Word::Said && one.claim.is_some())
@@ -171,6 +172,18 @@ mod tests {
         assert_eq!(new.memory().timelines, vec![at("db2")]);
         new.set_members(vec![(3, "db3".to_owned())]);
         assert_eq!(new.memory().timelines, vec![]);
+    }
+
+    #[test]
+    fn the_primary_that_was_is_remembered_though_it_is_down() {
+        let mut old = cluster();
+        hear(&mut old, 10, on_timeline(3));
+        hear(&mut old, 20, on_timeline(3));
+        let known = old.memory();
+        let mut new = cluster();
+        new.lost(10, 1);
+        new.recall(&known);
+        assert_eq!(new.last_primary, Some(1));
     }
 
     #[test]

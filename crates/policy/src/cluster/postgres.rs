@@ -74,8 +74,8 @@ pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Stand
     if let Some(fence) = fence.filter(|fence| fence.timeline > said.timeline) {
         return Stand::Refused(format!(
             "its timeline {} is behind the cluster's {} (seen at {}): an old primary that came \
-             back; rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is gone for \
-             good, name this one: `evenkeel primary {name}`",
+             back; rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is gone \
+             for good, name this one: `evenkeel primary {name}`",
             said.timeline,
             fence.timeline,
             fence.seen_at(),

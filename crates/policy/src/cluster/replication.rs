@@ -212,7 +212,10 @@ impl Cluster {
                 .collect();
             return vec![Problem {
                 server: None,
-                message: ring(&names),
+                message: match self.dead_primary() {
+                    Some(dead) => orphans(dead, &names),
+                    None => ring(&names),
+                },
             }];
         }
         let warning = |&index: &usize| Problem {
@@ -220,6 +223,12 @@ impl Cluster {
             message: writable_replica(&self.members[index]),
         };
         soft.iter().map(warning).collect()
+    }
+
+    /// The last primary, if it is down.
+    fn dead_primary(&self) -> Option<&str> {
+        let last = self.member(self.last_primary?)?;
+        (last.word == Word::Lost).then_some(last.name.as_str())
     }
 
     fn is_writable_replica(&self, index: usize) -> bool {
@@ -277,6 +286,15 @@ fn ring(names: &[&str]) -> String {
     format!(
         "{} all take writes and all replicate: a ring, or primaries of each other; nothing tells \
          which is meant. Name the one to use: `evenkeel primary SERVER`",
+        listed(names)
+    )
+}
+
+fn orphans(dead: &str, names: &[&str]) -> String {
+    format!(
+        "{dead}, the primary, is down, and nobody was promoted: {} take writes, but all of them \
+         replicate. Promote one (stop its replication), or name it: `evenkeel primary SERVER`; set \
+         read_only = ON on those that are to stay replicas",
         listed(names)
     )
 }

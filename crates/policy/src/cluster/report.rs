@@ -140,7 +140,7 @@ pub struct Group {
     pub members: u32,
     /// See `members`.
     pub members_reachable: u32,
-    /// The part of `VIEW_ID` before its counter: another one each time that the group is bootstrapped.
+    /// The part of `VIEW_ID` before its counter: another one after each bootstrap of the group.
     pub incarnation: String,
     /// `VIEW_ID`'s counter: later views are higher, within one incarnation.
     pub view: u64,

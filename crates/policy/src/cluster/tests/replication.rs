@@ -207,6 +207,25 @@ fn a_ring_has_no_primary_until_one_is_named() {
 }
 
 #[test]
+fn replicas_that_were_left_writable_are_no_ring_when_their_primary_is_down() {
+    let open = |id| Replication {
+        read_only: false,
+        ..replica(id, &[(1, 100)])
+    };
+    let mut bench = Bench::new(3);
+    let words = [(1, writer(1, &[(1, 100)])), (2, open(2)), (3, open(3))];
+    assert_eq!(bench.all_say(&words).primary, Some(1));
+    let verdict = bench.loses(1);
+    assert_eq!(verdict.primary, None);
+    has_problem(
+        &verdict,
+        None,
+        "db1, the primary, is down, and nobody was promoted: db2 and db3 take writes",
+    );
+    assert_eq!(bench.names(2).primary, Some(2));
+}
+
+#[test]
 fn a_named_part_of_a_ring_is_no_bystander_when_another_claims() {
     let one = |id| Replication {
         read_only: false,

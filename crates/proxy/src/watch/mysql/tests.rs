@@ -155,7 +155,8 @@ fn the_workers_microseconds_count_within_what_the_seconds_allow() {
     assert_eq!(read.lag_ms, None);
 }
 
-const GALERA: &str = "server_identity=7\nread_only=0\nwsrep_on=1\nwsrep_provider=/usr/lib/galera/libgalera_smm.so\n\
+const GALERA: &str = "server_identity=7\nread_only=0\nwsrep_on=1\n\
+    wsrep_provider=/usr/lib/galera/libgalera_smm.so\n\
     wsrep_desync=0\nwsrep_reject_queries=NONE";
 
 const GALERA_STATUS: &str = "wsrep_cluster_state_uuid=bd0b172a-e527-11f1-b902-aa2c679c480e\n\
