@@ -7,6 +7,7 @@
 pub mod facts;
 pub mod fingerprint;
 pub mod hint;
+pub mod mysql;
 pub mod name;
 pub mod postgres;
 pub mod token;

@@ -1,0 +1,337 @@
+//! What is known of the statements of a MySQL text.
+
+use crate::sql::hint::Hint;
+use crate::sql::name::Names;
+use crate::sql::token::Span;
+
+/// What a text is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) first: Statement,
+    pub(super) more: Vec<Statement>,
+    pub(super) hint: Option<Hint<'a>>,
+}
+
+impl<'a> Facts<'a> {
+    /// The text, which the spans of its statements point into.
+    #[must_use]
+    pub fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// The statements in order; none for an empty text.
+    pub fn statements(&self) -> impl Iterator<Item = &Statement> {
+        let first = (self.first.kind != Kind::Empty).then_some(&self.first);
+        first.into_iter().chain(&self.more)
+    }
+
+    /// The one statement, if there is just one.
+    #[must_use]
+    pub fn single(&self) -> Option<&Statement> {
+        let mut statements = self.statements();
+        let first = statements.next();
+        if statements.next().is_some() {
+            return None;
+        }
+        first
+    }
+
+    /// How many statements there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.statements().count()
+    }
+
+    /// The first hint in the text's comments.
+    #[must_use]
+    pub fn hint(&self) -> Option<Hint<'a>> {
+        self.hint
+    }
+
+    /// Whether every statement only reads, as far as the text tells; see [`Statement::only_reads`].
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.statements().all(Statement::only_reads)
+    }
+}
+
+/// One statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statement {
+    /// What it is.
+    pub kind: Kind,
+    /// What else about it matters.
+    pub traits: Traits,
+    /// The functions that it calls and that the server does not bring itself, by name.
+    pub functions: Names,
+    /// The tables and views that it names; names of its own WITH queries among them.
+    pub tables: Names,
+    /// Its text, without the semicolon.
+    pub span: Span,
+}
+
+impl Statement {
+    /// Whether nothing in the text of it writes, locks, changes the session, or asks for what only the
+    /// session's last server knows.
+    ///
+    /// It may still call functions that do ([`Statement::functions`], unless the list
+    /// [`Names::is_cut`]), and read from views that call them. Unknown is not a read.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        let harmless = self.traits.is_subset(Traits::HARMLESS);
+        match self.kind {
+            Kind::Select | Kind::Show | Kind::Explain { .. } => harmless,
+            Kind::Empty => true,
+            _ => false,
+        }
+    }
+}
+
+/// The kind of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// Nothing but blanks and comments.
+    #[default]
+    Empty,
+    /// SELECT, VALUES, TABLE, WITH … SELECT.
+    Select,
+    /// INSERT, REPLACE, UPDATE, DELETE.
+    Write,
+    /// LOAD DATA or LOAD XML; `local`: from the client.
+    LoadData {
+        /// LOCAL.
+        local: bool,
+    },
+    /// CREATE, ALTER, DROP, RENAME, TRUNCATE, GRANT and others that commit and change the catalog.
+    Ddl,
+    /// ANALYZE, OPTIMIZE, REPAIR, CHECK, CHECKSUM of tables.
+    Maintenance,
+    /// BEGIN, START TRANSACTION.
+    Begin {
+        /// READ ONLY or READ WRITE.
+        read_only: Option<bool>,
+        /// WITH CONSISTENT SNAPSHOT.
+        snapshot: bool,
+    },
+    /// COMMIT.
+    Commit(Ending),
+    /// ROLLBACK.
+    Rollback(Ending),
+    /// SAVEPOINT.
+    Savepoint(Span),
+    /// RELEASE SAVEPOINT.
+    Release(Span),
+    /// ROLLBACK TO.
+    RollbackTo(Span),
+    /// XA in all its forms.
+    Xa,
+    /// SET of variables; see `mysql::assignments`.
+    Set,
+    /// SET TRANSACTION.
+    SetTransaction {
+        /// Whose.
+        scope: Scope,
+        /// READ ONLY or READ WRITE.
+        read_only: Option<bool>,
+        /// ISOLATION LEVEL.
+        isolation: Option<Isolation>,
+    },
+    /// SET ROLE.
+    SetRole,
+    /// SHOW, DESCRIBE, HELP; SHOW WARNINGS and the like have [`Traits::DIAGNOSTICS`].
+    Show,
+    /// EXPLAIN; with ANALYZE the statement is run.
+    Explain {
+        /// Whether it is run.
+        analyze: bool,
+    },
+    /// USE; the schema as written.
+    Use(Span),
+    /// KILL.
+    Kill {
+        /// QUERY: the connection stays.
+        query: bool,
+        /// The connection's number, if it is written as one.
+        connection: Option<Span>,
+    },
+    /// LOCK TABLES.
+    LockTables,
+    /// UNLOCK TABLES.
+    UnlockTables,
+    /// LOCK INSTANCE, MariaDB's BACKUP STAGE and BACKUP LOCK.
+    LockInstance,
+    /// UNLOCK INSTANCE, BACKUP UNLOCK.
+    UnlockInstance,
+    /// FLUSH; `lock`: WITH READ LOCK or FOR EXPORT.
+    Flush {
+        /// It leaves locks.
+        lock: bool,
+    },
+    /// HANDLER.
+    Handler,
+    /// PREPARE; the name.
+    Prepare(Span),
+    /// EXECUTE; the name.
+    Execute(Span),
+    /// DEALLOCATE or DROP PREPARE; the name.
+    Deallocate(Span),
+    /// CALL.
+    Call,
+    /// DO.
+    Do,
+    /// GET DIAGNOSTICS.
+    GetDiagnostics,
+    /// Nothing that we know: whatever it is, it may write. It goes to the end of the text.
+    Unknown,
+}
+
+/// What follows the end of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ending {
+    /// AND CHAIN.
+    pub chain: bool,
+    /// RELEASE: the connection ends.
+    pub release: bool,
+}
+
+/// An isolation level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// READ UNCOMMITTED.
+    ReadUncommitted,
+    /// READ COMMITTED.
+    ReadCommitted,
+    /// REPEATABLE READ.
+    RepeatableRead,
+    /// SERIALIZABLE: every read locks.
+    Serializable,
+}
+
+/// Whose variable it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// SESSION or LOCAL; for most variables also what is written without a scope.
+    Session,
+    /// None is written: for the transaction's variables the next transaction only.
+    Unwritten,
+    /// GLOBAL, PERSIST, PERSIST_ONLY: of the server.
+    Global,
+}
+
+/// One assignment of a SET.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assignment {
+    /// What is set.
+    pub target: Target,
+    /// To what.
+    pub value: Value,
+}
+
+/// What a SET sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A user variable: its name as written, without the `@`.
+    User(Span),
+    /// A system variable: its name as written, perhaps with a dot.
+    System(Scope, Span),
+    /// NAMES; the value is the character set, perhaps with COLLATE and a collation.
+    Names,
+    /// CHARACTER SET.
+    CharacterSet,
+}
+
+/// What something is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// DEFAULT.
+    Default,
+    /// A literal: the text can be sent again as it is.
+    Literal(Span),
+    /// Anything else: only the server knows.
+    Unknown,
+}
+
+/// What a statement may do besides, by its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traits(u32);
+
+impl Traits {
+    /// Nothing.
+    pub const NONE: Traits = Traits(0);
+    /// A word that writes somewhere in it.
+    pub const WRITES: Traits = Traits(1);
+    /// FOR UPDATE, FOR SHARE, LOCK IN SHARE MODE.
+    pub const LOCKS_ROWS: Traits = Traits(1 << 1);
+    /// INTO @x, or `:=`: user variables change.
+    pub const SETS_VARIABLES: Traits = Traits(1 << 2);
+    /// INTO OUTFILE, INTO DUMPFILE: writes on the server's disk.
+    pub const INTO_FILE: Traits = Traits(1 << 3);
+    /// Reads user variables.
+    pub const READS_VARIABLES: Traits = Traits(1 << 4);
+    /// Reads system variables.
+    pub const READS_SYSTEM: Traits = Traits(1 << 5);
+    /// GET_LOCK and its kind.
+    pub const NAMED_LOCK: Traits = Traits(1 << 6);
+    /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will ask for it.
+    pub const CALCULATES_FOUND_ROWS: Traits = Traits(1 << 7);
+    /// FOUND_ROWS() or ROW_COUNT(): about the statement before.
+    pub const READS_FOUND_ROWS: Traits = Traits(1 << 8);
+    /// LAST_INSERT_ID(): about an insert before.
+    pub const READS_INSERT_ID: Traits = Traits(1 << 9);
+    /// LAST_INSERT_ID(expression): sets it.
+    pub const SETS_INSERT_ID: Traits = Traits(1 << 10);
+    /// NEXT VALUE FOR, NEXTVAL, SETVAL: writes a sequence.
+    pub const NEXT_VALUE: Traits = Traits(1 << 11);
+    /// LASTVAL, PREVIOUS VALUE FOR: what the session remembers.
+    pub const CURRENT_VALUE: Traits = Traits(1 << 12);
+    /// Makes or drops something temporary.
+    pub const TEMPORARY: Traits = Traits(1 << 13);
+    /// SHOW WARNINGS, SHOW ERRORS, their counts: about the statement before.
+    pub const DIAGNOSTICS: Traits = Traits(1 << 14);
+    /// CONNECTION_ID(): we answer it otherwise than the server.
+    pub const CONNECTION_ID: Traits = Traits(1 << 15);
+    /// Sets a variable of the server.
+    pub const SETS_GLOBAL: Traits = Traits(1 << 16);
+    /// Sets something in a way that its text does not tell.
+    pub const SETS_UNKNOWN: Traits = Traits(1 << 17);
+    /// A function of the server that leaves traces, waits for replication, or reads its disk.
+    pub const SPECIAL_FUNCTION: Traits = Traits(1 << 18);
+    /// Names what each server has for itself (`mysql`, `performance_schema`, `sys`, SHOW of a server's
+    /// state): the same question has another answer elsewhere.
+    pub const SERVER_STATE: Traits = Traits(1 << 19);
+    /// Names `information_schema`.
+    pub const CATALOG: Traits = Traits(1 << 20);
+    /// Has a comment that some servers run and others do not.
+    pub const VERSIONED: Traits = Traits(1 << 21);
+    /// The text ends inside a string or comment, or has a byte without meaning: the server will
+    /// refuse it.
+    pub const BROKEN: Traits = Traits(1 << 22);
+    /// Nested too deep to be followed.
+    pub const TOO_DEEP: Traits = Traits(1 << 23);
+    /// Makes or changes a stored program.
+    pub const STORED_PROGRAM: Traits = Traits(1 << 24);
+
+    /// What a read may have.
+    pub(super) const HARMLESS: Traits = Traits(Self::READS_VARIABLES.0 | Self::CATALOG.0);
+
+    /// Whether it has any of these.
+    #[must_use]
+    pub fn any(self, of: Traits) -> bool {
+        self.0 & of.0 != 0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Traits) -> Traits {
+        Traits(self.0 | other.0)
+    }
+
+    fn is_subset(self, of: Traits) -> bool {
+        self.0 & !of.0 == 0
+    }
+
+    pub(super) fn add(&mut self, other: Traits) {
+        self.0 |= other.0;
+    }
+}

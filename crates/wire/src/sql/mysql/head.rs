@@ -1,0 +1,342 @@
+//! What a statement is by its first words: the commands that are not queries.
+
+use super::facts::{Ending, Isolation, Kind, Scope};
+use super::lexer::{Kind as TokenKind, Token, Tokens};
+use super::set;
+use super::words as w;
+use crate::sql::token::{Span, Word};
+
+/// The tokens behind a statement's first one, one ahead.
+#[derive(Clone)]
+pub(super) struct Head<'a> {
+    tokens: Tokens<'a>,
+    pub(super) token: Token,
+}
+
+impl<'a> Head<'a> {
+    /// `tokens` stands behind the statement's first token.
+    pub(super) fn new(tokens: &Tokens<'a>) -> Self {
+        let mut tokens = tokens.clone();
+        let token = tokens.next_token();
+        Head { tokens, token }
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.token = self.tokens.next_token();
+    }
+
+    /// The current token as written.
+    pub(super) fn written(&self) -> &'a [u8] {
+        self.token.span.of(self.tokens.text())
+    }
+
+    /// Goes on if the word is there.
+    pub(super) fn take(&mut self, word: Word) -> bool {
+        let found = self.token.is(word);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Any of the words.
+    pub(super) fn take_any(&mut self, words: &[Word]) -> bool {
+        words.iter().any(|word| self.take(*word))
+    }
+
+    /// Goes on if a token of the kind is there.
+    pub(super) fn take_kind(&mut self, kind: TokenKind) -> Option<Span> {
+        let span = self.token.span;
+        (self.token.kind == kind).then(|| {
+            self.advance();
+            span
+        })
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        matches!(self.token.kind, TokenKind::End | TokenKind::Semicolon)
+    }
+
+    /// Whether any of the words comes before the end.
+    fn has(mut self, words: &[Word]) -> bool {
+        while !self.at_end() {
+            if self.take_any(words) {
+                return true;
+            }
+            self.advance();
+        }
+        false
+    }
+
+    fn name(&mut self) -> Option<Span> {
+        let span = self.token.span;
+        self.token.is_name().then(|| {
+            self.advance();
+            span
+        })
+    }
+
+    /// A name, if nothing follows it.
+    fn last_name(&mut self) -> Option<Span> {
+        let name = self.name()?;
+        self.at_end().then_some(name)
+    }
+}
+
+/// The kind of a statement, by its first word and what `tokens` has behind it.
+pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> Kind {
+    let head = Head::new(tokens);
+    match word {
+        w::SELECT | w::VALUES | w::TABLE => Kind::Select,
+        w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => Kind::Write,
+        w::WITH => with(head),
+        w::CREATE | w::ALTER | w::RENAME | w::TRUNCATE | w::GRANT | w::REVOKE => Kind::Ddl,
+        w::DROP => drop(head),
+        w::ANALYZE | w::OPTIMIZE | w::REPAIR | w::CHECK | w::CHECKSUM => analyze(word, head),
+        w::LOAD => load(head),
+        w::CALL => Kind::Call,
+        w::DO => Kind::Do,
+        w::XA => Kind::Xa,
+        w::HANDLER => Kind::Handler,
+        w::SHOW | w::HELP => Kind::Show,
+        w::EXPLAIN | w::DESCRIBE | w::DESC => explain(head),
+        w::FLUSH => Kind::Flush {
+            lock: head.has(&[w::LOCK, w::EXPORT]),
+        },
+        _ => session(word, head).unwrap_or(Kind::Unknown),
+    }
+}
+
+/// Commands on the transaction and the session; `None`: not built as the manual says.
+fn session(word: Word, mut head: Head<'_>) -> Option<Kind> {
+    match word {
+        w::BEGIN => {
+            head.take(w::WORK);
+            let (read_only, snapshot) = (None, false);
+            head.at_end().then_some(Kind::Begin {
+                read_only,
+                snapshot,
+            })
+        }
+        w::START if head.take(w::TRANSACTION) => begin(head),
+        w::COMMIT => ending(&mut head).map(Kind::Commit),
+        w::ROLLBACK => rollback(head),
+        w::SAVEPOINT => head.last_name().map(Kind::Savepoint),
+        w::RELEASE if head.take(w::SAVEPOINT) => head.last_name().map(Kind::Release),
+        w::SET => set(head),
+        w::USE => head.last_name().map(Kind::Use),
+        w::KILL => kill(head),
+        w::LOCK if head.take_any(&[w::TABLES, w::TABLE]) => Some(Kind::LockTables),
+        w::LOCK if head.take(w::INSTANCE) => Some(Kind::LockInstance),
+        w::UNLOCK if head.take_any(&[w::TABLES, w::TABLE]) => Some(Kind::UnlockTables),
+        w::UNLOCK if head.take(w::INSTANCE) => Some(Kind::UnlockInstance),
+        w::BACKUP if head.take(w::UNLOCK) => Some(Kind::UnlockInstance),
+        w::BACKUP => Some(Kind::LockInstance),
+        w::PREPARE => head.name().map(Kind::Prepare),
+        w::EXECUTE if head.token.is(w::IMMEDIATE) => None,
+        w::EXECUTE => head.name().map(Kind::Execute),
+        w::DEALLOCATE if head.take(w::PREPARE) => head.last_name().map(Kind::Deallocate),
+        w::GET => Some(Kind::GetDiagnostics),
+        _ => None,
+    }
+}
+
+/// The verb of `WITH … (…) verb`: the first one outside parentheses.
+fn with(mut head: Head<'_>) -> Kind {
+    let mut depth = 0_u32;
+    loop {
+        match head.token.kind {
+            TokenKind::End | TokenKind::Semicolon => return Kind::Unknown,
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => {
+                depth = depth.saturating_sub(1);
+                head.advance();
+                // `WITH q AS (…) (SELECT …)`
+                if depth == 0 && head.token.kind == TokenKind::Open {
+                    return super::parenthesised(&head.tokens);
+                }
+                continue;
+            }
+            TokenKind::Word if depth == 0 => match head.token.word {
+                w::SELECT | w::VALUES | w::TABLE => return Kind::Select,
+                w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => return Kind::Write,
+                _ => {}
+            },
+            _ => {}
+        }
+        head.advance();
+    }
+}
+
+fn drop(mut head: Head<'_>) -> Kind {
+    match head.take(w::PREPARE) {
+        true => head.last_name().map_or(Kind::Unknown, Kind::Deallocate),
+        false => Kind::Ddl,
+    }
+}
+
+/// ANALYZE of a table; or MariaDB's ANALYZE of a statement, which runs it.
+fn analyze(word: Word, mut head: Head<'_>) -> Kind {
+    if word != w::ANALYZE {
+        return Kind::Maintenance;
+    }
+    head.take(w::LOCAL);
+    if head.take_any(&[w::TABLE, w::TABLES]) || !head.token.is_name() {
+        return Kind::Maintenance;
+    }
+    Kind::Explain { analyze: true }
+}
+
+fn load(mut head: Head<'_>) -> Kind {
+    if !head.take_any(&[w::DATA, w::XML]) {
+        return Kind::Unknown;
+    }
+    while head.take_any(&[w::LOW_PRIORITY, w::CONCURRENT, w::BULK]) {}
+    let local = head.token.is(w::LOCAL);
+    Kind::LoadData { local }
+}
+
+/// EXPLAIN, with options, of a statement, a connection or a table.
+fn explain(mut head: Head<'_>) -> Kind {
+    let mut analyze = false;
+    let mut first = true;
+    loop {
+        if head.take(w::ANALYZE) {
+            analyze = true;
+        } else if first && head.token.is(w::FORMAT) {
+            head.advance();
+            head.take_kind(TokenKind::Operator);
+            head.advance();
+        } else if !(first && head.take_any(&[w::EXTENDED, w::PARTITIONS])) {
+            break;
+        }
+        first = false;
+        // `FORMAT = TREE ANALYZE` and `ANALYZE FORMAT = TREE` are both written.
+        if head.token.is(w::FORMAT) {
+            first = true;
+        }
+    }
+    if head.take(w::INTO) {
+        // `EXPLAIN … INTO @x`
+        return Kind::Unknown;
+    }
+    Kind::Explain { analyze }
+}
+
+fn begin(mut head: Head<'_>) -> Option<Kind> {
+    let (mut read_only, mut snapshot) = (None, false);
+    while !head.at_end() {
+        if head.take(w::READ) {
+            read_only = Some(head.take(w::ONLY));
+            if read_only == Some(false) && !head.take(w::WRITE) {
+                return None;
+            }
+        } else if head.take(w::WITH) && head.take(w::CONSISTENT) && head.take(w::SNAPSHOT) {
+            snapshot = true;
+        } else {
+            return None;
+        }
+        let _ = head.take_kind(TokenKind::Comma);
+    }
+    Some(Kind::Begin {
+        read_only,
+        snapshot,
+    })
+}
+
+/// `[WORK] [AND [NO] CHAIN] [[NO] RELEASE]`
+fn ending(head: &mut Head<'_>) -> Option<Ending> {
+    head.take(w::WORK);
+    let mut ending = Ending::default();
+    if head.take(w::AND) {
+        let no = head.take(w::NO);
+        ending.chain = head.take(w::CHAIN) && !no;
+    }
+    let no = head.take(w::NO);
+    ending.release = head.take(w::RELEASE) && !no;
+    head.at_end().then_some(ending)
+}
+
+fn rollback(mut head: Head<'_>) -> Option<Kind> {
+    head.take(w::WORK);
+    if head.take(w::TO) {
+        head.take(w::SAVEPOINT);
+        return head.last_name().map(Kind::RollbackTo);
+    }
+    ending(&mut head).map(Kind::Rollback)
+}
+
+fn kill(mut head: Head<'_>) -> Option<Kind> {
+    head.take_any(&[w::HARD, w::SOFT]);
+    let mut query = false;
+    if !head.take(w::CONNECTION) {
+        query = head.take(w::QUERY);
+    }
+    let connection = head.take_kind(TokenKind::Number);
+    let connection = connection.filter(|_| head.at_end());
+    Some(Kind::Kill { query, connection })
+}
+
+fn set(mut head: Head<'_>) -> Option<Kind> {
+    let scope = set::scope(&mut head.clone());
+    let mut ahead = head.clone();
+    if scope != Scope::Unwritten {
+        ahead.advance();
+    }
+    if ahead.take(w::TRANSACTION) {
+        return transaction(ahead, scope);
+    }
+    if head.token.is(w::PASSWORD) {
+        return Some(Kind::Ddl);
+    }
+    if head.token.is(w::DEFAULT) {
+        // SET DEFAULT ROLE
+        return Some(Kind::Ddl);
+    }
+    if head.take(w::ROLE) {
+        return Some(Kind::SetRole);
+    }
+    // MariaDB's SET STATEMENT … FOR, and SET RESOURCE GROUP.
+    if head.token.is(w::STATEMENT) || head.token.is(w::RESOURCE) {
+        return None;
+    }
+    Some(Kind::Set)
+}
+
+fn transaction(mut head: Head<'_>, scope: Scope) -> Option<Kind> {
+    let (mut read_only, mut isolation) = (None, None);
+    while !head.at_end() {
+        if head.take(w::ISOLATION) {
+            head.take(w::LEVEL).then_some(())?;
+            isolation = Some(level(&mut head)?);
+        } else if head.take(w::READ) {
+            read_only = Some(head.take(w::ONLY));
+            if read_only == Some(false) && !head.take(w::WRITE) {
+                return None;
+            }
+        } else {
+            return None;
+        }
+        let _ = head.take_kind(TokenKind::Comma);
+    }
+    Some(Kind::SetTransaction {
+        scope,
+        read_only,
+        isolation,
+    })
+}
+
+fn level(head: &mut Head<'_>) -> Option<Isolation> {
+    if head.take(w::SERIALIZABLE) {
+        return Some(Isolation::Serializable);
+    }
+    if head.take(w::REPEATABLE) {
+        return head.take(w::READ).then_some(Isolation::RepeatableRead);
+    }
+    head.take(w::READ).then_some(())?;
+    if head.take(w::COMMITTED) {
+        return Some(Isolation::ReadCommitted);
+    }
+    let found = head.take(w::UNCOMMITTED);
+    found.then_some(Isolation::ReadUncommitted)
+}

@@ -1,0 +1,410 @@
+//! One pass over a statement's tokens: what it calls, what it names, what it may do.
+
+use super::builtin;
+use super::facts::{Kind as StatementKind, Statement, Traits};
+use super::lexer::{Kind, Token, Tokens};
+use super::words::{self as w, Role};
+use crate::sql::name::Name;
+use crate::sql::token::Span;
+
+/// Deeper parentheses are not followed, and the statement is no read.
+const DEPTH_MAX: u32 = 63;
+
+/// What the next name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    /// A column, a function, anything.
+    Anything,
+    /// A table or a function that returns one (FROM, JOIN).
+    Source,
+    /// A table, even with a parenthesis behind it (INTO, UPDATE).
+    Target,
+}
+
+/// A bit for each depth of parentheses.
+#[derive(Debug, Clone, Copy, Default)]
+struct Depths(u64);
+
+impl Depths {
+    fn at(self, depth: u32) -> bool {
+        self.0.checked_shr(depth).unwrap_or(0) & 1 == 1
+    }
+
+    fn set(&mut self, depth: u32, value: bool) {
+        let bit = 1_u64.checked_shl(depth).unwrap_or(0);
+        self.0 = if value { self.0 | bit } else { self.0 & !bit };
+    }
+}
+
+/// The pass.
+pub(super) struct Scan<'t, 'a> {
+    tokens: &'t mut Tokens<'a>,
+    text: &'a [u8],
+    statement: Statement,
+    token: Token,
+    next: Token,
+    last: Token,
+    depth: u32,
+    /// It goes to the end of the text, semicolons and all: a stored program, or unknown.
+    to_the_end: bool,
+    /// What a CREATE or ALTER makes may have a body.
+    creates: bool,
+    expect: Expect,
+    /// Within SELECT or DELETE of this depth: FROM begins a list of sources.
+    selecting: Depths,
+    /// Within that list.
+    sources: Depths,
+    /// Within a list of WITH queries.
+    with: Depths,
+}
+
+impl<'t, 'a> Scan<'t, 'a> {
+    /// Goes from `token` (already read) to the end of its statement; gives the statement and the
+    /// token that ended it.
+    pub(super) fn run(
+        tokens: &'t mut Tokens<'a>,
+        text: &'a [u8],
+        token: Token,
+        kind: StatementKind,
+    ) -> (Statement, Token) {
+        let next = tokens.next_token();
+        let mut statement = Statement {
+            kind,
+            ..Statement::default()
+        };
+        statement.span = token.span;
+        let mut scan = Scan {
+            tokens,
+            text,
+            statement,
+            token,
+            next,
+            last: Token::default(),
+            depth: 0,
+            to_the_end: kind == StatementKind::Unknown,
+            creates: token.is(w::CREATE) || token.is(w::ALTER),
+            expect: Expect::Anything,
+            selecting: Depths::default(),
+            sources: Depths::default(),
+            with: Depths::default(),
+        };
+        if kind == StatementKind::Show {
+            scan.show();
+        }
+        while !scan.at_end() {
+            scan.step();
+            scan.statement.span.end = scan.token.span.end;
+            scan.advance();
+        }
+        let (statement, end, ahead) = (scan.statement, scan.token, scan.next);
+        if end.kind != Kind::End {
+            tokens.give_back(ahead);
+        }
+        (statement, end)
+    }
+
+    fn at_end(&self) -> bool {
+        match self.token.kind {
+            Kind::End => true,
+            Kind::Semicolon => !self.to_the_end,
+            _ => false,
+        }
+    }
+
+    fn advance(&mut self) {
+        self.last = self.token;
+        self.token = self.next;
+        // A semicolon is not looked behind: a comment there belongs to the next statement.
+        if !matches!(self.next.kind, Kind::End) {
+            self.next = self.tokens.next_token();
+        }
+    }
+
+    fn step(&mut self) {
+        match self.token.kind {
+            Kind::Word if self.next.kind == Kind::Dot || self.last.kind == Kind::Dot => self.name(),
+            Kind::Word => match w::role(self.token.word) {
+                Role::Name => self.name(),
+                role => self.keyword(role),
+            },
+            Kind::QuotedName => self.name(),
+            Kind::Open => self.open(),
+            Kind::Close => {
+                self.depth = self.depth.saturating_sub(1);
+                self.expect = Expect::Anything;
+            }
+            Kind::Comma if self.sources.at(self.depth) => self.expect = Expect::Source,
+            Kind::Comma => {}
+            Kind::Broken => self.add(Traits::BROKEN),
+            Kind::UserVariable => self.user_variable(),
+            Kind::SystemVariable => self.system_variable(),
+            Kind::Operator if self.token.word == w::ASSIGN => self.assign(),
+            _ => self.expect = Expect::Anything,
+        }
+    }
+
+    fn add(&mut self, traits: Traits) {
+        self.statement.traits.add(traits);
+    }
+
+    fn open(&mut self) {
+        self.depth = self.depth.saturating_add(1);
+        if self.depth > DEPTH_MAX {
+            self.add(Traits::TOO_DEEP);
+        }
+        let joins = self.expect == Expect::Source && !self.last.is_name();
+        let joins = joins || self.last.is(w::FROM) || self.last.is(w::JOIN);
+        for list in [&mut self.selecting, &mut self.with] {
+            list.set(self.depth, false);
+        }
+        // `FROM (a, b JOIN c)`: the list goes on inside.
+        let inside = joins && !w::begins_query(self.next.word);
+        self.sources.set(self.depth, inside);
+        if !inside {
+            self.expect = Expect::Anything;
+        }
+    }
+
+    /// A name with its schema: a table, a function, or nothing that matters.
+    fn name(&mut self) {
+        let before = self.last;
+        let name = self.dotted();
+        let called = self.next.kind == Kind::Open;
+        match self.expect {
+            Expect::Target => self.table(name),
+            Expect::Source if !called => self.table(name),
+            _ if called && !self.is_alias(before) => self.function(name),
+            _ => self.lone_word(name),
+        }
+        self.expect = Expect::Anything;
+    }
+
+    /// Reads on to the last part of a dotted name.
+    fn dotted(&mut self) -> Name {
+        let mut name = Name {
+            schema: Span::default(),
+            name: self.token.span,
+        };
+        while self.next.kind == Kind::Dot {
+            self.advance();
+            if !(self.next.is_name() || self.next.kind == Kind::Number) {
+                break;
+            }
+            self.advance();
+            name.schema = name.name;
+            name.name = self.token.span;
+        }
+        name
+    }
+
+    /// Whether `name (` gives an alias and its columns, a WITH query, an index.
+    fn is_alias(&self, before: Token) -> bool {
+        match before.kind {
+            Kind::Comma => self.with.at(self.depth),
+            Kind::Word => {
+                let with = matches!(before.word, w::WITH | w::RECURSIVE);
+                before.word == w::AS || with && self.with.at(self.depth)
+            }
+            _ => false,
+        }
+    }
+
+    fn table(&mut self, name: Name) {
+        let schema = name.schema.of(self.text);
+        let table = name.name.of(self.text);
+        self.add(w::schema_traits(schema, table));
+        self.statement.tables.push(name);
+    }
+
+    fn function(&mut self, name: Name) {
+        let written = name.name.of(self.text);
+        if !name.schema.is_empty() {
+            self.statement.functions.push(name);
+            return;
+        }
+        let traits = builtin::traits(written);
+        if traits.any(Traits::READS_INSERT_ID) {
+            // Behind the parenthesis, which is the next token.
+            let argument = self.tokens.clone().next_token().kind != Kind::Close;
+            let set = if argument {
+                Traits::SETS_INSERT_ID
+            } else {
+                traits
+            };
+            self.add(set);
+            return;
+        }
+        self.add(traits);
+        if !builtin::is_builtin(written) {
+            self.statement.functions.push(name);
+        }
+    }
+
+    /// A word that is too long to be compared at once.
+    fn lone_word(&mut self, name: Name) {
+        let written = name.name.of(self.text);
+        if written.eq_ignore_ascii_case(b"sql_calc_found_rows") {
+            self.add(Traits::CALCULATES_FOUND_ROWS);
+        }
+        // `NEXT VALUE FOR s`, and Oracle's `s.nextval`.
+        if !name.schema.is_empty() && written.eq_ignore_ascii_case(b"nextval") {
+            self.add(Traits::NEXT_VALUE);
+        }
+        if !name.schema.is_empty() && written.eq_ignore_ascii_case(b"currval") {
+            self.add(Traits::CURRENT_VALUE);
+        }
+    }
+
+    fn user_variable(&mut self) {
+        if self.next.kind == Kind::Operator && self.next.word == w::ASSIGN {
+            self.add(Traits::SETS_VARIABLES);
+        } else if self.statement.kind != StatementKind::Set {
+            self.add(Traits::READS_VARIABLES);
+        }
+        self.expect = Expect::Anything;
+    }
+
+    fn system_variable(&mut self) {
+        self.add(Traits::READS_SYSTEM);
+        let written = self.token.span.of(self.text);
+        self.add(w::system_variable_traits(written));
+        self.expect = Expect::Anything;
+    }
+
+    fn assign(&mut self) {
+        if self.statement.kind != StatementKind::Set {
+            self.add(Traits::SETS_VARIABLES);
+        }
+    }
+
+    fn keyword(&mut self, role: Role) {
+        let called = self.next.kind == Kind::Open;
+        match role {
+            Role::Name => {}
+            Role::Select => {
+                self.selecting.set(self.depth, true);
+                self.sources.set(self.depth, false);
+                self.with.set(self.depth, false);
+                self.expect = Expect::Anything;
+            }
+            Role::From if self.selecting.at(self.depth) => {
+                self.sources.set(self.depth, true);
+                self.expect = Expect::Source;
+            }
+            Role::From => self.expect = Expect::Anything,
+            Role::Join => self.expect = Expect::Source,
+            Role::Into => self.into(),
+            // INSERT(…), REPLACE(…) and TRUNCATE(…) are functions too.
+            Role::Write if called => self.expect = Expect::Anything,
+            Role::Write => self.writes(),
+            Role::Update => self.update(),
+            Role::For => self.for_update(),
+            Role::Lock if self.next.is(w::IN) => self.add(Traits::LOCKS_ROWS),
+            Role::Lock => {}
+            Role::EndsSources => {
+                self.sources.set(self.depth, false);
+                self.expect = Expect::Anything;
+            }
+            Role::Table if called => self.expect = Expect::Anything,
+            Role::Table => {
+                self.expect = Expect::Target;
+                self.with.set(self.depth, false);
+            }
+            Role::KeepsExpecting => {}
+            Role::With => {
+                self.with.set(self.depth, true);
+                self.expect = Expect::Anything;
+            }
+            Role::Temporary => self.temporary(),
+            Role::Program => self.program(),
+            Role::Next if self.next.is(w::VALUE) => self.add(Traits::NEXT_VALUE),
+            Role::Previous if self.next.is(w::VALUE) => self.add(Traits::CURRENT_VALUE),
+            Role::Next | Role::Previous => self.name(),
+            Role::Operand => self.expect = Expect::Anything,
+        }
+    }
+
+    fn into(&mut self) {
+        let writes = matches!(
+            self.statement.kind,
+            StatementKind::Write | StatementKind::LoadData { .. }
+        );
+        if writes && !self.selecting.at(self.depth) {
+            self.expect = Expect::Target;
+            return;
+        }
+        self.sources.set(self.depth, false);
+        self.expect = Expect::Anything;
+        let file = self.next.is(w::OUTFILE) || self.next.is(w::DUMPFILE);
+        self.add(match file {
+            true => Traits::INTO_FILE,
+            false => Traits::SETS_VARIABLES,
+        });
+    }
+
+    /// INSERT, REPLACE, DELETE and others, wherever they stand.
+    fn writes(&mut self) {
+        self.add(Traits::WRITES);
+        self.with.set(self.depth, false);
+        // `DELETE FROM t`, `DELETE t FROM t JOIN u`; `INSERT t VALUES …` names it at once.
+        self.selecting.set(self.depth, self.token.is(w::DELETE));
+        self.expect = match self.token.is(w::DELETE) {
+            true => Expect::Anything,
+            false => Expect::Target,
+        };
+    }
+
+    /// UPDATE as a command; in FOR UPDATE it locks, in ON DUPLICATE KEY UPDATE it goes on.
+    fn update(&mut self) {
+        let clause = self.last.is(w::FOR) || self.last.is(w::KEY) || self.last.is(w::ON);
+        if clause {
+            self.expect = Expect::Anything;
+            return;
+        }
+        self.add(Traits::WRITES);
+        self.with.set(self.depth, false);
+        self.sources.set(self.depth, true);
+        self.expect = Expect::Target;
+    }
+
+    fn for_update(&mut self) {
+        if self.next.is(w::UPDATE) || self.next.is(w::SHARE) {
+            self.add(Traits::LOCKS_ROWS);
+            self.sources.set(self.depth, false);
+        }
+        self.expect = Expect::Anything;
+    }
+
+    fn temporary(&mut self) {
+        if self.statement.kind == StatementKind::Ddl {
+            self.add(Traits::TEMPORARY);
+        }
+        self.expect = Expect::Anything;
+    }
+
+    /// PROCEDURE, FUNCTION, TRIGGER, EVENT: what is made has a body that may hold semicolons.
+    fn program(&mut self) {
+        if self.creates && self.depth == 0 {
+            self.add(Traits::STORED_PROGRAM);
+            self.to_the_end = true;
+        }
+        self.expect = Expect::Anything;
+    }
+
+    /// What a SHOW asks for, by its next words.
+    fn show(&mut self) {
+        let (mut token, mut tokens) = (self.next, self.tokens.clone());
+        while token.is(w::FULL) || token.is(w::EXTENDED) {
+            token = tokens.next_token();
+        }
+        if token.is(w::COUNT) {
+            self.add(Traits::DIAGNOSTICS);
+        } else if !w::is_shown_everywhere(token.word) {
+            let diagnostics = token.is(w::WARNINGS) || token.is(w::ERRORS);
+            self.add(match diagnostics {
+                true => Traits::DIAGNOSTICS,
+                false => Traits::SERVER_STATE,
+            });
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What texts are, by hand.
+
+use super::*;
+use crate::sql::hint::Hint;
+use crate::sql::token::Span;
+
+mod kinds;
+mod lexing;
+
+const MYSQL: Modes = Modes {
+    ansi_quotes: false,
+    no_backslash_escapes: false,
+    mariadb: false,
+    version: 90_704,
+};
+
+const MARIADB: Modes = Modes {
+    mariadb: true,
+    version: 101_119,
+    ..MYSQL
+};
+
+fn one(text: &str) -> Statement {
+    let facts = facts(text.as_bytes(), MYSQL);
+    *facts
+        .single()
+        .unwrap_or_else(|| panic!("{text}: {facts:?}"))
+}
+
+fn written(text: &str, spans: &[crate::sql::name::Name]) -> Vec<String> {
+    let of = |span: Span| String::from_utf8_lossy(span.of(text.as_bytes())).into_owned();
+    let name = |name: &crate::sql::name::Name| match name.schema.is_empty() {
+        true => of(name.name),
+        false => format!("{}.{}", of(name.schema), of(name.name)),
+    };
+    spans.iter().map(name).collect()
+}
+
+fn tables(text: &str) -> Vec<String> {
+    written(text, one(text).tables.as_slice())
+}
+
+fn functions(text: &str) -> Vec<String> {
+    written(text, one(text).functions.as_slice())
+}
+
+#[test]
+fn plain_reads_are_reads() {
+    for text in [
+        "SELECT 1",
+        "select c from sbtest1 where id=?",
+        "(SELECT 1) UNION (SELECT 2)",
+        "WITH q AS (SELECT 1) SELECT * FROM q",
+        "WITH RECURSIVE q(a) AS (SELECT 1 UNION SELECT a+1 FROM q) SELECT * FROM q",
+        "TABLE t",
+        "VALUES ROW(1), ROW(2)",
+        "SELECT COUNT(*), NOW(), JSON_EXTRACT(a, '$.b') FROM t FORCE INDEX (a) LIMIT 3",
+        "SELECT /*+ MAX_EXECUTION_TIME(1000) */ a FROM t",
+        "SELECT @a, @`b`, @'c'",
+        "SELECT REPLACE(a, 'b', 'c'), INSERT('a', 1, 1, 'b') FROM t",
+        "SELECT EXTRACT(YEAR FROM d), TRIM(LEADING 'x' FROM a) FROM t",
+        "SHOW TABLES",
+        "SHOW FULL COLUMNS FROM t",
+        "SHOW CREATE TABLE t",
+        "EXPLAIN SELECT 1",
+        "EXPLAIN FORMAT=TREE SELECT 1",
+        "DESCRIBE t",
+        "SELECT 'insert into t; for update -- '",
+        "SELECT `update` FROM t",
+        "SELECT * FROM information_schema.tables",
+        "SELECT a FROM t WHERE b = 'it''s \\' fine'",
+        "SELECT 1;",
+        "",
+        "# only a comment",
+    ] {
+        let facts = facts(text.as_bytes(), MYSQL);
+        assert!(facts.only_reads(), "{text}: {facts:?}");
+    }
+}
+
+#[test]
+fn what_looks_like_a_read_and_is_none_is_told_by_its_trait() {
+    for (text, of) in [
+        ("SELECT a FROM t FOR UPDATE", Traits::LOCKS_ROWS),
+        ("SELECT a FROM t FOR SHARE NOWAIT", Traits::LOCKS_ROWS),
+        ("SELECT a FROM t LOCK IN SHARE MODE", Traits::LOCKS_ROWS),
+        (
+            "SELECT * FROM (SELECT 1 FROM t FOR UPDATE) x",
+            Traits::LOCKS_ROWS,
+        ),
+        ("SELECT 1 INTO @x", Traits::SETS_VARIABLES),
+        ("SELECT a INTO @x FROM t", Traits::SETS_VARIABLES),
+        ("SELECT @x := 1", Traits::SETS_VARIABLES),
+        ("SELECT @x:=@x+1 FROM t", Traits::SETS_VARIABLES),
+        ("SELECT a FROM t INTO OUTFILE '/tmp/x'", Traits::INTO_FILE),
+        ("SELECT a FROM t INTO DUMPFILE '/tmp/x'", Traits::INTO_FILE),
+        ("SELECT GET_LOCK('a', 1)", Traits::NAMED_LOCK),
+        ("SELECT get_lock ('a', 1)", Traits::NAMED_LOCK),
+        (
+            "SELECT SQL_CALC_FOUND_ROWS a FROM t",
+            Traits::CALCULATES_FOUND_ROWS,
+        ),
+        ("SELECT FOUND_ROWS()", Traits::READS_FOUND_ROWS),
+        ("SELECT ROW_COUNT()", Traits::READS_FOUND_ROWS),
+        ("SELECT LAST_INSERT_ID()", Traits::READS_INSERT_ID),
+        ("SELECT @@identity", Traits::READS_INSERT_ID),
+        ("SELECT @@SESSION.last_insert_id", Traits::READS_INSERT_ID),
+        ("SELECT LAST_INSERT_ID(5)", Traits::SETS_INSERT_ID),
+        ("SELECT NEXTVAL(s)", Traits::NEXT_VALUE),
+        ("SELECT NEXT VALUE FOR s", Traits::NEXT_VALUE),
+        ("SELECT SETVAL(s, 5)", Traits::NEXT_VALUE),
+        ("SELECT s.nextval", Traits::NEXT_VALUE),
+        ("SELECT PREVIOUS VALUE FOR s", Traits::CURRENT_VALUE),
+        ("SELECT LASTVAL(s)", Traits::CURRENT_VALUE),
+        ("SELECT CONNECTION_ID()", Traits::CONNECTION_ID),
+        ("SHOW WARNINGS", Traits::DIAGNOSTICS),
+        ("SHOW COUNT(*) ERRORS", Traits::DIAGNOSTICS),
+        ("SELECT @@warning_count", Traits::DIAGNOSTICS),
+        ("SELECT @@version_comment LIMIT 1", Traits::READS_SYSTEM),
+        ("SHOW FULL PROCESSLIST", Traits::SERVER_STATE),
+        ("SHOW VARIABLES LIKE 'a'", Traits::SERVER_STATE),
+        ("SELECT * FROM mysql.user", Traits::SERVER_STATE),
+        (
+            "SELECT * FROM `performance_schema`.threads",
+            Traits::SERVER_STATE,
+        ),
+        ("SELECT LOAD_FILE('/etc/passwd')", Traits::SPECIAL_FUNCTION),
+        (
+            "SELECT WAIT_FOR_EXECUTED_GTID_SET('x')",
+            Traits::SPECIAL_FUNCTION,
+        ),
+        (
+            "SELECT service_get_read_locks('a','b',0)",
+            Traits::SPECIAL_FUNCTION,
+        ),
+        (
+            "EXPLAIN ANALYZE SELECT a FROM t FOR UPDATE",
+            Traits::LOCKS_ROWS,
+        ),
+        ("SELECT 'open", Traits::BROKEN),
+        ("SELECT 1 /* open", Traits::BROKEN),
+    ] {
+        let facts = facts(text.as_bytes(), MYSQL);
+        let statement = facts.single().expect(text);
+        assert!(statement.traits.any(of), "{text}: {statement:?}");
+        assert!(!facts.only_reads(), "{text}: {statement:?}");
+    }
+}
+
+#[test]
+fn tables_and_functions_are_named() {
+    assert_eq!(
+        tables("SELECT a.b FROM a JOIN s.c ON a.x = c.x, `d e` f"),
+        ["a", "s.c", "`d e`"]
+    );
+    assert_eq!(
+        tables("SELECT * FROM (a, b) LEFT JOIN (c JOIN d USING (x)) USING (y)"),
+        ["a", "b", "c", "d"]
+    );
+    assert_eq!(tables("INSERT INTO t (a) SELECT b FROM u"), ["t", "u"]);
+    assert_eq!(tables("INSERT t VALUES (1)"), ["t"]);
+    assert_eq!(tables("REPLACE LOW_PRIORITY INTO s.t SET a = 1"), ["s.t"]);
+    assert_eq!(tables("UPDATE t, u SET t.a = u.a"), ["t", "u"]);
+    assert_eq!(
+        tables("DELETE FROM t WHERE a IN (SELECT b FROM u)"),
+        ["t", "u"]
+    );
+    assert_eq!(tables("CREATE TABLE IF NOT EXISTS t (a INT)"), ["t"]);
+    assert_eq!(tables("TRUNCATE TABLE t"), ["t"]);
+    assert_eq!(
+        functions("SELECT mine(1), s.other(2), COUNT(*) FROM t x"),
+        ["mine", "s.other"]
+    );
+    assert_eq!(
+        functions("SELECT my_function (1) FROM t WHERE a IN (1)"),
+        ["my_function"]
+    );
+    assert_eq!(
+        functions("WITH q (a) AS (SELECT 1) SELECT * FROM q"),
+        [""; 0]
+    );
+    assert_eq!(
+        functions("SELECT a FROM t GROUP BY a HAVING (a) ORDER BY (b)"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn hints_in_comments_are_heard() {
+    let hint = |text: &'static str| facts(text.as_bytes(), MYSQL).hint();
+    assert_eq!(
+        hint("/* evenkeel: primary */ SELECT 1"),
+        Some(Hint::Primary)
+    );
+    assert_eq!(
+        hint("SELECT /*+ evenkeel: replica */ 1"),
+        Some(Hint::Replica)
+    );
+    assert_eq!(
+        hint("SELECT 1 -- evenkeel: server=db2"),
+        Some(Hint::Server(b"db2"))
+    );
+}
+
+#[test]
+fn a_text_of_many_statements_is_taken_apart() {
+    let text = b"SET @a = 1; SELECT 2 ; ; INSERT INTO t VALUES (';')";
+    let facts = facts(text, MYSQL);
+    let spans: Vec<_> = facts.statements().map(|one| one.span.of(text)).collect();
+    let expected: [&[u8]; 3] = [b"SET @a = 1", b"SELECT 2", b"INSERT INTO t VALUES (';')"];
+    assert_eq!(spans, expected);
+    assert_eq!(facts.count(), 3);
+    assert!(!facts.only_reads());
+}
+
+#[test]
+fn a_stored_program_goes_to_the_end_of_the_text() {
+    let text = "CREATE DEFINER=a@b PROCEDURE p() BEGIN SELECT 1; DELETE FROM t; END";
+    let statement = one(text);
+    assert_eq!(statement.kind, Kind::Ddl);
+    assert!(statement.traits.any(Traits::STORED_PROGRAM));
+    assert_eq!(
+        one("IF 1 THEN SELECT 1; END IF; SELECT 2").kind,
+        Kind::Unknown
+    );
+    assert_eq!(facts(b"DROP PROCEDURE p; SELECT 1", MYSQL).count(), 2);
+}

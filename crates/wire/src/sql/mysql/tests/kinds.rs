@@ -1,0 +1,242 @@
+//! The kinds of statements that are no queries, and SET.
+
+use super::*;
+
+#[track_caller]
+fn check(text: &str, expect: Kind) {
+    assert_eq!(one(text).kind, expect, "{text}");
+}
+
+/// Where `part` is in `text`.
+fn at(text: &str, part: &str) -> Span {
+    let start = text.rfind(part).unwrap();
+    Span {
+        start: start as u32,
+        end: (start + part.len()) as u32,
+    }
+}
+
+#[test]
+fn transactions() {
+    let begin = |read_only, snapshot| Kind::Begin {
+        read_only,
+        snapshot,
+    };
+    check("BEGIN", begin(None, false));
+    check("begin work", begin(None, false));
+    check("START TRANSACTION", begin(None, false));
+    check("START TRANSACTION READ ONLY", begin(Some(true), false));
+    check(
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ WRITE",
+        begin(Some(false), true),
+    );
+    check("START TRANSACTION READ", Kind::Unknown);
+    check("COMMIT", Kind::Commit(Ending::default()));
+    let chain = Ending {
+        chain: true,
+        release: false,
+    };
+    check("COMMIT WORK AND CHAIN NO RELEASE", Kind::Commit(chain));
+    let release = Ending {
+        chain: false,
+        release: true,
+    };
+    check("ROLLBACK AND NO CHAIN RELEASE", Kind::Rollback(release));
+    check("SAVEPOINT a", Kind::Savepoint(at("SAVEPOINT a", "a")));
+    check(
+        "ROLLBACK TO SAVEPOINT b",
+        Kind::RollbackTo(at("ROLLBACK TO SAVEPOINT b", "b")),
+    );
+    check(
+        "RELEASE SAVEPOINT b",
+        Kind::Release(at("RELEASE SAVEPOINT b", "b")),
+    );
+    check("XA START 'a'", Kind::Xa);
+}
+
+#[test]
+fn commands_on_the_session() {
+    check("USE `a b`", Kind::Use(at("USE `a b`", "`a b`")));
+    let kill = |query, connection| Kind::Kill { query, connection };
+    check("KILL 5", kill(false, Some(at("KILL 5", "5"))));
+    check("KILL QUERY 5", kill(true, Some(at("KILL QUERY 5", "5"))));
+    check("KILL CONNECTION_ID()", kill(false, None));
+    check("KILL HARD QUERY ID 5", kill(true, None));
+    check("LOCK TABLES t READ", Kind::LockTables);
+    check("LOCK TABLE t WRITE", Kind::LockTables);
+    check("UNLOCK TABLES", Kind::UnlockTables);
+    check("LOCK INSTANCE FOR BACKUP", Kind::LockInstance);
+    check("BACKUP STAGE START", Kind::LockInstance);
+    check("FLUSH TABLES WITH READ LOCK", Kind::Flush { lock: true });
+    check("FLUSH TABLES t FOR EXPORT", Kind::Flush { lock: true });
+    check("FLUSH STATUS", Kind::Flush { lock: false });
+    check("HANDLER t OPEN", Kind::Handler);
+    check(
+        "PREPARE p FROM 'SELECT 1'",
+        Kind::Prepare(at("PREPARE p FROM", "p")),
+    );
+    check("EXECUTE p USING @a", Kind::Execute(at("EXECUTE p", "p")));
+    check("EXECUTE IMMEDIATE 'DELETE FROM t'", Kind::Unknown);
+    check(
+        "DEALLOCATE PREPARE p",
+        Kind::Deallocate(at("DEALLOCATE PREPARE p", "p")),
+    );
+    check(
+        "DROP PREPARE p",
+        Kind::Deallocate(at("DROP PREPARE p", "p")),
+    );
+    check("CALL p(1)", Kind::Call);
+    check("DO SLEEP(1)", Kind::Do);
+    check("GET DIAGNOSTICS @a = NUMBER", Kind::GetDiagnostics);
+    check("SET ROLE a", Kind::SetRole);
+    check("SET PASSWORD = 'a'", Kind::Ddl);
+    check(
+        "SET STATEMENT max_statement_time=1 FOR SELECT 1",
+        Kind::Unknown,
+    );
+    check("SHUTDOWN", Kind::Unknown);
+    check("gibberish", Kind::Unknown);
+}
+
+#[test]
+fn writes_and_definitions() {
+    for text in [
+        "INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 2",
+        "REPLACE t SET a = 1",
+        "UPDATE t SET a = 1",
+        "DELETE FROM t",
+        "WITH q AS (SELECT 1) DELETE FROM t",
+    ] {
+        check(text, Kind::Write);
+        assert!(one(text).traits.any(Traits::WRITES), "{text}");
+    }
+    check(
+        "LOAD DATA LOCAL INFILE 'a' INTO TABLE t",
+        Kind::LoadData { local: true },
+    );
+    check(
+        "LOAD DATA INFILE 'a' INTO TABLE t",
+        Kind::LoadData { local: false },
+    );
+    check("ANALYZE TABLE t", Kind::Maintenance);
+    check("ANALYZE SELECT 1", Kind::Explain { analyze: true });
+    check(
+        "EXPLAIN ANALYZE FORMAT=TREE SELECT 1",
+        Kind::Explain { analyze: true },
+    );
+    check("EXPLAIN FORMAT=JSON INTO @a SELECT 1", Kind::Unknown);
+    for text in ["CREATE TEMPORARY TABLE t (a INT)", "DROP TEMPORARY TABLE t"] {
+        check(text, Kind::Ddl);
+        assert!(one(text).traits.any(Traits::TEMPORARY), "{text}");
+    }
+    assert!(!one("SELECT temporary FROM t").traits.any(Traits::TEMPORARY));
+}
+
+#[test]
+fn the_next_transaction_is_not_the_session() {
+    let set = |scope, read_only, isolation| Kind::SetTransaction {
+        scope,
+        read_only,
+        isolation,
+    };
+    check(
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",
+        set(Scope::Unwritten, Some(true), Some(Isolation::ReadCommitted)),
+    );
+    check(
+        "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+        set(Scope::Session, None, Some(Isolation::Serializable)),
+    );
+    check(
+        "SET GLOBAL TRANSACTION READ WRITE",
+        set(Scope::Global, Some(false), None),
+    );
+}
+
+/// One line for each assignment.
+fn assigned(text: &str) -> Vec<String> {
+    let facts = facts(text.as_bytes(), MYSQL);
+    let statement = *facts.single().expect(text);
+    assert_eq!(statement.kind, Kind::Set, "{text}");
+    let of = |span: Span| String::from_utf8_lossy(span.of(text.as_bytes())).into_owned();
+    let line = |one: Assignment| {
+        let target = match one.target {
+            Target::User(name) => format!("@{}", of(name)),
+            Target::System(scope, name) => format!("{scope:?} {}", of(name)),
+            other => format!("{other:?}"),
+        };
+        match one.value {
+            Value::Literal(span) => format!("{target} = {}", of(span)),
+            other => format!("{target} = {other:?}"),
+        }
+    };
+    let all = assignments(text.as_bytes(), &statement, MYSQL).unwrap_or_default();
+    all.into_iter().map(line).collect()
+}
+
+#[test]
+fn set_is_read_assignment_by_assignment() {
+    assert_eq!(
+        assigned("SET @a = 1, @`b` := 'x', @c=NULL"),
+        ["@a = 1", "@`b` = 'x'", "@c = NULL"]
+    );
+    assert_eq!(
+        assigned("SET autocommit=0, SESSION sql_mode = ''"),
+        ["Unwritten autocommit = 0", "Session sql_mode = ''"]
+    );
+    assert_eq!(
+        assigned("SET @@session.time_zone = '+01:00', @@x = DEFAULT"),
+        ["Session time_zone = '+01:00'", "Unwritten x = Default"]
+    );
+    assert_eq!(
+        assigned("SET @@global.a = 1, GLOBAL b = -2, PERSIST c = ON"),
+        ["Global a = 1", "Global b = -2", "Global c = ON"]
+    );
+    assert_eq!(
+        assigned("SET NAMES utf8mb4 COLLATE utf8mb4_bin, @a = 2"),
+        ["Names = utf8mb4 COLLATE utf8mb4_bin", "@a = 2"]
+    );
+    assert_eq!(
+        assigned("SET CHARACTER SET latin1"),
+        ["CharacterSet = latin1"]
+    );
+    assert_eq!(
+        assigned("SET collation_connection = utf8mb4_unicode_ci"),
+        ["Unwritten collation_connection = utf8mb4_unicode_ci"]
+    );
+    assert_eq!(
+        assigned("SET @a = (SELECT MAX(b, 1) FROM t), b = c + 1"),
+        ["@a = Unknown", "Unwritten b = Unknown"]
+    );
+    assert_eq!(
+        assigned("SET @a = CURRENT_DATE, timestamp = CURRENT_TIMESTAMP"),
+        ["@a = Unknown", "Unwritten timestamp = Unknown"]
+    );
+}
+
+#[test]
+fn what_set_changes_beyond_the_session_or_our_sight_is_told() {
+    assert!(one("SET GLOBAL a = 1").traits.any(Traits::SETS_GLOBAL));
+    assert!(one("SET @@global.a = 1").traits.any(Traits::SETS_GLOBAL));
+    assert!(one("SET a = b()").traits.any(Traits::SETS_UNKNOWN));
+    assert!(!one("SET a = 1").traits.any(Traits::SETS_UNKNOWN));
+    assert!(one("SET @a = 1").traits.any(Traits::SETS_VARIABLES));
+    assert_eq!(functions("SET @a = mine(1)"), ["mine"]);
+    assert_eq!(tables("SET @a = (SELECT 1 FROM t)"), ["t"]);
+}
+
+#[test]
+fn a_set_behind_another_statement_has_its_own_spans() {
+    let text = b"SELECT 'x'; SET /* c */ @a = 'y'";
+    let facts = facts(text, MYSQL);
+    let set = facts.statements().nth(1).unwrap();
+    let found = assignments(text, set, MYSQL).unwrap();
+    let Target::User(name) = found[0].target else {
+        panic!("{found:?}");
+    };
+    assert_eq!(name.of(text), b"a");
+    let Value::Literal(value) = found[0].value else {
+        panic!("{found:?}");
+    };
+    assert_eq!(value.of(text), b"'y'");
+}

@@ -1,0 +1,134 @@
+//! Comments, strings and names as MySQL's scanner reads them.
+
+use super::*;
+
+/// The tokens as written.
+fn tokens(text: &str, modes: Modes) -> Vec<String> {
+    let mut tokens = Tokens::new(text.as_bytes(), modes);
+    let mut all = Vec::new();
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End => return all,
+            TokenKind::Broken => all.push("BROKEN".to_owned()),
+            _ => {
+                let written = token.span.of(text.as_bytes());
+                all.push(String::from_utf8_lossy(written).into_owned());
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn check(text: &str, modes: Modes, expect: &[&str]) {
+    assert_eq!(tokens(text, modes), expect, "{text}");
+}
+
+#[test]
+fn comments_are_passed_over() {
+    check("a -- b\nc", MYSQL, &["a", "c"]);
+    check("a --b", MYSQL, &["a", "-", "-", "b"]);
+    check("a --", MYSQL, &["a"]);
+    check("5--1", MYSQL, &["5", "-", "-", "1"]);
+    check("a # b\nc", MYSQL, &["a", "c"]);
+    check("a/* b /* c */d", MYSQL, &["a", "d"]);
+    check("a /* b", MYSQL, &["a", "BROKEN"]);
+    check("a /*+ NO_INDEX(t) */ b", MYSQL, &["a", "b"]);
+}
+
+#[test]
+fn versioned_comments_are_run_by_those_they_are_meant_for() {
+    check("a /*! b */ c", MYSQL, &["a", "b", "c"]);
+    check("a /*!40101 b */ c", MYSQL, &["a", "b", "c"]);
+    check("a /*!80016 b */ c", MYSQL, &["a", "b", "c"]);
+    check("a /*!99999 b */ c", MYSQL, &["a", "c"]);
+    check("a /*!080016 b */ c", MYSQL, &["a", "b", "c"]);
+    check("a /*!50701 b */ c", MARIADB, &["a", "c"]);
+    check("a /*!100500 b */ c", MARIADB, &["a", "b", "c"]);
+    check("a /*M! b */ c", MARIADB, &["a", "b", "c"]);
+    check("a /*M!110000 b */ c", MARIADB, &["a", "c"]);
+    check("a /*M! b */ c", MYSQL, &["a", "c"]);
+    check("a /*!99999 b /* d */ e */ c", MYSQL, &["a", "c"]);
+    check("a /*!40101 b /* d */ e */ c", MYSQL, &["a", "b", "e", "c"]);
+    check("a /*! b", MYSQL, &["a", "b", "BROKEN"]);
+}
+
+#[test]
+fn a_comment_that_only_some_servers_run_makes_no_read() {
+    for text in [
+        "/*!99999 EXPLAIN */ DELETE FROM t",
+        "SELECT 1 /*!80000 FOR UPDATE */",
+        "SELECT 1 /*M! FOR UPDATE */",
+        "/*M! DELETE FROM t */",
+        "SELECT 1; /*!99999 DELETE FROM t */",
+    ] {
+        for modes in [MYSQL, MARIADB] {
+            assert!(!facts(text.as_bytes(), modes).only_reads(), "{text}");
+        }
+    }
+    assert!(facts(b"SELECT /*!40001 SQL_NO_CACHE */ * FROM t", MYSQL).only_reads());
+}
+
+#[test]
+fn strings_end_where_the_sql_mode_says() {
+    check(r"'a\'b' c", MYSQL, &[r"'a\'b'", "c"]);
+    let plain = Modes {
+        no_backslash_escapes: true,
+        ..MYSQL
+    };
+    check(r"'a\' c", plain, &[r"'a\'", "c"]);
+    check("'a''b' 'c'", MYSQL, &["'a''b'", "'c'"]);
+    check("\"a\"\"b\"", MYSQL, &["\"a\"\"b\""]);
+    check("`a``b`.`c`", MYSQL, &["`a``b`", ".", "`c`"]);
+    check("'a", MYSQL, &["BROKEN"]);
+    check(r"'a\", MYSQL, &["BROKEN"]);
+    check(
+        "N'a' x'41' b'1' _utf8'a'",
+        MYSQL,
+        &["N'a'", "x'41'", "b'1'", "_utf8", "'a'"],
+    );
+    let mut tokens = Tokens::new(b"\"a\"", MYSQL);
+    assert_eq!(tokens.next_token().kind, TokenKind::String);
+    let ansi = Modes {
+        ansi_quotes: true,
+        ..MYSQL
+    };
+    let mut tokens = Tokens::new(b"\"a\\\"", ansi);
+    assert_eq!(tokens.next_token().kind, TokenKind::QuotedName);
+    assert_eq!(tokens.next_token().kind, TokenKind::End);
+}
+
+#[test]
+fn numbers_names_and_variables_are_told_apart() {
+    check(
+        "1 1.5 .5 1e5 1.e-3 0x1F 0b01",
+        MYSQL,
+        &["1", "1.5", ".5", "1e5", "1.e-3", "0x1F", "0b01"],
+    );
+    check("1a t.1b 0xg", MYSQL, &["1a", "t", ".", "1b", "0xg"]);
+    check(
+        "@a @a.b$ @'x y' @@session.a @@`b`",
+        MYSQL,
+        &["@a", "@a.b$", "@'x y'", "@@session.a", "@@`b`"],
+    );
+    check("@a:=1", MYSQL, &["@a", ":=", "1"]);
+    check("é ?", MYSQL, &["é", "?"]);
+    check("a\0b", MYSQL, &["a", "BROKEN", "b"]);
+}
+
+#[test]
+fn names_and_literals_are_read_as_the_server_does() {
+    assert_eq!(identifier(b"`a``b`").as_ref(), b"a`b");
+    assert_eq!(identifier(b"Ab").as_ref(), b"Ab");
+    assert_eq!(literal(b"'a''b'", MYSQL).unwrap().as_ref(), b"a'b");
+    assert_eq!(literal(b"'a\\nb'", MYSQL), None);
+    assert_eq!(literal(b"-5", MYSQL).unwrap().as_ref(), b"-5");
+}
+
+#[test]
+fn a_text_that_is_cut_anywhere_is_read_all_the_same() {
+    let text = "SELECT /*!50000 a */ 'b\\'', `c`, @@session.d, x'1' -- e\n FROM t # f";
+    for cut in 0..text.len() {
+        let _ = facts(text[..cut].as_bytes(), MYSQL);
+    }
+}
