@@ -25,14 +25,14 @@ fn the_ports_follow_the_primary_of_postgres() {
     changes(ClusterKind::Postgres);
 }
 
+/// At once: both wait some seconds until they give up a member that died.
 #[test]
-fn the_ports_follow_the_writer_of_galera() {
-    changes(ClusterKind::Galera);
-}
-
-#[test]
-fn the_ports_follow_the_primary_of_a_replication_group() {
-    changes(ClusterKind::GroupReplication);
+fn the_ports_follow_the_writers_of_galera_and_of_a_replication_group() {
+    std::thread::scope(|scope| {
+        for kind in [ClusterKind::Galera, ClusterKind::GroupReplication] {
+            scope.spawn(move || changes(kind));
+        }
+    });
 }
 
 fn changes(kind: ClusterKind) {

@@ -7,14 +7,14 @@ use evenkeel_lab::{ClusterKind, ReadProbe, Server};
 use crate::rig::service;
 use crate::stage::{Stage, assert_all_read};
 
+/// At once: they mostly wait.
 #[test]
-fn replicas_of_mariadb_leave_and_come_back_and_no_read_fails() {
-    comings_and_goings(ClusterKind::Mariadb);
-}
-
-#[test]
-fn replicas_of_postgres_leave_and_come_back_and_no_read_fails() {
-    comings_and_goings(ClusterKind::Postgres);
+fn replicas_of_mariadb_and_postgres_leave_and_come_back_and_no_read_fails() {
+    std::thread::scope(|scope| {
+        for kind in [ClusterKind::Mariadb, ClusterKind::Postgres] {
+            scope.spawn(move || comings_and_goings(kind));
+        }
+    });
 }
 
 fn comings_and_goings(kind: ClusterKind) {
