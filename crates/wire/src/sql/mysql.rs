@@ -2,6 +2,7 @@
 
 mod builtin;
 mod facts;
+mod fingerprint;
 mod head;
 mod lexer;
 mod names;
@@ -15,6 +16,7 @@ mod tests;
 pub use facts::{
     Assignment, Ending, Facts, Isolation, Kind, Scope, Statement, Target, Traits, Value,
 };
+pub use fingerprint::fingerprint;
 pub use names::{identifier, literal};
 
 use lexer::Kind as TokenKind;

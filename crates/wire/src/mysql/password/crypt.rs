@@ -7,12 +7,17 @@ use subtle::ConstantTimeEq;
 const SALT_LENGTH: usize = 20;
 const HASH_LENGTH: usize = 43;
 
+const ROUNDS_MIN: u32 = 1000;
+
+/// What MySQL takes of a password for this plugin; each round hashes all of it.
+const PASSWORD_LENGTH_MAX: usize = 256;
+
 /// `caching_sha2_password_digest_rounds` at most: more would only stop us.
 const ROUNDS_MAX: u32 = 4_095_000;
 
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// `$A$005$`, a salt and a hash. Checking a password takes milliseconds: not where sessions run.
+/// `$A$005$` (MySQL 9: `$A$00A$`), a salt and a hash. Checking a password takes milliseconds: not where sessions run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stored {
     rounds: u32,
@@ -31,7 +36,7 @@ impl Stored {
         let thousands = u32::from_str_radix(rounds, 16).ok()?;
         let (salt, hash) = rest.strip_prefix(b"$")?.split_first_chunk()?;
         let rounds = thousands.checked_mul(1000)?;
-        (1000..=ROUNDS_MAX).contains(&rounds).then_some(())?;
+        (ROUNDS_MIN..=ROUNDS_MAX).contains(&rounds).then_some(())?;
         Some(Stored {
             rounds,
             salt: *salt,
@@ -39,22 +44,35 @@ impl Stored {
         })
     }
 
-    /// For an account that does not exist: no password fits, and it takes as long to find out.
+    /// For an account that does not exist: no password fits. With the rounds that the server's
+    /// accounts have it takes as long to find out.
     #[must_use]
-    pub fn mock(random: [u8; SALT_LENGTH]) -> Self {
+    pub fn mock(random: [u8; SALT_LENGTH], rounds: u32) -> Self {
         Stored {
-            rounds: 5000,
+            rounds: rounds.clamp(ROUNDS_MIN, ROUNDS_MAX),
             salt: random,
             hash: [b'!'; HASH_LENGTH],
         }
     }
 
+    /// How many rounds it takes.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
     /// Whether it is this password's.
     #[must_use]
     pub fn fits(&self, password: &[u8]) -> bool {
-        let hash = hash(password, &self.salt, self.rounds);
-        bool::from(encode(&hash).ct_eq(&self.hash))
+        let possible = password.get(..PASSWORD_LENGTH_MAX).unwrap_or(password);
+        let hash = hashed(possible, &self.salt, self.rounds);
+        let whole = possible.len() == password.len();
+        whole && bool::from(hash.ct_eq(&self.hash))
     }
+}
+
+pub(super) fn hashed(password: &[u8], salt: &[u8], rounds: u32) -> [u8; HASH_LENGTH] {
+    encode(&hash(password, salt, rounds))
 }
 
 /// Drepper's "Unix crypt using SHA-256", steps 1 to 21.

@@ -1,1 +1,128 @@
-//! Tests.
+//! Proofs against what MariaDB 10.11 and MySQL 9 store and take.
+
+use super::rsa::{PrivateKey, PublicKey};
+use super::*;
+
+/// Made for these tests.
+const KEY: &str = include_str!("tests/key.pem");
+
+const NONCE: Nonce = Nonce(*b"abcdefghijklmnopqrst");
+
+/// A row of MySQL 9, its random salt as hexadecimal digits.
+const STORED_PA_SS: &str = "24412430304124775D583F3D715C3E082A7C234B4F01301B28713E\
+    77357476692E7072705673694D452E574B5858536C6443414C5A5A31734E6D437544577567354178743737";
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    pairs.map(byte).collect()
+}
+
+#[test]
+fn a_native_proof_fits_its_row_and_holds_the_key() {
+    let stored = b"*10DFEB995F10E2398FDB8ABB727B568FB4197B30";
+    let verifier = native::Verifier::read(stored).unwrap();
+    let password = "pässwort".as_bytes();
+    assert!(verifier == native::Verifier::of_password(password));
+    let proof = native::Key::of_password(password).prove(&NONCE);
+    let key = verifier.check(&NONCE, &proof).unwrap();
+    let other = Nonce(*b"ABCDEFGHIJKLMNOPQRST");
+    assert!(verifier.check(&other, &key.prove(&other)).is_some());
+    assert!(verifier.check(&other, &proof).is_none());
+    assert!(verifier.check(&NONCE, &proof[1..]).is_none());
+    assert!(native::Verifier::read(&stored[1..]).is_none());
+}
+
+#[test]
+fn a_sha2_proof_holds_the_key() {
+    let verifier = sha2::Verifier::of_password(b"pa ss");
+    let proof = sha2::Key::of_password(b"pa ss").prove(&NONCE);
+    let key = verifier.check(&NONCE, &proof).unwrap();
+    let other = Nonce(*b"ABCDEFGHIJKLMNOPQRST");
+    assert!(verifier.check(&other, &key.prove(&other)).is_some());
+    let wrong = sha2::Key::of_password(b"pass").prove(&NONCE);
+    assert!(verifier.check(&NONCE, &wrong).is_none());
+}
+
+#[test]
+fn a_stored_hash_of_mysql_fits_its_password_only() {
+    let stored = crypt::Stored::read(&bytes(STORED_PA_SS)).unwrap();
+    assert!(stored.fits(b"pa ss"));
+    assert!(!stored.fits(b"pa s") && !stored.fits(b""));
+    assert!(!crypt::Stored::mock([7; 20], stored.rounds()).fits(b"pa ss"));
+    for cut in 0..STORED_PA_SS.len() / 2 {
+        let beginning = &bytes(STORED_PA_SS)[..cut];
+        assert!(crypt::Stored::read(beginning).is_none(), "{cut}");
+    }
+}
+
+#[test]
+fn passwords_of_all_lengths_are_hashed_as_elsewhere() {
+    // Made by `openssl passwd -5`, whose salts are of 16 bytes at most.
+    let salt = b"saltsaltsaltsalt";
+    for (password, expect) in ELSEWHERE {
+        let hash = crypt::hashed(password.as_bytes(), salt, 5000);
+        assert_eq!(std::str::from_utf8(&hash), Ok(*expect), "{password}");
+    }
+}
+
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("a", "mkeIR17jZH2efuGHyAyi7uqPDT/jX1lPmlgvEvcZX1A"),
+    ("pass", "8ZaDgO6lJyLj9q9ZTU9.mVbyxgexIt9wC/9rmQPBTU8"),
+    (
+        "0123456789012345678901234567890",
+        "2SWWMil9I5PCWr/JxNHTGv3NMDCtTtk4pBnIZWCgk28",
+    ),
+    (
+        "01234567890123456789012345678901",
+        "g6CvHWqiQQH3iQldBXpiIwdJMh5Oh4jahMgq3Qzscy1",
+    ),
+    (
+        "012345678901234567890123456789012",
+        "59d3MhW.6RxhSrvXpKu.A8l6X1pcTybckz0zVb9xrl3",
+    ),
+    (
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        "gOld0qEoDgBuTQJcwTqzI7y1lf5rm0/KP6DXsEy09tB",
+    ),
+];
+
+#[test]
+fn an_ed25519_proof_fits_a_row_of_mariadb() {
+    let stored = b"9fKFyshMP2JvmJ9Q/htsweKqX84NkQZvItm/V6gvu+g";
+    let verifier = ed25519::Verifier::read(stored).unwrap();
+    assert_eq!(verifier, ed25519::Verifier::of_password(b"geheim"));
+    let nonce = [5; 32];
+    let proof = ed25519::prove(b"geheim", &nonce);
+    assert!(verifier.check(&nonce, &proof));
+    assert!(!verifier.check(&[6; 32], &proof));
+    assert!(!verifier.check(&nonce, &ed25519::prove(b"geheim2", &nonce)));
+    assert!(!verifier.check(&nonce, &proof[..63]));
+    assert!(!verifier.check(&nonce, &[0xff; 64]));
+}
+
+#[test]
+fn a_password_is_encrypted_for_one_nonce() {
+    let ours = PrivateKey::read(KEY).unwrap();
+    let theirs = PublicKey::read(ours.public_pem()).unwrap();
+    let message = theirs.message(b"pa ss", &NONCE, [1; 32]).unwrap();
+    let password = ours.password(&message, &NONCE, [2; 32]).unwrap();
+    assert_eq!(password.as_slice(), b"pa ss");
+    let other = Nonce(*b"ABCDEFGHIJKLMNOPQRST");
+    let password = ours.password(&message, &other, [2; 32]);
+    assert!(password.is_none_or(|password| password.as_slice() != b"pa ss"));
+    assert!(ours.password(&message[1..], &NONCE, [2; 32]).is_none());
+    assert!(theirs.message(&[b'x'; 300], &NONCE, [1; 32]).is_none());
+    assert!(PublicKey::read(b"no key").is_none());
+}
+
+#[test]
+fn a_nonce_has_no_byte_that_ends_a_string_or_parts_a_hash() {
+    let mut random = [0; 20];
+    for (index, byte) in random.iter_mut().enumerate() {
+        *byte = [0, b'$', 0x80, 0xa4, 0xff][index % 5];
+    }
+    let nonce = Nonce::of_random(random);
+    let bad = |byte: &u8| matches!(byte, 0 | b'$' | 0x80..);
+    assert!(!nonce.bytes().iter().any(bad));
+}
