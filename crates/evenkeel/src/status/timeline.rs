@@ -48,6 +48,9 @@ pub enum EventKind {
     Command,
     /// The process started, stops, or hands over.
     Process,
+    /// One that another version knows and this one does not.
+    #[serde(other)]
+    Other,
 }
 
 impl EventKind {
@@ -61,6 +64,7 @@ impl EventKind {
             Self::Config => "config",
             Self::Command => "command",
             Self::Process => "process",
+            Self::Other => "other",
         }
     }
 }
@@ -74,6 +78,20 @@ pub enum Severity {
     Info,
     /// Needs somebody soon.
     Warning,
-    /// Needs somebody now.
+    /// Needs somebody now; also a severity that only another version knows.
+    #[serde(other)]
     Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_only_another_version_knows_is_an_event_all_the_same() {
+        let text = r#"{"id": 7, "kind": "later", "severity": "worse", "what": "w"}"#;
+        let event: TimelineEvent = serde_json::from_str(text).unwrap();
+        assert_eq!((event.id, event.kind), (7, EventKind::Other));
+        assert_eq!(event.severity, Severity::Error);
+    }
 }
