@@ -19,6 +19,7 @@ pub(crate) mod channel;
 pub(crate) mod doors;
 pub(crate) mod line;
 pub(crate) mod predecessor;
+pub(crate) mod process;
 pub(crate) mod state;
 pub(crate) mod successor;
 

@@ -328,6 +328,7 @@ impl World {
                 tracing::warn!("told to stop twice: ending now");
                 self.stop_by_ms = Some(now_ms());
             }
+            Signal::Stop if self.give_upgrade_up() => {}
             Signal::Stop => {
                 // Not in `stop`: an upgrade ends this process, but not the service.
                 notify::stopping(self.plan.engine.shutdown_limit_ms);

@@ -4,6 +4,8 @@
 
 #[path = "upgrade/broken.rs"]
 mod broken;
+#[path = "upgrade/ends.rs"]
+mod ends;
 #[path = "upgrade/limits.rs"]
 mod limits;
 #[path = "peer/peer.rs"]

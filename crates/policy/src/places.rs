@@ -100,8 +100,10 @@ impl Places {
         self.lower_ceiling(|share, taken| share.min(taken.saturating_add(more)));
     }
 
-    /// Takes the whole limit back.
-    pub fn keep_all(&self) {
+    /// Takes the whole limit back, of which other processes have so many: both at once, so that
+    /// their places are nobody's for no moment.
+    pub fn take_back(&self, elsewhere: u32) {
+        self.elsewhere.store(elsewhere, Relaxed);
         self.ceiling.store(UNLIMITED, Relaxed);
         self.share_out();
     }
@@ -205,7 +207,7 @@ mod tests {
         assert_eq!((old.claimed(), take(&old, 9)), (3, 0));
         old.keep_taken_and(5);
         assert_eq!(old.claimed(), 3, "given away for good");
-        old.keep_all();
+        old.take_back(0);
         assert_eq!(take(&old, 20), 7);
     }
 
@@ -232,6 +234,11 @@ mod tests {
         assert_eq!((second.claimed(), take(&second, 9)), (10, 3));
         second.hand_on_elsewhere();
         assert_eq!((second.claimed(), take(&second, 9)), (9, 0));
+        // The next one has failed: of ten, one is still the first one's.
+        second.take_back(1);
+        assert_eq!((second.claimed(), take(&second, 9)), (10, 0));
+        second.set_elsewhere(0);
+        assert_eq!(take(&second, 9), 1);
     }
 
     #[test]

@@ -136,8 +136,9 @@ impl Listener {
         self.lent = false;
     }
 
-    /// Another process goes on with the socket; what is left here is closed without a word.
-    pub fn leave(mut self) {
+    /// Another process has the socket too, and may go on with it: until [`Self::make_own`] it is
+    /// closed here without a word.
+    pub fn lend(&mut self) {
         self.lent = true;
     }
 

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -18,7 +20,7 @@ const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 const LENGTH_BYTES: usize = 4;
 
-/// A peer that reads nothing for so long is gone.
+/// Before it serves, a peer that reads nothing for so long is given up.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
 
 /// The next message of what has come so far, if it is whole; it is taken out.
@@ -52,6 +54,11 @@ impl Channel {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(SEND_LIMIT))?;
         Ok(Channel { stream })
+    }
+
+    /// From now on a peer that reads nothing is waited for as long as it lives.
+    pub(crate) fn be_patient(&self) -> io::Result<()> {
+        self.stream.set_write_timeout(None)
     }
 
     pub(crate) fn into_stream(self) -> UnixStream {
@@ -90,7 +97,7 @@ impl Channel {
 
     /// Receives a descriptor.
     pub(crate) fn be_passed(&mut self, by: Option<Instant>) -> io::Result<OwnedFd> {
-        self.wait_at_most(by)?;
+        self.wait_until(by)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
@@ -106,7 +113,7 @@ impl Channel {
 
     fn read_exact(&mut self, mut into: &mut [u8], by: Option<Instant>) -> io::Result<()> {
         while !into.is_empty() {
-            self.wait_at_most(by)?;
+            self.wait_until(by)?;
             match self.stream.read(into) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => into = &mut into[count..],
@@ -117,11 +124,18 @@ impl Channel {
         Ok(())
     }
 
-    fn wait_at_most(&self, by: Option<Instant>) -> io::Result<()> {
+    /// Looks at the socket whatever the time is: who did not get to run for a while must not take
+    /// what has come meanwhile for silence.
+    fn wait_until(&self, by: Option<Instant>) -> io::Result<()> {
         let left = by.map(|by| by.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(io::ErrorKind::TimedOut.into());
+        let left = left.map(Timespec::try_from).transpose();
+        let left = left.map_err(io::Error::other)?;
+        let mut ready = [PollFd::new(&self.stream, PollFlags::IN)];
+        match poll(&mut ready, left.as_ref()) {
+            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => Ok(()),
+            Err(Errno::INTR) => self.wait_until(by),
+            Err(error) => Err(error.into()),
         }
-        self.stream.set_read_timeout(left)
     }
 }

@@ -4,11 +4,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::channel::next_in;
+use super::process::Process;
 use super::state::{FromOld, Report};
 
 /// What an old process has to say once we serve.
@@ -27,7 +30,8 @@ pub(crate) struct Line {
     /// What has come of a message that is not whole yet.
     unread: Arc<Mutex<Vec<u8>>>,
     heard: mpsc::UnboundedSender<FromPredecessor>,
-    listening: AbortHandle,
+    /// None while paused.
+    listening: Option<AbortHandle>,
 }
 
 impl Line {
@@ -41,32 +45,43 @@ impl Line {
         stream.set_nonblocking(true)?;
         let stream = Arc::new(UnixStream::from_std(stream)?);
         let unread = Arc::new(Mutex::new(unread));
-        let listening = start(pid, &stream, &unread, &heard);
-        Ok(Line {
+        let mut line = Line {
             pid,
             stream,
             unread,
             heard,
-            listening,
-        })
+            listening: None,
+        };
+        line.resume();
+        Ok(line)
     }
 
     /// Stops listening, so that another process may: the descriptor, and what it must know.
-    pub(crate) fn pause(&self) -> io::Result<(OwnedFd, Vec<u8>)> {
-        self.listening.abort();
+    pub(crate) fn pause(&mut self) -> io::Result<(OwnedFd, Vec<u8>)> {
+        self.stop();
         let socket = self.stream.as_fd().try_clone_to_owned()?;
         Ok((socket, locked(&self.unread).clone()))
     }
 
-    /// The other process did not come to it.
+    /// The other process did not come to it. Nothing, if it is listened to anyway: two who listen
+    /// would tear each other's messages.
     pub(crate) fn resume(&mut self) {
-        self.listening = start(self.pid, &self.stream, &self.unread, &self.heard);
+        if self.listening.is_none() {
+            let listening = start(self.pid, &self.stream, &self.unread, &self.heard);
+            self.listening = Some(listening);
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(listening) = self.listening.take() {
+            listening.abort();
+        }
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        self.listening.abort();
+        self.stop();
     }
 }
 
@@ -80,10 +95,26 @@ fn start(
     let listen = async move {
         // It waits for bytes and for nothing else: whenever it is stopped, what was heard is told.
         while stream.readable().await.is_ok() && hear(pid, &stream, &unread, &heard).is_ok() {}
+        // Its sessions have their places as long as it lives, whether we understand it or not.
+        end_of(pid).await;
         // The world is gone only when the process ends.
         let _ = heard.send(FromPredecessor::Gone { pid });
     };
     tokio::spawn(listen).abort_handle()
+}
+
+/// At once where the system cannot tell.
+async fn end_of(pid: u32) {
+    let Some(process) = Process::find(pid).into_descriptor() else {
+        return;
+    };
+    #[expect(unsafe_code, reason = "tokio has no safe form for descriptors")]
+    // SAFETY: the descriptor is this value's own, and stays open and the same as long as it lives.
+    let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
+    if let Ok(process) = process {
+        // An error is a system that cannot tell.
+        let _ = process.readable().await;
+    }
 }
 
 fn hear(
@@ -98,7 +129,13 @@ fn hear(
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
         _ => {}
     }
-    while let Some(message) = next_in(&mut unread)? {
+    let not_understood = |error: &io::Error| {
+        tracing::error!(
+            "process {pid} is not understood: {error}; its sessions count as they did last until \
+             it ends"
+        );
+    };
+    while let Some(message) = next_in(&mut unread).inspect_err(not_understood)? {
         if let FromOld::Report(report) = message {
             // As above.
             let _ = heard.send(FromPredecessor::Report { pid, report });
@@ -110,3 +147,6 @@ fn hear(
 fn locked(unread: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     unread.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

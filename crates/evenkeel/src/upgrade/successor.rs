@@ -3,12 +3,13 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -22,6 +23,12 @@ const WORDS_BYTES_MAX: usize = 2_000;
 
 /// A process that has hung up is about to end, and its last words are on their way.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
+
+/// From the state, with which it has everything, to its first client.
+const SERVING_LIMIT: Duration = Duration::from_secs(1);
+
+/// At our end, for the last report.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How often an ending process is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -46,12 +53,18 @@ pub(crate) enum Order {
     /// With the lines to the processes before this one.
     State(Box<Handover>, Vec<OwnedFd>),
     Report(Box<Report>),
+    /// There is nothing to take over.
+    GiveUp,
 }
 
 /// A new process on its way, or one that has taken over. Dropped before that, it is ended.
 pub(crate) struct Successor {
     orders: flume::Sender<Order>,
-    thread: Option<JoinHandle<()>>,
+    /// Our end of the conversation once more: shut down, it ends.
+    stream: UnixStream,
+    is_given_up: Arc<AtomicBool>,
+    /// Without a sender when the thread has ended.
+    ended: flume::Receiver<()>,
 }
 
 impl Successor {
@@ -59,7 +72,7 @@ impl Successor {
     pub(crate) fn start(
         program: Option<PathBuf>,
         limit: Duration,
-        said: mpsc::Sender<FromSuccessor>,
+        said: mpsc::UnboundedSender<FromSuccessor>,
     ) -> io::Result<Successor> {
         let mut arguments = std::env::args_os();
         let own = arguments.next().map(PathBuf::from);
@@ -67,17 +80,35 @@ impl Successor {
             return Err(io::Error::other("this process does not know its program"));
         };
         let (orders, inbox) = flume::unbounded();
+        let (until, ended) = flume::bounded::<()>(0);
+        let (ours, theirs) = UnixStream::pair()?;
+        let stream = ours.try_clone()?;
+        let is_given_up = Arc::default();
         let start = Start {
             program,
             arguments: arguments.collect(),
             limit,
+            is_given_up: Arc::clone(&is_given_up),
         };
         let thread = std::thread::Builder::new().name("successor".to_owned());
-        let thread = thread.spawn(move || start.lead(&inbox, &said))?;
+        thread.spawn(move || {
+            let _until = until;
+            start.lead((ours, theirs), &inbox, &said);
+        })?;
         Ok(Successor {
             orders,
-            thread: Some(thread),
+            stream,
+            is_given_up,
+            ended,
         })
+    }
+
+    /// Ends a new process that does not serve yet; what comes of it is said as ever.
+    pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, SeqCst);
+        // Whoever waits for the other one waits no longer.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.tell(Order::GiveUp);
     }
 
     pub(crate) fn tell(&self, order: Order) {
@@ -90,13 +121,12 @@ impl Successor {
         self.orders.is_empty()
     }
 
-    /// Sends what is left and lets go.
-    pub(crate) fn finish(mut self) {
+    /// Sends what is left and lets go. A new process that does not listen is not waited for: it
+    /// learns from our end what there is to know.
+    pub(crate) fn finish(self) {
         drop(self.orders);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been told already.
-            let _ = thread.join();
-        }
+        // Nothing is ever sent.
+        let _ = self.ended.recv_timeout(GOODBYE_LIMIT);
     }
 }
 
@@ -104,16 +134,22 @@ struct Start {
     program: PathBuf,
     arguments: Vec<OsString>,
     limit: Duration,
+    is_given_up: Arc<AtomicBool>,
 }
 
 impl Start {
-    fn lead(self, orders: &flume::Receiver<Order>, said: &mpsc::Sender<FromSuccessor>) {
-        let mut new = match self.launch() {
+    fn lead(
+        self,
+        (ours, theirs): (UnixStream, UnixStream),
+        orders: &flume::Receiver<Order>,
+        said: &mpsc::UnboundedSender<FromSuccessor>,
+    ) {
+        let mut new = match self.launch(ours, theirs) {
             Ok(new) => new,
             Err(error) => {
                 let program = self.program.display();
                 let failed = FromSuccessor::Failed(format!("cannot start {program}: {error}"));
-                let _ = said.blocking_send(failed);
+                let _ = said.send(failed);
                 return;
             }
         };
@@ -121,18 +157,17 @@ impl Start {
         match new.hand_over(orders, said, by) {
             Ok(taken) => {
                 let pid = new.child.id();
-                let _ = said.blocking_send(FromSuccessor::Serving { pid, taken });
+                let _ = said.send(FromSuccessor::Serving { pid, taken });
                 new.report(orders);
             }
             Err(error) => {
                 let why = self.explain(new, &error);
-                let _ = said.blocking_send(FromSuccessor::Failed(why));
+                let _ = said.send(FromSuccessor::Failed(why));
             }
         }
     }
 
-    fn launch(&self) -> io::Result<NewProcess> {
-        let (ours, theirs) = UnixStream::pair()?;
+    fn launch(&self, ours: UnixStream, theirs: UnixStream) -> io::Result<NewProcess> {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
@@ -147,10 +182,12 @@ impl Start {
             child,
             words,
             channel: Channel::new(ours)?,
+            has_state: false,
         })
     }
 
     fn explain(&self, mut new: NewProcess, error: &io::Error) -> String {
+        let is_given_up = self.is_given_up.load(SeqCst);
         let limit_ms = self.limit.as_millis();
         let hung = matches!(
             error.kind(),
@@ -163,9 +200,16 @@ impl Start {
                 | io::ErrorKind::BrokenPipe
                 | io::ErrorKind::ConnectionReset
         );
-        let ended = new.end(hung);
+        let ended = new.end(hung || is_given_up);
         let program = self.program.display();
+        if is_given_up {
+            return format!("{program} was ended: this process is stopping");
+        }
         let what = match ended {
+            _ if hung && new.has_state => format!(
+                "had everything and did not serve within {} ms, and was ended",
+                SERVING_LIMIT.as_millis()
+            ),
             _ if hung => format!("did not take over within {limit_ms} ms and was ended"),
             Ok(status) if hung_up => format!("ended before it took over ({status})"),
             _ => format!("did not take over: {error}"),
@@ -182,17 +226,24 @@ struct NewProcess {
     child: Child,
     words: Words,
     channel: Channel,
+    /// Services near their limits accept nobody until it serves.
+    has_state: bool,
 }
 
 impl NewProcess {
     fn hand_over(
         &mut self,
         orders: &flume::Receiver<Order>,
-        said: &mpsc::Sender<FromSuccessor>,
+        said: &mpsc::UnboundedSender<FromSuccessor>,
         by: Instant,
     ) -> io::Result<Vec<Purpose>> {
-        let next = || orders.recv_deadline(by).map_err(|_| world_gone());
-        let ask = |what| said.blocking_send(what).map_err(|_| world_gone());
+        let next = || match orders.recv_deadline(by) {
+            Ok(Order::GiveUp) | Err(flume::RecvTimeoutError::Disconnected) => Err(world_gone()),
+            Ok(order) => Ok(order),
+            Err(flume::RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        let mut by = by;
+        let ask = |what| said.send(what).map_err(|_| world_gone());
         let channel = &mut self.channel;
         channel.send(&FromOld::Hello {
             version: VERSION,
@@ -211,6 +262,8 @@ impl NewProcess {
                     if let Order::State(state, lines) = next()? {
                         channel.send(&FromOld::State(state))?;
                         lines.iter().try_for_each(|line| channel.pass(line))?;
+                        self.has_state = true;
+                        by = by.min(Instant::now() + SERVING_LIMIT);
                     }
                 }
                 FromNew::Serving(taken) => return Ok(taken),
@@ -220,6 +273,9 @@ impl NewProcess {
 
     /// Until the world has nothing more to say, or the new process has ended.
     fn report(mut self, orders: &flume::Receiver<Order>) {
+        if self.channel.be_patient().is_err() {
+            return;
+        }
         while let Ok(order) = orders.recv() {
             if let Order::Report(report) = order
                 && self.channel.send(&FromOld::Report(report)).is_err()

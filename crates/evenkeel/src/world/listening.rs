@@ -75,12 +75,19 @@ impl Listening {
         }
     }
 
+    /// Another process has the sockets, and may serve with them even if this one ends badly.
+    pub(super) fn lend(&mut self) {
+        for (listener, _) in &mut self.sockets {
+            listener.lend();
+        }
+    }
+
     /// Accepts nobody any more; another process goes on with the sockets that it has taken.
     pub(super) fn leave(self, engine: &Engine, is_taken: impl Fn(String) -> bool) {
-        for (listener, id) in self.sockets {
+        for (mut listener, id) in self.sockets {
             engine.unlisten(id);
-            if is_taken(listener.asked_for().to_string()) {
-                listener.leave();
+            if !is_taken(listener.asked_for().to_string()) {
+                listener.make_own();
             }
         }
     }

@@ -6,9 +6,11 @@ mod clusters;
 mod give;
 mod take;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_proxy::now_ms;
+use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot};
 
 use super::World;
@@ -17,6 +19,7 @@ use crate::notify;
 use crate::status::{EventKind, Reply, Severity, UpgradeStatus};
 use crate::upgrade::doors::Doors;
 use crate::upgrade::line::{FromPredecessor, Line};
+use crate::upgrade::process::Process;
 use crate::upgrade::state::{Purpose, Report};
 use crate::upgrade::successor::{FromSuccessor, Order, Successor};
 use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
@@ -35,7 +38,10 @@ const FIRST_PROCESS: u32 = 1;
 
 /// What upgrades add to a world.
 pub(super) struct Upgrades {
-    pub(super) from_successor: (mpsc::Sender<FromSuccessor>, mpsc::Receiver<FromSuccessor>),
+    pub(super) from_successor: (
+        mpsc::UnboundedSender<FromSuccessor>,
+        mpsc::UnboundedReceiver<FromSuccessor>,
+    ),
     pub(super) from_predecessors: (
         mpsc::UnboundedSender<FromPredecessor>,
         mpsc::UnboundedReceiver<FromPredecessor>,
@@ -49,7 +55,7 @@ pub(super) struct Upgrades {
 impl Default for Upgrades {
     fn default() -> Self {
         Self {
-            from_successor: mpsc::channel(1),
+            from_successor: mpsc::unbounded_channel(),
             from_predecessors: mpsc::unbounded_channel(),
             doors: None,
             under_way: None,
@@ -69,6 +75,10 @@ struct UnderWay {
     is_relaying: bool,
     /// Services near their limit: they accept nobody until the new process does, or has failed.
     paused: Vec<String>,
+    /// Servers of which we keep half of what was free, by id; of the others nothing.
+    halved: BTreeSet<u64>,
+    /// We are told to stop: this comes to its end first.
+    is_given_up: bool,
 }
 
 /// The process that serves instead of us.
@@ -116,6 +126,8 @@ impl World {
                     is_wanted: false,
                     is_relaying: false,
                     paused: Vec::new(),
+                    halved: BTreeSet::new(),
+                    is_given_up: false,
                 });
             }
         }
@@ -136,8 +148,14 @@ impl World {
     }
 
     pub(super) fn hear_successor(&mut self, said: FromSuccessor) {
+        let under_way = self.upgrades.under_way.as_ref();
+        let is_given_up = under_way.is_some_and(|under_way| under_way.is_given_up);
         match said {
+            FromSuccessor::Asks | FromSuccessor::Ready if is_given_up => {
+                self.tell_candidate(Order::GiveUp);
+            }
             FromSuccessor::Asks => {
+                self.lend_sockets(true);
                 let sockets = self.sockets_to_pass();
                 self.tell_candidate(Order::Sockets(sockets));
             }
@@ -145,9 +163,52 @@ impl World {
                 self.lend_places();
                 self.send_state_when_due();
             }
-            FromSuccessor::Serving { pid, taken } => self.retire(pid, &taken),
+            FromSuccessor::Serving { pid, taken } => {
+                self.retire(pid, &taken);
+                if is_given_up {
+                    self.stop_heir(pid);
+                }
+            }
+            FromSuccessor::Failed(_) if is_given_up => self.stop_without_heir(),
             FromSuccessor::Failed(why) => self.go_on(&why),
         }
+    }
+
+    /// Ends an upgrade that is under way, because this process is told to stop; whether there is
+    /// one. Its outcome comes within milliseconds, and the stop with it.
+    pub(super) fn give_upgrade_up(&mut self) -> bool {
+        let Some(under_way) = &mut self.upgrades.under_way else {
+            return false;
+        };
+        if !under_way.is_given_up {
+            tracing::info!("told to stop: the upgrade that is under way is given up");
+            under_way.is_given_up = true;
+            under_way.successor.give_up();
+        }
+        true
+    }
+
+    /// The new process serves already: it was meant as well.
+    fn stop_heir(&mut self, pid: u32) {
+        if let Some(heir) = &mut self.upgrades.heir {
+            heir.told_to_stop = true;
+        }
+        tracing::info!("told to stop: process {pid} serves already, and is told so");
+        if let Err(error) = Process::find(pid).signal(Signal::TERM) {
+            tracing::error!("process {pid} cannot be told to stop: {error}");
+        }
+    }
+
+    fn stop_without_heir(&mut self) {
+        let Some(under_way) = self.upgrades.under_way.take() else {
+            return;
+        };
+        self.take_places_back();
+        self.lend_sockets(false);
+        notify::stopping(self.plan.engine.shutdown_limit_ms);
+        self.stop();
+        let why = "the process was told to stop meanwhile: nothing has taken over from it";
+        let _ = under_way.answer.send(Reply::failed(why));
     }
 
     fn tell_candidate(&self, order: Order) {
@@ -161,8 +222,8 @@ impl World {
         let Some(under_way) = self.upgrades.under_way.take() else {
             return;
         };
-        self.keep_places();
-        self.listen_to_predecessors_again();
+        self.take_places_back();
+        self.lend_sockets(false);
         self.accept_again(&under_way.paused);
         let pid = std::process::id();
         let what = format!("upgrade failed, process {pid} goes on");

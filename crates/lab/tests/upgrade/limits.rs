@@ -14,6 +14,7 @@ on_both_drivers! {
     clients_of_the_old_process_count_for_the_new_one
     a_place_that_the_old_process_frees_goes_to_a_client_who_waits_at_the_new_one
     a_server_never_has_more_than_its_limit_over_upgrades_in_a_flood
+    clients_who_come_and_stay_find_a_place_below_the_limit_during_upgrades
 }
 
 const LIMIT: usize = 10;
@@ -108,4 +109,38 @@ fn a_server_never_has_more_than_its_limit_over_upgrades_in_a_flood(io: &str) {
     });
     println!("{io}: {} clients over 8 upgrades", served.load(SeqCst));
     assert_eq!(server.highest(), 4);
+}
+
+/// Red when what was halved is cut to nothing while its service accepts.
+fn clients_who_come_and_stay_find_a_place_below_the_limit_during_upgrades(io: &str) {
+    let server = Scripted::echo(Kind::V4);
+    let listen = peer::own_address(Kind::V4);
+    let entry = format!(
+        "{{ address = {:?}, max_connections = 1000 }}",
+        server.address()
+    );
+    let service = peer::service(&listen, &[&entry], "[service.queue]\nlength = 0\n");
+    let balancer = peer::balancer(io, &service);
+    let mut clients = held(&listen, 50);
+    for _ in 0..4 {
+        let over = AtomicBool::new(false);
+        let come = || {
+            let mut stay = Vec::new();
+            while !over.load(SeqCst) && stay.len() < 25 {
+                let client = connect(&listen);
+                assert!(is_alive(&client), "refused");
+                stay.push(client);
+            }
+            stay
+        };
+        std::thread::scope(|scope| {
+            let newcomers: Vec<_> = (0..4).map(|_| scope.spawn(come)).collect();
+            balancer.upgrade(&[]).unwrap();
+            over.store(true, SeqCst);
+            let stayed = newcomers.into_iter().map(|newcomer| newcomer.join());
+            clients.extend(stayed.flat_map(Result::unwrap));
+        });
+    }
+    assert!(clients.iter().all(is_alive));
+    assert_eq!(server.current(), clients.len());
 }

@@ -1,6 +1,6 @@
 //! The old process's part: what it hands over, and what it still says afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -50,6 +50,17 @@ impl World {
         sockets
     }
 
+    /// Whether the new process may be the one to go on with them.
+    pub(super) fn lend_sockets(&mut self, is_lent: bool) {
+        let listening = self.services.iter_mut().flat_map(|s| &mut s.listening);
+        for listening in listening {
+            match is_lent {
+                true => listening.lend(),
+                false => listening.make_own(),
+            }
+        }
+    }
+
     /// Gives half of what is free of each limit away; services with little left stop accepting.
     pub(super) fn lend_places(&mut self) {
         let mut paused = Vec::new();
@@ -71,13 +82,16 @@ impl World {
         for leaving in &self.leaving {
             leaving.service.places.keep_taken_and(0);
         }
+        let mut halved = BTreeSet::new();
         for server in self.known_servers() {
             if server.load.places.free() >= FREE_PLACES_MIN {
                 server.load.places.keep_half();
+                halved.insert(server.id);
             }
         }
         if let Some(under_way) = &mut self.upgrades.under_way {
             under_way.paused = paused;
+            under_way.halved = halved;
             under_way.is_wanted = true;
         }
     }
@@ -101,7 +115,8 @@ impl World {
             state.service.places.keep_taken_and(not_admitted);
         }
         for server in self.known_servers() {
-            if server.load.places.free() < FREE_PLACES_MIN {
+            // Services that have not paused go on with their half.
+            if !under_way.halved.contains(&server.id) {
                 server.load.places.keep_taken_and(seeking);
             }
         }
@@ -143,9 +158,9 @@ impl World {
     /// The processes before this one, on their way to the next one.
     fn pause_lines(&mut self, state: &mut Handover) -> Vec<OwnedFd> {
         let mut lines = Vec::new();
-        let paused = self.upgrades.predecessors.iter();
+        let paused = self.upgrades.predecessors.iter_mut();
         let paused: Vec<_> = paused
-            .filter_map(|known| Some((known.pid, known.line.as_ref()?.pause())))
+            .filter_map(|known| Some((known.pid, known.line.as_mut()?.pause())))
             .collect();
         // What they have said until now is in our counters when these are sent.
         while let Ok(said) = self.upgrades.from_predecessors.1.try_recv() {
@@ -178,19 +193,18 @@ impl World {
         lines
     }
 
-    pub(super) fn listen_to_predecessors_again(&mut self) {
+    /// All of the limits but what the processes before this one have, which it hears of again.
+    pub(super) fn take_places_back(&mut self) {
         for known in &mut self.upgrades.predecessors {
             known.line.iter_mut().for_each(Line::resume);
         }
-        self.count_elsewhere();
-    }
-
-    pub(super) fn keep_places(&self) {
         for service in self.known_services() {
-            service.places.keep_all();
+            let elsewhere = self.elsewhere(|report| &report.services, &service.name);
+            service.places.take_back(elsewhere);
         }
         for server in self.known_servers() {
-            server.load.places.keep_all();
+            let elsewhere = self.elsewhere(|report| &report.servers, &server.name);
+            server.load.places.take_back(elsewhere);
             self.engine.places_freed(&server);
         }
     }

@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    fn elsewhere(&self, of: fn(&Report) -> &BTreeMap<String, u32>, key: &str) -> u32 {
+    pub(super) fn elsewhere(&self, of: fn(&Report) -> &BTreeMap<String, u32>, key: &str) -> u32 {
         let draining = self.upgrades.predecessors.iter();
         let places = draining.filter_map(|known| of(&known.report).get(key));
         places.fold(0, |sum: u32, places| sum.saturating_add(*places))

@@ -1,0 +1,97 @@
+//! Lines to processes that say what they should, or anything.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::time::timeout;
+
+use super::*;
+use crate::upgrade::channel::Channel;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A process that lives, its end of the line, and ours.
+struct Talk {
+    process: Child,
+    theirs: UnixStream,
+    line: Line,
+    heard: UnboundedReceiver<FromPredecessor>,
+}
+
+impl Talk {
+    fn start() -> Talk {
+        let process = Command::new("sleep").arg("600").spawn().unwrap();
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        let (told, heard) = mpsc::unbounded_channel();
+        let line = Line::new(process.id(), ours.into(), Vec::new(), told).unwrap();
+        Talk {
+            process,
+            theirs,
+            line,
+            heard,
+        }
+    }
+
+    fn report(&self, sessions: u64) {
+        let report = Report {
+            sessions,
+            ..Report::default()
+        };
+        let mut channel = Channel::new(self.theirs.try_clone().unwrap()).unwrap();
+        channel.send(&FromOld::Report(Box::new(report))).unwrap();
+    }
+
+    async fn next_sessions(&mut self) -> Option<u64> {
+        match timeout(LIMIT, self.heard.recv()).await.unwrap().unwrap() {
+            FromPredecessor::Report { report, .. } => Some(report.sessions),
+            FromPredecessor::Gone { .. } => None,
+        }
+    }
+
+    /// Lets every other task do what it can.
+    async fn is_silent(&mut self) -> bool {
+        let pause = Duration::from_millis(50);
+        timeout(pause, self.heard.recv()).await.is_err()
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_resumed_without_a_pause_has_one_listener() {
+    let mut talk = Talk::start();
+    talk.line.resume();
+    talk.report(3);
+    assert_eq!(talk.next_sessions().await, Some(3));
+    talk.line.pause().unwrap();
+    talk.report(4);
+    assert!(talk.is_silent().await, "it is another process's to hear");
+    talk.line.resume();
+    assert_eq!(talk.next_sessions().await, Some(4));
+}
+
+#[tokio::test]
+async fn a_process_that_is_not_understood_is_gone_when_it_has_ended() {
+    let mut talk = Talk::start();
+    talk.theirs.write_all(b"\0\0\0\x02{}").unwrap();
+    assert!(talk.is_silent().await);
+    talk.process.kill().unwrap();
+    assert_eq!(talk.next_sessions().await, None);
+}
+
+#[tokio::test]
+async fn a_process_that_has_hung_up_is_gone_when_it_has_ended() {
+    let mut talk = Talk::start();
+    talk.theirs.shutdown(std::net::Shutdown::Both).unwrap();
+    assert!(talk.is_silent().await);
+    talk.process.kill().unwrap();
+    assert_eq!(talk.next_sessions().await, None);
+}
