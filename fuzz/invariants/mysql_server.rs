@@ -41,7 +41,7 @@ pub(crate) fn check(bytes: &[u8]) {
 }
 
 /// What a client may have agreed on that the server has not, or the other way round.
-fn others(agreed: Capabilities) -> [Capabilities; 3] {
+pub(crate) fn others(agreed: Capabilities) -> [Capabilities; 3] {
     let eof = Capabilities::DEPRECATE_EOF;
     let track = Capabilities::SESSION_TRACK;
     let flip = |bits: Capabilities| Capabilities(agreed.0 ^ bits.0);

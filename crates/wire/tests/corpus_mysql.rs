@@ -3,8 +3,14 @@
 use std::path::Path;
 use std::{fs, io};
 
+#[path = "../../../fuzz/invariants/mysql_client.rs"]
+mod client;
+#[path = "../../../fuzz/invariants/mysql_login.rs"]
+mod login;
 #[path = "../../../fuzz/invariants/mysql_server.rs"]
 mod server;
+#[path = "../../../fuzz/invariants/sql_mysql.rs"]
+mod sql;
 
 fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -40,6 +46,9 @@ fn replay(target: &str, at_least: usize, check: impl Fn(&[u8])) {
 #[test]
 fn every_corpus_file_keeps_the_codecs_promises() {
     replay("mysql_server", 30, server::check);
+    replay("mysql_client", 12, client::check);
+    replay("mysql_login", 30, login::check);
+    replay("sql_mysql", 12, sql::check);
 }
 
 #[test]
@@ -51,5 +60,32 @@ fn captured_conversations_end_idle_however_they_are_cut() {
             assert_eq!(seen.consumed, input.server.len(), "{name}: {seen:?}");
             assert!(seen.idle && seen.certain, "{name}: {seen:?}");
         }
+    }
+}
+
+#[test]
+fn captured_conversations_mean_the_same_in_every_form() {
+    for (name, bytes) in corpus("mysql_server").expect("a corpus") {
+        let input = server::Input::read(&bytes).expect("an input");
+        let whole = server::follow(&input, input.agreed, input.server, 4096);
+        for other in server::others(input.agreed) {
+            let there = server::transcode(&input, other, true);
+            let heard = server::follow(&input, other, &there, 4096);
+            assert_eq!(heard.settled, whole.settled, "{name} {other:?}");
+            assert_eq!(heard.consumed, there.len(), "{name} {other:?}");
+            assert_in_order(&name, &there);
+        }
+    }
+}
+
+/// The numbers of packets count on, or begin again with a reply, or pass over a client's packets.
+fn assert_in_order(name: &str, bytes: &[u8]) {
+    let (mut rest, mut last) = (bytes, 0_u8);
+    while let Some(([a, b, c, sequence], behind)) = rest.split_first_chunk() {
+        let passed_over = name.starts_with("infile") || name.starts_with("renew");
+        let next = *sequence == last.wrapping_add(1) || *sequence == 1;
+        assert!(next || passed_over, "{name}: {last} {sequence}");
+        last = *sequence;
+        rest = &behind[u32::from_le_bytes([*a, *b, *c, 0]) as usize..];
     }
 }

@@ -1,0 +1,7 @@
+//! Any bytes at all, as those of a stranger and of a server at a MySQL login.
+#![no_main]
+
+#[path = "../invariants/mysql_login.rs"]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::check(bytes));

@@ -1,0 +1,7 @@
+//! Any bytes at all, as those of a MySQL server, in whatever conversation.
+#![no_main]
+
+#[path = "../invariants/mysql_server.rs"]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::check(bytes));

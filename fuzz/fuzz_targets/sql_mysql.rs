@@ -1,0 +1,7 @@
+//! Any bytes at all, as those of a text in MySQL's dialect.
+#![no_main]
+
+#[path = "../invariants/sql_mysql.rs"]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::check(bytes));

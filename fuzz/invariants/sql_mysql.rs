@@ -1,0 +1,49 @@
+//! What must hold for any text in MySQL's dialect. The first byte chooses the modes.
+
+use evenkeel_wire::sql::mysql::{Kind, Modes, Target, Value, assignments, facts, fingerprint};
+
+/// Panics if reading `bytes` breaks a promise.
+pub(crate) fn check(bytes: &[u8]) {
+    let Some((choice, text)) = bytes.split_first() else {
+        return;
+    };
+    let mariadb = choice & 4 != 0;
+    let modes = Modes {
+        ansi_quotes: choice & 1 != 0,
+        no_backslash_escapes: choice & 2 != 0,
+        mariadb,
+        version: if mariadb { 101_119 } else { 80_403 },
+    };
+    let known = facts(text, modes);
+    let mut end = 0;
+    for statement in known.statements() {
+        assert!(statement.span.start >= end && statement.span.end >= statement.span.start);
+        end = statement.span.end;
+        assert!(end as usize <= text.len());
+        let names = statement.tables.as_slice().iter();
+        for name in names.chain(statement.functions.as_slice()) {
+            assert!(!name.name.of(text).is_empty());
+        }
+        if statement.kind == Kind::Set {
+            read_assignments(text, assignments(text, statement, modes));
+        }
+    }
+    let _ = fingerprint(text, modes, 1);
+    // A comment before it changes nothing.
+    let mut commented = b"/* c */ ".to_vec();
+    commented.extend_from_slice(text);
+    let again = facts(&commented, modes);
+    assert_eq!(known.count(), again.count());
+    assert_eq!(known.only_reads(), again.only_reads());
+}
+
+fn read_assignments(text: &[u8], found: Option<Vec<evenkeel_wire::sql::mysql::Assignment>>) {
+    for assignment in found.unwrap_or_default() {
+        if let Target::User(span) | Target::System(_, span) = assignment.target {
+            assert!(span.end as usize <= text.len());
+        }
+        if let Value::Literal(span) = assignment.value {
+            assert!(!span.of(text).is_empty());
+        }
+    }
+}
