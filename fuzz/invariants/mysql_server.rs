@@ -1,7 +1,7 @@
 //! What must hold for any bytes of a MySQL server, in whatever conversation, however they are cut.
 //!
-//! An input is what both sides agreed on (8 bytes), the length of what the client sends (4), that, and
-//! what the server sends.
+//! An input is what both sides agreed on (8 bytes), the length of what the client sends (4), that,
+//! and what the server sends.
 
 use evenkeel_wire::mysql::boundaries::{Boundaries, Event, HELD_LENGTH_MAX, Step};
 use evenkeel_wire::mysql::conversation::{Conversation, Delivery, Origin, Request, Settled, Token};

@@ -1,10 +1,10 @@
 //! MySQL's and MariaDB's client/server protocol: codecs, logins of both sides, conversations.
 //!
-//! The names are those of the MySQL 9 source documentation ("Client/Server Protocol") and of MariaDB's
-//! knowledge base. Everything borrows from the caller's buffer. A large packet need not be collected:
-//! [`frame::header`] tells its length, and [`boundaries::Boundaries`] walks a server's bytes and
-//! stops only where a result or a statement ends. What a server's bytes mean hangs on the command that
-//! they answer, which [`conversation::Conversation`] knows.
+//! The names are those of the MySQL 9 source documentation ("Client/Server Protocol") and of
+//! MariaDB's knowledge base. Everything borrows from the caller's buffer. A large packet need not
+//! be collected: [`frame::header`] tells its length, and [`boundaries::Boundaries`] walks a
+//! server's bytes and stops only where a result or a statement ends. What a server's bytes mean
+//! hangs on the command that they answer, which [`conversation::Conversation`] knows.
 
 use std::fmt;
 

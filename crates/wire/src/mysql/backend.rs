@@ -39,8 +39,8 @@ pub struct OkPacket<'a> {
 }
 
 impl<'a> OkPacket<'a> {
-    /// Reads an OK, whether it begins with 0 or, as the end of a result, with 0xfe. Capabilities are
-    /// those that the connection has agreed on.
+    /// Reads an OK, whether it begins with 0 or, as the end of a result, with 0xfe. Capabilities
+    /// are those that the connection has agreed on.
     ///
     /// # Errors
     /// It is built otherwise.

@@ -1,15 +1,19 @@
 //! Walks a server's bytes and stops only at what matters; rows and definitions are stepped over.
 //!
 //! Give [`Boundaries::next`] what was read from the server and is not yet consumed, and what the
-//! command that is being answered leads one to expect ([`Answer`]). What it steps over may be passed
-//! on at once, whatever buffer borders it crosses; only a packet that matters is held back until it is
-//! whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
+//! command that is being answered leads one to expect ([`Answer`]). What it steps over may be
+//! passed on at once, whatever buffer borders it crosses; only a packet that matters is held back
+//! until it is whole, and of one longer than [`HELD_LENGTH_MAX`] only the beginning.
 
 use super::backend::{self, Eof, OkPacket, PrepareOk, Report};
 use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
 use super::frame::{self, HEADER_LENGTH, Header, PAYLOAD_LENGTH_MAX};
 use super::{Fault, Parsed, What};
+
+mod event;
+
+pub use event::{Answer, End, Event};
 
 /// The most bytes of one packet that the caller must be able to hold together. Packets that matter
 /// are tens of bytes, but an OK may report many long variables.
@@ -18,101 +22,6 @@ pub const HELD_LENGTH_MAX: usize = 16 * 1024;
 /// An EOF packet's payload is no longer; a row that begins with the same byte is (it has a value of
 /// 16 MiB or more).
 const EOF_LENGTH_MAX: u32 = 8;
-
-/// What answers a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// OK, ERR, a client's file, or rows; perhaps several of these one after the other.
-    Results,
-    /// OK, ERR or EOF.
-    Simple,
-    /// To COM_STMT_PREPARE.
-    Prepare,
-    /// Rows without a beginning: to COM_STMT_FETCH.
-    Rows,
-    /// Definitions of columns: to COM_FIELD_LIST.
-    Definitions,
-    /// One packet of text: to COM_STATISTICS.
-    Text,
-    /// The steps of a login: to COM_CHANGE_USER.
-    Login,
-    /// Events without an end: to COM_BINLOG_DUMP.
-    Stream,
-}
-
-/// A packet, or a place between packets, that matters to whoever follows the conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// OK, which is no end of a result. With [`Status::MORE_RESULTS`] another follows.
-    Ok(OkPacket<'a>),
-    /// EOF where OK might be: to COM_SET_OPTION and COM_DEBUG.
-    Eof(Eof),
-    /// ERR: the command, and all of its further results, ended.
-    Error(Report<'a>),
-    /// MariaDB: a report of progress; the reply goes on.
-    Progress,
-    /// Rows are to come, behind so many definitions of columns; 0: the client knows them.
-    ResultHeader {
-        /// How many columns.
-        columns: u64,
-    },
-    /// The end of the definitions.
-    MetadataEnd {
-        /// An EOF; `None`: the event is of length 0, for there are no EOFs.
-        eof: Option<Eof>,
-        /// The number that an EOF here has, or would have.
-        sequence: u8,
-    },
-    /// The end of a result's rows. With [`Status::MORE_RESULTS`] another result follows, with
-    /// [`Status::CURSOR_EXISTS`] the rows are to be fetched.
-    ResultEnd(End<'a>),
-    /// The server wants a file of the client's; then it goes on.
-    LocalInfile {
-        /// Its name.
-        name: &'a [u8],
-    },
-    /// The statement exists.
-    PrepareOk(PrepareOk),
-    /// Nothing (of length 0): the answer to COM_STMT_PREPARE is complete.
-    Complete,
-    /// One packet of text.
-    Text,
-    /// A step of a login (its first byte): the client has to answer, or something.
-    Login(u8),
-}
-
-/// How a result's rows end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End<'a> {
-    /// By an EOF.
-    Eof(Eof),
-    /// By an OK in its place (DEPRECATE_EOF).
-    Ok(OkPacket<'a>),
-}
-
-impl End<'_> {
-    /// The status.
-    #[must_use]
-    pub fn status(self) -> Status {
-        match self {
-            End::Eof(eof) => eof.status,
-            End::Ok(ok) => ok.status,
-        }
-    }
-}
-
-impl Event<'_> {
-    /// The server's status, if it tells.
-    #[must_use]
-    pub fn status(&self) -> Option<Status> {
-        match self {
-            Event::Ok(ok) => Some(ok.status),
-            Event::Eof(eof) | Event::MetadataEnd { eof: Some(eof), .. } => Some(eof.status),
-            Event::ResultEnd(end) => Some(end.status()),
-            _ => None,
-        }
-    }
-}
 
 /// What lies ahead in the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! What a server connection still owes, reply by reply, and whether it may serve someone else.
 //!
 //! One [`Conversation`] goes with each server connection. It is told of every command that is sent
-//! ([`Conversation::sent`]) and of every [`Event`] that comes back ([`Conversation::reply`]), keeps the
-//! queue of replies that are due in between, and tells [`Boundaries`](super::boundaries::Boundaries)
-//! what to expect ([`Conversation::answer_due`]). Servers answer one command after the other, so that
-//! commands may be sent before earlier ones are answered. Commands of ours travel among the client's
-//! and their replies are swallowed; replies that we give ourselves wait for their turn.
+//! ([`Conversation::sent`]) and of every [`Event`] that comes back ([`Conversation::reply`]), keeps
+//! the queue of replies that are due in between, and tells
+//! [`Boundaries`](super::boundaries::Boundaries) what to expect ([`Conversation::answer_due`]).
+//! Servers answer one command after the other, so that commands may be sent before earlier ones are
+//! answered. Commands of ours travel among the client's and their replies are swallowed; replies
+//! that we give ourselves wait for their turn.
 //!
 //! Where a command was sent behind one that made the server read something else (a client's file, a
 //! step of a login) nobody can tell what the server made of it, and the conversation says so
@@ -194,8 +195,8 @@ impl Conversation {
         self.is_quiet() && !transaction && !self.statements.hold_anything()
     }
 
-    /// As [`Conversation::is_idle`], but perhaps inside a transaction or with open cursors: a command
-    /// of ours would be answered before anything else.
+    /// As [`Conversation::is_idle`], but perhaps inside a transaction or with open cursors: a
+    /// command of ours would be answered before anything else.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.certain && !self.ended && !self.file && self.queue.is_empty()

@@ -70,8 +70,8 @@ pub fn header(bytes: &[u8]) -> Parsed<Header> {
     Parsed::Frame(header, HEADER_LENGTH)
 }
 
-/// The whole packet at the beginning of `bytes`, whose payload may have `length_max` bytes at most and
-/// is all there is: for logins and other small packets.
+/// The whole packet at the beginning of `bytes`, whose payload may have `length_max` bytes at most
+/// and is all there is: for logins and other small packets.
 #[must_use]
 pub fn frame(bytes: &[u8], length_max: u32) -> Parsed<Frame<'_>> {
     let header = match header(bytes) {

@@ -144,13 +144,13 @@ impl fmt::Display for Refusal {
             Refusal::Protocol => "a packet that has no place in the login",
             Refusal::CannotSwitch => "the client cannot use the account's authentication plugin",
             Refusal::NoKey => {
-                "the password is needed, and can only come over TLS: connect with TLS, or give us an \
-                 RSA key"
+                "the password is needed, and can only come over TLS: connect with TLS, or \
+                 configure an RSA key"
             }
             Refusal::CleartextNotAllowed => {
                 "the plugin sends the password as it is, which needs TLS"
             }
-            Refusal::Plugin => "the server asks for an authentication plugin that is not spoken here",
+            Refusal::Plugin => "the server asks for a plugin that is not spoken here",
             Refusal::Credential => {
                 "the server asks for a plugin that the known credential cannot answer"
             }

@@ -1,4 +1,5 @@
-//! What must change on the way: hidden session trackers, EOF forms, numbers of packets and statements.
+//! What must change on the way: hidden session trackers, EOF forms, numbers of packets and
+//! statements.
 //!
 //! Everything else goes as it came. The two sides must have agreed on the same form of metadata
 //! (MariaDB's extended metadata, cached metadata): that is not rewritten here.
@@ -53,8 +54,8 @@ impl Transcoder {
         }
     }
 
-    /// What the numbers of packets that the client sees exceed the server's by. The packets of a file
-    /// that the client sends in the middle of a reply have as much too much.
+    /// What the numbers of packets that the client sees exceed the server's by. The packets of a
+    /// file that the client sends in the middle of a reply have as much too much.
     #[must_use]
     pub fn difference(&self) -> u8 {
         self.difference
@@ -68,8 +69,8 @@ impl Transcoder {
         }
     }
 
-    /// The packet of an event is about to be passed on. `keep` tells which trackers the client is to
-    /// see. What is written instead goes to `out`.
+    /// The packet of an event is about to be passed on. `keep` tells which trackers the client is
+    /// to see. What is written instead goes to `out`.
     pub fn event(
         &mut self,
         event: &Event<'_>,
@@ -249,9 +250,9 @@ fn ok_of(eof: Eof) -> OkPacket<'static> {
     }
 }
 
-/// Puts another number into a packet that begins with a statement's: COM_STMT_EXECUTE, FETCH, CLOSE,
-/// RESET, SEND_LONG_DATA and BULK_EXECUTE, and the first answer to COM_STMT_PREPARE. Whether it is
-/// long enough.
+/// Puts another number into a packet that begins with a statement's: COM_STMT_EXECUTE, FETCH,
+/// CLOSE, RESET, SEND_LONG_DATA and BULK_EXECUTE, and the first answer to COM_STMT_PREPARE. Whether
+/// it is long enough.
 #[must_use]
 pub fn set_statement(packet: &mut [u8], statement: StatementId) -> bool {
     let place = packet.get_mut(HEADER_LENGTH.saturating_add(1)..);

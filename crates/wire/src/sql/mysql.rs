@@ -53,8 +53,8 @@ impl Modes {
 
 /// What a text is.
 ///
-/// Words are those of the server's grammar, so a text in a character set whose characters may contain
-/// ASCII bytes cannot be read ([`charset_is_safe`]).
+/// Words are those of the server's grammar, so a text in a character set whose characters may
+/// contain ASCII bytes cannot be read ([`charset_is_safe`]).
 #[must_use]
 pub fn facts(text: &[u8], modes: Modes) -> Facts<'_> {
     let mut tokens = Tokens::new(text, modes);
@@ -91,7 +91,8 @@ pub fn facts(text: &[u8], modes: Modes) -> Facts<'_> {
     facts
 }
 
-/// What a statement of the kind [`Kind::Set`] sets, in order; `None`: it is not built as documented.
+/// What a statement of the kind [`Kind::Set`] sets, in order; `None`: it is not built as
+/// documented.
 #[must_use]
 pub fn assignments(text: &[u8], statement: &Statement, modes: Modes) -> Option<Vec<Assignment>> {
     // Spans count from the text's beginning, so the tokens before the statement are read too.

@@ -55,8 +55,8 @@ impl Statements {
         }
     }
 
-    /// An execution uses up what was sent in advance, even if it fails, and closes the cursor of the
-    /// execution before.
+    /// An execution uses up what was sent in advance, even if it fails, and closes the cursor of
+    /// the execution before.
     pub(super) fn executed(&mut self, statement: StatementId, cursor: bool) {
         let Some(statement) = self.number(statement) else {
             return;

@@ -174,8 +174,8 @@ fn payload(bytes: &[u8]) -> Vec<u8> {
 
 /// One command per letter: `q` rows, `e` an error, `b` begin, `m` commit, `2` several results, `3`
 /// several whose last fails, `P` `R` `X` prepare with rows, without, badly; `E` execute, `C` with a
-/// cursor, `F` fetch, `L` long data, `S` reset, `K` close; `p` ping, `Z` reset of the connection. The
-/// statement is `id`.
+/// cursor, `F` fetch, `L` long data, `S` reset, `K` close; `p` ping, `Z` reset of the connection.
+/// The statement is `id`.
 fn message(letter: char, id: StatementId) -> Vec<u8> {
     let mut out = Vec::new();
     let to = &mut out;

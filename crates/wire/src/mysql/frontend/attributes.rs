@@ -23,8 +23,8 @@ pub struct Parameters<'a> {
     named: bool,
 }
 
-/// Takes the parameters of an execution apart. `prepared` is how many the statement has, which tells
-/// it where query attributes were not agreed on.
+/// Takes the parameters of an execution apart. `prepared` is how many the statement has, which
+/// tells it where query attributes were not agreed on.
 #[must_use]
 pub fn parameters<'a>(
     execute: &Execute<'a>,

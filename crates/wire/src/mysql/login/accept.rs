@@ -125,8 +125,8 @@ impl Method {
 }
 
 impl Accept {
-    /// Begins with a claim whose proof was made with `nonce`, the greeting's; `sequence` is the number
-    /// of what is written next. An unknown user gets the method that most have, with mocks.
+    /// Begins with a claim whose proof was made with `nonce`, the greeting's; `sequence` is the
+    /// number of what is written next. An unknown user gets the method that most have, with mocks.
     #[must_use]
     pub fn begin(
         claim: Claim,
@@ -159,8 +159,8 @@ impl Accept {
         }
     }
 
-    /// The client's next packet, collected whole within [`PRE_AUTH_LENGTH_MAX`]; what there is to say
-    /// is written to `out`.
+    /// The client's next packet, collected whole within [`PRE_AUTH_LENGTH_MAX`]; what there is to
+    /// say is written to `out`.
     ///
     /// [`PRE_AUTH_LENGTH_MAX`]: crate::mysql::frame::PRE_AUTH_LENGTH_MAX
     #[must_use]
@@ -188,7 +188,7 @@ impl Accept {
         match self.waiting {
             Waiting::Proof => self.proof(payload, sequence, out),
             Waiting::Password => self.password(payload, sequence, out),
-            Waiting::Encrypted => self.check_encrypted(payload, sequence),
+            Waiting::Encrypted => (*self).check_encrypted(payload, sequence),
         }
     }
 
@@ -196,27 +196,27 @@ impl Accept {
         let wrong = Accepted::Refused(Refusal::WrongPassword, sequence);
         let empty = matches!(proof, [] | [0]);
         match &self.method {
-            Method::Empty(_) if empty => self.done(Credential::Nothing, sequence),
+            Method::Empty(_) if empty => (*self).done(Credential::Nothing, sequence),
             Method::Empty(_) => wrong,
             _ if empty => wrong,
             Method::Native(verifier) => match verifier.check(&self.nonce, proof) {
-                Some(key) => self.done(Credential::Native(key), sequence),
+                Some(key) => (*self).done(Credential::Native(key), sequence),
                 None => wrong,
             },
             Method::Ed25519(verifier, nonce) => match verifier.check(nonce, proof) {
-                true => self.done(Credential::Nothing, sequence),
+                true => (*self).done(Credential::Nothing, sequence),
                 false => wrong,
             },
             Method::Clear(secret) => {
                 let secret = secret.clone();
-                self.check_password(secret, proof, sequence)
+                (*self).check_password(secret, proof, sequence)
             }
             Method::Sha2 { fast, .. } => {
                 let key = fast.and_then(|fast| fast.check(&self.nonce, proof));
                 match key {
                     Some(key) => {
                         build::auth_more_data(out, sequence, &[FAST_SUCCESS]);
-                        self.done(Credential::Sha2(key), sequence.wrapping_add(1))
+                        (*self).done(Credential::Sha2(key), sequence.wrapping_add(1))
                     }
                     None => self.ask_password(sequence, out),
                 }
@@ -224,7 +224,7 @@ impl Accept {
         }
     }
 
-    fn done(self: Box<Self>, credential: Credential, sequence: u8) -> Accepted {
+    fn done(self, credential: Credential, sequence: u8) -> Accepted {
         let user = self.user;
         Accepted::Done(Authenticated { user, credential }, sequence)
     }
@@ -245,7 +245,7 @@ impl Accept {
         match (self.channel, public_key) {
             (Channel::Secure, _) => {
                 let secret = Secret::Sha2(stored.clone());
-                self.check_password(secret, payload, sequence)
+                (*self).check_password(secret, payload, sequence)
             }
             (Channel::Plain, None) => Accepted::Refused(Refusal::NoKey, sequence),
             (Channel::Plain, Some(pem)) if payload == KEY_REQUEST => {
@@ -254,11 +254,11 @@ impl Accept {
                 Accepted::More(self)
             }
             // A client that has our key in a file does not ask for it.
-            (Channel::Plain, Some(_)) => self.check_encrypted(payload, sequence),
+            (Channel::Plain, Some(_)) => (*self).check_encrypted(payload, sequence),
         }
     }
 
-    fn check_password(self: Box<Self>, secret: Secret, payload: &[u8], sequence: u8) -> Accepted {
+    fn check_password(self, secret: Secret, payload: &[u8], sequence: u8) -> Accepted {
         let Some((&0, password)) = payload.split_last() else {
             return Accepted::Refused(Refusal::Protocol, sequence);
         };
@@ -270,7 +270,7 @@ impl Accept {
         }))
     }
 
-    fn check_encrypted(self: Box<Self>, payload: &[u8], sequence: u8) -> Accepted {
+    fn check_encrypted(self, payload: &[u8], sequence: u8) -> Accepted {
         let Method::Sha2 { stored, .. } = self.method else {
             return Accepted::Refused(Refusal::Protocol, sequence);
         };

@@ -17,7 +17,8 @@ const ROUNDS_MAX: u32 = 4_095_000;
 
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// `$A$005$` (MySQL 9: `$A$00A$`), a salt and a hash. Checking a password takes milliseconds: not where sessions run.
+/// `$A$005$` (MySQL 9: `$A$00A$`), a salt and a hash. Checking a password takes milliseconds: not
+/// where sessions run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stored {
     rounds: u32,

@@ -48,9 +48,7 @@ impl Verifier {
         let scalar = Option::<Scalar>::from(Scalar::from_canonical_bytes(scalar))?;
         let key = CompressedEdwardsY(self.0).decompress()?;
         let challenge = challenge(point, &self.0, nonce);
-        // R = sB - kA
-        let expected =
-            EdwardsPoint::vartime_double_scalar_mul_basepoint(&challenge, &-key, &scalar);
+        let expected = expected_point(&challenge, &key, &scalar);
         Some(expected.compress().0 == *point)
     }
 }
@@ -87,6 +85,15 @@ fn challenge(point: &[u8; 32], key: &[u8; 32], nonce: &Nonce) -> Scalar {
 
 fn wide(hash: Sha512) -> Scalar {
     Scalar::from_bytes_mod_order_wide(&hash.finalize().into())
+}
+
+/// R = sB - kA
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "points of the curve neither overflow nor panic"
+)]
+fn expected_point(challenge: &Scalar, key: &EdwardsPoint, scalar: &Scalar) -> EdwardsPoint {
+    EdwardsPoint::vartime_double_scalar_mul_basepoint(challenge, &-key, scalar)
 }
 
 #[expect(

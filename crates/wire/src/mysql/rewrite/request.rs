@@ -13,8 +13,8 @@ pub fn query(out: &mut Vec<u8>, attributes: &[u8], text: &[u8], server: Capabili
 }
 
 /// Writes a COM_STMT_EXECUTE of a client for a server that agreed otherwise on query attributes.
-/// `prepared` is how many parameters the statement has. `None`: it is not built as documented, or has
-/// attributes behind values whose types were sent with an earlier execution.
+/// `prepared` is how many parameters the statement has. `None`: it is not built as documented, or
+/// has attributes behind values whose types were sent with an earlier execution.
 #[must_use]
 pub fn execute(
     out: &mut Vec<u8>,

@@ -1,7 +1,7 @@
 //! The functions that servers bring themselves, and what else stands before a parenthesis.
 //!
-//! A stored function cannot take the place of one of these unless its schema is written, so they need
-//! not be looked up. What is missing here is asked of the server.
+//! A stored function cannot take the place of one of these unless its schema is written, so they
+//! need not be looked up. What is missing here is asked of the server.
 
 use super::facts::Traits;
 

@@ -72,8 +72,8 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Whether nothing in the text of it writes, locks, changes the session, or asks for what only the
-    /// session's last server knows.
+    /// Whether nothing in the text of it writes, locks, changes the session, or asks for what only
+    /// the session's last server knows.
     ///
     /// It may still call functions that do ([`Statement::functions`], unless the list
     /// [`Names::is_cut`]), and read from views that call them. Unknown is not a read.
@@ -297,8 +297,8 @@ impl Traits {
     pub const SETS_UNKNOWN: Traits = Traits(1 << 17);
     /// A function of the server that leaves traces, waits for replication, or reads its disk.
     pub const SPECIAL_FUNCTION: Traits = Traits(1 << 18);
-    /// Names what each server has for itself (`mysql`, `performance_schema`, `sys`, SHOW of a server's
-    /// state): the same question has another answer elsewhere.
+    /// Names what each server has for itself (`mysql`, `performance_schema`, `sys`, SHOW of a
+    /// server's state): the same question has another answer elsewhere.
     pub const SERVER_STATE: Traits = Traits(1 << 19);
     /// Names `information_schema`.
     pub const CATALOG: Traits = Traits(1 << 20);

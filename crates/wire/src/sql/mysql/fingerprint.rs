@@ -1,15 +1,15 @@
 //! A number for texts that differ in their literals only: for digests, statistics, caches.
 //!
 //! Two texts with the same fingerprint need not have the same facts (`SET a = 1` and `SET a = 2`,
-//! `LAST_INSERT_ID()` and `LAST_INSERT_ID(1)` differ): whoever caches facts asks whether they hang on
-//! literals. Not a secret, and not proof against somebody who looks for collisions, unless the
+//! `LAST_INSERT_ID()` and `LAST_INSERT_ID(1)` differ): whoever caches facts asks whether they hang
+//! on literals. Not a secret, and not proof against somebody who looks for collisions, unless the
 //! seed is secret.
 
 use super::Modes;
 use super::lexer::{Kind, Tokens};
 
-/// The fingerprint of a text: blanks, comments, the case of words, literals and the length of lists of
-/// literals do not count. Comments that are run do.
+/// The fingerprint of a text: blanks, comments, the case of words, literals and the length of lists
+/// of literals do not count. Comments that are run do.
 #[must_use]
 pub fn fingerprint(text: &[u8], modes: Modes, seed: u64) -> u64 {
     let mut tokens = Tokens::new(text, modes);

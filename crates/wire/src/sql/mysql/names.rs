@@ -18,8 +18,8 @@ pub fn identifier(written: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(written)
 }
 
-/// The value of a literal as written, if it can be told by its text: a plain string without escapes,
-/// a number, a word.
+/// The value of a literal as written, if it can be told by its text: a plain string without
+/// escapes, a number, a word.
 #[must_use]
 pub fn literal(written: &[u8], modes: Modes) -> Option<Cow<'_, [u8]>> {
     let quote = match written.first()? {
