@@ -25,6 +25,11 @@ pub fn ready() {
     tell(|| "READY=1".to_owned());
 }
 
+/// This process serves instead of another one, which may not be there to say so.
+pub fn took_over() {
+    tell(|| format!("MAINPID={}", std::process::id()));
+}
+
 /// The file is read again; [`ready`] says when that is over, whatever came of it.
 pub fn reloading() {
     // The manager tells by the time that this is not the answer to an earlier order.

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_proxy::engine::{Driver, Engine, EngineError};
 use thiserror::Error;
@@ -26,6 +26,12 @@ use crate::world::{Signal, World, WorldError};
 
 /// Two for each session, and the rest for listeners, probes, admin and the program itself.
 const DESCRIPTORS_BESIDE_SESSIONS: u64 = 256;
+
+/// The old process lets us go as soon as it hears that we serve.
+const LET_GO_LIMIT: Duration = Duration::from_secs(1);
+
+/// How often we look whether it has.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// At the end, for answers that are under way.
 const LAST_ANSWERS_LIMIT: Duration = Duration::from_secs(2);
@@ -101,14 +107,29 @@ async fn serve(
         Some(predecessor) => predecessor.ask()?,
         None => Inherited::default(),
     };
-    let (door, mut doors) = open_door(&plan, control, &mut inherited).await?;
+    let midwife = predecessor.is_some().then(rustix::process::getppid);
+    let own_words = inherited.take_log();
+    let opened = open_door(&plan, control, &mut inherited).await;
     let path = plan.admin.socket.clone();
     let before = predecessor.map(|predecessor| (predecessor, inherited));
-    let mut world = World::new(engine, io_reason, (plan, problems), before).await?;
+    let begun = match opened {
+        Err(error) => Err(error),
+        Ok((door, doors)) => {
+            let world = World::new(engine, io_reason, (plan, problems), before).await;
+            world
+                .map(|world| (world, door, doors))
+                .map_err(RunError::World)
+        }
+    };
+    let (mut world, door, mut doors) = begun.inspect_err(|_| speak_to(own_words))?;
     doors.own_file(path);
     world.keep_doors(doors);
     let mut admin = tokio::spawn(door);
     tracing::info!("ready");
+    if let Some(midwife) = midwife {
+        until_let_go(midwife).await;
+        notify::took_over();
+    }
     notify::ready();
     world.run(requests, events, signals).await;
     // The answers that are under way; after an upgrade, the one to the upgrade itself.
@@ -119,6 +140,22 @@ async fn serve(
         admin.abort();
     }
     Ok(())
+}
+
+/// Why we do not start is for the process that has started us: it goes on.
+fn speak_to(starter: Option<OwnedFd>) {
+    if let Some(starter) = starter {
+        // Without it the words are in the log, and not in the answer to the command.
+        let _ = rustix::stdio::dup2_stderr(&starter);
+    }
+}
+
+/// A service manager waits for the end of its own children only, and asks when it hears of us.
+async fn until_let_go(midwife: Option<rustix::process::Pid>) {
+    let by = Instant::now() + LET_GO_LIMIT;
+    while rustix::process::getppid() == midwife && Instant::now() < by {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
 }
 
 fn cores() -> usize {

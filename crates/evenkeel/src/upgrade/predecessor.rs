@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::channel::Channel;
 use super::line::{FromPredecessor, Line};
+use super::process::Process;
 use super::state::{FromNew, FromOld, Handover, Purpose};
 use super::{LIMIT_MS_MAX, PREDECESSOR, VERSION};
 
@@ -23,7 +24,7 @@ pub enum TakeOverError {
         "{PREDECESSOR}={0} is set, but that process did not start this one: unset it; a wrapper \
          around evenkeel must exec it"
     )]
-    NotOurParent(String),
+    NotStarted(String),
     /// The two programs do not understand each other.
     #[error(
         "evenkeel {program} runs, and hands over in version {theirs} where this one \
@@ -48,9 +49,14 @@ pub enum TakeOverError {
     },
 }
 
+/// Who has hung up has ended, or does so within this.
+const END_LIMIT: Duration = Duration::from_secs(1);
+
 /// The process that serves now.
 pub struct Predecessor {
     pid: u32,
+    /// Told from a later one with the same id.
+    process: Process,
     channel: Channel,
     by: Instant,
 }
@@ -62,11 +68,9 @@ impl Predecessor {
             return Ok(None);
         };
         let told = told.to_string_lossy().into_owned();
-        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
-        let Some(pid) = parent.filter(|pid| pid.to_string() == told) else {
-            return Err(TakeOverError::NotOurParent(told));
+        let Ok(pid) = told.parse() else {
+            return Err(TakeOverError::NotStarted(told));
         };
-        let pid = pid.cast_unsigned();
         let found = standard_input_of(pid).and_then(|stream| Predecessor::on(pid, stream));
         let step = "its socket, which should be the standard input";
         let broken = |cause| TakeOverError::Broken { pid, step, cause };
@@ -76,6 +80,7 @@ impl Predecessor {
     pub(super) fn on(pid: u32, stream: UnixStream) -> io::Result<Predecessor> {
         Ok(Predecessor {
             pid,
+            process: Process::find(pid),
             channel: Channel::new(stream)?,
             // The old one knows the real limit, and ends us when it is over.
             by: Instant::now() + Duration::from_millis(LIMIT_MS_MAX),
@@ -87,8 +92,14 @@ impl Predecessor {
         let by = Some(self.by);
         let hello = self.channel.receive(by);
         match hello.map_err(|cause| self.broken("its greeting", cause))? {
-            FromOld::Hello { version, .. } if version == VERSION => {}
-            FromOld::Hello { version, program } => {
+            FromOld::Hello { version, pid, .. } if version == VERSION => {
+                if pid != std::process::id() {
+                    return Err(TakeOverError::NotStarted(self.pid.to_string()));
+                }
+            }
+            FromOld::Hello {
+                version, program, ..
+            } => {
                 return Err(TakeOverError::Version {
                     program,
                     theirs: version,
@@ -114,26 +125,57 @@ impl Predecessor {
 
     /// Says that nothing is left that can fail, and hears what there is to know. The descriptors
     /// are the lines to the processes before it.
+    ///
+    /// Nothing, if the old process has ended: we have its sockets, and nobody else is left to serve.
     pub(crate) fn ready(&mut self) -> Result<(Handover, Vec<OwnedFd>), TakeOverError> {
-        let said = self.channel.send(&FromNew::Ready);
-        said.map_err(|cause| self.broken("saying that we are ready", cause))?;
-        let by = Some(self.by);
-        let state = self.channel.receive(by);
-        match state.map_err(|cause| self.broken("its state", cause))? {
-            FromOld::State(state) => {
-                let lines = (0..state.predecessors.len()).map(|_| self.channel.be_passed(by));
-                let lines: io::Result<_> = lines.collect();
-                let lines = lines.map_err(|cause| self.broken("the lines to others", cause))?;
+        let state = self.channel.send(&FromNew::Ready);
+        let state = state.and_then(|()| self.channel.receive(Some(self.by)));
+        match state {
+            Ok(FromOld::State(state)) => {
+                let lines = self.lines(state.predecessors.len())?;
                 Ok((*state, lines))
             }
-            other => Err(self.out_of_turn(&other)),
+            Ok(other) => Err(self.out_of_turn(&other)),
+            Err(cause) if self.is_orphaned(&cause) => {
+                let nothing = Handover {
+                    pid: self.pid,
+                    ..Handover::default()
+                };
+                Ok((nothing, Vec::new()))
+            }
+            Err(cause) => Err(self.broken("its state", cause)),
         }
+    }
+
+    fn lines(&mut self, count: usize) -> Result<Vec<OwnedFd>, TakeOverError> {
+        let mut lines = Vec::new();
+        while lines.len() < count {
+            match self.channel.be_passed(Some(self.by)) {
+                Ok(line) => lines.push(line),
+                Err(cause) if self.is_orphaned(&cause) => break,
+                Err(cause) => return Err(self.broken("the lines to others", cause)),
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Whether the old process has hung up because it is no more: then we go on alone.
+    fn is_orphaned(&self, cause: &io::Error) -> bool {
+        let is_gone = is_end(cause) && self.process.ends_within(END_LIMIT);
+        if is_gone {
+            tracing::error!("process {} has ended: going on without it", self.pid);
+        }
+        is_gone
     }
 
     /// Says that clients are accepted here. From now on the old process accepts nobody.
     pub(crate) fn serving(&mut self, taken: Vec<Purpose>) -> Result<(), TakeOverError> {
-        let said = self.channel.send(&FromNew::Serving(taken));
-        said.map_err(|cause| self.broken("saying that we serve", cause))
+        match self.channel.send(&FromNew::Serving(taken)) {
+            Err(cause) if !self.is_orphaned(&cause) => {
+                Err(self.broken("saying that we serve", cause))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What it says from now on.
@@ -180,13 +222,28 @@ impl Inherited {
         self.taken.clone()
     }
 
-    /// From here on our log goes where the old process's goes.
-    pub(crate) fn take_log(&mut self) -> io::Result<()> {
-        match self.take(Purpose::Log) {
-            Some(log) => Ok(rustix::stdio::dup2_stderr(&log)?),
-            None => Ok(()),
-        }
+    /// From here on our log goes where the old process's goes, though that one may end. What comes
+    /// back is our own standard error, on which the old process listens until we serve.
+    pub(crate) fn take_log(&mut self) -> Option<OwnedFd> {
+        let log = self.take(Purpose::Log)?;
+        let own = rustix::stdio::stderr().try_clone_to_owned();
+        let taken = own.and_then(|own| {
+            rustix::stdio::dup2_stderr(&log)
+                .map(|()| own)
+                .map_err(io::Error::from)
+        });
+        let warn = |error| {
+            tracing::warn!("the log stays with the process that is being replaced: {error}");
+        };
+        taken.map_err(warn).ok()
     }
+}
+
+fn is_end(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 /// Moves the socket away from descriptor 0, which something might read.

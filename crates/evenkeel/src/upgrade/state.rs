@@ -17,6 +17,9 @@ pub(crate) enum FromOld {
         version: u32,
         /// Its program's version, for people.
         program: String,
+        /// The process that it has started.
+        #[serde(default)]
+        pid: u32,
     },
     /// What the sockets are that follow, in their order.
     Sockets(Vec<Purpose>),

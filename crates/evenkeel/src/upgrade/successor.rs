@@ -1,10 +1,11 @@
 //! The old process's side: starts the new one, and leads it through the take-over on a thread of
 //! its own.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -12,9 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tokio::sync::mpsc;
 
 use super::channel::Channel;
+use super::midwife;
+use super::process::Process;
 use super::state::{FromNew, FromOld, Handover, Purpose, Report};
 use super::{PREDECESSOR, VERSION};
 
@@ -75,7 +79,7 @@ impl Successor {
         said: mpsc::UnboundedSender<FromSuccessor>,
     ) -> io::Result<Successor> {
         let mut arguments = std::env::args_os();
-        let own = arguments.next().map(PathBuf::from);
+        let own = arguments.next().and_then(|name| own_program(&name));
         let Some(program) = program.or(own) else {
             return Err(io::Error::other("this process does not know its program"));
         };
@@ -130,6 +134,17 @@ impl Successor {
     }
 }
 
+/// As this process was started, followed anew: the file may be another one by now. Without a slash
+/// the shell has looked for it; then it is the file that runs here, or what has replaced it.
+fn own_program(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(name.into());
+    }
+    let running = std::env::current_exe().ok()?.into_os_string();
+    let replaced = running.as_bytes().strip_suffix(b" (deleted)");
+    Some(replaced.map_or_else(|| (&running).into(), |path| OsStr::from_bytes(path).into()))
+}
+
 struct Start {
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -156,7 +171,8 @@ impl Start {
         let by = Instant::now() + self.limit;
         match new.hand_over(orders, said, by) {
             Ok(taken) => {
-                let pid = new.child.id();
+                let pid = new.pid;
+                new.let_go();
                 let _ = said.send(FromSuccessor::Serving { pid, taken });
                 new.report(orders);
             }
@@ -174,12 +190,12 @@ impl Start {
             .env(PREDECESSOR, std::process::id().to_string())
             .stdin(OwnedFd::from(theirs))
             .stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        // The end of the new process must be the end of the conversation.
-        drop(command);
-        let words = Words::listen(child.stderr.take())?;
+        let (mut midwife, pid) = midwife::start(command)?;
+        let words = Words::listen(midwife.stderr.take())?;
         Ok(NewProcess {
-            child,
+            midwife,
+            pid,
+            process: Process::find(pid),
             words,
             channel: Channel::new(ours)?,
             has_state: false,
@@ -223,7 +239,10 @@ impl Start {
 
 /// The new process, as long as it depends on us.
 struct NewProcess {
-    child: Child,
+    /// Our child; it waits for the new process, its own child, and ends as that one does.
+    midwife: Child,
+    pid: u32,
+    process: Process,
     words: Words,
     channel: Channel,
     /// Services near their limits accept nobody until it serves.
@@ -248,6 +267,7 @@ impl NewProcess {
         channel.send(&FromOld::Hello {
             version: VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: self.pid,
         })?;
         loop {
             match channel.receive(Some(by))? {
@@ -271,6 +291,14 @@ impl NewProcess {
         }
     }
 
+    /// From here on it is a child of the first process.
+    fn let_go(&mut self) {
+        let gone = self.midwife.kill().and_then(|()| self.midwife.wait());
+        if let Err(error) = gone {
+            tracing::error!("process {} is not let go: {error}", self.pid);
+        }
+    }
+
     /// Until the world has nothing more to say, or the new process has ended.
     fn report(mut self, orders: &flume::Receiver<Order>) {
         if self.channel.be_patient().is_err() {
@@ -289,13 +317,13 @@ impl NewProcess {
     fn end(&mut self, now: bool) -> io::Result<ExitStatus> {
         let by = Instant::now() + LAST_WORDS_LIMIT;
         while !now && Instant::now() < by {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.midwife.try_wait()? {
                 return Ok(status);
             }
             std::thread::sleep(LOOK_INTERVAL);
         }
-        self.child.kill()?;
-        self.child.wait()
+        self.process.signal(Signal::KILL)?;
+        self.midwife.wait()
     }
 }
 

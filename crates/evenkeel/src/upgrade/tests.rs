@@ -19,6 +19,7 @@ fn hello(version: u32) -> FromOld {
     FromOld::Hello {
         version,
         program: "0.0.9".to_owned(),
+        pid: std::process::id(),
     }
 }
 
@@ -32,7 +33,7 @@ fn another_version_of_the_hand_over_is_refused_with_both_named() {
     assert!(matches!(error, TakeOverError::Version { .. }));
     let error = error.to_string();
     assert!(
-        error.contains("0.0.9") && error.contains("version 2"),
+        error.contains("0.0.9") && error.contains("version 3"),
         "{error}"
     );
 }

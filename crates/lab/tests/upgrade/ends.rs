@@ -1,7 +1,10 @@
 //! Processes that end, or are told to, while one takes over from the other.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
 
 use evenkeel_lab::Balancer;
 use evenkeel_lab::procfs::is_alive as runs;
@@ -12,6 +15,8 @@ use crate::peer::try_connect;
 on_both_drivers! {
     told_to_stop_during_an_upgrade_both_processes_end
     told_to_stop_while_a_program_hangs_it_is_ended_too
+    killed_during_an_upgrade_the_old_process_leaves_one_that_serves
+    a_new_process_is_no_child_of_the_old_one
 }
 
 /// A service, and another one for which a new process asks for three seconds who the primary is.
@@ -82,4 +87,73 @@ fn told_to_stop_while_a_program_hangs_it_is_ended_too(io: &str) {
     until("the end", || balancer.pids().is_empty());
     assert!(!runs(read_pid().unwrap()), "no orphan");
     assert!(try_connect(&listen).is_err());
+}
+
+/// Red when the new process gives up with the old one whose sockets it has.
+fn killed_during_an_upgrade_the_old_process_leaves_one_that_serves(io: &str) {
+    let (_server, listen, balancer) = slow_to_upgrade(io);
+    let outcome = during_upgrade(&balancer, &[], || {
+        until_two(&balancer);
+        // Those of the service, of the cluster and of the status page, and the control socket.
+        let old = sockets(balancer.pid());
+        until("the sockets in both", || {
+            let new = new_process(&balancer).map(sockets).unwrap_or_default();
+            new.intersection(&old).count() >= 4
+        });
+        balancer.signal(libc::SIGKILL);
+    });
+    assert!(outcome.is_err(), "nobody was there to answer");
+    drop(held(&listen, 3));
+    until("no old process in the status", || {
+        balancer.status().unwrap()["upgrade"] == serde_json::json!([])
+    });
+    assert!(balancer.log().contains("going on without it"));
+    let pid = balancer.status().unwrap()["pid"].to_string();
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    until("the end of the new one", || try_connect(&listen).is_err());
+}
+
+/// The sockets that a process has, by what /proc calls them.
+fn sockets(pid: u32) -> BTreeSet<PathBuf> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return BTreeSet::new();
+    };
+    let names = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    names
+        .filter(|name| name.to_string_lossy().starts_with("socket:"))
+        .collect()
+}
+
+/// The parent of a process.
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
+}
+
+/// The grandchild of the process that serves: between them stands one that waits.
+fn new_process(balancer: &Balancer) -> Option<u32> {
+    let entries = fs::read_dir("/proc").ok()?;
+    let mut pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.find(|pid| parent(*pid).and_then(parent) == Some(balancer.pid()))
+}
+
+/// Red when systemd would take it for a stranger, and not wait for its end.
+fn a_new_process_is_no_child_of_the_old_one(io: &str) {
+    let server = Scripted::echo(Kind::V4);
+    let listen = peer::own_address(Kind::V4);
+    let service = peer::service(&listen, &[server.address()], "");
+    let balancer = Balancer::start(&format!("{}{service}", engine(io, 60_000))).unwrap();
+    let client = held(&listen, 1);
+    let old = balancer.pid();
+    balancer.upgrade(&[]).unwrap();
+    assert!(runs(old) && runs(balancer.pid()));
+    let ours = parent(old);
+    assert!(ours.is_some() && parent(balancer.pid()) != Some(old));
+    assert_eq!(
+        evenkeel_lab::procfs::tree(old),
+        [old],
+        "nobody is left in between"
+    );
+    assert!(client.iter().all(is_alive));
 }

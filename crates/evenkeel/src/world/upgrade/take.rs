@@ -46,9 +46,6 @@ impl World {
         // Limits and views first: nobody is let in before what the old process knows is known.
         self.listen_at(bound);
         self.check_all_listen()?;
-        if let Err(error) = inherited.take_log() {
-            tracing::warn!("the log stays with the process that is being replaced: {error}");
-        }
         predecessor.serving(inherited.taken())?;
         self.own_sockets();
         let line = predecessor.line(self.upgrades.from_predecessors.0.clone());

@@ -1,0 +1,84 @@
+//! Between the old process and the new one stands a third until the new one serves: then it ends,
+//! and the new one is a child of the first process, as a service manager wants the main process of
+//! a service. As long as it is somebody else's child, systemd would not wait for its end.
+
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+/// What a shell says of a process that a signal has ended, should the signal not end us.
+const SIGNAL_BASE: i32 = 128;
+
+/// Without the system call that closes all: so many.
+const DESCRIPTORS_MAX: i32 = 65_536;
+
+/// Starts the command as a grandchild. The child waits for it and ends as it does; or is killed,
+/// and lets it go.
+pub(super) fn start(mut command: Command) -> io::Result<(Child, u32)> {
+    let (mut told, mut tell) = io::pipe()?;
+    #[expect(unsafe_code, reason = "std has no other way to fork once more")]
+    // SAFETY: between fork and exec it makes system calls only, and touches no lock or heap.
+    unsafe {
+        command.pre_exec(move || stay_behind(&mut tell));
+    }
+    let child = command.spawn()?;
+    // With its end of the pipe, and the new process's end of the conversation.
+    drop(command);
+    let pid = read_pid(&mut told)?;
+    Ok((child, pid))
+}
+
+fn read_pid(told: &mut PipeReader) -> io::Result<u32> {
+    let mut pid = [0; size_of::<i32>()];
+    told.read_exact(&mut pid)?;
+    Ok(i32::from_ne_bytes(pid).cast_unsigned())
+}
+
+/// Returns in the new process only.
+fn stay_behind(tell: &mut PipeWriter) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "std has no fork")]
+    // SAFETY: fork without a stack of its own; what follows in both is system calls only.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    match i32::try_from(pid) {
+        Ok(0) => Ok(()),
+        Ok(pid @ 1..) => {
+            let told = tell.write_all(&pid.to_ne_bytes());
+            wait_for(pid, told.is_ok())
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "a process made by fork may use system calls only"
+)]
+fn wait_for(pid: i32, is_known: bool) -> ! {
+    // SAFETY: system calls with numbers, and one with a live integer.
+    unsafe {
+        // It ends with the thread that started it: with the old process, above all.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // Everything the old process has open: sessions, sockets, the conversation.
+        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) < 0 {
+            (0..DESCRIPTORS_MAX).for_each(|descriptor| {
+                libc::close(descriptor);
+            });
+        }
+        if !is_known {
+            libc::kill(pid, libc::SIGKILL);
+        }
+        let mut status = 0;
+        while libc::waitpid(pid, &raw mut status, 0) < 0 {
+            if *libc::__errno_location() != libc::EINTR {
+                libc::_exit(SIGNAL_BASE);
+            }
+        }
+        if libc::WIFSIGNALED(status) {
+            let signal = libc::WTERMSIG(status);
+            libc::signal(signal, libc::SIG_DFL);
+            libc::kill(libc::getpid(), signal);
+            libc::_exit(SIGNAL_BASE + signal);
+        }
+        libc::_exit(libc::WEXITSTATUS(status))
+    }
+}
