@@ -25,6 +25,14 @@ pub fn ready() {
     tell(|| "READY=1".to_owned());
 }
 
+/// The process that served instead of this one is gone.
+pub fn serve_again() {
+    if let Some(manager) = manager() {
+        manager.told().is_retired = false;
+        took_over();
+    }
+}
+
 /// This process serves instead of another one, which may not be there to say so.
 pub fn took_over() {
     tell(|| format!("MAINPID={}", std::process::id()));

@@ -216,12 +216,40 @@ async fn open_door(
         allowed_hosts: plan.admin.allowed_hosts.clone(),
     };
     let (closing, closed) = watch::channel(false);
-    let mut doors = Doors::new(passable, closing);
+    let (opening, mut opened) = mpsc::unbounded_channel();
+    let mut doors = Doors::new(passable, closing, opening);
     if is_new {
         doors.own_file(path.clone());
     }
-    let door = admin::serve(listen, Some(socket), settings, control, closed);
+    let door = async move {
+        let (settings, control) = (&settings, &control);
+        let serve = |listen, socket| {
+            admin::serve(
+                listen,
+                socket,
+                settings.clone(),
+                control.clone(),
+                closed.clone(),
+            )
+        };
+        serve(listen, Some(socket)).await;
+        while let Some(sockets) = opened.recv().await {
+            let (listen, socket) = open_again(sockets);
+            serve(listen, socket).await;
+        }
+    };
     Ok((door, doors))
+}
+
+fn open_again(sockets: Vec<(Purpose, OwnedFd)>) -> (Option<TcpListener>, Option<UnixListener>) {
+    let (mut page, mut control) = (None, None);
+    for (purpose, socket) in sockets {
+        match purpose {
+            Purpose::Admin(_) => page = TcpListener::from_std(socket.into()).ok(),
+            _ => control = UnixListener::from_std(socket.into()).ok(),
+        }
+    }
+    (page, control)
 }
 
 async fn open_page(

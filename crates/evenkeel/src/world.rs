@@ -344,6 +344,7 @@ impl World {
         for service in &mut self.services {
             service.stop_listening(&self.engine);
         }
+        self.tell_predecessors_of_stop();
         let sessions = self.sessions();
         let cause = format!("told to; its sessions ({sessions}) may finish within {limit_ms} ms");
         let news = News::new(

@@ -37,6 +37,15 @@ pub(crate) fn next_in<T: DeserializeOwned>(bytes: &mut Vec<u8>) -> io::Result<Op
     Ok(Some(message))
 }
 
+/// With its length in front.
+pub(crate) fn message(content: &impl Serialize) -> io::Result<Vec<u8>> {
+    let body = serde_json::to_vec(content)?;
+    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+    let mut bytes = length.to_be_bytes().to_vec();
+    bytes.extend(body);
+    Ok(bytes)
+}
+
 fn body_bytes(length: [u8; LENGTH_BYTES]) -> io::Result<usize> {
     match u32::from_be_bytes(length) as usize {
         length if length <= MESSAGE_BYTES_MAX => Ok(length),
@@ -66,11 +75,7 @@ impl Channel {
     }
 
     pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let body = serde_json::to_vec(message)?;
-        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-        let mut bytes = length.to_be_bytes().to_vec();
-        bytes.extend(body);
-        self.stream.write_all(&bytes)
+        self.stream.write_all(&self::message(message)?)
     }
 
     /// The next message; without a deadline it waits as long as the peer lives.

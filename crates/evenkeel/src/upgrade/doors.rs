@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::state::Purpose;
 
@@ -13,14 +13,21 @@ pub(crate) struct Doors {
     /// The sockets once more, so that they can be passed on.
     pub(crate) sockets: Vec<(Purpose, OwnedFd)>,
     closing: watch::Sender<bool>,
+    opening: mpsc::UnboundedSender<Vec<(Purpose, OwnedFd)>>,
     file: Option<PathBuf>,
 }
 
 impl Doors {
-    pub(crate) fn new(sockets: Vec<(Purpose, OwnedFd)>, closing: watch::Sender<bool>) -> Doors {
+    /// What is sent to `opening` is to be served once more.
+    pub(crate) fn new(
+        sockets: Vec<(Purpose, OwnedFd)>,
+        closing: watch::Sender<bool>,
+        opening: mpsc::UnboundedSender<Vec<(Purpose, OwnedFd)>>,
+    ) -> Doors {
         Doors {
             sockets,
             closing,
+            opening,
             file: None,
         }
     }
@@ -33,11 +40,30 @@ impl Doors {
     /// Answers nobody new; what is being answered is finished. `taken` belongs to another process.
     pub(crate) fn close(&mut self, taken: &[Purpose]) {
         self.closing.send_replace(true);
-        self.sockets.clear();
+        self.sockets.retain(|(purpose, _)| taken.contains(purpose));
         let control = self.file.as_ref().map(|path| path.display().to_string());
         if control.is_some_and(|path| taken.contains(&Purpose::Control(path))) {
             self.file = None;
         }
+    }
+}
+
+impl Doors {
+    /// Answers again, because the process that had them is gone.
+    pub(crate) fn reopen(&mut self) {
+        let mut sockets = Vec::new();
+        for (purpose, socket) in &self.sockets {
+            if let Purpose::Control(path) = purpose {
+                self.file = Some(path.into());
+            }
+            match socket.try_clone() {
+                Ok(socket) => sockets.push((purpose.clone(), socket)),
+                Err(error) => tracing::error!("{purpose:?} does not answer again: {error}"),
+            }
+        }
+        self.closing.send_replace(false);
+        // Without a receiver the process is about to end.
+        let _ = self.opening.send(sockets);
     }
 }
 

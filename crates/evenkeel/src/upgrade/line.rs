@@ -10,9 +10,9 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::channel::next_in;
+use super::channel::{message, next_in};
 use super::process::Process;
-use super::state::{FromOld, Report};
+use super::state::{FromNew, FromOld, Report};
 
 /// What an old process has to say once we serve.
 #[derive(Debug)]
@@ -35,7 +35,8 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(
+    /// One that is not listened to before [`Self::resume`].
+    pub(crate) fn paused(
         pid: u32,
         socket: OwnedFd,
         unread: Vec<u8>,
@@ -45,15 +46,37 @@ impl Line {
         stream.set_nonblocking(true)?;
         let stream = Arc::new(UnixStream::from_std(stream)?);
         let unread = Arc::new(Mutex::new(unread));
-        let mut line = Line {
+        Ok(Line {
             pid,
             stream,
             unread,
             heard,
             listening: None,
-        };
+        })
+    }
+
+    pub(crate) fn new(
+        pid: u32,
+        socket: OwnedFd,
+        unread: Vec<u8>,
+        heard: mpsc::UnboundedSender<FromPredecessor>,
+    ) -> io::Result<Line> {
+        let mut line = Line::paused(pid, socket, unread, heard)?;
         line.resume();
         Ok(line)
+    }
+
+    /// The descriptor once more, for a process that listens when we no longer do.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.stream.as_fd().try_clone_to_owned()
+    }
+
+    /// Says that this process was told to stop. Some bytes always fit: nothing else is said on it.
+    pub(crate) fn say_stopping(&self) {
+        let sent = message(&FromNew::Stopping).map(|bytes| self.stream.try_write(&bytes));
+        if let Err(error) = sent.flatten() {
+            tracing::debug!("process {} does not hear that we stop: {error}", self.pid);
+        }
     }
 
     /// Stops listening, so that another process may: the descriptor, and what it must know.

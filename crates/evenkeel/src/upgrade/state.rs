@@ -38,6 +38,8 @@ pub(crate) enum FromNew {
     Ready,
     /// It serves. These sockets it has taken; the others are the old one's to close.
     Serving(Vec<Purpose>),
+    /// It was told to stop: nobody is to serve in its place.
+    Stopping,
 }
 
 /// What a socket is for.
@@ -81,6 +83,9 @@ pub(crate) struct EarlierProcess {
     pub(crate) report: Report,
     /// The beginning of a message, the rest of which is still to come.
     pub(crate) unread: Vec<u8>,
+    /// The process that listens to it and counts its places among its own. If that one ends before
+    /// it, what `report` says counts.
+    pub(crate) relayed_by: Option<u32>,
 }
 
 /// What the servers of a cluster cannot tell again.

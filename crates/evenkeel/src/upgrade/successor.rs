@@ -48,6 +48,8 @@ pub(crate) enum FromSuccessor {
     Serving { pid: u32, taken: Vec<Purpose> },
     /// There is none; why not.
     Failed(String),
+    /// It served, and neither it nor any process after it is left. Whether it was told to stop.
+    Lost { was_stopped: bool },
 }
 
 /// What the world tells the thread.
@@ -174,7 +176,9 @@ impl Start {
                 let pid = new.pid;
                 new.let_go();
                 let _ = said.send(FromSuccessor::Serving { pid, taken });
-                new.report(orders);
+                if let Some(was_stopped) = new.report(orders) {
+                    let _ = said.send(FromSuccessor::Lost { was_stopped });
+                }
             }
             Err(error) => {
                 let why = self.explain(new, &error);
@@ -287,6 +291,7 @@ impl NewProcess {
                     }
                 }
                 FromNew::Serving(taken) => return Ok(taken),
+                FromNew::Stopping => return Err(io::Error::other("it is stopping")),
             }
         }
     }
@@ -299,19 +304,31 @@ impl NewProcess {
         }
     }
 
-    /// Until the world has nothing more to say, or the new process has ended.
-    fn report(mut self, orders: &flume::Receiver<Order>) {
-        if self.channel.be_patient().is_err() {
-            return;
-        }
-        while let Ok(order) = orders.recv() {
+    /// Until the world has nothing more to say; or until nobody who serves is left to hear it:
+    /// then, whether the last one was told to stop.
+    fn report(mut self, orders: &flume::Receiver<Order>) -> Option<bool> {
+        let patient = self.channel.be_patient();
+        while let (Ok(()), Ok(order)) = (&patient, orders.recv()) {
             if let Order::Report(report) = order
-                && self.channel.send(&FromOld::Report(report)).is_err()
+                && let Err(error) = self.channel.send(&FromOld::Report(report))
             {
-                break;
+                tracing::debug!("nobody hears of our sessions: {error}");
+                return Some(self.was_stopped());
             }
         }
         self.words.wait();
+        None
+    }
+
+    /// What was said to us since it serves.
+    fn was_stopped(&mut self) -> bool {
+        let now = Some(Instant::now());
+        while let Ok(said) = self.channel.receive::<FromNew>(now) {
+            if matches!(said, FromNew::Stopping) {
+                return true;
+            }
+        }
+        false
     }
 
     fn end(&mut self, now: bool) -> io::Result<ExitStatus> {

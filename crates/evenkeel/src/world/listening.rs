@@ -83,13 +83,21 @@ impl Listening {
     }
 
     /// Accepts nobody any more; another process goes on with the sockets that it has taken.
-    pub(super) fn leave(self, engine: &Engine, is_taken: impl Fn(String) -> bool) {
-        for (mut listener, id) in self.sockets {
+    /// Those are left, until [`Self::resume`].
+    pub(super) fn leave(
+        mut self,
+        engine: &Engine,
+        is_taken: impl Fn(String) -> bool,
+    ) -> Option<Self> {
+        for (mut listener, id) in std::mem::take(&mut self.sockets) {
             engine.unlisten(id);
-            if !is_taken(listener.asked_for().to_string()) {
+            if is_taken(listener.asked_for().to_string()) {
+                self.sockets.push((listener, id));
+            } else {
                 listener.make_own();
             }
         }
+        (!self.sockets.is_empty()).then_some(self)
     }
 
     pub(super) fn stop(self, engine: &Engine) {

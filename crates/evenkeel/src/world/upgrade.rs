@@ -87,6 +87,9 @@ struct Heir {
     told: Report,
     next_report_ms: u64,
     next_counts_ms: u64,
+    /// Processes that the heir listens to now. As long as we have their lines, they know that
+    /// somebody is left to serve; and we listen again if it is us.
+    earlier: Vec<Predecessor>,
     /// A manager that stops the service tells all its processes; we are stopping anyway.
     told_to_stop: bool,
 }
@@ -97,6 +100,8 @@ struct Predecessor {
     report: Report,
     /// None before we serve; or if it cannot be heard, and then counts as it is.
     line: Option<Line>,
+    /// Another one listens to it and counts its places among its own.
+    relayed_by: Option<u32>,
 }
 
 impl World {
@@ -171,7 +176,42 @@ impl World {
             }
             FromSuccessor::Failed(_) if is_given_up => self.stop_without_heir(),
             FromSuccessor::Failed(why) => self.go_on(&why),
+            FromSuccessor::Lost { was_stopped } => self.take_back(was_stopped),
         }
+    }
+
+    /// Nobody serves: this process does again, unless that is how it was meant.
+    fn take_back(&mut self, was_stopped: bool) {
+        let is_meant = was_stopped || self.is_over();
+        let Some(heir) = self
+            .upgrades
+            .heir
+            .take_if(|heir| !heir.told_to_stop && !is_meant)
+        else {
+            return;
+        };
+        self.stop_by_ms = None;
+        self.upgrades.predecessors.extend(heir.earlier);
+        self.take_places_back();
+        self.lend_sockets(false);
+        let all: Vec<_> = self.services.iter().map(|s| s.plan.name.clone()).collect();
+        self.accept_again(&all);
+        if let Some(doors) = &mut self.upgrades.doors {
+            doors.reopen();
+        }
+        notify::serve_again();
+        let pid = std::process::id();
+        let what = format!("process {pid} serves again");
+        let news = News::new(EventKind::Process, Severity::Error, what);
+        self.tell(news.cause("the process that had taken over has ended"));
+    }
+
+    /// Those who drain must not serve in our place.
+    pub(super) fn tell_predecessors_of_stop(&self) {
+        let lines = self.upgrades.predecessors.iter();
+        lines
+            .filter_map(|known| known.line.as_ref())
+            .for_each(Line::say_stopping);
     }
 
     /// Ends an upgrade that is under way, because this process is told to stop; whether there is
@@ -243,10 +283,11 @@ impl World {
         let now_ms = now_ms();
         self.stop_by_ms = Some(now_ms + limit_ms);
         self.leave_sockets(taken);
-        if !under_way.is_relaying {
+        let earlier = match under_way.is_relaying {
+            true => Vec::new(),
             // The new process listens to them now, and counts what they have.
-            self.upgrades.predecessors.clear();
-        }
+            false => std::mem::take(&mut self.upgrades.predecessors),
+        };
         if let Some(doors) = &mut self.upgrades.doors {
             doors.close(taken);
         }
@@ -255,6 +296,7 @@ impl World {
             told: Report::default(),
             next_report_ms: now_ms,
             next_counts_ms: now_ms,
+            earlier,
             told_to_stop: false,
         });
         let (pid, sessions) = (std::process::id(), self.sessions());
@@ -301,6 +343,7 @@ impl World {
     pub(super) fn upgrade_status(&self) -> Vec<UpgradeStatus> {
         let known = self.upgrades.predecessors.iter();
         known
+            .filter(|known| known.relayed_by.is_none())
             .map(|known| UpgradeStatus {
                 draining_pid: known.pid,
                 sessions_left: known.report.sessions,

@@ -17,6 +17,8 @@ on_both_drivers! {
     told_to_stop_while_a_program_hangs_it_is_ended_too
     killed_during_an_upgrade_the_old_process_leaves_one_that_serves
     a_new_process_is_no_child_of_the_old_one
+    a_process_that_drains_serves_again_when_the_new_one_is_killed
+    a_process_that_drains_does_not_serve_again_when_the_new_one_is_stopped
 }
 
 /// A service, and another one for which a new process asks for three seconds who the primary is.
@@ -156,4 +158,61 @@ fn a_new_process_is_no_child_of_the_old_one(io: &str) {
         "nobody is left in between"
     );
     assert!(client.iter().all(is_alive));
+}
+
+/// Red when nobody has the port until the drain's end.
+fn a_process_that_drains_serves_again_when_the_new_one_is_killed(io: &str) {
+    let (_server, listen, balancer) = super::echo_behind(io, "max_connections = 4\n");
+    let old = balancer.pid();
+    let mut clients = held(&listen, 1);
+    for _ in 0..2 {
+        balancer.upgrade(&[]).unwrap();
+        clients.extend(held(&listen, 1));
+    }
+    let pids = balancer.pids();
+    assert_eq!((pids.len(), pids[0]), (3, old));
+    balancer.signal(libc::SIGKILL);
+    // The one in between has a session, and is the younger one.
+    until("an answer", || {
+        balancer.status().is_ok_and(|s| s["pid"] == pids[1])
+    });
+    assert!(
+        balancer
+            .log()
+            .contains(&format!("process {} serves again", pids[1]))
+    );
+    assert!(
+        !balancer
+            .log()
+            .contains(&format!("process {old} serves again"))
+    );
+    drop(clients.pop());
+    clients.extend(held(&listen, 2));
+    let full = peer::connect(&listen);
+    assert_eq!(crate::peer::end_of(&full), crate::peer::End::Clean);
+    assert!(clients.iter().all(is_alive));
+    assert!(
+        Command::new("kill")
+            .arg(pids[1].to_string())
+            .status()
+            .unwrap()
+            .success()
+    );
+    drop(clients);
+    until("the end of all", || !runs(old) && !runs(pids[1]));
+    assert!(try_connect(&listen).is_err());
+}
+
+fn a_process_that_drains_does_not_serve_again_when_the_new_one_is_stopped(io: &str) {
+    let (_server, listen, balancer) = super::echo_behind(io, "");
+    let client = held(&listen, 1);
+    balancer.upgrade(&[]).unwrap();
+    let (old, new) = (balancer.pids()[0], balancer.pid());
+    balancer.signal(libc::SIGTERM);
+    until("the end of the new one", || !runs(new));
+    until("some reports", || client.iter().all(is_alive) && runs(old));
+    assert!(try_connect(&listen).is_err());
+    drop(client);
+    until("the end", || !runs(old));
+    assert!(!balancer.log().contains("serves again"));
 }

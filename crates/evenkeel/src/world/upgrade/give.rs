@@ -123,7 +123,7 @@ impl World {
         let mut state = Box::new(self.handover());
         let is_relaying = seeking > 0 && self.predecessors_hold_limited_places();
         let lines = match is_relaying {
-            true => Vec::new(),
+            true => self.relayed_lines(&mut state),
             false => self.pause_lines(&mut state),
         };
         if let Some(under_way) = &mut self.upgrades.under_way {
@@ -153,6 +153,23 @@ impl World {
         let placed: u32 = servers.iter().map(|server| server.load.active()).sum();
         let seeking = clients.saturating_sub(placed).saturating_add(not_admitted);
         (not_admitted, seeking)
+    }
+
+    /// We go on listening to the processes before this one; the next one does when we have ended.
+    fn relayed_lines(&self, state: &mut Handover) -> Vec<OwnedFd> {
+        let mut lines = Vec::new();
+        for known in &self.upgrades.predecessors {
+            if let Some(Ok(line)) = known.line.as_ref().map(Line::descriptor) {
+                lines.push(line);
+                state.predecessors.push(EarlierProcess {
+                    pid: known.pid,
+                    report: known.report.clone(),
+                    unread: Vec::new(),
+                    relayed_by: known.relayed_by.or(Some(std::process::id())),
+                });
+            }
+        }
+        lines
     }
 
     /// The processes before this one, on their way to the next one.
@@ -185,6 +202,7 @@ impl World {
                         pid,
                         report: known.report.clone(),
                         unread,
+                        relayed_by: known.relayed_by,
                     });
                 }
                 Err(error) => tracing::error!("process {pid} is lost: {error}"),
@@ -195,7 +213,8 @@ impl World {
 
     /// All of the limits but what the processes before this one have, which it hears of again.
     pub(super) fn take_places_back(&mut self) {
-        for known in &mut self.upgrades.predecessors {
+        let heard = self.upgrades.predecessors.iter_mut();
+        for known in heard.filter(|known| known.relayed_by.is_none()) {
             known.line.iter_mut().for_each(Line::resume);
         }
         for service in self.known_services() {
@@ -224,13 +243,14 @@ impl World {
         }
     }
 
-    /// Those that the new process has taken go on; the others are closed.
+    /// Those that the new process has taken go on, and are kept in case it ends; the others are
+    /// closed.
     pub(super) fn leave_sockets(&mut self, taken: &[Purpose]) {
         for state in &mut self.services {
-            for listening in state.listening.drain(..) {
-                let is_taken = |address: String| taken.contains(&Purpose::Clients(address));
-                listening.leave(&self.engine, is_taken);
-            }
+            let is_taken = |address: String| taken.contains(&Purpose::Clients(address));
+            let all = std::mem::take(&mut state.listening).into_iter();
+            let kept = all.filter_map(|listening| listening.leave(&self.engine, is_taken));
+            state.listening = kept.collect();
         }
     }
 
@@ -327,7 +347,8 @@ impl World {
         let now_ms = now_ms();
         let limit_ms = self.plan.engine.shutdown_limit_ms;
         let earlier = self.upgrades.predecessors.iter();
-        let earlier: u64 = earlier.map(|known| known.report.sessions).sum();
+        let counted = earlier.filter(|known| known.relayed_by.is_none());
+        let earlier: u64 = counted.map(|known| known.report.sessions).sum();
         let mut report = Report {
             sessions: self.sessions() as u64 + earlier,
             left_ms: self

@@ -14,6 +14,7 @@ use crate::status::{EventKind, Severity};
 use crate::upgrade::doors::Doors;
 use crate::upgrade::line::{FromPredecessor, Line};
 use crate::upgrade::predecessor::{Inherited, Predecessor};
+use crate::upgrade::process::Process;
 use crate::upgrade::state::{Counted, Handover, Report, ServerHandover, ServiceHandover};
 use crate::world::history::Totals;
 use crate::world::server::{Drain, ServerState};
@@ -93,7 +94,10 @@ impl World {
         let earlier = std::mem::take(&mut state.predecessors);
         for (earlier, line) in earlier.into_iter().zip(lines) {
             let heard = self.upgrades.from_predecessors.0.clone();
-            let line = Line::new(earlier.pid, line, earlier.unread, heard);
+            let line = match earlier.relayed_by {
+                None => Line::new(earlier.pid, line, earlier.unread, heard),
+                Some(_) => Line::paused(earlier.pid, line, earlier.unread, heard),
+            };
             if let Err(error) = &line {
                 tracing::error!("process {} is not heard: {error}", earlier.pid);
             }
@@ -101,6 +105,7 @@ impl World {
                 pid: earlier.pid,
                 report: earlier.report,
                 line: line.ok(),
+                relayed_by: earlier.relayed_by,
             });
         }
         for known in &state.servers {
@@ -120,6 +125,7 @@ impl World {
             pid: state.pid,
             report: state.report,
             line: None,
+            relayed_by: None,
         });
         self.count_elsewhere();
         self.timeline.resume(std::mem::take(&mut state.events));
@@ -176,11 +182,23 @@ impl World {
             }
             FromPredecessor::Gone { pid } => {
                 self.upgrades.predecessors.retain(|known| known.pid != pid);
+                self.listen_to_relayed_by(pid);
                 let what = format!("process {pid} has ended");
                 self.tell(News::new(EventKind::Process, Severity::Info, what));
             }
         }
         self.count_elsewhere();
+    }
+
+    /// As a rule they have ended before the one that listened to them.
+    fn listen_to_relayed_by(&mut self, pid: u32) {
+        self.upgrades.predecessors.retain_mut(|known| {
+            if known.relayed_by.take_if(|by| *by == pid).is_none() {
+                return true;
+            }
+            known.line.iter_mut().for_each(Line::resume);
+            !Process::find(known.pid).ends_within(Duration::ZERO)
+        });
     }
 
     /// What other processes have of each limit, anew.
@@ -197,7 +215,8 @@ impl World {
 
     pub(super) fn elsewhere(&self, of: fn(&Report) -> &BTreeMap<String, u32>, key: &str) -> u32 {
         let draining = self.upgrades.predecessors.iter();
-        let places = draining.filter_map(|known| of(&known.report).get(key));
+        let counted = draining.filter(|known| known.relayed_by.is_none());
+        let places = counted.filter_map(|known| of(&known.report).get(key));
         places.fold(0, |sum: u32, places| sum.saturating_add(*places))
     }
 
