@@ -205,8 +205,14 @@ fn what_is_no_reply_is_invalid() {
 
 #[test]
 fn of_an_ok_too_long_to_hold_the_numbers_are_told() {
-    let mut state = vec![0, 0xfd, 0, 0, 1, 1, b'a', 0xfd];
-    state.resize(70_000, b'x');
+    // One of 70 kB, and one that goes on in a second packet.
+    for length in [70_000, PAYLOAD_LENGTH_MAX as usize + 5] {
+        check_long_ok(length);
+    }
+}
+
+fn check_long_ok(length: usize) {
+    let state = vec![0; length];
     let ok = OkPacket {
         affected_rows: 5,
         status: Status::AUTOCOMMIT,

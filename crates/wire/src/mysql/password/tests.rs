@@ -34,6 +34,23 @@ fn a_native_proof_fits_its_row_and_holds_the_key() {
 }
 
 #[test]
+fn proofs_are_those_that_servers_took() {
+    let nonce = Nonce(*b"J.EQFL,6g*5lA>UpU8X4");
+    let proof = native::Key::of_password("pässwort".as_bytes()).prove(&nonce);
+    let taken = bytes("c4064e834bb0b59d03c8de0b4212f4bb55146bae");
+    assert_eq!(proof.as_slice(), taken);
+    let nonce = Nonce(*b"\x15m lS4'-O\x13+}(B\x11J\r7\x01\"");
+    let proof = sha2::Key::of_password(b"pa ss").prove(&nonce);
+    let taken = bytes("089df049dfc0d412974c15142da0135308f0fbc15e70ed2dcd943a40f950ed3e");
+    assert_eq!(proof.as_slice(), taken);
+    let nonce = bytes("d8a29e02ae2af1b38cadcee5ce729fcdfdc605284a348fc2a9280519f2690a54");
+    let proof = ed25519::prove(b"geheim", nonce.as_slice().try_into().unwrap());
+    let taken = "6a35f009aef0d2796e0a702599b97663b0f20329beb5aa131b60fd71b1b7815c\
+        f5e219db11bf882bf42d5af5d86f3827f9e7bdf4140b213266abd68f187b4603";
+    assert_eq!(proof.as_slice(), bytes(taken));
+}
+
+#[test]
 fn a_sha2_proof_holds_the_key() {
     let verifier = sha2::Verifier::of_password(b"pa ss");
     let proof = sha2::Key::of_password(b"pa ss").prove(&NONCE);
