@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::{done, said};
 
 /// From the repository, to the package.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 11] = [
     (
         "packaging/evenkeel.service",
         "usr/lib/systemd/system/evenkeel.service",
@@ -23,7 +23,10 @@ const FILES: [(&str, &str); 8] = [
     ),
     ("packaging/evenkeel.toml", CONFIG),
     ("docs/api.md", "usr/share/doc/evenkeel/api.md"),
+    ("docs/clusters.md", "usr/share/doc/evenkeel/clusters.md"),
     ("docs/config.md", "usr/share/doc/evenkeel/config.md"),
+    ("docs/install.md", "usr/share/doc/evenkeel/install.md"),
+    ("docs/upgrade.md", "usr/share/doc/evenkeel/upgrade.md"),
     (
         "examples/mariadb.toml",
         "usr/share/doc/evenkeel/examples/mariadb.toml",
