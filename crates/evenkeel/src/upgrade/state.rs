@@ -203,12 +203,24 @@ impl Report {
         Report {
             sessions: self.sessions,
             left_ms: self.left_ms,
-            services: changed(&self.services, &earlier.services),
-            servers: changed(&self.servers, &earlier.servers),
+            services: changed_places(&self.services, &earlier.services),
+            servers: changed_places(&self.servers, &earlier.servers),
             service_counts: changed(&self.service_counts, &earlier.service_counts),
             server_counts: changed(&self.server_counts, &earlier.server_counts),
         }
     }
+}
+
+/// Who is no longer there has none.
+fn changed_places(
+    now: &BTreeMap<String, u32>,
+    before: &BTreeMap<String, u32>,
+) -> BTreeMap<String, u32> {
+    let gone = before
+        .iter()
+        .filter(|(key, places)| **places > 0 && !now.contains_key(*key));
+    let gone = gone.map(|(key, _)| (key.clone(), 0));
+    changed(now, before).into_iter().chain(gone).collect()
 }
 
 fn changed<T: Clone + PartialEq>(

@@ -101,6 +101,15 @@ fn a_report_says_only_what_is_new_and_the_two_together_say_all() {
     assert_eq!(news.services, places(&[("b", 3)]));
     told.follow(news);
     assert_eq!(told, now);
+    // A server that has left has no places any more; that is said once.
+    let later = Report {
+        services: places(&[("a", 1)]),
+        ..Report::default()
+    };
+    let news = later.news(&told);
+    assert_eq!(news.services, places(&[("b", 0)]));
+    told.follow(news);
+    assert_eq!(later.news(&told), Report::default());
 }
 
 #[test]

@@ -285,7 +285,7 @@ impl World {
         let report = self.report(with_counts);
         if let Some(heir) = &mut self.upgrades.heir {
             let news = Box::new(report.news(&heir.told));
-            heir.told.follow(report);
+            heir.told.follow(news.as_ref().clone());
             heir.successor.tell(Order::Report(news));
         }
     }
