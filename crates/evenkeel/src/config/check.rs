@@ -229,8 +229,8 @@ fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
         let reads = matches!(draft.plan.role, Role::Replica { .. });
         let shares = listed(draft).iter().any(|one| written.contains(one));
         if reads && !shares && !written.is_empty() {
-            let message = "no server of this service is in a service of `role = \"primary\"`: how far \
-                           its replicas are behind cannot be told";
+            let message = "no server of this service is in a service of `role = \"primary\"`: how \
+                           far its replicas are behind cannot be told";
             let help = "list all servers of the cluster in both: the role decides who is used";
             problems.warning(&draft.places.role, "W_ROLE_ALONE", message, help);
         }

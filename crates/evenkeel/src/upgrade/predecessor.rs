@@ -126,7 +126,8 @@ impl Predecessor {
     /// Says that nothing is left that can fail, and hears what there is to know. The descriptors
     /// are the lines to the processes before it.
     ///
-    /// Nothing, if the old process has ended: we have its sockets, and nobody else is left to serve.
+    /// Nothing, if the old process has ended: we have its sockets, and nobody else is left to
+    /// serve.
     pub(crate) fn ready(&mut self) -> Result<(Handover, Vec<OwnedFd>), TakeOverError> {
         let state = self.channel.send(&FromNew::Ready);
         let state = state.and_then(|()| self.channel.receive(Some(self.by)));

@@ -121,7 +121,10 @@ fn only_a_server_that_takes_this_client_is_picked_and_none_only_if_there_is_none
                         assert_eq!(now_active, active + 1, "one reservation; {context}");
                     }
                     none => {
-                        assert!(open.is_empty(), "{none:?} though {open:?} are open; {context}");
+                        assert!(
+                            open.is_empty(),
+                            "{none:?} though {open:?} are open; {context}"
+                        );
                         assert_eq!(none, refusal, "{context}");
                         assert_eq!(now_active, active, "no reservation; {context}");
                     }
