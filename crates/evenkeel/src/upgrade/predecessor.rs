@@ -128,7 +128,6 @@ impl Predecessor {
     ///
     /// Nothing, if the old process has ended: we have its sockets, and nobody else is left to
     /// serve.
-    /// serve.
     pub(crate) fn ready(&mut self) -> Result<(Handover, Vec<OwnedFd>), TakeOverError> {
         let state = self.channel.send(&FromNew::Ready);
         let state = state.and_then(|()| self.channel.receive(Some(self.by)));
