@@ -121,11 +121,9 @@ impl Server {
         self.process.signal(libc::SIGSTOP);
         let what = format!("freezing {}", self.name);
         eventually(Duration::from_secs(5), &what, || {
-            Ok(self
-                .pids()
-                .into_iter()
-                .all(procfs::is_stopped)
-                .then_some(()))
+            // One that has just ended is collected by its parent, and that is frozen.
+            let stands = |pid| procfs::is_stopped(pid) || !procfs::is_alive(pid);
+            Ok(self.pids().into_iter().all(stands).then_some(()))
         })
     }
 

@@ -21,6 +21,7 @@ const LANES: usize = 12;
 
 on_both_drivers! {
     what_one_side_does_in_a_thousand_runs_the_other_sees
+    the_last_answer_and_the_end_that_come_together_are_passed_on_at_once
     an_answer_that_is_read_late_arrives_although_both_sides_have_ended
     a_client_that_does_not_read_costs_no_memory_and_stalls_the_server
     a_half_closed_client_that_does_not_read_costs_no_processor_time
@@ -79,6 +80,34 @@ fn assert_nothing_left(balancer: &Balancer, descriptors_before: usize) {
     until("all descriptors closed", || {
         descriptors(balancer.pid()) <= descriptors_before
     });
+}
+
+/// The balancer finds both when it goes on, and nothing else happens that could wake its worker. To
+/// see it red: let `Receiving::must_wait` say yes always.
+fn the_last_answer_and_the_end_that_come_together_are_passed_on_at_once(io: &str) {
+    const TIMES: usize = 20;
+    for kind in [Kind::V4, Kind::Unix] {
+        let lane = Lane::new(kind);
+        let balancer = peer::balancer(io, &lane.service());
+        let mut waited = Duration::ZERO;
+        for _ in 0..TIMES {
+            let (client, server) = lane.pair();
+            for _ in 0..10 {
+                send(&client, b"question");
+                receive(&server, 8);
+                send(&server, b"answer");
+                receive(&client, 6);
+            }
+            let stopped = pair::stop(balancer.pid());
+            send(&server, b"last");
+            drop(server);
+            drop(stopped);
+            let started = Instant::now();
+            assert_eq!(peer::receive_all(&client), b"last");
+            waited += started.elapsed();
+        }
+        assert!(waited < Duration::from_millis(700), "{waited:?} {kind:?}");
+    }
 }
 
 /// The sweeper looks for resets twice a second, and must not take two ends for one.

@@ -86,6 +86,13 @@ impl Direction<'_> {
         self.live.moved(self.worker, self.way, bytes as u64);
     }
 
+    fn counted(&self) -> u64 {
+        match self.way {
+            Way::FromClient => self.live.from_client.get(),
+            Way::ToClient => self.live.to_client.get(),
+        }
+    }
+
     /// The sender has ended its sending: so do we, towards the receiver.
     fn end(&self) -> Result<(), Broken> {
         // Of a reset the kernel tells one call only. The other way's send may have been that one.
@@ -134,15 +141,8 @@ impl Direction<'_> {
         let Poller::IoUring(ring) = &self.worker.poller else {
             return epoll::copy(self).await;
         };
-        // The client's first bytes are not received through the ring: if the server leaves without
-        // a word, this direction is given up, and a receive under way would lose them.
-        while self.way == Way::FromClient && self.live.from_client.get() == 0 {
-            let ready = self.from.readable().await;
-            ready.map_err(|error| self.receive_failed(error))?;
-            if self.copy_large().await? {
-                return Ok(());
-            }
-        }
+        // The first bytes are never received through the ring: if the server leaves without a word,
+        // the client's direction is given up, and a receive under way would lose them.
         ring::copy(self, ring).await
     }
 

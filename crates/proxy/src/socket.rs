@@ -136,13 +136,14 @@ impl Socket {
     }
 
     /// On io_uring: sends a ring buffer as far as the socket takes it now, in the same system call
-    /// as everything else of this turn.
+    /// as everything else of this turn; quiet as in [`Ring::send`].
     pub(crate) async fn send_pooled(
         &self,
         ring: &Ring,
         buffer: Buffer,
+        is_quiet: bool,
     ) -> (io::Result<usize>, Option<Buffer>) {
-        ring.send(&self.shared, buffer).await
+        ring.send(&self.shared, buffer, is_quiet).await
     }
 
     /// Ends our sending; the peer can go on with its own.

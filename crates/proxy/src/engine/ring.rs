@@ -5,6 +5,8 @@
 
 mod buffers;
 mod receiving;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -42,8 +44,8 @@ pub(crate) struct Ring {
     uring: RefCell<IoUring>,
     requests: RefCell<Slab<Request>>,
     streams: RefCell<Slab<Stream>>,
-    /// Sends of this turn, by key: one that went out whole is not answered.
-    sends: RefCell<Vec<usize>>,
+    /// Those of this turn, by key.
+    quiet_sends: RefCell<Vec<usize>>,
     buffers: Rc<Buffers>,
     answers: RefCell<Vec<(u64, i32, u32)>>,
     runtime: RawFd,
@@ -76,7 +78,7 @@ impl Ring {
             uring: RefCell::new(uring),
             requests: RefCell::default(),
             streams: RefCell::default(),
-            sends: RefCell::default(),
+            quiet_sends: RefCell::default(),
             buffers,
             answers: RefCell::default(),
             runtime,
@@ -85,21 +87,29 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Sends a buffer as far as the socket takes it now. The kernel tries within the system call of
-    /// the turn and answers only if something is left, so that a send that went well ends no wait.
+    /// Sends a buffer as far as the socket takes it now, within the system call of the turn.
+    ///
+    /// A quiet send is answered only if something is left of it, so that one that goes well does
+    /// not end the wait of the turn; its success is known when something else has ended it. For
+    /// those who have nothing to do before something else happens.
     pub(crate) async fn send(
         &self,
         socket: &SharedFd<socket2::Socket>,
         buffer: Buffer,
+        is_quiet: bool,
     ) -> (io::Result<usize>, Option<Buffer>) {
         let length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         // MSG_WAITALL: less than all is a failure, with what was sent as its answer.
-        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), buffer.as_ptr(), length)
+        let mut entry = opcode::Send::new(Fd(socket.as_raw_fd()), buffer.as_ptr(), length)
             .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-            .build()
-            .flags(squeue::Flags::SKIP_SUCCESS);
+            .build();
+        if is_quiet {
+            entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
+        }
         let asked = self.ask(entry, socket, Some(buffer));
-        self.sends.borrow_mut().push(asked.key);
+        if is_quiet {
+            self.quiet_sends.borrow_mut().push(asked.key);
+        }
         let (result, buffer) = asked.await;
         (checked(result), buffer)
     }
@@ -181,7 +191,7 @@ impl Ring {
             }
         }
         self.answers.replace(answers);
-        self.settle_sends();
+        self.settle_quiet_sends();
         if is_runtime_ready {
             self.watch_runtime();
         }
@@ -199,12 +209,6 @@ impl Ring {
         let _ = uring.submitter().submit_with_args(1, &args);
     }
 
-    /// Whether the kernel has said something that is not delivered yet.
-    pub(crate) fn has_answers(&self) -> bool {
-        let mut uring = self.uring.borrow_mut();
-        !uring.completion().is_empty() || uring.submission().cq_overflow()
-    }
-
     /// Takes all answers, also those that did not fit: silence means something, too.
     fn collect(&self, answers: &mut Vec<(u64, i32, u32)>) {
         let mut uring = self.uring.borrow_mut();
@@ -220,21 +224,21 @@ impl Ring {
         }
     }
 
-    /// The sends of this turn that were not answered went out whole.
-    fn settle_sends(&self) {
+    /// The quiet sends that were not answered went out whole.
+    fn settle_quiet_sends(&self) {
         if !self.uring.borrow_mut().submission().is_empty() {
             return;
         }
-        let mut sends = self.sends.take();
+        let mut sends = self.quiet_sends.take();
         for key in sends.drain(..) {
             if let Some(length) = self.unanswered(key) {
                 self.deliver(key, length);
             }
         }
-        self.sends.replace(sends);
+        self.quiet_sends.replace(sends);
     }
 
-    /// The length of a send that has no answer.
+    /// The length of a quiet send that has no answer.
     fn unanswered(&self, key: usize) -> Option<i32> {
         let requests = self.requests.borrow();
         let request = requests.get(key)?;
@@ -270,6 +274,13 @@ struct Asked<'a> {
     ring: &'a Ring,
     key: usize,
     over: bool,
+}
+
+impl Asked<'_> {
+    fn is_answered(&self) -> bool {
+        let requests = self.ring.requests.borrow();
+        matches!(requests[self.key].state, State::Answered(_))
+    }
 }
 
 impl Future for Asked<'_> {

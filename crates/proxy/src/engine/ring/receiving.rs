@@ -1,5 +1,5 @@
 //! Receiving on and on with one request: each time bytes are there, the kernel takes a buffer of
-//! the ring for them. It does so only within the system call of a turn.
+//! the ring for them.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -119,10 +119,11 @@ impl Receiving<'_> {
         .await
     }
 
-    /// What has arrived already.
-    pub(crate) fn arrived(&mut self) -> Option<Next> {
-        let mut streams = self.ring.streams.borrow_mut();
-        streams[self.key].arrived.pop_front().map(Next::of)
+    /// Whether [`Self::next`] has nothing to say yet.
+    pub(crate) fn must_wait(&self) -> bool {
+        let stream = &self.ring.streams.borrow()[self.key];
+        let has_hung_up = self.hangup.as_ref().is_some_and(Asked::is_answered);
+        stream.arrived.is_empty() && !stream.is_over && !has_hung_up
     }
 
     /// Asks the kernel to stop; what has arrived by then can still be taken.
