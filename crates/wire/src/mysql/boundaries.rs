@@ -8,7 +8,7 @@
 use super::backend::{self, Eof, OkPacket, PrepareOk, Report};
 use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
-use super::frame::{self, HEADER_LENGTH, Header, PAYLOAD_LENGTH_MAX};
+use super::frame::{self, HEADER_LENGTH, Header};
 use super::{Fault, Parsed, What};
 
 mod event;
@@ -18,10 +18,6 @@ pub use event::{Answer, End, Event};
 /// The most bytes of one packet that the caller must be able to hold together. Packets that matter
 /// are tens of bytes, but an OK may report many long variables.
 pub const HELD_LENGTH_MAX: usize = 16 * 1024;
-
-/// An EOF packet's payload is no longer; a row that begins with the same byte is (it has a value of
-/// 16 MiB or more).
-const EOF_LENGTH_MAX: u32 = 8;
 
 /// What lies ahead in the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,20 +196,17 @@ impl Boundaries {
     #[inline]
     fn matters(&self, header: Header, first: u8, answer: Answer) -> bool {
         match self.place {
-            Place::Rows => first >= backend::EOF && self.ends(header, first),
+            Place::Rows => first >= backend::EOF && Self::ends(header, first),
             Place::Columns(_) | Place::Prepared { .. } => first == backend::ERROR,
             Place::Head if answer == Answer::Stream => first >= backend::EOF,
             _ => true,
         }
     }
 
-    /// Whether a packet among rows is their end.
-    fn ends(&self, header: Header, first: u8) -> bool {
-        let length_max = match self.no_eof() {
-            true => PAYLOAD_LENGTH_MAX.saturating_sub(1),
-            false => EOF_LENGTH_MAX,
-        };
-        first == backend::ERROR || header.payload_length <= length_max
+    /// Whether a packet among rows is their end. A row that begins as an EOF does has a value of 16
+    /// MiB or more, and its first packet is full.
+    fn ends(header: Header, first: u8) -> bool {
+        first == backend::ERROR || !header.goes_on()
     }
 
     fn stop<'a>(
@@ -228,7 +221,7 @@ impl Boundaries {
         let held = rest.get(HEADER_LENGTH..length);
         if self.place == Place::FirstRow {
             let first = rest.get(HEADER_LENGTH).copied().unwrap_or_default();
-            let row = first != backend::EOF || !self.ends(header, first);
+            let row = first != backend::EOF || !Self::ends(header, first);
             self.sequence = header.sequence;
             match held {
                 None if !row => {
@@ -293,7 +286,9 @@ impl Boundaries {
 
     fn event<'a>(&mut self, payload: &'a [u8], answer: Answer) -> Result<Event<'a>, Fault> {
         let first = payload.first().copied().unwrap_or_default();
-        if first == backend::ERROR {
+        // Behind the definitions of a statement no server changes its mind.
+        let decided = matches!(self.place, Place::PreparedEnd { .. });
+        if first == backend::ERROR && !decided {
             return self.error(payload);
         }
         match self.place {
@@ -360,11 +355,10 @@ impl Boundaries {
                 name: payload.get(1..).unwrap_or_default(),
             }),
             (Answer::Results, _) => self.result_header(payload),
-            // Also where EOF is deprecated: to COM_SET_OPTION MariaDB says it all the same, MySQL
-            // says an OK that looks like one.
-            (Answer::Simple | Answer::Stream, backend::EOF) => match Eof::read(payload) {
-                Ok(eof) => Ok(Event::Eof(eof)),
-                Err(_) => self.ok(payload).map(Event::Ok),
+            // To COM_SET_OPTION and COM_DEBUG; where EOF is deprecated, an OK that looks like one.
+            (Answer::Simple | Answer::Stream, backend::EOF) => match self.no_eof() {
+                true => self.ok(payload).map(Event::Ok),
+                false => Eof::read(payload).map(Event::Eof),
             },
             (Answer::Prepare, backend::OK) => {
                 let ok = PrepareOk::read(payload)?;

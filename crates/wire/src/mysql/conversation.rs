@@ -347,6 +347,7 @@ impl Conversation {
                 Ok(Settled::Failed(token, report.code))
             }
             Event::Ok(ok) if more(ok.status) => Ok(Settled::Nothing),
+            Event::Eof(eof) if more(eof.status) => Ok(Settled::Nothing),
             Event::ResultEnd(end) if more(end.status()) => Ok(Settled::Nothing),
             Event::Ok(_) | Event::Eof(_) | Event::ResultEnd(_) | Event::Text => {
                 self.finish(request, event.status());

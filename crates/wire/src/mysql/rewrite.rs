@@ -199,6 +199,7 @@ const STATUS_OF_ENDS: Status = Status(
     Status::MORE_RESULTS.0
         | Status::CURSOR_EXISTS.0
         | Status::LAST_ROW_SENT.0
+        | Status::OUT_PARAMETERS.0
         | Status::SESSION_STATE_CHANGED.0,
 );
 

@@ -194,6 +194,12 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_did_not_change_is_told() {
+        let changes: Vec<_> = Trackers::new(b"\x02\x010").collect();
+        assert_eq!(changes[0].change, Change::State(false));
+    }
+
+    #[test]
     fn a_list_that_is_cut_anywhere_is_whole_or_broken() {
         for cut in 0..STATE.len() {
             let mut trackers = Trackers::new(&STATE[..cut]);

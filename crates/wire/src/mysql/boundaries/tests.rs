@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::mysql::build;
+use crate::mysql::frame::PAYLOAD_LENGTH_MAX;
 use crate::mysql::trackers::Trackers;
 
 const NEW: Capabilities =
@@ -212,7 +213,7 @@ fn of_an_ok_too_long_to_hold_the_numbers_are_told() {
 }
 
 fn check_long_ok(length: usize) {
-    let state = vec![0; length];
+    let state = vec![5; length];
     let ok = OkPacket {
         affected_rows: 5,
         status: Status::AUTOCOMMIT,
