@@ -297,6 +297,8 @@ impl World {
                     .any(|s| id.is_some_and(|name| **name == *s.address.to_string()))
         });
         service.plan = plan.clone();
+        // They stand in the order of the former plan.
+        service.fits.clear();
         service
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use evenkeel_lab::scene::How;
+use evenkeel_lab::scene::{Change, How};
 use evenkeel_lab::{ClusterKind, Server};
 
 use crate::stage::{Stage, assert_all_read};
@@ -41,12 +41,12 @@ fn changes(kind: ClusterKind) {
     };
     let (writer, reader) = (stage.writer(), stage.reader());
     stage.wait_writes(&writer);
-    let planned = change(&stage, How::Planned);
+    let (planned, _) = change(&stage, How::Planned);
     stage.wait_writes(&writer);
     stage.scene.bring_back(&planned).unwrap();
     stage.wait_whole();
     let before_death = SystemTime::now();
-    let dead = change(&stage, How::Killed);
+    let (dead, succession) = change(&stage, How::Killed);
     stage.wait_writes(&writer);
     let last = stage
         .scene
@@ -60,7 +60,8 @@ fn changes(kind: ClusterKind) {
     let mut seen = log.verify(&last).unwrap();
     let died_with_it = |id: &u64| {
         let attempt = log.attempts.iter().find(|one| one.id == *id).unwrap();
-        attempt.ended > before_death - NOT_REPLICATED
+        // Later ones were acknowledged by the new primary, which must have them.
+        (before_death - NOT_REPLICATED..succession.writable_at).contains(&attempt.ended)
     };
     if !matches!(kind, ClusterKind::Galera | ClusterKind::GroupReplication) {
         seen.lost.retain(|id| !died_with_it(id));
@@ -70,18 +71,18 @@ fn changes(kind: ClusterKind) {
     assert_all_read(reader);
 }
 
-/// Waits until another server is the primary; gives the old one.
-fn change(stage: &Stage, how: How) -> Server {
+/// Waits until another server is the primary; gives the old one, and the instants.
+fn change(stage: &Stage, how: How) -> (Server, Change) {
     let old = stage
         .scene
         .named(&stage.primary().unwrap())
         .unwrap()
         .clone();
-    stage.scene.change(&old, how).unwrap();
+    let change = stage.scene.change(&old, how).unwrap();
     stage.wait("another primary", || {
         stage.primary().is_some_and(|name| name != old.name)
     });
-    old
+    (old, change)
 }
 
 fn assert_told(stage: &Stage, dead: &Server, new: &Server) {

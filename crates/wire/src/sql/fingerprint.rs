@@ -52,7 +52,7 @@ pub fn postgres(text: &[u8], backslashes: bool, seed: u64) -> u64 {
 
 /// Folded multiplication of both numbers.
 #[inline]
-fn mix(state: u64, value: u64) -> u64 {
+pub(super) fn mix(state: u64, value: u64) -> u64 {
     let product = u128::from(state ^ value).wrapping_mul(0x2d35_8dcc_aa6c_78a5_8bb8_4b93_962e_acc9);
     (product as u64) ^ ((product >> 64) as u64) ^ state.rotate_left(23)
 }

@@ -7,6 +7,7 @@
 
 use super::Modes;
 use super::lexer::{Kind, Tokens};
+use crate::sql::fingerprint::mix;
 
 /// The fingerprint of a text: blanks, comments, the case of words, literals and the length of lists
 /// of literals do not count. Comments that are run do.
@@ -59,12 +60,6 @@ fn bytes(state: u64, written: &[u8], fold: impl Fn(&u8) -> u8) -> u64 {
             .fold(0_u64, |number, byte| number << 8 | u64::from(fold(byte)));
         mix(state, number)
     })
-}
-
-/// Folded multiplication of both numbers.
-fn mix(state: u64, value: u64) -> u64 {
-    let product = u128::from(state ^ value).wrapping_mul(0x2d35_8dcc_aa6c_78a5_8bb8_4b93_962e_acc9);
-    (product as u64) ^ ((product >> 64) as u64) ^ state.rotate_left(23)
 }
 
 #[cfg(test)]
