@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::check;
 use super::keys;
-use super::plan::{Plan, Secret};
+use super::plan::{PeersPlan, Plan, Secret};
 use super::problem::{Place, Problems};
 use super::reader::{Table, wrong_type};
 use super::service::{self, Draft};
@@ -244,6 +244,7 @@ fn read_plan(
             .map(|t| top::read_admin(&t, sources, problems))
             .unwrap_or_default(),
         log: log.map(|t| top::read_log(&t, problems)).unwrap_or_default(),
+        peers: PeersPlan::default(),
         services: Vec::new(),
     };
     check::whole(&plan.admin, &admin_place, &drafts, problems);

@@ -6,7 +6,9 @@ use evenkeel_policy::balance::Algorithm;
 
 use super::file::Loaded;
 use super::keys;
-use super::plan::{Address, Admin, Engine, Listen, Log, Plan, ServerPlan, ServicePlan};
+use super::plan::{
+    Address, Admin, Engine, Listen, Log, PeersPlan, Plan, Protocol, ServerPlan, ServicePlan,
+};
 use super::problem::Problems;
 use super::reader::listed;
 use super::service::{Draft, ServicePlaces};
@@ -30,7 +32,7 @@ pub struct Flags {
 /// The same plan that a file with these values gives.
 pub fn from_flags(flags: &Flags) -> Loaded {
     let mut problems = Problems::new(None, "");
-    let mut service = ServicePlan::with_defaults("main".to_owned());
+    let mut service = ServicePlan::with_defaults("main".to_owned(), Protocol::Tcp);
     service.listen = read_listen(flags, &mut problems);
     service.servers = read_servers(flags, &mut problems);
     service.balance = read_balance(flags, &mut problems);
@@ -45,6 +47,7 @@ pub fn from_flags(flags: &Flags) -> Loaded {
         engine: Engine::default(),
         admin,
         log: Log::default(),
+        peers: PeersPlan::default(),
         services: vec![draft.plan],
     });
     Loaded { plan, problems }

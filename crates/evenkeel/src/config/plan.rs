@@ -1,6 +1,12 @@
 //! The checked plan: what the file means, as plain data with every default filled in.
 
+mod auth;
+mod database;
+mod peers;
+mod pool;
 mod role;
+mod split;
+mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +17,13 @@ use evenkeel_policy::balance::Algorithm;
 use ipnet::IpNet;
 
 pub use super::address::{Address, Listen};
+pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
+pub use database::{DatabasePlan, TimesPlan};
+pub use peers::PeersPlan;
+pub use pool::{PoolMode, PoolPlan};
 pub use role::{Fallback, OnPrimaryChange, Role};
+pub use split::{Consistency, FailoverPlan, SplitPlan};
+pub use tls::{PemFile, ServerTls, TlsMode, TlsPlan};
 
 /// Everything one process is asked to do. Immutable: a reload makes a new one.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +36,8 @@ pub struct Plan {
     pub admin: Admin,
     /// What is logged and how.
     pub log: Log,
+    /// Other Evenkeels before the same clients.
+    pub peers: PeersPlan,
     /// At least one.
     pub services: Vec<ServicePlan>,
 }
@@ -120,9 +134,9 @@ pub struct ServicePlan {
     pub protocol: Protocol,
     /// At least one.
     pub listen: Vec<Listen>,
-    /// Default round-robin.
+    /// Default round-robin; least-connections for postgres.
     pub balance: Algorithm,
-    /// The part of the cluster that serves. Default any.
+    /// The part of the cluster that serves. Default any; always any for postgres.
     pub role: Role,
     /// At least one.
     pub servers: Vec<ServerPlan>,
@@ -133,7 +147,8 @@ pub struct ServicePlan {
     /// Further attempts after a failed connect, on another server while there is one. 0 to 100,
     /// default 3.
     pub retries: u32,
-    /// Neither side sent anything for so long. Default 28 800 000 (8 hours); 0 = never.
+    /// Neither side sent anything for so long. Default 28 800 000 (8 hours), for postgres 0; 0 =
+    /// never.
     pub idle_timeout_ms: u64,
     /// One side has ended, the other is silent for so long. Default 300 000; 0 = never.
     pub half_close_timeout_ms: u64,
@@ -158,16 +173,19 @@ pub struct ServicePlan {
     pub health: Health,
     /// The account that database probes log in with.
     pub monitor: Option<Monitor>,
-    /// TLS of probes and monitors towards servers.
+    /// TLS towards servers: of probes and monitors, and of sessions that speak the protocol.
     pub server_tls: ServerTls,
+    /// What only a service has that speaks a database's protocol. `None` for tcp, there for
+    /// postgres.
+    pub database: Option<Box<DatabasePlan>>,
 }
 
 impl ServicePlan {
-    /// A service with every default and nothing of its own yet.
-    pub fn with_defaults(name: String) -> ServicePlan {
-        ServicePlan {
+    /// A service with every default of its protocol and nothing of its own yet.
+    pub fn with_defaults(name: String, protocol: Protocol) -> ServicePlan {
+        let tcp = ServicePlan {
             name,
-            protocol: Protocol::Tcp,
+            protocol,
             listen: Vec::new(),
             balance: Algorithm::RoundRobin,
             role: Role::Any,
@@ -188,6 +206,17 @@ impl ServicePlan {
             health: Health::default(),
             monitor: None,
             server_tls: ServerTls::default(),
+            database: None,
+        };
+        match protocol {
+            Protocol::Tcp => tcp,
+            Protocol::Postgres => ServicePlan {
+                balance: Algorithm::LeastConnections,
+                // Pools of applications sleep for days, and idle costs little.
+                idle_timeout_ms: 0,
+                database: Some(Box::default()),
+                ..tcp
+            },
         }
     }
 }
@@ -197,6 +226,8 @@ impl ServicePlan {
 pub enum Protocol {
     /// Nothing to us: they are carried as they are.
     Tcp,
+    /// PostgreSQL's protocol 3.
+    Postgres,
 }
 
 impl Protocol {
@@ -204,6 +235,7 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Tcp => "tcp",
+            Protocol::Postgres => "postgres",
         }
     }
 }
@@ -399,37 +431,6 @@ pub struct Monitor {
 impl Monitor {
     /// See `role_interval_ms`.
     pub const ROLE_INTERVAL_MS: u64 = 250;
-}
-
-/// `[service.server_tls]`: TLS towards servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerTls {
-    /// `None`: off on loopback and Unix sockets, verify elsewhere.
-    pub mode: Option<TlsMode>,
-    /// Certificates (PEM) that sign the servers' own, beside the system's.
-    pub ca: Option<PathBuf>,
-}
-
-impl ServerTls {
-    /// What holds for one server.
-    pub fn mode_for(&self, address: &Address) -> TlsMode {
-        match self.mode {
-            Some(mode) => mode,
-            None if address.is_local() => TlsMode::Off,
-            None => TlsMode::Verify,
-        }
-    }
-}
-
-/// How far TLS towards a server goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsMode {
-    /// Plaintext.
-    Off,
-    /// Encrypted; the certificate is not looked at.
-    Encrypt,
-    /// Encrypted, and the certificate must be signed and name the server.
-    Verify,
 }
 
 /// A password or token: never printed.

@@ -8,7 +8,9 @@ use toml::de::DeValue;
 
 use super::file::Sources;
 use super::keys;
-use super::plan::{AllDown, Keepalive, Listen, OnServerDown, Queue, SendProxy, ServicePlan};
+use super::plan::{
+    AllDown, Keepalive, Listen, OnServerDown, Protocol, Queue, SendProxy, ServicePlan,
+};
 use super::problem::{Place, Problems};
 use super::reader::{Table, Value, wrong_type};
 use super::server::{self, ServerPlaces};
@@ -41,7 +43,7 @@ pub(super) struct ServicePlaces {
 /// Reads one table of `[[service]]`.
 pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Draft {
     let name = read_name(table, problems);
-    let mut plan = ServicePlan::with_defaults(name);
+    let mut plan = ServicePlan::with_defaults(name, Protocol::Tcp);
     let mut places = ServicePlaces {
         service: table.place.clone(),
         name: table.value_place("name").or_else(|| table.place.clone()),

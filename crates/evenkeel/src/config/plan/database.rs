@@ -1,0 +1,44 @@
+//! What only a service has that speaks a database's protocol.
+
+use super::{AuthPlan, FailoverPlan, PoolPlan, SplitPlan, TlsPlan};
+
+/// The part of a service that speaks a database's protocol; services of plain TCP have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DatabasePlan {
+    /// Limits of a session's parts.
+    pub times: TimesPlan,
+    /// The connections to servers, and who gets one.
+    pub pool: PoolPlan,
+    /// Which reads go to replicas.
+    pub split: SplitPlan,
+    /// What happens while there is no primary.
+    pub failover: FailoverPlan,
+    /// Who may log in, and how that is known.
+    pub auth: AuthPlan,
+    /// TLS towards clients. `None`: plaintext only.
+    pub tls: Option<TlsPlan>,
+}
+
+/// Limits of time, keys of the service itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimesPlan {
+    /// From a query's first byte to the end of its result, up to a week. Default 0 = no limit.
+    pub query_timeout_ms: u64,
+    /// A transaction from its beginning to its end, up to a week. Default 0 = no limit.
+    pub transaction_timeout_ms: u64,
+    /// A client that says nothing in an open transaction, up to a week. Default 0 = no limit.
+    pub idle_in_transaction_timeout_ms: u64,
+    /// A login from the first byte to its end, 1 ms to 10 minutes. Default 10 000.
+    pub login_timeout_ms: u64,
+}
+
+impl Default for TimesPlan {
+    fn default() -> TimesPlan {
+        TimesPlan {
+            query_timeout_ms: 0,
+            transaction_timeout_ms: 0,
+            idle_in_transaction_timeout_ms: 0,
+            login_timeout_ms: 10_000,
+        }
+    }
+}
