@@ -1,12 +1,16 @@
-//! What must hold for any bytes of a PostgreSQL client, and for how they are renamed.
+//! What must hold for any bytes of a PostgreSQL client, for how they are walked and renamed.
 
 use evenkeel_wire::postgres::Parsed;
+use evenkeel_wire::postgres::conversation;
+use evenkeel_wire::postgres::flight::{Flight, Outcome};
 use evenkeel_wire::postgres::frame::{Frame, HEADER_LENGTH, Header, client_header};
 use evenkeel_wire::postgres::frontend::{Request, Target, request};
-use evenkeel_wire::postgres::names::{Names, names, write_renamed};
+use evenkeel_wire::postgres::names::{Name, Names, names, parse_parts, write_renamed};
+use evenkeel_wire::postgres::requests::{Requests, Step};
 
 /// Panics if reading `bytes` breaks a promise.
 pub(crate) fn check(bytes: &[u8]) {
+    check_walk(bytes);
     let mut rest = bytes;
     loop {
         let header = match client_header(rest) {
@@ -41,7 +45,7 @@ fn check_names(header: Header, bytes: &[u8]) -> Names {
             assert!(consumed <= bytes.len() && consumed <= header.frame_length());
             assert_eq!(
                 names(header, &bytes[..consumed]),
-                Parsed::Frame(found.clone(), consumed)
+                Parsed::Frame(found, consumed)
             );
             found
         }
@@ -55,13 +59,20 @@ fn check_names(header: Header, bytes: &[u8]) -> Names {
 
 /// What is read of the whole message has the names that are found in its beginning.
 fn check_request(read: Request<'_>, found: &Names, message: &[u8]) {
-    let named = |range: &Option<std::ops::Range<usize>>| {
-        let range = range.clone().expect("a name");
-        message[range].to_vec()
-    };
+    let named = |name: &Option<Name>| name.expect("a name").of(message).to_vec();
     match read {
-        Request::Parse { statement, .. }
-        | Request::Describe(Target::Statement(statement))
+        Request::Parse {
+            statement,
+            text,
+            types,
+        } => {
+            let parts = parse_parts(message).expect("parts");
+            assert_eq!(parts.statement.of(message), statement);
+            assert_eq!(found.statement, Some(parts.statement));
+            assert_eq!(&message[parts.text], text);
+            assert_eq!(&message[parts.types], types);
+        }
+        Request::Describe(Target::Statement(statement))
         | Request::Close(Target::Statement(statement)) => {
             assert_eq!(named(&found.statement), statement);
         }
@@ -80,12 +91,14 @@ fn check_request(read: Request<'_>, found: &Names, message: &[u8]) {
 
 /// A renamed message is the same but for the name.
 fn rename(header: Header, message: &[u8], found: &Names) {
-    let Some(range) = &found.statement else {
+    let Some(old) = found.statement else {
         return;
     };
     let mut out = Vec::new();
-    write_renamed(&mut out, header, message, range, b"another");
-    out.extend_from_slice(&message[range.end..]);
+    let mut flight = Flight::new(message, &mut out);
+    flight.rename(header, old, b"another");
+    flight.keep(message.len() - old.end);
+    assert_eq!(flight.finish(), Outcome::Edited);
     let tag = header.tag;
     let read = request(Frame {
         tag,
@@ -100,9 +113,75 @@ fn rename(header: Header, message: &[u8], found: &Names) {
         panic!("no names");
     };
     let statement = again.statement.expect("a statement");
-    assert_eq!(&out[statement.clone()], b"another");
+    assert_eq!(statement.of(&out), b"another");
     let mut back = Vec::new();
-    write_renamed(&mut back, header, &out, &statement, &message[range.clone()]);
+    write_renamed(&mut back, header, &out, statement, old.of(message));
     back.extend_from_slice(&out[statement.end..]);
     assert_eq!(back, message);
+}
+
+/// A message as a walk shows it, and how many bytes that were not shown have been passed.
+type Shown = (conversation::Request, bool, Vec<u8>, usize);
+
+/// What is shown of a client's bytes does not depend on where buffers end.
+fn check_walk(bytes: &[u8]) {
+    let at_once = walk(bytes, bytes.len().max(1));
+    for piece in [1, 3, 64, 1_000] {
+        assert_eq!(walk(bytes, piece), at_once, "pieces of {piece}");
+    }
+}
+
+/// The messages, whether the rest is invalid, and how many bytes of the rest there are if not.
+fn walk(bytes: &[u8], piece: usize) -> (Vec<Shown>, bool, usize) {
+    let mut requests = Requests::new(64);
+    let (mut found, mut consumed, mut end) = (Vec::<Shown>::new(), 0, 0);
+    loop {
+        let there = &bytes[consumed..end];
+        let step = requests.next(there);
+        if let Step::Message { passed, .. }
+        | Step::Beginning { passed, .. }
+        | Step::Wait { passed, .. } = step
+        {
+            found.last_mut().map_or_else(
+                || assert_eq!(passed, 0),
+                |last| last.3 = last.3.saturating_add(passed),
+            );
+            consumed += passed;
+        }
+        match step {
+            Step::Message {
+                header,
+                request,
+                length,
+                ..
+            }
+            | Step::Beginning {
+                header,
+                request,
+                length,
+                ..
+            } => {
+                let is_whole = matches!(step, Step::Message { .. });
+                assert!(!is_whole || length == header.frame_length());
+                let message = &bytes[consumed..end][..length];
+                assert_eq!(message[..HEADER_LENGTH], header.bytes());
+                found.push((request, is_whole, message.to_vec(), 0));
+                consumed += length;
+            }
+            Step::Wait { passed, need } => {
+                assert!(need > there.len() - passed);
+                if end == bytes.len() {
+                    return (found, false, end - consumed);
+                }
+                end = (end + piece).min(bytes.len());
+            }
+            Step::Invalid(_) => {
+                // What of the message before is still to come counts as passed only if more comes.
+                if let Some(last) = found.last_mut() {
+                    last.3 = 0;
+                }
+                return (found, true, 0);
+            }
+        }
+    }
 }

@@ -3,7 +3,8 @@
 //! Section numbers are those of the PostgreSQL 18 manual, chapter 54, "Frontend/Backend Protocol".
 //! Everything borrows from the caller's buffer. A large message need not be collected:
 //! [`frame::header`] tells its kind and length, and [`boundaries::Boundaries`] walks a server's
-//! bytes and stops only where a result or a transaction ends.
+//! bytes and stops only where a result or a transaction ends. [`requests::Requests`] does it for a
+//! client's, and [`flight::Flight`] says what becomes of them on their way.
 
 use std::fmt;
 
@@ -12,11 +13,13 @@ pub mod boundaries;
 pub mod build;
 pub mod conversation;
 mod cursor;
+pub mod flight;
 pub mod frame;
 pub mod frontend;
 pub mod login;
 pub mod md5;
 pub mod names;
+pub mod requests;
 pub mod scram;
 pub mod startup;
 

@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::{fs, io};
 
+use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::boundaries::{Boundaries, Step};
-use evenkeel_wire::postgres::conversation::{Conversation, Delivery, Origin, Request, Token};
-use evenkeel_wire::postgres::frame::{LENGTH_MAX, frame};
-use evenkeel_wire::postgres::frontend::{self, Target};
-use evenkeel_wire::postgres::{Parsed, TransactionStatus};
+use evenkeel_wire::postgres::conversation::{Conversation, Delivery, Origin, Token};
+use evenkeel_wire::postgres::requests::{self, Requests};
 
 #[path = "../../../fuzz/invariants/postgres_client.rs"]
 mod client;
@@ -56,7 +55,7 @@ fn replay(target: &str, at_least: usize, check: impl Fn(&[u8])) {
 #[test]
 fn every_corpus_file_keeps_the_codecs_promises() {
     replay("postgres_startup", 10, startup::check);
-    replay("postgres_client", 12, client::check);
+    replay("postgres_client", 17, client::check);
     replay("postgres_server", 20, server::check);
     replay("postgres_login", 10, login::check);
     replay("postgres_conversation", 3, conversation::check);
@@ -73,11 +72,28 @@ fn read(target: &str, name: &str) -> Vec<u8> {
 fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
     let mut conversation = Conversation::new();
     let sent = read("postgres_client", name);
-    let mut rest = sent.as_slice();
-    while let Parsed::Frame(message, length) = frame(rest, LENGTH_MAX) {
-        let request = kind(frontend::request(message).expect("a request"));
-        let _ = conversation.sent(request, Origin::Client, Token(0));
-        rest = &rest[length..];
+    let (mut requests, mut at) = (Requests::new(1 << 20), 0);
+    while at < sent.len() {
+        let (passed, length) = match requests.next(&sent[at..]) {
+            requests::Step::Message {
+                passed,
+                request,
+                length,
+                ..
+            }
+            | requests::Step::Beginning {
+                passed,
+                request,
+                length,
+                ..
+            } => {
+                let _ = conversation.sent(request, Origin::Client, Token(0));
+                (passed, length)
+            }
+            requests::Step::Wait { passed, .. } if passed > 0 => (passed, 0),
+            other => panic!("{name}: {other:?}"),
+        };
+        at += passed + length;
     }
     let bytes = read("postgres_server", name);
     let mut boundaries = Boundaries::new();
@@ -109,24 +125,6 @@ fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
     }
     assert_eq!(forwarded, bytes);
     (conversation, bytes)
-}
-
-fn kind(request: frontend::Request<'_>) -> Request {
-    match request {
-        frontend::Request::Query { .. } => Request::Query,
-        frontend::Request::Parse { .. } => Request::Parse,
-        frontend::Request::Bind { .. } => Request::Bind,
-        frontend::Request::Describe(Target::Statement(_)) => Request::DescribeStatement,
-        frontend::Request::Describe(Target::Portal(_)) => Request::DescribePortal,
-        frontend::Request::Execute { .. } => Request::Execute,
-        frontend::Request::Close(_) => Request::Close,
-        frontend::Request::Flush => Request::Flush,
-        frontend::Request::Sync => Request::Sync,
-        frontend::Request::FunctionCall { .. } => Request::FunctionCall,
-        frontend::Request::CopyData(_) => Request::CopyData,
-        frontend::Request::CopyDone | frontend::Request::CopyFail { .. } => Request::CopyEnd,
-        frontend::Request::Password(_) | frontend::Request::Terminate => Request::Terminate,
-    }
 }
 
 #[test]

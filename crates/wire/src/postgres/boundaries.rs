@@ -98,7 +98,7 @@ impl Boundaries {
 
     /// Whether the bytes consumed so far end where a message does.
     #[must_use]
-    pub fn at_border(&self) -> bool {
+    pub fn is_at_border(&self) -> bool {
         self.skip == 0
     }
 

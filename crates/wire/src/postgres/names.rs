@@ -4,16 +4,57 @@
 
 use std::ops::Range;
 
-use super::frame::{HEADER_LENGTH, Header};
+use super::cursor::Cursor;
+use super::frame::{self, HEADER_LENGTH, Header};
 use super::{Fault, Parsed};
 
-/// Where names are in a message, counted from the message's first byte, without their final zeros.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Where a name is in a message, counted from the message's first byte, without its final zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    /// Of its first byte.
+    pub start: usize,
+    /// Of its final zero.
+    pub end: usize,
+}
+
+impl Name {
+    /// Whether it is not the empty name, which means the unnamed statement or portal.
+    #[must_use]
+    pub fn is_named(self) -> bool {
+        self.start < self.end
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn length(self) -> usize {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// The name itself, of the message in which it was found.
+    #[must_use]
+    pub fn of(self, message: &[u8]) -> &[u8] {
+        message.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+/// The names in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Names {
     /// The prepared statement's name (Parse, Bind, Describe and Close of a statement).
-    pub statement: Option<Range<usize>>,
+    pub statement: Option<Name>,
     /// The portal's name (Bind, Execute, Describe and Close of a portal).
-    pub portal: Option<Range<usize>>,
+    pub portal: Option<Name>,
+}
+
+/// Where the parts of a Parse are, counted from the message's first byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseParts {
+    /// The statement's name.
+    pub statement: Name,
+    /// The SQL text, without its final zero.
+    pub text: Range<usize>,
+    /// The OIDs of the parameter types that the client gives, four bytes each.
+    pub types: Range<usize>,
 }
 
 /// Finds the names in the message that begins with `bytes`; other messages have none.
@@ -46,26 +87,46 @@ pub fn names(header: Header, bytes: &[u8]) -> Parsed<Names> {
             return cut_short(header, bytes.len(), 1);
         };
         let end = at.saturating_add(length);
+        let name = Some(Name { start: at, end });
         match kind {
-            Kind::Statement => names.statement = Some(at..end),
-            Kind::Portal => names.portal = Some(at..end),
+            Kind::Statement => names.statement = name,
+            Kind::Portal => names.portal = name,
         }
         at = end.saturating_add(1);
     }
     Parsed::Frame(names, at)
 }
 
-/// Writes the message `bytes` begins with, up to where `range` ends and with `name` in its place,
-/// under a header of the right length; the caller sends the bytes from `range.end` on after it.
-pub fn write_renamed(
-    out: &mut Vec<u8>,
-    header: Header,
-    bytes: &[u8],
-    range: &Range<usize>,
-    name: &[u8],
-) {
-    let grown = u32::try_from(name.len()).unwrap_or(u32::MAX);
-    let shrunk = u32::try_from(range.len()).unwrap_or(u32::MAX);
+/// Finds the parts of the Parse that `message` is; `None` if it is not one, whole and well built.
+#[must_use]
+pub fn parse_parts(message: &[u8]) -> Option<ParseParts> {
+    let Parsed::Frame(header, _) = frame::client_header(message) else {
+        return None;
+    };
+    let Parsed::Frame(names, start) = names(header, message) else {
+        return None;
+    };
+    if header.tag != b'P' || header.frame_length() != message.len() {
+        return None;
+    }
+    let text_length = memchr::memchr(0, message.get(start..)?)?;
+    let end = start.saturating_add(text_length);
+    let mut rest = Cursor(message.get(end.saturating_add(1)..)?);
+    let count = usize::from(rest.u16()?);
+    let types_start = end.saturating_add(3);
+    rest.bytes(count.saturating_mul(4))?;
+    rest.end(ParseParts {
+        statement: names.statement?,
+        text: start..end,
+        types: types_start..message.len(),
+    })
+}
+
+/// Writes the message `bytes` begins with, up to where `old` ends and with `new` in its place,
+/// under a header of the right length; the caller sends the bytes from `old.end` on after it.
+pub fn write_renamed(out: &mut Vec<u8>, header: Header, bytes: &[u8], old: Name, new: &[u8]) {
+    let grown = u32::try_from(new.len()).unwrap_or(u32::MAX);
+    let shrunk = u32::try_from(old.length()).unwrap_or(u32::MAX);
     let body_length = header
         .body_length
         .saturating_add(grown)
@@ -75,8 +136,8 @@ pub fn write_renamed(
         body_length,
     };
     out.extend_from_slice(&header.bytes());
-    out.extend_from_slice(bytes.get(HEADER_LENGTH..range.start).unwrap_or_default());
-    out.extend_from_slice(name);
+    out.extend_from_slice(bytes.get(HEADER_LENGTH..old.start).unwrap_or_default());
+    out.extend_from_slice(new);
 }
 
 enum Kind {
@@ -90,5 +151,38 @@ fn cut_short(header: Header, have: usize, more: usize) -> Parsed<Names> {
     }
     Parsed::Incomplete {
         need: have.max(HEADER_LENGTH).saturating_add(more),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::build;
+
+    #[test]
+    fn the_parts_of_a_parse_are_found_and_of_nothing_less() {
+        for (name, text, types) in [
+            (
+                &b"name"[..],
+                &b"select $1"[..],
+                &[0, 0, 0, 25, 0, 0, 0, 23][..],
+            ),
+            (b"", b"", b""),
+        ] {
+            let mut message = Vec::new();
+            build::parse(&mut message, name, text, types);
+            let parts = parse_parts(&message).unwrap();
+            assert_eq!(parts.statement.of(&message), name);
+            assert_eq!(parts.statement.is_named(), !name.is_empty());
+            assert_eq!(&message[parts.text], text);
+            assert_eq!(&message[parts.types], types);
+            for cut in 0..message.len() {
+                assert_eq!(parse_parts(&message[..cut]), None, "cut at {cut}");
+            }
+            message.push(0);
+            assert_eq!(parse_parts(&message), None, "a byte too many");
+        }
+        assert_eq!(parse_parts(b"P\0\0\0\x09a\0b\0\0"), None, "half a count");
+        assert_eq!(parse_parts(b"Q\0\0\0\x08a\0\0\0"), None, "no Parse");
     }
 }

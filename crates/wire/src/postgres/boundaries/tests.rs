@@ -31,7 +31,7 @@ fn walk(bytes: &[u8], cut: usize) -> (Vec<String>, usize, usize) {
             }
         }
     }
-    assert!(boundaries.at_border());
+    assert!(boundaries.is_at_border());
     (events, passed_all, consumed)
 }
 
@@ -80,7 +80,7 @@ fn long_rows_and_copy_data_are_stepped_over_without_being_held() {
             need: 1
         }
     );
-    assert!(!boundaries.at_border());
+    assert!(!boundaries.is_at_border());
     let step = boundaries.next(&bytes[6000..]);
     let event = Event::ReadyForQuery(TransactionStatus::InTransaction);
     assert_eq!(

@@ -100,10 +100,10 @@ fn statements_are_renamed_under_the_right_length() {
         let Parsed::Frame(found, consumed) = names::names(header, &bytes) else {
             panic!()
         };
-        let range = found.statement.unwrap();
+        let old = found.statement.unwrap();
         let mut out = Vec::new();
-        names::write_renamed(&mut out, header, &bytes, &range, b"evenkeel_77");
-        out.extend_from_slice(&bytes[range.end..]);
+        names::write_renamed(&mut out, header, &bytes, old, b"evenkeel_77");
+        out.extend_from_slice(&bytes[old.end..]);
         assert_eq!(out, renamed);
         for cut in 0..consumed {
             match names::names(header, &bytes[..cut]) {

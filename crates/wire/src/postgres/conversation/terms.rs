@@ -39,6 +39,31 @@ pub enum Request {
     Terminate,
 }
 
+impl Request {
+    /// What a client's message asks for, by its tag and the first byte of its body if it has one;
+    /// `None`: clients that are logged in send no such message.
+    #[must_use]
+    #[inline]
+    pub fn of(tag: u8, first_body_byte: Option<u8>) -> Option<Request> {
+        Some(match (tag, first_body_byte) {
+            (b'Q', _) => Request::Query,
+            (b'P', _) => Request::Parse,
+            (b'B', _) => Request::Bind,
+            (b'D', Some(b'S')) => Request::DescribeStatement,
+            (b'D', Some(b'P')) => Request::DescribePortal,
+            (b'E', _) => Request::Execute,
+            (b'C', Some(b'S' | b'P')) => Request::Close,
+            (b'H', _) => Request::Flush,
+            (b'S', _) => Request::Sync,
+            (b'F', _) => Request::FunctionCall,
+            (b'd', _) => Request::CopyData,
+            (b'c' | b'f', _) => Request::CopyEnd,
+            (b'X', _) => Request::Terminate,
+            _ => return None,
+        })
+    }
+}
+
 /// Whose request it is, which decides who gets the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {

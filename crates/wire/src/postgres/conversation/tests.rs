@@ -105,7 +105,7 @@ impl Rig {
                     if reply.delivery == Delivery::Forward {
                         self.seen.extend_from_slice(&bytes[passed..passed + length]);
                         // What is longer than we hold would go the same way; here nothing is.
-                        assert!(self.boundaries.at_border() || bytes[passed] != b'E');
+                        assert!(self.boundaries.is_at_border() || bytes[passed] != b'E');
                     }
                     self.drain_due();
                     passed + length
