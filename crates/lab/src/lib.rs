@@ -4,6 +4,7 @@
 //! the process that started it, even when that process is killed.
 
 pub mod balancer;
+pub mod bench;
 mod cgroup;
 pub mod config;
 pub mod galera;
@@ -13,6 +14,7 @@ pub mod mariadb;
 pub mod mysql;
 mod network;
 pub mod newcomers;
+pub mod pooler;
 pub mod port;
 pub mod postgres;
 mod process;
@@ -43,6 +45,7 @@ pub use lab::Lab;
 pub use mariadb::{MariadbCluster, MariadbOptions};
 pub use mysql::{MysqlCluster, MysqlOptions};
 pub use newcomers::{Greeting, Newcomers, NewcomersReport};
+pub use pooler::{PoolMode, Pooler, PoolerKind, PoolerOptions};
 pub use port::free_port;
 pub use postgres::{PostgresCluster, PostgresOptions};
 pub use process::{own_uid, raise_open_files_limit};

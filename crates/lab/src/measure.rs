@@ -7,6 +7,7 @@ mod blocks;
 mod failover;
 mod front;
 mod idle;
+mod postgres;
 mod speed;
 mod transfer;
 mod web;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use evenkeel_lab::PoolerKind;
 
 use crate::stop::Stop;
 
@@ -39,7 +41,19 @@ pub(crate) struct Options {
     /// Only clusters of these kinds.
     #[arg(long, value_enum, value_delimiter = ',')]
     kind: Vec<failover::Kind>,
-    /// Only these parts; `failover` is measured only when it is named here.
+    /// Clients of PostgreSQL's poolers, several numbers one after the other.
+    #[arg(long, value_delimiter = ',', default_value = "8,64,500")]
+    clients: Vec<u32>,
+    /// Idle logged-in clients of PostgreSQL's poolers.
+    #[arg(long, default_value_t = 5_000)]
+    logins: usize,
+    /// Only these of PostgreSQL's poolers.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pooler: Vec<PoolerKind>,
+    /// PostgreSQL's version; the newest of this machine if none is given.
+    #[arg(long)]
+    version: Option<u32>,
+    /// Only these parts; from `failover` on they are measured only when they are named here.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
 }
@@ -57,11 +71,24 @@ enum Part {
     Idle,
     /// Changes of primary in clusters of databases.
     Failover,
+    /// PostgreSQL's point selects through poolers, prepared and as text.
+    Postgres,
+    /// What reads on replicas cost and bring.
+    Split,
+    /// Memory of idle clients that have logged in.
+    Logins,
+}
+
+impl Part {
+    /// Whether it is measured when no part is named.
+    fn is_of_every_run(self) -> bool {
+        matches!(self, Part::Speed | Part::Web | Part::Transfer | Part::Idle)
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
-    let by_default = |part: &Part| options.only.is_empty() && *part != Part::Failover;
+    let by_default = |part: &Part| options.only.is_empty() && part.is_of_every_run();
     let wanted = |part: &Part| by_default(part) || options.only.contains(part);
     for part in Part::value_variants().iter().filter(|part| wanted(part)) {
         match part {
@@ -70,6 +97,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Part::Transfer => transfer::measure(options, &stop)?,
             Part::Idle => idle::measure(options, &stop)?,
             Part::Failover => failover::measure(options, &stop)?,
+            Part::Postgres => postgres::measure(options, &stop)?,
+            Part::Split => postgres::split(options, &stop)?,
+            Part::Logins => postgres::logins(options, &stop)?,
         }
     }
     Ok(ExitCode::SUCCESS)

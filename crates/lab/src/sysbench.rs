@@ -10,6 +10,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::{process, tool};
 
+mod histogram;
+
+pub use histogram::Histogram;
+
 /// Which database sysbench speaks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
@@ -198,6 +202,8 @@ pub struct SysbenchReport {
     pub qps: f64,
     /// 95th percentile of the latency over the whole run.
     pub p95_ms: f64,
+    /// Of all queries; only with `--histogram`.
+    pub latencies: Histogram,
     /// Errors that were ignored as told (`--mysql-ignore-errors`).
     pub ignored_errors: u64,
     /// Connections made anew after an error.
@@ -218,7 +224,7 @@ impl SysbenchReport {
                 errors: number_after(line, "err/s:"),
                 reconnects: number_after(line, "reconn/s:"),
             });
-        } else {
+        } else if !self.latencies.read_line(line) {
             self.read_total(line);
         }
     }

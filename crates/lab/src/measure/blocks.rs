@@ -37,6 +37,16 @@ pub(crate) fn interleaved(
     targets: &mut [Target],
     stop: &Stop,
 ) -> Result<()> {
+    interleaved_against(&[comparison.rival], comparison, targets, stop)
+}
+
+/// As [`interleaved`], with a table of the same runs for each of these rivals that took part.
+pub(crate) fn interleaved_against(
+    rivals: &[&str],
+    comparison: &Comparison,
+    targets: &mut [Target],
+    stop: &Stop,
+) -> Result<()> {
     let mut measured: Vec<Measured> = targets
         .iter()
         .map(|target| Measured {
@@ -60,22 +70,26 @@ pub(crate) fn interleaved(
             comparison.blocks
         );
     }
-    println!("{}\n{}", comparison.title, rendered(comparison, &measured));
+    println!("{}", comparison.title);
+    let took_part = |rival: &&&str| measured.iter().any(|target| target.name == **rival);
+    let present = rivals.iter().filter(took_part).copied();
+    // Without any rival the figures themselves are still worth a table.
+    for rival in present.chain(rivals.first().filter(|one| !took_part(one)).copied()) {
+        println!("{}", rendered(comparison.metrics, rival, &measured));
+    }
     Ok(())
 }
 
-fn rendered(comparison: &Comparison, measured: &[Measured]) -> String {
-    let rival = measured
-        .iter()
-        .find(|target| target.name == comparison.rival);
+fn rendered(metrics: &[Metric], rival_name: &str, measured: &[Measured]) -> String {
+    let rival = measured.iter().find(|target| target.name == rival_name);
     let mut heading = row![""];
-    for metric in comparison.metrics {
-        heading.extend([metric.name.to_owned(), format!("x {}", comparison.rival)]);
+    for metric in metrics {
+        heading.extend([metric.name.to_owned(), format!("x {rival_name}")]);
     }
     let mut rows = vec![heading];
     for target in measured {
         let mut row = row![target.name];
-        for (column, metric) in comparison.metrics.iter().enumerate() {
+        for (column, metric) in metrics.iter().enumerate() {
             row.push(format!(
                 "{:.*}",
                 metric.decimals,

@@ -12,18 +12,30 @@ use crate::procfs;
 pub struct Pgbouncer(Rival);
 
 impl Pgbouncer {
-    /// Starts it for the account `sbtest`; `None` when it is not installed.
+    /// Starts it, pooling transactions, for the accounts `sbtest` and `postgres`; `None` when it is
+    /// not installed.
     pub fn start(server: SocketAddr, listen: SocketAddr) -> Result<Option<Pgbouncer>> {
+        Pgbouncer::start_in("transaction", server, listen)
+    }
+
+    /// As [`Pgbouncer::start`], in this `pool_mode`.
+    pub fn start_in(
+        mode: &str,
+        server: SocketAddr,
+        listen: SocketAddr,
+    ) -> Result<Option<Pgbouncer>> {
         let Some(program) = room::program("pgbouncer") else {
             return Ok(None);
         };
         let room = Room::new("pgbouncer")?;
-        let accounts = room.write("users", "\"sbtest\" \"sbtest\"\n")?;
+        let accounts = "\"sbtest\" \"sbtest\"\n\"postgres\" \"postgres\"\n";
+        let accounts = room.write("users", accounts)?;
         let config = format!(
             "[databases]\n* = host={} port={}\n\
              [pgbouncer]\nlisten_addr = {}\nlisten_port = {}\nunix_socket_dir =\n\
              auth_type = scram-sha-256\nauth_file = {accounts}\n\
-             pool_mode = transaction\ndefault_pool_size = 20\nmax_prepared_statements = 200\n\
+             pool_mode = {mode}\ndefault_pool_size = 20\nmax_prepared_statements = 200\n\
+             ignore_startup_parameters = extra_float_digits\n\
              max_client_conn = {}\nlog_connections = 0\nlog_disconnections = 0\n",
             server.ip(),
             server.port(),

@@ -1,0 +1,255 @@
+//! What can stand between PostgreSQL's clients and servers: nothing, Evenkeel, a rival.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail};
+
+use crate::scene::Wanted;
+use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, Server, free_port, procfs};
+
+/// Which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PoolerKind {
+    /// No one: the first server.
+    Direct,
+    /// Evenkeel on io_uring.
+    IoUring,
+    /// Evenkeel on epoll.
+    Epoll,
+    /// Evenkeel as a forwarder of TCP to whoever is the primary: no pool.
+    Tcp,
+    /// PgBouncer, one thread.
+    Pgbouncer,
+    /// Odyssey, two workers.
+    Odyssey,
+    /// Pgpool-II, a process for each client.
+    Pgpool,
+}
+
+/// When a server connection is given to another client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PoolMode {
+    /// After each transaction.
+    Transaction,
+    /// When its client has left.
+    Session,
+}
+
+/// How it is set up; what a rival has no such setting for is as its own file says.
+#[derive(Clone, Debug)]
+pub struct PoolerOptions {
+    /// When a server connection is given to another client.
+    pub mode: PoolMode,
+    /// Server connections of one user and database.
+    pub size: u32,
+    /// Whether reads go to replicas too.
+    pub reads: bool,
+    /// Further lines of Evenkeel's `[[service]]`.
+    pub extra: String,
+}
+
+impl Default for PoolerOptions {
+    fn default() -> PoolerOptions {
+        PoolerOptions {
+            mode: PoolMode::Transaction,
+            size: 20,
+            reads: false,
+            extra: String::new(),
+        }
+    }
+}
+
+/// One that runs; gone when dropped. Accounts: `sbtest`, and `postgres`, the superuser.
+pub struct Pooler {
+    /// Which.
+    pub kind: PoolerKind,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    process: Running,
+}
+
+enum Running {
+    Nothing,
+    Evenkeel(Balancer),
+    Pgbouncer(Pgbouncer),
+    Odyssey(Odyssey),
+    Pgpool(Pgpool),
+}
+
+impl PoolerKind {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            PoolerKind::Direct => "direct",
+            PoolerKind::IoUring => "evenkeel io_uring",
+            PoolerKind::Epoll => "evenkeel epoll",
+            PoolerKind::Tcp => "evenkeel tcp",
+            PoolerKind::Pgbouncer => "pgbouncer",
+            PoolerKind::Odyssey => "odyssey",
+            PoolerKind::Pgpool => "pgpool-ii",
+        }
+    }
+
+    /// Whether it is this project's.
+    pub fn is_evenkeel(self) -> bool {
+        matches!(
+            self,
+            PoolerKind::IoUring | PoolerKind::Epoll | PoolerKind::Tcp
+        )
+    }
+
+    /// How many clients it can have at once, where that is few.
+    pub fn clients_max(self) -> u32 {
+        match self {
+            // A client needs a process of its own.
+            PoolerKind::Pgpool => 120,
+            _ => u32::MAX,
+        }
+    }
+}
+
+impl PoolMode {
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            PoolMode::Transaction => "transaction",
+            PoolMode::Session => "session",
+        }
+    }
+}
+
+impl Pooler {
+    /// Starts it in front of a primary and its replicas; `None` when the rival is not installed.
+    pub fn start(
+        kind: PoolerKind,
+        servers: &[Server],
+        options: &PoolerOptions,
+    ) -> Result<Option<Pooler>> {
+        let Some(primary) = servers.first() else {
+            bail!("{} has no server to stand in front of", kind.name());
+        };
+        let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+        let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let process = match kind {
+            PoolerKind::Direct => Some(Running::Nothing),
+            PoolerKind::IoUring | PoolerKind::Epoll => {
+                let config = pooling(kind, listen, servers, options);
+                Some(Running::Evenkeel(Balancer::start(&config)?))
+            }
+            PoolerKind::Tcp => {
+                let balancer = Balancer::start(&forwarding(listen, servers))?;
+                Some(Running::Evenkeel(balancer))
+            }
+            PoolerKind::Pgbouncer => {
+                Pgbouncer::start_in(options.mode.name(), primary.address, listen)?
+                    .map(Running::Pgbouncer)
+            }
+            PoolerKind::Odyssey => Odyssey::start(&addresses[..1], listen)?.map(Running::Odyssey),
+            PoolerKind::Pgpool => Pgpool::start(&addresses, listen)?.map(Running::Pgpool),
+        };
+        let address = match kind {
+            PoolerKind::Direct => primary.address,
+            _ => listen,
+        };
+        Ok(process.map(|process| Pooler {
+            kind,
+            address,
+            process,
+        }))
+    }
+
+    /// Processor time used so far.
+    pub fn cpu_us(&self) -> u64 {
+        procfs::cpu_us(&self.pids())
+    }
+
+    /// Anonymous memory.
+    pub fn memory_kb(&self) -> u64 {
+        procfs::memory_kb(&self.pids())
+    }
+
+    /// Evenkeel, if it is that.
+    pub fn balancer(&self) -> Option<&Balancer> {
+        match &self.process {
+            Running::Evenkeel(balancer) => Some(balancer),
+            _ => None,
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        match &self.process {
+            Running::Nothing => Vec::new(),
+            Running::Evenkeel(balancer) => vec![balancer.pid()],
+            Running::Pgbouncer(pgbouncer) => pgbouncer.pids(),
+            Running::Odyssey(odyssey) => odyssey.pids(),
+            Running::Pgpool(pgpool) => pgpool.pids(),
+        }
+    }
+}
+
+/// The monitor is the superuser here: it also reads the clients' verifiers.
+fn pooling(
+    kind: PoolerKind,
+    listen: SocketAddr,
+    servers: &[Server],
+    options: &PoolerOptions,
+) -> String {
+    let io = match kind {
+        PoolerKind::Epoll => "epoll",
+        _ => "io_uring",
+    };
+    let servers: Vec<String> = servers
+        .iter()
+        .map(|one| {
+            format!(
+                "  {{ name = {:?}, address = \"{}\" }},\n",
+                one.name, one.address
+            )
+        })
+        .collect();
+    format!(
+        "[engine]\nio = {io:?}\nworkers = 2\nshutdown_limit_ms = 3000\n\n\
+         [[service]]\nname = \"postgres\"\nprotocol = \"postgres\"\nlisten = \"{listen}\"\n\
+         max_connections = 20000\nservers = [\n{}]\n{}\n\
+         [service.monitor]\nuser = \"postgres\"\npassword = \"postgres\"\n\
+         [service.pool]\nmode = {:?}\nsize = {}\n[service.split]\nreads = {}\n",
+        servers.concat(),
+        options.extra,
+        options.mode.name(),
+        options.size,
+        options.reads,
+    )
+}
+
+fn forwarding(listen: SocketAddr, servers: &[Server]) -> String {
+    let service = Wanted {
+        name: "postgres",
+        listen,
+        role: "primary",
+        further: "",
+    };
+    let engine = "[engine]\nshutdown_limit_ms = 3000\n\n";
+    format!("{engine}{}", service.toml("postgres", servers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_of_a_pool_is_toml_with_its_settings() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 20_001));
+        let options = PoolerOptions {
+            reads: true,
+            extra: "query_timeout_ms = 5".to_owned(),
+            ..PoolerOptions::default()
+        };
+        let config = pooling(PoolerKind::Epoll, listen, &[], &options);
+        let table: toml::Table = config.parse().expect("it is TOML");
+        let service = &table["service"][0];
+        assert_eq!(table["engine"]["io"].as_str(), Some("epoll"));
+        assert_eq!(service["query_timeout_ms"].as_integer(), Some(5));
+        assert_eq!(service["pool"]["mode"].as_str(), Some("transaction"));
+        assert_eq!(service["split"]["reads"].as_bool(), Some(true));
+    }
+}
