@@ -1,0 +1,122 @@
+//! What can be measured in a cell, with its unit and which way is better.
+
+use serde::{Deserialize, Serialize};
+
+/// A measured quantity.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Metric {
+    /// Of what the load counts, per second.
+    #[default]
+    Rate,
+    MeanMs,
+    P50Ms,
+    P95Ms,
+    P99Ms,
+    MaxMs,
+    /// How unequally threads were served: the standard deviation of their counts, in per cent of
+    /// the mean.
+    UnfairnessPercent,
+    /// Failed requests, counted.
+    Errors,
+    /// Failed requests, of those that were asked.
+    ErrorPercent,
+    /// Answers that came, of the rate that was offered.
+    AnsweredPercent,
+    /// Processor time of the balancer per request.
+    BalancerCpuUs,
+    /// Of all servers together, per request.
+    ServersCpuUs,
+    /// Of the load generator, per request.
+    LoadCpuUs,
+    /// Memory of the balancer while it ran.
+    BalancerMemoryMb,
+    /// Of all cores together.
+    MachineCpuPercent,
+    /// Of the whole machine.
+    MachineMemoryPercent,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Better {
+    More,
+    Less,
+}
+
+impl Metric {
+    /// All of them, in the order of tables.
+    pub(crate) const ALL: [Metric; 16] = [
+        Metric::Rate,
+        Metric::MeanMs,
+        Metric::P50Ms,
+        Metric::P95Ms,
+        Metric::P99Ms,
+        Metric::MaxMs,
+        Metric::UnfairnessPercent,
+        Metric::Errors,
+        Metric::ErrorPercent,
+        Metric::AnsweredPercent,
+        Metric::BalancerCpuUs,
+        Metric::ServersCpuUs,
+        Metric::LoadCpuUs,
+        Metric::BalancerMemoryMb,
+        Metric::MachineCpuPercent,
+        Metric::MachineMemoryPercent,
+    ];
+
+    /// Its name with its unit, as on an axis; `counted` is what the load counts.
+    pub(crate) fn label(self, counted: &str) -> String {
+        let name = match self {
+            Metric::Rate => return format!("{counted} per second"),
+            Metric::MeanMs => "mean latency (ms)",
+            Metric::P50Ms => "median latency (ms)",
+            Metric::P95Ms => "95th percentile of latency (ms)",
+            Metric::P99Ms => "99th percentile of latency (ms)",
+            Metric::MaxMs => "longest latency (ms)",
+            Metric::UnfairnessPercent => "spread between threads (% of mean)",
+            Metric::Errors => "failed (count)",
+            Metric::ErrorPercent => "failed (% of asked)",
+            Metric::AnsweredPercent => "answered (% of offered)",
+            Metric::BalancerCpuUs => "balancer CPU (µs per request)",
+            Metric::ServersCpuUs => "servers' CPU (µs per request)",
+            Metric::LoadCpuUs => "load generator's CPU (µs per request)",
+            Metric::BalancerMemoryMb => "balancer's memory (MB)",
+            Metric::MachineCpuPercent => "processor in use (% of all cores)",
+            Metric::MachineMemoryPercent => "memory in use (% of all)",
+        };
+        name.to_owned()
+    }
+
+    /// Its name in a narrow column.
+    pub(crate) fn short(self) -> &'static str {
+        match self {
+            Metric::Rate => "per second",
+            Metric::MeanMs => "mean ms",
+            Metric::P50Ms => "p50 ms",
+            Metric::P95Ms => "p95 ms",
+            Metric::P99Ms => "p99 ms",
+            Metric::MaxMs => "max ms",
+            Metric::UnfairnessPercent => "spread %",
+            Metric::Errors => "failed",
+            Metric::ErrorPercent => "failed %",
+            Metric::AnsweredPercent => "answered %",
+            Metric::BalancerCpuUs => "balancer µs",
+            Metric::ServersCpuUs => "servers µs",
+            Metric::LoadCpuUs => "load µs",
+            Metric::BalancerMemoryMb => "memory MB",
+            Metric::MachineCpuPercent => "CPU %",
+            Metric::MachineMemoryPercent => "memory %",
+        }
+    }
+
+    /// Which way is better.
+    pub(crate) fn better(self) -> Better {
+        match self {
+            Metric::Rate | Metric::AnsweredPercent => Better::More,
+            _ => Better::Less,
+        }
+    }
+}
