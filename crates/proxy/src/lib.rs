@@ -8,6 +8,7 @@ mod clock;
 pub mod counters;
 mod dice;
 pub mod engine;
+pub mod knowledge;
 pub mod listen;
 pub mod probe;
 pub mod record;
@@ -17,6 +18,7 @@ mod service;
 mod session;
 pub mod settings;
 mod socket;
+pub mod tls;
 mod upstream;
 pub mod watch;
 

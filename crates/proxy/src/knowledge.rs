@@ -1,0 +1,132 @@
+//! What the control plane learns of a PostgreSQL service's servers, for the sessions: catalogs,
+//! positions, logins. Sessions read it and say what they need; they never ask a server themselves.
+
+mod catalog;
+mod databases;
+mod logins;
+mod positions;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::Guard;
+use evenkeel_policy::causality::Writes;
+use tokio::sync::Notify;
+
+pub use catalog::{Builder, Catalog, Function, Relation, RelationKind};
+pub use databases::{Database, Databases};
+pub use logins::{Login, LoginRequest, NoLogin, Verifier};
+pub use positions::{Applied, Positions, Track};
+
+use logins::Desk;
+
+/// One service's, shared by all workers.
+#[derive(Debug)]
+pub struct Knowledge {
+    databases: Databases,
+    track: Track,
+    desk: Desk,
+    doubts: Mutex<BTreeSet<u64>>,
+    doubted: Notify,
+}
+
+impl Knowledge {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            databases: Databases::default(),
+            track: Track::new(workers),
+            desk: Desk::default(),
+            doubts: Mutex::default(),
+            doubted: Notify::new(),
+        })
+    }
+
+    /// The databases whose catalogs are kept. A session does best to hold on to its [`Database`].
+    pub fn databases(&self) -> &Databases {
+        &self.databases
+    }
+
+    /// What is known of a database; `None`: nobody has read it yet, and everything is unknown.
+    pub fn catalog(&self, database: &str) -> Option<Arc<Catalog>> {
+        self.databases.get(database)?.catalog()
+    }
+
+    /// Has the catalog read, from now on, as long as sessions look at it.
+    pub fn want_catalog(&self, database: &str) {
+        self.databases.want(database);
+    }
+
+    /// A session has changed the catalog: it is read anew soon.
+    pub fn catalog_changed(&self, database: &str) {
+        if let Some(database) = self.databases.get(database) {
+            database.changed();
+        }
+    }
+
+    /// Where the primary and the replicas are: one picture, replaced as a whole. A decision looks
+    /// at one picture only.
+    pub fn positions(&self) -> Guard<Arc<Positions>> {
+        self.track.positions()
+    }
+
+    /// The present primary's time; see `policy::causality`.
+    pub fn epoch(&self) -> u64 {
+        self.track.positions().epoch
+    }
+
+    /// A write's answer has come to a worker, and is not sent on yet.
+    pub fn wrote(&self, worker: usize, now_us: u64) {
+        self.track.wrote(worker, now_us);
+    }
+
+    /// When workers wrote last.
+    pub fn writes(&self) -> &Writes {
+        self.track.writes()
+    }
+
+    /// The control plane's side of the positions.
+    pub fn track(&self) -> &Track {
+        &self.track
+    }
+
+    /// What a server has of a user who wants to log in, asked for after this call.
+    ///
+    /// # Errors
+    /// If there is no such user, or nobody can tell.
+    pub async fn login(&self, user: &str) -> Result<Login, NoLogin> {
+        self.desk.ask(user).await
+    }
+
+    /// The next request for a login; for the control plane. Those who went meanwhile are left out.
+    pub async fn next_login(&self) -> LoginRequest {
+        self.desk.next().await
+    }
+
+    /// Something in the traffic says that a server's role is not what was thought (25006, 57P01, a
+    /// broken connection): it is asked at once.
+    pub fn doubt(&self, server_id: u64) {
+        let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        if doubts.insert(server_id) {
+            self.doubted.notify_one();
+        }
+    }
+
+    /// The servers that sessions doubt, each once; for the control plane, one caller at a time.
+    pub async fn next_doubts(&self) -> BTreeSet<u64> {
+        loop {
+            let doubts = {
+                let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut *doubts)
+            };
+            if !doubts.is_empty() {
+                return doubts;
+            }
+            self.doubted.notified().await;
+        }
+    }
+}

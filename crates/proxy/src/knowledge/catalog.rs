@@ -1,0 +1,59 @@
+//! What a database's functions and tables do to its data when a query names them.
+
+mod harmless;
+mod resolve;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use evenkeel_policy::route::Volatility;
+
+pub use resolve::{Builder, Function, Relation, RelationKind};
+
+/// By name, whatever the schema: which one a session means depends on its search path, so the worst
+/// of all that bear the name counts. Names are as the server has them: folded, without quotes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Catalog {
+    generation: u64,
+    functions: HashMap<Box<[u8]>, Volatility>,
+    relations: HashMap<Box<[u8]>, Volatility>,
+    implied: Volatility,
+}
+
+impl Catalog {
+    /// Higher for one that was read later: what was concluded from another may be wrong now.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The worst of all functions, aggregates and procedures of that name.
+    #[must_use]
+    pub fn function(&self, name: &[u8]) -> Volatility {
+        let known = self.functions.get(name).copied();
+        known.unwrap_or_else(|| harmless::of_syntax(name))
+    }
+
+    /// The worst of all tables and views of that name: of a view and of row security, the worst of
+    /// the functions and tables that they use.
+    #[must_use]
+    pub fn relation(&self, name: &[u8]) -> Volatility {
+        let known = self.relations.get(name).copied();
+        known.unwrap_or(Volatility::Unknown)
+    }
+
+    /// The worst that any statement may call without naming it: operators, casts, types and domains
+    /// that users have made.
+    #[must_use]
+    pub fn implied(&self) -> Volatility {
+        self.implied
+    }
+
+    /// How many functions and relations are known, by name.
+    #[must_use]
+    pub fn count(&self) -> (usize, usize) {
+        (self.functions.len(), self.relations.len())
+    }
+}

@@ -1,0 +1,161 @@
+//! Makes a catalog of what a server has told of its functions and relations one by one.
+
+use std::collections::HashMap;
+
+use evenkeel_policy::route::Volatility;
+
+use super::{Catalog, harmless};
+
+/// The first oid that is not the server's own (`FirstNormalObjectId`).
+const FIRST_USER_OID: u32 = 16_384;
+
+/// A function, aggregate or procedure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Its `pg_proc.oid`.
+    pub oid: u32,
+    /// Its name, without the schema.
+    pub name: String,
+    /// As it is declared.
+    pub declared: Volatility,
+    /// An aggregate: what it is made of. Aggregates are all declared immutable.
+    pub parts: Vec<u32>,
+}
+
+/// A table, view, sequence or the like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relation {
+    /// Its `pg_class.oid`.
+    pub oid: u32,
+    /// Its name, without the schema.
+    pub name: String,
+    /// What it is.
+    pub kind: RelationKind,
+    /// Functions that run when it is read.
+    pub functions: Vec<u32>,
+    /// Relations that are read when it is read: those of a view, children and partitions of a
+    /// table, those of its row security.
+    pub relations: Vec<u32>,
+}
+
+/// What a relation is, as far as it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RelationKind {
+    /// A table (be it partitioned) or materialized view: it is read, wherever one is.
+    Table,
+    /// A view: what it reads.
+    View,
+    /// Replicas do not have it (unlogged), it is elsewhere (foreign tables), its state is the
+    /// primary's (sequences, views of the server's activity), or reading locks (FOR UPDATE in it).
+    PrimaryOnly,
+}
+
+/// Collects what a server tells.
+#[derive(Debug, Default)]
+pub struct Builder {
+    functions: Vec<Function>,
+    relations: Vec<Relation>,
+    /// What operators, casts, types and domains call.
+    implied: Vec<u32>,
+}
+
+impl Builder {
+    /// Adds one.
+    pub fn function(&mut self, function: Function) {
+        self.functions.push(function);
+    }
+
+    /// Adds one.
+    pub fn relation(&mut self, relation: Relation) {
+        self.relations.push(relation);
+    }
+
+    /// Adds functions that statements may call without naming them.
+    pub fn implied(&mut self, functions: impl IntoIterator<Item = u32>) {
+        self.implied.extend(functions);
+    }
+
+    /// Draws the conclusions.
+    #[must_use]
+    pub fn build(&self, generation: u64) -> Catalog {
+        let functions = worst_of_functions(&self.functions);
+        let relations = worst_of_relations(&self.relations, &functions);
+        // The server's own are what they were made to be.
+        let own = self.implied.iter().filter(|oid| **oid >= FIRST_USER_OID);
+        Catalog {
+            generation,
+            implied: worst(own.copied(), &functions),
+            functions: by_name(&self.functions, &functions, |one| (one.oid, &one.name)),
+            relations: by_name(&self.relations, &relations, |one| (one.oid, &one.name)),
+        }
+    }
+}
+
+type ByOid = HashMap<u32, Volatility>;
+
+fn worst_of_functions(all: &[Function]) -> ByOid {
+    let declared = all.iter().map(|one| (one.oid, own_of_function(one)));
+    let mut found: ByOid = declared.collect();
+    for aggregate in all.iter().filter(|one| !one.parts.is_empty()) {
+        let parts = worst(aggregate.parts.iter().copied(), &found);
+        found.insert(aggregate.oid, parts.max(own_of_function(aggregate)));
+    }
+    found
+}
+
+fn own_of_function(function: &Function) -> Volatility {
+    match function.oid < FIRST_USER_OID && harmless::is_function(&function.name) {
+        true => function.declared.min(Volatility::Stable),
+        false => function.declared,
+    }
+}
+
+/// Views may stand on views, and a policy on its own table: repeated until nothing changes.
+fn worst_of_relations(all: &[Relation], functions: &ByOid) -> ByOid {
+    let own = all
+        .iter()
+        .map(|one| (one.oid, own_of_relation(one, functions)));
+    let mut found: ByOid = own.collect();
+    loop {
+        let mut is_settled = true;
+        for relation in all.iter().filter(|one| !one.relations.is_empty()) {
+            let own = found.get(&relation.oid).copied();
+            let own = own.unwrap_or(Volatility::Unknown);
+            let now = worst(relation.relations.iter().copied(), &found).max(own);
+            is_settled &= now == own;
+            found.insert(relation.oid, now);
+        }
+        if is_settled {
+            return found;
+        }
+    }
+}
+
+fn own_of_relation(relation: &Relation, functions: &ByOid) -> Volatility {
+    let own = match relation.kind {
+        RelationKind::Table | RelationKind::View => Volatility::Stable,
+        RelationKind::PrimaryOnly => Volatility::Volatile,
+    };
+    own.max(worst(relation.functions.iter().copied(), functions))
+}
+
+/// One that was not told of is unknown.
+fn worst(oids: impl Iterator<Item = u32>, known: &ByOid) -> Volatility {
+    let each = oids.map(|oid| known.get(&oid).copied().unwrap_or(Volatility::Unknown));
+    each.max().unwrap_or(Volatility::None)
+}
+
+fn by_name<T>(
+    all: &[T],
+    found: &ByOid,
+    named: impl Fn(&T) -> (u32, &String),
+) -> HashMap<Box<[u8]>, Volatility> {
+    let mut names: HashMap<Box<[u8]>, Volatility> = HashMap::with_capacity(all.len());
+    for one in all {
+        let (oid, name) = named(one);
+        let volatility = found.get(&oid).copied().unwrap_or(Volatility::Unknown);
+        let worst = names.entry(name.as_bytes().into()).or_insert(volatility);
+        *worst = volatility.max(*worst);
+    }
+    names
+}

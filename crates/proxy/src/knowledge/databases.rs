@@ -1,0 +1,122 @@
+//! The databases that sessions are in, and their catalogs.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::Notify;
+
+use super::Catalog;
+
+/// More are not read: what is in the others is unknown. One that nobody uses costs its name.
+const DATABASES_MAX: usize = 4_096;
+
+/// All databases of a service that anybody asked for.
+#[derive(Debug, Default)]
+pub struct Databases {
+    known: ArcSwap<HashMap<Arc<str>, Arc<Database>>>,
+    adding: Mutex<()>,
+    bell: Arc<Notify>,
+}
+
+/// One database.
+#[derive(Debug)]
+pub struct Database {
+    name: Arc<str>,
+    catalog: ArcSwapOption<Catalog>,
+    used: AtomicBool,
+    changed: AtomicBool,
+    bell: Arc<Notify>,
+}
+
+impl Database {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is known of it; `None`: nobody has read it yet, and everything is unknown.
+    pub fn catalog(&self) -> Option<Arc<Catalog>> {
+        let catalog = self.catalog.load_full();
+        // Nobody used it for long, and it was thrown away.
+        if !self.used.load(Relaxed) && !self.used.swap(true, Relaxed) && catalog.is_none() {
+            self.bell.notify_one();
+        }
+        catalog
+    }
+
+    /// A session has changed the catalog: it is read anew soon.
+    pub fn changed(&self) {
+        if !self.changed.swap(true, Relaxed) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Whether a session has looked since the last call.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Relaxed)
+    }
+
+    /// The same, and it stays so.
+    pub fn is_used(&self) -> bool {
+        self.used.load(Relaxed)
+    }
+
+    /// Whether a session has changed the catalog.
+    pub fn is_changed(&self) -> bool {
+        self.changed.load(Relaxed)
+    }
+
+    /// From here on changes count anew: to be called before it is read.
+    pub fn begin_reading(&self) {
+        self.changed.store(false, Relaxed);
+    }
+
+    /// It was read; `None`: it cannot be, or nobody uses it, and nothing is known of it.
+    pub fn learn(&self, catalog: Option<Arc<Catalog>>) {
+        self.catalog.store(catalog);
+    }
+}
+
+impl Databases {
+    /// One that was asked for before.
+    pub fn get(&self, name: &str) -> Option<Arc<Database>> {
+        self.known.load().get(name).cloned()
+    }
+
+    /// One that is read from now on; `None`: there are too many.
+    pub fn want(&self, name: &str) -> Option<Arc<Database>> {
+        if let Some(known) = self.get(name) {
+            return Some(known);
+        }
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = HashMap::clone(&self.known.load());
+        if known.len() >= DATABASES_MAX && !known.contains_key(name) {
+            return None;
+        }
+        let added = known.entry(name.into()).or_insert_with_key(|name| {
+            Arc::new(Database {
+                name: Arc::clone(name),
+                catalog: ArcSwapOption::empty(),
+                used: AtomicBool::new(true),
+                changed: AtomicBool::new(false),
+                bell: Arc::clone(&self.bell),
+            })
+        });
+        let added = Arc::clone(added);
+        self.known.store(Arc::new(known));
+        self.bell.notify_one();
+        Some(added)
+    }
+
+    /// All that are read.
+    pub fn all(&self) -> Vec<Arc<Database>> {
+        self.known.load().values().cloned().collect()
+    }
+
+    /// Ends when one was added, changed or used again since the last call; for one caller.
+    pub async fn news(&self) {
+        self.bell.notified().await;
+    }
+}

@@ -1,0 +1,119 @@
+//! What a server has of a user: asked for at each login, never kept here.
+
+use std::fmt;
+
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+/// So many logins may wait to be asked for; who comes then is told so at once.
+const REQUESTS_WAITING_MAX: usize = 4_096;
+
+/// A user's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// What is kept of the password.
+    pub verifier: Verifier,
+    /// Whether it may log in at all (`rolcanlogin`).
+    pub can_login: bool,
+    /// VALID UNTIL has passed, by the server's clock.
+    pub expired: bool,
+}
+
+/// What a server keeps of a password (`pg_authid.rolpassword`). Wiped when it is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Verifier {
+    /// `SCRAM-SHA-256$…`.
+    Scram(Zeroizing<String>),
+    /// `md5…`.
+    Md5(Zeroizing<String>),
+    /// No password, or one in a form that nobody here knows.
+    None,
+}
+
+impl Verifier {
+    /// By the form of the text.
+    #[must_use]
+    pub fn of_text(text: Option<String>) -> Verifier {
+        let Some(text) = text.map(Zeroizing::new) else {
+            return Verifier::None;
+        };
+        match text.as_str() {
+            scram if scram.starts_with("SCRAM-SHA-256$") => Verifier::Scram(text),
+            md5 if md5.starts_with("md5") && md5.len() == 35 => Verifier::Md5(text),
+            _ => Verifier::None,
+        }
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verifier::Scram(_) => "Scram(hidden)",
+            Verifier::Md5(_) => "Md5(hidden)",
+            Verifier::None => "None",
+        })
+    }
+}
+
+/// Why there is no row.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoLogin {
+    /// The servers know no such user.
+    #[error("there is no such user")]
+    NoSuchUser,
+    /// Nobody can tell: for the log, not for the client.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// A session waits for what a server has of a user.
+#[derive(Debug)]
+pub struct LoginRequest {
+    /// Who logs in.
+    pub user: String,
+    /// Where the answer goes.
+    pub reply: oneshot::Sender<Result<Login, NoLogin>>,
+}
+
+/// Where sessions leave their requests.
+#[derive(Debug)]
+pub(super) struct Desk {
+    requests: (flume::Sender<LoginRequest>, flume::Receiver<LoginRequest>),
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self {
+            requests: flume::bounded(REQUESTS_WAITING_MAX),
+        }
+    }
+}
+
+impl Desk {
+    pub(super) async fn ask(&self, user: &str) -> Result<Login, NoLogin> {
+        let (reply, answer) = oneshot::channel();
+        let user = user.to_owned();
+        if self
+            .requests
+            .0
+            .try_send(LoginRequest { user, reply })
+            .is_err()
+        {
+            let why = "too many logins wait to be looked up at the servers";
+            return Err(NoLogin::Unavailable(why.to_owned()));
+        }
+        let gone = |_| NoLogin::Unavailable("nobody looks logins up any more".to_owned());
+        answer.await.map_err(gone)?
+    }
+
+    pub(super) async fn next(&self) -> LoginRequest {
+        loop {
+            match self.requests.1.recv_async().await {
+                Ok(request) if request.reply.is_closed() => {}
+                Ok(request) => return request,
+                // This value holds a sender itself.
+                Err(_) => std::future::pending().await,
+            }
+        }
+    }
+}

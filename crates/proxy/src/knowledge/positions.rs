@@ -1,0 +1,208 @@
+//! Where the servers are in the WAL, and who wants to know.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use arc_swap::{ArcSwap, Guard};
+use evenkeel_policy::causality::{Position, Replica, Sample, Wait, Writes};
+use tokio::sync::Notify;
+
+/// One picture of the servers' positions; nothing in it changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Positions {
+    /// The time of the present primary, or of the last one; zero before the first.
+    pub epoch: u64,
+    /// The server that is the primary; none while there is none.
+    pub primary: Option<u64>,
+    /// Where the primary was; of an earlier epoch until the first of the present one has come.
+    pub sample: Option<Sample>,
+    servers: Vec<(u64, Applied)>,
+}
+
+/// How far a replica is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// What it had replayed when it was asked; none if it has not told.
+    pub position: Option<Position>,
+    /// When that was asked.
+    pub asked_us: u64,
+    /// How far it is behind, as roles are watched; none is unknown.
+    pub lag_ms: Option<u64>,
+    /// What it can wait for.
+    pub wait: Wait,
+}
+
+impl Applied {
+    /// Nothing is known.
+    pub const UNKNOWN: Applied = Applied {
+        position: None,
+        asked_us: 0,
+        lag_ms: None,
+        wait: Wait::Nothing,
+    };
+
+    /// As the choice among replicas wants it.
+    #[must_use]
+    pub fn as_replica(&self) -> Replica<'_> {
+        Replica {
+            applied: self.position.as_ref(),
+            asked_us: self.asked_us,
+            lag_ms: self.lag_ms,
+            wait: self.wait,
+        }
+    }
+}
+
+impl Positions {
+    /// How far a server is, if it is listed.
+    #[must_use]
+    pub fn applied(&self, server_id: u64) -> Option<&Applied> {
+        let found = self.servers.iter().find(|(id, _)| *id == server_id);
+        found.map(|(_, applied)| applied)
+    }
+
+    /// The same for the choice among replicas; of one that is not listed nothing is known.
+    #[must_use]
+    pub fn replica(&self, server_id: u64) -> Replica<'_> {
+        const UNKNOWN: &Applied = &Applied::UNKNOWN;
+        self.applied(server_id).unwrap_or(UNKNOWN).as_replica()
+    }
+
+    /// Whether a server has all that the last sample of the primary stands for.
+    #[must_use]
+    pub fn has_last_sample(&self, server_id: u64) -> bool {
+        let applied = self.applied(server_id);
+        let position = applied.and_then(|applied| applied.position.as_ref());
+        match (&self.sample, position) {
+            (Some(sample), Some(position)) => sample.position.is_reached_by(position),
+            (None, _) => true,
+            (Some(_), None) => false,
+        }
+    }
+
+    fn entry(&mut self, server_id: u64) -> Option<&mut Applied> {
+        let mut servers = self.servers.iter_mut();
+        let found = servers.find(|(id, _)| *id == server_id);
+        found.map(|(_, applied)| applied)
+    }
+}
+
+/// Keeps the picture: sessions look and mark their writes, the control plane asks and replaces.
+#[derive(Debug)]
+pub struct Track {
+    positions: ArcSwap<Positions>,
+    writes: Writes,
+    /// The control plane sleeps until the next write.
+    asleep: AtomicBool,
+    wrote: Notify,
+}
+
+impl Track {
+    pub(super) fn new(workers: usize) -> Self {
+        Self {
+            positions: ArcSwap::default(),
+            writes: Writes::new(workers),
+            asleep: AtomicBool::new(false),
+            wrote: Notify::new(),
+        }
+    }
+
+    /// The picture that holds now.
+    pub fn positions(&self) -> Guard<Arc<Positions>> {
+        self.positions.load()
+    }
+
+    /// When workers wrote last.
+    pub fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    pub(super) fn wrote(&self, worker: usize, now_us: u64) {
+        self.writes.wrote(worker, now_us);
+        // Looked at before it is swapped: in the steady state nobody sleeps, and the line stays
+        // shared between the workers.
+        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
+            self.wrote.notify_waiters();
+        }
+    }
+
+    /// Waits for a write after that time; one caller at a time. Nobody is disturbed by a write
+    /// that is not waited for.
+    pub async fn written_after(&self, last_us: u64) {
+        loop {
+            let mut wrote = std::pin::pin!(self.wrote.notified());
+            // From here on a wake-up is not lost; then the bell is hung up, then the last look.
+            wrote.as_mut().enable();
+            self.asleep.store(true, SeqCst);
+            if self.writes.last_us() > last_us {
+                self.asleep.store(false, SeqCst);
+                return;
+            }
+            wrote.await;
+        }
+    }
+
+    /// Another server, or the same anew, is the primary, or nobody is. `begins`: its time begins.
+    pub fn set_primary(&self, primary: Option<u64>, begins: bool) {
+        self.change(|positions| {
+            positions.primary = primary;
+            positions.epoch += u64::from(begins);
+        });
+    }
+
+    /// Lists exactly these servers, each with its lag; what they have told of themselves stays.
+    pub fn list(&self, servers: &[(u64, Option<u64>)]) {
+        self.change(|positions| {
+            let listed = servers.iter().map(|(id, lag_ms)| {
+                let known = positions.applied(*id).cloned();
+                let applied = known.unwrap_or(Applied::UNKNOWN);
+                let lag_ms = *lag_ms;
+                (*id, Applied { lag_ms, ..applied })
+            });
+            positions.servers = listed.collect();
+        });
+    }
+
+    /// The primary has told where it is. Counts only while its time lasts; says whether it did.
+    pub fn sampled(&self, sample: &Sample) -> bool {
+        let newest = self.change(|positions| {
+            if positions.epoch == sample.epoch && positions.primary.is_some() {
+                positions.sample = Some(sample.clone());
+            }
+        });
+        newest.sample.as_ref() == Some(sample)
+    }
+
+    /// A replica has told where it is, and perhaps what it can wait for.
+    pub fn applied(&self, server_id: u64, position: Position, asked_us: u64, wait: Option<Wait>) {
+        self.change(|positions| {
+            let Some(applied) = positions.entry(server_id) else {
+                return;
+            };
+            // Answers of two connections may come in another order than they were asked for.
+            if applied.asked_us <= asked_us {
+                applied.position = Some(position.clone());
+                applied.asked_us = asked_us;
+            }
+            applied.wait = wait.unwrap_or(applied.wait);
+        });
+    }
+
+    /// A replica's word counts no more: it is down, or another server may answer there.
+    pub fn forget(&self, server_id: u64) {
+        self.change(|positions| {
+            if let Some(applied) = positions.entry(server_id) {
+                *applied = Applied::UNKNOWN;
+            }
+        });
+    }
+
+    fn change(&self, change: impl Fn(&mut Positions)) -> Arc<Positions> {
+        self.positions.rcu(|old| {
+            let mut new = Positions::clone(old);
+            change(&mut new);
+            new
+        });
+        self.positions.load_full()
+    }
+}

@@ -1,0 +1,170 @@
+//! What sessions say and see, without a server.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+use evenkeel_policy::causality::{Lsn, Position, Sample, Wait};
+
+use super::*;
+
+/// Counts how often it was woken, coarsely.
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F, bell: &Arc<Bell>) -> Poll<F::Output> {
+    let waker = Waker::from(Arc::clone(bell));
+    std::pin::Pin::new(future).poll(&mut Context::from_waker(&waker))
+}
+
+fn at(lsn: u64) -> Position {
+    Position::Lsn(Lsn {
+        timeline: 1,
+        at: lsn,
+    })
+}
+
+fn sample(epoch: u64, asked_us: u64, lsn: u64) -> Sample {
+    Sample {
+        epoch,
+        asked_us,
+        position: at(lsn),
+    }
+}
+
+#[test]
+fn a_write_wakes_who_waits_for_one_and_nobody_else() {
+    let knowledge = Knowledge::new(2);
+    let bell = Arc::new(Bell::default());
+    let mut waiting = Box::pin(knowledge.track().written_after(0));
+    assert!(poll(&mut waiting, &bell).is_pending());
+    knowledge.wrote(1, 7);
+    assert!(bell.0.swap(false, Relaxed));
+    assert!(poll(&mut waiting, &bell).is_ready());
+    knowledge.wrote(0, 8);
+    assert!(!bell.0.load(Relaxed), "nobody waits");
+    let mut next = Box::pin(knowledge.track().written_after(7));
+    assert!(poll(&mut next, &bell).is_ready(), "it has been already");
+    let mut last = Box::pin(knowledge.track().written_after(8));
+    assert!(poll(&mut last, &bell).is_pending());
+}
+
+#[test]
+fn a_sample_counts_while_its_primarys_time_lasts() {
+    let knowledge = Knowledge::new(1);
+    let track = knowledge.track();
+    assert!(!track.sampled(&sample(0, 1, 1)), "there is no primary");
+    track.set_primary(Some(1), true);
+    assert!(track.sampled(&sample(1, 1, 10)));
+    track.set_primary(Some(2), true);
+    assert!(!track.sampled(&sample(1, 2, 20)));
+    assert_eq!(knowledge.positions().sample, Some(sample(1, 1, 10)));
+    assert_eq!(knowledge.epoch(), 2);
+}
+
+#[test]
+fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
+    let knowledge = Knowledge::new(1);
+    let track = knowledge.track();
+    track.applied(7, at(5), 10, None);
+    assert_eq!(knowledge.positions().applied(7), None, "it is not listed");
+    track.list(&[(7, Some(3)), (8, None)]);
+    track.applied(7, at(5), 10, Some(Wait::Position));
+    track.applied(7, at(4), 9, None);
+    track.list(&[(7, Some(4))]);
+    let positions = knowledge.positions();
+    let expect = Applied {
+        position: Some(at(5)),
+        asked_us: 10,
+        lag_ms: Some(4),
+        wait: Wait::Position,
+    };
+    assert_eq!(positions.applied(7), Some(&expect));
+    assert_eq!(positions.replica(8).applied, None);
+    track.set_primary(Some(1), true);
+    track.sampled(&sample(1, 11, 5));
+    assert!(knowledge.positions().has_last_sample(7));
+    track.sampled(&sample(1, 12, 6));
+    assert!(!knowledge.positions().has_last_sample(7));
+    track.forget(7);
+    assert_eq!(knowledge.positions().applied(7), Some(&Applied::UNKNOWN));
+}
+
+#[test]
+fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_or_used_again() {
+    let knowledge = Knowledge::new(1);
+    let (databases, bell) = (knowledge.databases(), Arc::new(Bell::default()));
+    let news = || poll(&mut Box::pin(databases.news()), &bell).is_ready();
+    assert!(knowledge.catalog("shop").is_none() && databases.all().is_empty() && !news());
+    knowledge.want_catalog("shop");
+    assert!(news() && !news());
+    let shop = databases.get("shop").unwrap();
+    assert!(shop.take_used() && !shop.take_used());
+    shop.learn(Some(Arc::new(Builder::default().build(1))));
+    assert!(knowledge.catalog("shop").is_some() && shop.is_used() && !news());
+    knowledge.catalog_changed("shop");
+    assert!(shop.is_changed() && news());
+    shop.begin_reading();
+    assert!(!shop.is_changed());
+    shop.take_used();
+    shop.learn(None);
+    assert!(shop.catalog().is_none() && news());
+    assert!(shop.catalog().is_none() && !news(), "it is read already");
+}
+
+#[test]
+fn a_login_is_answered_by_the_control_plane_and_a_session_that_left_is_passed_over() {
+    let knowledge = Knowledge::new(1);
+    let bell = Arc::new(Bell::default());
+    let mut left = Box::pin(knowledge.login("left"));
+    let mut stays = Box::pin(knowledge.login("stays"));
+    assert!(poll(&mut left, &bell).is_pending() && poll(&mut stays, &bell).is_pending());
+    drop(left);
+    let mut next = Box::pin(knowledge.next_login());
+    let Poll::Ready(request) = poll(&mut next, &bell) else {
+        panic!("a request waits");
+    };
+    assert_eq!(request.user, "stays");
+    request.reply.send(Err(NoLogin::NoSuchUser)).unwrap();
+    assert_eq!(
+        poll(&mut stays, &bell),
+        Poll::Ready(Err(NoLogin::NoSuchUser))
+    );
+}
+
+#[test]
+fn no_debug_output_shows_a_verifier() {
+    for text in [
+        "SCRAM-SHA-256$4096:c2FsdA==$x:y",
+        "md5aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    ] {
+        let verifier = Verifier::of_text(Some(text.to_owned()));
+        assert_ne!(verifier, Verifier::None);
+        let shown = format!("{verifier:?}");
+        assert!(shown.contains("hidden") && !shown.contains(&text[3..]));
+    }
+    assert_eq!(Verifier::of_text(None), Verifier::None);
+    assert_eq!(Verifier::of_text(Some("plain".to_owned())), Verifier::None);
+}
+
+#[test]
+fn each_doubted_server_is_told_once() {
+    let knowledge = Knowledge::new(1);
+    let bell = Arc::new(Bell::default());
+    let mut doubts = Box::pin(knowledge.next_doubts());
+    assert!(poll(&mut doubts, &bell).is_pending());
+    knowledge.doubt(3);
+    knowledge.doubt(3);
+    knowledge.doubt(1);
+    assert_eq!(
+        poll(&mut doubts, &bell),
+        Poll::Ready(BTreeSet::from([1, 3]))
+    );
+    let mut doubts = Box::pin(knowledge.next_doubts());
+    assert!(poll(&mut doubts, &bell).is_pending());
+}
