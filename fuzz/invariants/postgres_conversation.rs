@@ -6,7 +6,7 @@ use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::CommandTag;
 use evenkeel_wire::postgres::boundaries::{Boundaries, Event, Step};
 use evenkeel_wire::postgres::conversation::{
-    Conversation, Delivery, Due, Origin, Request, Sending, Token,
+    Answer, Conversation, Delivery, Due, Origin, Request, Sending, Token,
 };
 
 const REQUESTS: [Request; 13] = [
@@ -46,7 +46,7 @@ pub(crate) fn check(bytes: &[u8]) {
                 assert!(conversation.owed() <= owed.saturating_add(1));
             }
             (0..32, None) => {
-                if conversation.answer(token) == Sending::Forward {
+                if conversation.answer(Answer::ParseComplete, token) == Sending::Forward {
                     unanswered = unanswered.saturating_add(1);
                 }
             }
@@ -57,7 +57,7 @@ pub(crate) fn check(bytes: &[u8]) {
             }
         }
         while let Some(due) = conversation.due() {
-            if let Due::Answer(_) | Due::AnswerDiscarded(_) = due {
+            if let Due::Answer(..) | Due::AnswerDiscarded(..) = due {
                 unanswered = unanswered.saturating_sub(1);
             }
         }
@@ -67,6 +67,7 @@ pub(crate) fn check(bytes: &[u8]) {
 }
 
 fn check_rest(conversation: &Conversation, unanswered: i64) {
+    assert!(!conversation.owes_reply() || conversation.owed() > 0);
     if conversation.is_quiet() {
         assert_eq!((conversation.owed(), unanswered), (0, 0));
         assert!(conversation.is_certain());

@@ -8,7 +8,7 @@ mod report;
 mod rows;
 
 pub use report::{CommandTag, Report, SqlState};
-pub use rows::{Column, columns, values};
+pub use rows::{Column, columns, rows, values};
 
 /// One message of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ mod client;
 mod server;
 
 pub use client::{
-    bind, cancel, close, describe, execute, flush, gssenc_request, parse, password, query,
-    sasl_initial, sasl_response, ssl_request, startup, sync, terminate,
+    bind, cancel, close, copy_fail, describe, execute, flush, gssenc_request, parse, password,
+    query, sasl_initial, sasl_response, ssl_request, startup, sync, terminate,
 };
 pub use server::{
     ErrorText, authentication_cleartext, authentication_md5, authentication_ok,

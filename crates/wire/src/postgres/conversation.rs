@@ -22,13 +22,15 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-pub use terms::{Delivery, Due, Origin, OutOfSync, Reply, Request, Sending, Settled, Token};
+pub use terms::{
+    Answer, Delivery, Due, Origin, OutOfSync, Reply, Request, Sending, Settled, Token,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owed {
     Request(Request),
     /// A reply that we give.
-    Answer,
+    Answer(Answer),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +59,8 @@ pub struct Conversation {
     discarded: VecDeque<Due>,
     status: TransactionStatus,
     copy: CopyState,
+    /// How many statements of the Query at the queue's front have ended well.
+    completed: u32,
     /// The server passes over everything until a Sync that has not been sent yet.
     skipping: bool,
     /// Extended requests were sent behind the last that ends in ReadyForQuery: their implicit
@@ -77,6 +81,7 @@ impl Conversation {
             discarded: VecDeque::new(),
             status: TransactionStatus::Idle,
             copy: CopyState::No,
+            completed: 0,
             skipping: false,
             open: false,
             certain: true,
@@ -96,9 +101,18 @@ impl Conversation {
         self.queue.len()
     }
 
+    /// Whether the server itself owes a reply, with which answers of ours that are due now may go
+    /// out; not after it, and not before the client flushes or syncs.
+    #[must_use]
+    pub fn owes_reply(&self) -> bool {
+        let is_request = |entry: &Entry| matches!(entry.owed, Owed::Request(_));
+        self.queue.iter().any(is_request)
+    }
+
     /// Whether another client could be served next, as far as the protocol tells: outside a
     /// transaction, nothing owed, nothing ambiguous. Pins are the caller's to know.
     #[must_use]
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.status == TransactionStatus::Idle && self.is_quiet()
     }
@@ -106,9 +120,12 @@ impl Conversation {
     /// As [`Conversation::is_idle`], but perhaps inside a transaction: a request of ours would be
     /// answered before anything else.
     #[must_use]
+    #[inline]
     pub fn is_quiet(&self) -> bool {
-        let well = self.certain && !self.ended && !self.skipping && !self.open;
-        well && self.queue.is_empty() && self.discarded.is_empty() && self.copy == CopyState::No
+        // Almost always it is the first that says no.
+        let settled = self.queue.is_empty() && !self.open && !self.skipping;
+        let well = self.certain && !self.ended && self.copy == CopyState::No;
+        settled && well && self.discarded.is_empty()
     }
 
     /// Whether replies can still be told apart. If not, everything is passed on as it comes, the
@@ -136,7 +153,7 @@ impl Conversation {
         }
     }
 
-    /// A message is about to be sent. The token comes back for Parse, Close and requests of ours.
+    /// A message is about to be sent. The token comes back in what is settled.
     #[must_use]
     pub fn sent(&mut self, request: Request, origin: Origin, token: Token) -> Sending {
         if !self.certain || request == Request::Terminate {
@@ -173,11 +190,11 @@ impl Conversation {
     ///
     /// `Drop`: never; it stands behind an error.
     #[must_use]
-    pub fn answer(&mut self, token: Token) -> Sending {
+    pub fn answer(&mut self, answer: Answer, token: Token) -> Sending {
         if self.skipping {
             return Sending::Drop;
         }
-        self.push(Owed::Answer, Origin::Client, token);
+        self.push(Owed::Answer(answer), Origin::Client, token);
         Sending::Forward
     }
 
@@ -187,12 +204,12 @@ impl Conversation {
             return Some(discarded);
         }
         let front = self.queue.front()?;
-        if front.owed != Owed::Answer {
+        let Owed::Answer(answer) = front.owed else {
             return None;
-        }
+        };
         let token = front.token;
         self.pop();
-        Some(Due::Answer(token))
+        Some(Due::Answer(answer, token))
     }
 
     /// The server sent a message that matters.
@@ -230,6 +247,7 @@ impl Conversation {
     /// Takes the front entry away, and marks of COPY ends that no COPY waited for.
     fn pop(&mut self) {
         self.queue.pop_front();
+        self.completed = 0;
         while self.front() == Some(Owed::Request(Request::CopyEnd)) {
             self.queue.pop_front();
         }
@@ -265,7 +283,10 @@ impl Conversation {
                 self.status = *status;
                 Settled::Ready
             }
-            Event::Error(report) => Settled::Failed(report.sqlstate()),
+            Event::Error(report) => Settled::Failed {
+                token: None,
+                sqlstate: report.sqlstate(),
+            },
             _ => Settled::Nothing,
         }
     }
@@ -274,7 +295,7 @@ impl Conversation {
         let Some(Entry {
             owed: Owed::Request(request),
             origin,
-            ..
+            token,
         }) = self.queue.front().copied()
         else {
             return Err(OutOfSync);
@@ -293,7 +314,10 @@ impl Conversation {
                 Origin::Client => Delivery::Forward,
                 Origin::Ours => Delivery::Swallow,
             },
-            settled: Settled::Failed(report.sqlstate()),
+            settled: Settled::Failed {
+                token: Some(token),
+                sqlstate: report.sqlstate(),
+            },
         })
     }
 
@@ -309,7 +333,10 @@ impl Conversation {
                 Owed::Request(Request::Close) => {
                     self.discarded.push_back(Due::CloseDiscarded(entry.token));
                 }
-                Owed::Answer => self.discarded.push_back(Due::AnswerDiscarded(entry.token)),
+                Owed::Answer(answer) => {
+                    let discarded = Due::AnswerDiscarded(answer, entry.token);
+                    self.discarded.push_back(discarded);
+                }
                 Owed::Request(_) => {}
             }
             self.queue.pop_front();
@@ -338,18 +365,22 @@ impl Conversation {
         let Owed::Request(request) = entry.owed else {
             return Err(OutOfSync);
         };
+        let token = entry.token;
         let settled = match (request, event) {
-            (Request::Parse, Event::ParseComplete) => Settled::Parsed(entry.token),
-            (Request::Close, Event::CloseComplete) => Settled::Closed(entry.token),
+            (Request::Parse, Event::ParseComplete) => Settled::Parsed(token),
+            (Request::Close, Event::CloseComplete) => Settled::Closed(token),
+            (Request::Execute, Event::CommandComplete(_) | Event::EmptyQuery) => {
+                Settled::Completed { token, nth: 0 }
+            }
+            (Request::Execute, Event::PortalSuspended) => Settled::Suspended(token),
             (Request::Bind, Event::BindComplete)
             | (
                 Request::DescribeStatement | Request::DescribePortal,
                 Event::RowDescription | Event::NoData,
-            )
-            | (
-                Request::Execute,
-                Event::CommandComplete(_) | Event::EmptyQuery | Event::PortalSuspended,
             ) => Settled::Nothing,
+            (Request::Query, Event::CommandComplete(_) | Event::EmptyQuery) => {
+                return Ok(self.completed(token));
+            }
             _ => return self.inside(request, event),
         };
         self.copy = CopyState::No;
@@ -357,12 +388,17 @@ impl Conversation {
         Ok(settled)
     }
 
+    /// A statement of a Query ended well; ReadyForQuery or another is still to come.
+    fn completed(&mut self, token: Token) -> Settled {
+        let nth = self.completed;
+        self.completed = nth.saturating_add(1);
+        self.copy = CopyState::No;
+        Settled::Completed { token, nth }
+    }
+
     /// A reply after which its request goes on.
     fn inside(&mut self, request: Request, event: &Event<'_>) -> Result<Settled, OutOfSync> {
         match (request, event) {
-            (Request::Query, Event::CommandComplete(_) | Event::EmptyQuery) => {
-                self.copy = CopyState::No;
-            }
             (Request::Query, Event::RowDescription)
             | (Request::DescribeStatement, Event::ParameterDescription)
             | (Request::FunctionCall, Event::FunctionResult) => {}

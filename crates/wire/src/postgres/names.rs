@@ -183,6 +183,7 @@ mod tests {
             assert_eq!(parse_parts(&message), None, "a byte too many");
         }
         assert_eq!(parse_parts(b"P\0\0\0\x09a\0b\0\0"), None, "half a count");
-        assert_eq!(parse_parts(b"Q\0\0\0\x08a\0\0\0"), None, "no Parse");
+        assert_eq!(parse_parts(b"P\0\0\0\x0ba\0b\0\0\0"), None, "not all of it");
+        assert_eq!(parse_parts(b"B\0\0\0\x0b\0a\0b\0\0\0"), None, "no Parse");
     }
 }

@@ -1,6 +1,8 @@
 //! The columns of a result and the values of its rows: for the few results that we read ourselves.
 
+use crate::postgres::Parsed;
 use crate::postgres::cursor::Cursor;
+use crate::postgres::frame::{self, LENGTH_MAX};
 
 /// A column of a RowDescription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,23 @@ pub fn columns(body: &[u8]) -> impl Iterator<Item = Column<'_>> {
         })
     };
     (0..count).map_while(one)
+}
+
+/// The bodies of the rows among a server's messages: of the reply to a query of our own, collected
+/// from what was swallowed ([`Delivery::Swallow`](crate::postgres::conversation::Delivery)), events
+/// and what was passed over between them alike. Ends at the first message that is not all there.
+pub fn rows(messages: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = messages;
+    let next = move || {
+        let Parsed::Frame(message, length) = frame::frame(rest, LENGTH_MAX) else {
+            return None;
+        };
+        rest = rest.get(length..).unwrap_or_default();
+        Some(message)
+    };
+    let all = std::iter::from_fn(next);
+    all.filter(|message| message.tag == b'D')
+        .map(|message| message.body)
 }
 
 /// The values in a DataRow's body, `None` for NULL; ends at the first that is malformed.

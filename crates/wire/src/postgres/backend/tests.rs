@@ -150,3 +150,22 @@ fn rows_are_read_with_their_nulls_and_columns_with_their_types() {
         .collect();
     assert_eq!(read, [(&b"x"[..], 25), (b"y", 25)]);
 }
+
+#[test]
+fn the_rows_of_a_reply_are_found_among_its_messages() {
+    let mut bytes = Vec::new();
+    let to = &mut bytes;
+    build::row_description(to, &[b"a", b"b"]);
+    build::data_row(to, &[Some(b"1"), None]);
+    build::parameter_status(to, b"D", b"D");
+    build::data_row(to, &[Some(b"2"), Some(b"")]);
+    let end = to.len();
+    build::command_complete(to, b"SELECT 2");
+    build::ready_for_query(to, TransactionStatus::Idle);
+    let read: Vec<Vec<_>> = rows(&bytes).map(|row| values(row).collect()).collect();
+    assert_eq!(
+        read,
+        [[Some(&b"1"[..]), None], [Some(&b"2"[..]), Some(b"")]]
+    );
+    assert_eq!(rows(&bytes[..end - 1]).count(), 1, "half a row is none");
+}

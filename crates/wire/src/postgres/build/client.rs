@@ -116,6 +116,11 @@ pub fn sync(out: &mut Vec<u8>) {
     message(out, Some(b'S'), |_| {});
 }
 
+/// CopyFail: ends a COPY whose client has gone.
+pub fn copy_fail(out: &mut Vec<u8>, reason: &[u8]) {
+    message(out, Some(b'f'), |out| put_text(out, reason));
+}
+
 /// Terminate.
 pub fn terminate(out: &mut Vec<u8>) {
     message(out, Some(b'X'), |_| {});

@@ -112,7 +112,7 @@ pub fn command_complete(out: &mut Vec<u8>, tag: &[u8]) {
 }
 
 /// A message that is only its tag: ParseComplete `1`, BindComplete `2`, CloseComplete `3`,
-/// NoData `n`, EmptyQueryResponse `I`.
+/// NoData `n`, EmptyQueryResponse `I`, PortalSuspended `s`.
 pub fn empty(out: &mut Vec<u8>, tag: u8) {
     message(out, Some(tag), |_| {});
 }

@@ -63,6 +63,10 @@ fn a_clients_messages_are_read_as_they_were_written() {
     check(&written(flush), Request::Flush);
     check(&written(sync), Request::Sync);
     check(&written(terminate), Request::Terminate);
+    let expect = Request::CopyFail {
+        reason: b"the client left",
+    };
+    check(&written(|out| copy_fail(out, b"the client left")), expect);
 }
 
 #[test]

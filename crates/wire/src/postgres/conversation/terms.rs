@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::postgres::backend::SqlState;
+use crate::postgres::{TransactionStatus, build};
 
 /// What the caller wants back when a request is settled; it means nothing here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -73,6 +74,42 @@ pub enum Origin {
     Ours,
 }
 
+/// A reply that the caller gives in the server's stead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// To a Parse of what the server has.
+    ParseComplete,
+    /// To a Bind.
+    BindComplete,
+    /// To a Close of what the server shall keep.
+    CloseComplete,
+    /// To a Describe of what returns no rows.
+    NoData,
+    /// To an Execute that did what this command tag says.
+    Command(&'static str),
+    /// To a Query that did what this command tag says: ReadyForQuery follows. A Query ends what
+    /// extended requests before it began, which an answer cannot: only where
+    /// [`Conversation::is_quiet`](super::Conversation::is_quiet).
+    Query(&'static str),
+}
+
+impl Answer {
+    /// Writes it, under the transaction's status as it is when its turn has come.
+    pub fn write(self, out: &mut Vec<u8>, status: TransactionStatus) {
+        match self {
+            Answer::ParseComplete => build::empty(out, b'1'),
+            Answer::BindComplete => build::empty(out, b'2'),
+            Answer::CloseComplete => build::empty(out, b'3'),
+            Answer::NoData => build::empty(out, b'n'),
+            Answer::Command(tag) => build::command_complete(out, tag.as_bytes()),
+            Answer::Query(tag) => {
+                build::command_complete(out, tag.as_bytes());
+                build::ready_for_query(out, status);
+            }
+        }
+    }
+}
+
 /// Whether a message should go out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
@@ -102,7 +139,7 @@ pub struct Reply {
     pub settled: Settled,
 }
 
-/// What is settled by a reply.
+/// What is settled by a reply. Tokens are those of the request that was replied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     /// Nothing yet.
@@ -111,29 +148,45 @@ pub enum Settled {
     Parsed(Token),
     /// What this Close names is gone.
     Closed(Token),
+    /// A statement of this Query, or this Execute, ended well: its effects are there, unless the
+    /// transaction fails. The event has its command tag, or says that the text was empty.
+    Completed {
+        /// Of the Query or Execute.
+        token: Token,
+        /// Which of the Query's statements it was, from 0; empty ones among others do not count.
+        nth: u32,
+    },
+    /// This Execute has returned as many rows as it was to; its portal has more.
+    Suspended(Token),
     /// The server waits for the next command; see
     /// [`Conversation::status`](super::Conversation::status).
     Ready,
     /// A Query or Sync of ours ended.
     OursEnded(Token),
     /// The request failed, or the pipeline of its Sync did.
-    Failed(SqlState),
+    Failed {
+        /// Of the request; `None`: nobody can tell which it was.
+        token: Option<Token>,
+        /// How it failed.
+        sqlstate: SqlState,
+    },
     /// The connection ends (severity FATAL or PANIC).
     Fatal(SqlState),
 }
 
-/// Something for the caller to do now; ask until there is none, after each message sent or
-/// received.
+/// Something for the caller to do now; ask until there is none, before each reply that is told, and
+/// after each message sent or received if [`Conversation::owes_reply`](super::Conversation::owes_reply)
+/// says that no reply follows with which an answer could go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// It is the turn of the reply that the caller gives itself.
-    Answer(Token),
+    Answer(Answer, Token),
     /// An error made the server pass over this Parse: its statement does not exist.
     ParseDiscarded(Token),
     /// An error made the server pass over this Close: what it names is still there.
     CloseDiscarded(Token),
     /// An error came before this reply of ours: do not give it.
-    AnswerDiscarded(Token),
+    AnswerDiscarded(Answer, Token),
 }
 
 /// A reply that answers nothing: the server, or this code, has lost count. Close the connection.

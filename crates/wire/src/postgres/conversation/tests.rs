@@ -4,7 +4,8 @@ use super::model::Server;
 use super::*;
 use crate::postgres::backend::SqlState;
 use crate::postgres::boundaries::{Boundaries, Step};
-use crate::postgres::frontend::{self, Target};
+use crate::postgres::frontend::Target;
+use crate::postgres::names::names;
 use crate::postgres::{Parsed, build, frame};
 
 const PARSED: u64 = 1 << 32;
@@ -68,14 +69,14 @@ impl Rig {
         let mut bytes = Vec::new();
         build::parse(&mut bytes, name, b"select", &[]);
         self.measure.receive(&bytes);
-        let _ = self.conversation.answer(Token(0));
+        let _ = self.conversation.answer(Answer::ParseComplete, Token(0));
         self.drain_due();
     }
 
     fn drain_due(&mut self) {
         while let Some(due) = self.conversation.due() {
-            if let Due::Answer(_) = due {
-                build::empty(&mut self.seen, b'1');
+            if let Due::Answer(answer, _) = due {
+                answer.write(&mut self.seen, self.conversation.status());
             }
         }
     }
@@ -131,7 +132,7 @@ impl Rig {
         match settled {
             Settled::Parsed(token) => self.prepared.push(token.0),
             Settled::Closed(token) => self.prepared.retain(|name| *name != token.0),
-            Settled::Failed(_) => self.failures += 1,
+            Settled::Failed { .. } => self.failures += 1,
             Settled::Ready => self.readies += 1,
             _ => {}
         }
@@ -160,30 +161,21 @@ impl Rig {
 }
 
 fn as_request(bytes: &[u8]) -> (Request, Token) {
-    let Parsed::Frame(frame, _) = frame::frame(bytes, frame::LENGTH_MAX) else {
+    let Parsed::Frame(header, _) = frame::client_header(bytes) else {
         panic!("not one message");
     };
-    let named = |name: &[u8]| Token(PARSED + name.iter().map(|b| u64::from(*b)).sum::<u64>());
-    match frontend::request(frame).unwrap() {
-        frontend::Request::Query { .. } => (Request::Query, Token(7)),
-        frontend::Request::Parse { statement, .. } => (Request::Parse, named(statement)),
-        frontend::Request::Bind { .. } => (Request::Bind, Token(0)),
-        frontend::Request::Describe(Target::Statement(_)) => (Request::DescribeStatement, Token(0)),
-        frontend::Request::Describe(Target::Portal(_)) => (Request::DescribePortal, Token(0)),
-        frontend::Request::Execute { .. } => (Request::Execute, Token(0)),
-        frontend::Request::Close(Target::Statement(name)) => (Request::Close, named(name)),
-        frontend::Request::Close(Target::Portal(_)) => (Request::Close, Token(0)),
-        frontend::Request::Flush => (Request::Flush, Token(0)),
-        frontend::Request::Sync => (Request::Sync, Token(0)),
-        frontend::Request::FunctionCall { .. } => (Request::FunctionCall, Token(0)),
-        frontend::Request::CopyData(_) => (Request::CopyData, Token(0)),
-        frontend::Request::CopyDone | frontend::Request::CopyFail { .. } => {
-            (Request::CopyEnd, Token(0))
+    let Parsed::Frame(names, _) = names(header, bytes) else {
+        panic!("not its names");
+    };
+    let request = Request::of(header.tag, bytes.get(5).copied()).unwrap();
+    let token = match (request, names.statement) {
+        (Request::Query, _) => 7,
+        (Request::Parse | Request::Close, Some(name)) => {
+            PARSED + name.of(bytes).iter().map(|b| u64::from(*b)).sum::<u64>()
         }
-        frontend::Request::Terminate | frontend::Request::Password(_) => {
-            (Request::Terminate, Token(0))
-        }
-    }
+        _ => 0,
+    };
+    (request, Token(token))
 }
 
 /// One message per letter: `q` select, `e` an error, `b` begin, `m` commit, `2` two statements,
@@ -200,6 +192,7 @@ fn message(letter: char) -> Vec<u8> {
         '2' => build::query(to, b"select;copyout;;select"),
         'I' => build::query(to, b"copyin;select"),
         'J' => build::query(to, b"copyfails;select"),
+        'M' => build::query(to, b"copyin;bad"),
         'T' => build::query(to, b"copytrigger"),
         'O' => build::query(to, b"copyout"),
         'P' => build::parse(to, b"a", b"select", &[]),
@@ -265,8 +258,11 @@ fn what_is_sent_after_an_error_came_back_is_dropped_until_the_sync() {
             .sent(Request::Query, Origin::Client, Token(0)),
         Sending::Drop
     );
-    assert_eq!(rig.conversation.answer(Token(0)), Sending::Drop);
+    let answer = rig.conversation.answer(Answer::CloseComplete, Token(0));
+    assert_eq!(answer, Sending::Drop);
     assert!(!rig.conversation.is_quiet());
+    let rig = history("Xq");
+    assert!(!rig.conversation.is_quiet(), "the Query was passed over");
 }
 
 #[test]
@@ -321,7 +317,7 @@ fn late_data_of_a_copy_that_failed_does_not_disturb() {
 
 #[test]
 fn a_sync_within_copy_in_is_ignored() {
-    for letters in ["KBES.dcS", "KBE.dScS", "KBEHS.SSdcSq", "KBESdcSq"] {
+    for letters in ["KBES.dcS", "KBE.dScS", "KBEHS.SSdcSq", "KBESdcSq", "M.dSdc"] {
         let rig = history(letters);
         assert!(rig.conversation.is_idle(), "{letters}");
     }
@@ -424,6 +420,131 @@ fn a_fatal_error_at_any_time_ends_the_connection() {
     let reply = conversation.reply(&event).unwrap();
     assert_eq!(reply.settled, Settled::Fatal(SqlState::ADMIN_SHUTDOWN));
     assert!(!conversation.is_idle());
+}
+
+/// What each of the server's messages settles, after these requests of the client's with the tokens
+/// 0, 1, 2…
+fn settled(requests: &[Request], replies: &[u8]) -> Vec<Settled> {
+    let mut conversation = Conversation::new();
+    for (at, request) in requests.iter().enumerate() {
+        let _ = conversation.sent(*request, Origin::Client, Token(at as u64));
+    }
+    let (mut boundaries, mut at, mut found) = (Boundaries::new(), 0, Vec::new());
+    while let Step::Event {
+        passed,
+        event,
+        length,
+    } = boundaries.next(&replies[at..])
+    {
+        at += passed + length;
+        found.push(conversation.reply(&event).unwrap().settled);
+    }
+    found
+}
+
+#[test]
+fn which_statement_of_which_request_ended_well_is_told() {
+    let mut replies = Vec::new();
+    let to = &mut replies;
+    for tag in [&b"SET"[..], b"SET"] {
+        build::command_complete(to, tag);
+    }
+    build::ready_for_query(to, TransactionStatus::Idle);
+    build::command_complete(to, b"SELECT 1");
+    build::ready_for_query(to, TransactionStatus::Idle);
+    build::empty(to, b'I');
+    build::ready_for_query(to, TransactionStatus::Idle);
+    build::empty(to, b's');
+    build::command_complete(to, b"SELECT 1");
+    build::ready_for_query(to, TransactionStatus::Idle);
+    let requests = [
+        Request::Query,
+        Request::Query,
+        Request::Query,
+        Request::Execute,
+        Request::Execute,
+        Request::Sync,
+    ];
+    let completed = |token, nth| Settled::Completed {
+        token: Token(token),
+        nth,
+    };
+    assert_eq!(
+        settled(&requests, &replies),
+        [
+            completed(0, 0),
+            completed(0, 1),
+            Settled::Ready,
+            completed(1, 0),
+            Settled::Ready,
+            completed(2, 0),
+            Settled::Ready,
+            Settled::Suspended(Token(3)),
+            completed(4, 0),
+            Settled::Ready,
+        ]
+    );
+}
+
+#[test]
+fn which_request_failed_is_told() {
+    let mut replies = Vec::new();
+    build::empty(&mut replies, b'1');
+    let text = build::ErrorText {
+        severity: "ERROR",
+        sqlstate: SqlState::FEATURE_NOT_SUPPORTED,
+        message: "cached plan must not change result type",
+        detail: "",
+        hint: "",
+    };
+    build::error(&mut replies, &text);
+    let found = settled(&[Request::Parse, Request::Bind, Request::Sync], &replies);
+    let failed = Settled::Failed {
+        token: Some(Token(1)),
+        sqlstate: SqlState::FEATURE_NOT_SUPPORTED,
+    };
+    assert_eq!(found, [Settled::Parsed(Token(0)), failed]);
+}
+
+#[test]
+fn answers_are_written_as_a_server_would() {
+    let status = TransactionStatus::InTransaction;
+    for (answer, bytes) in [
+        (Answer::ParseComplete, &b"1\0\0\0\x04"[..]),
+        (Answer::BindComplete, b"2\0\0\0\x04"),
+        (Answer::CloseComplete, b"3\0\0\0\x04"),
+        (Answer::NoData, b"n\0\0\0\x04"),
+        (Answer::Command("DEALLOCATE"), b"C\0\0\0\x0fDEALLOCATE\0"),
+        (
+            Answer::Query("DEALLOCATE"),
+            b"C\0\0\0\x0fDEALLOCATE\0Z\0\0\0\x05T",
+        ),
+    ] {
+        let mut out = Vec::new();
+        answer.write(&mut out, status);
+        assert_eq!(out, bytes, "{answer:?}");
+    }
+}
+
+#[test]
+fn an_answer_may_wait_for_a_reply_that_follows_and_for_none_else() {
+    let mut conversation = Conversation::new();
+    let _ = conversation.answer(Answer::ParseComplete, Token(1));
+    assert!(!conversation.owes_reply(), "nothing else will come");
+    let _ = conversation.sent(Request::Bind, Origin::Client, Token(2));
+    let _ = conversation.sent(Request::Sync, Origin::Client, Token(3));
+    let _ = conversation.answer(Answer::CloseComplete, Token(4));
+    assert!(conversation.owes_reply());
+    let due = Due::Answer(Answer::ParseComplete, Token(1));
+    assert_eq!(conversation.due(), Some(due));
+    assert_eq!(conversation.due(), None);
+    conversation.reply(&Event::BindComplete).unwrap();
+    let ready = Event::ReadyForQuery(TransactionStatus::Idle);
+    conversation.reply(&ready).unwrap();
+    assert!(!conversation.owes_reply());
+    let due = Due::Answer(Answer::CloseComplete, Token(4));
+    assert_eq!(conversation.due(), Some(due));
+    assert!(conversation.is_idle());
 }
 
 /// A seeded generator; the same everywhere.
