@@ -21,7 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use self::tls::{Authorities, Tls};
+use crate::tls::SetupError;
+pub use crate::tls::{Authorities, Tls};
 
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -132,12 +133,9 @@ pub enum AskerError {
         /// What is wrong with it.
         why: String,
     },
-    /// A name that no certificate can carry.
-    #[error("{0:?} is no host name or IP address that a certificate could carry")]
-    BadServerName(String),
-    /// A certificate of [service.server_tls] that cannot be used.
-    #[error("[service.server_tls] ca: {0}")]
-    BadAuthority(String),
+    /// A name or certificate of [service.server_tls] that cannot be used.
+    #[error(transparent)]
+    Tls(#[from] SetupError),
 }
 
 /// Asks one server, as often as it is told to. Build one per server.

@@ -19,6 +19,7 @@ use super::{
     stream::{self, Heard, Listening, Plausible, Socket},
     tls, words,
 };
+use crate::tls::words::with_server;
 
 /// The text is looked for in so much of the body.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -100,7 +101,7 @@ impl Request {
             .connect(name, socket)
             .await;
         let stream = connected.map_err(|e| match words::tls_inside(&e) {
-            Some(e) => words::tls(e),
+            Some(e) => with_server(e),
             None => words::io(&e),
         })?;
         Ok(Box::new(stream))

@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use rustls::{CertificateError, Error as TlsError};
+use rustls::Error as TlsError;
 
 /// So much of a server's own words is passed on.
 const WORDS_CHARS_MAX: usize = 300;
@@ -57,30 +57,6 @@ pub(crate) fn clipped(words: &str) -> String {
 pub(crate) fn no_tls() -> String {
     "the server offers no TLS: switch it on there or set [service.server_tls] mode = \"off\""
         .to_owned()
-}
-
-/// What to do about a TLS failure.
-pub(crate) fn tls(error: &TlsError) -> String {
-    match error {
-        TlsError::InvalidCertificate(
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => format!(
-            "certificate of another server ({error}): use a name it carries, or set \
-             [service.server_tls] mode = \"encrypt\""
-        ),
-        TlsError::InvalidCertificate(
-            CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        ) => format!("certificate has expired ({error}): renew it on the server"),
-        TlsError::InvalidCertificate(_) => format!(
-            "certificate not trusted ({error}): set [service.server_tls] ca = \"…\" or \
-             mode = \"encrypt\""
-        ),
-        TlsError::InvalidMessage(_) => format!(
-            "the answer is not TLS ({error}): set [service.server_tls] mode = \"off\" if the \
-             server speaks plaintext"
-        ),
-        other => format!("TLS failed: {other}"),
-    }
 }
 
 /// The TLS error inside an error of a protocol library, if there is one.

@@ -12,7 +12,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::probe::{Account, AskerError, Failure, Progress, Target, Tls, stream, tls, words};
+use crate::{
+    probe::{Account, AskerError, Failure, Progress, Target, Tls, stream, tls, words},
+    tls::{check_name, words::with_server},
+};
 
 /// More than any health check needs; given, it saves asking the server for its own.
 const PACKET_BYTES_MAX: usize = 16 << 20;
@@ -104,7 +107,7 @@ impl Login {
         progress: &Progress,
     ) -> Failure {
         if let Some(tls) = words::tls_inside(&error) {
-            return words::tls(tls).into();
+            return with_server(tls).into();
         }
         match error {
             Error::Server(error) => self.judge_answer(&error, progress),
@@ -166,14 +169,14 @@ fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, AskerError> {
             ca: None,
             server_name,
         } => {
-            tls::check_name(server_name)?;
+            check_name(server_name)?;
             Some(SslOpts::default())
         }
         Tls::Verify {
             ca: Some(ca),
             server_name,
         } => {
-            tls::check_name(server_name)?;
+            check_name(server_name)?;
             let roots = ca.certificates().map(|c| c.to_vec().into()).collect();
             Some(
                 SslOpts::default()

@@ -11,10 +11,13 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::probe::{
-    Account, AskerError, Failure, Progress, Target, Tls,
-    stream::{self, Heard, Listening},
-    tls, words,
+use crate::{
+    probe::{
+        Account, AskerError, Failure, Progress, Target, Tls,
+        stream::{self, Heard, Listening},
+        tls, words,
+    },
+    tls::words::with_server,
 };
 
 type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<Listening>>::TlsConnect;
@@ -97,7 +100,7 @@ impl Login {
             return self.judge_answer(db, progress);
         }
         if let Some(tls) = words::tls_inside(error) {
-            return words::tls(tls).into();
+            return with_server(tls).into();
         }
         let text = words::chain(error);
         if text.contains("does not support TLS") {

@@ -1,0 +1,115 @@
+//! TLS towards clients: our certificate, and whose certificates of clients are believed.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{
+    ServerConfig,
+    server::{
+        NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier,
+        danger::ClientCertVerifier,
+    },
+};
+
+use super::{
+    ALPN_POSTGRESQL, Authorities, Channel, Fault, Identity, SetupError, certificate, trust,
+};
+
+const SECTION: &str = "[service.tls]";
+
+/// What all clients of a service share. A reload makes a new one; connections keep theirs.
+pub struct Acceptor {
+    config: Arc<ServerConfig>,
+    end_point: Option<Arc<[u8]>>,
+    is_required: bool,
+    asks_certificates: bool,
+}
+
+impl Acceptor {
+    /// Reads the files of `[service.tls]`.
+    pub fn from_pem_files(
+        certificate: &Path,
+        key: &Path,
+        client_ca: Option<&Path>,
+        is_required: bool,
+    ) -> Result<Self, SetupError> {
+        let identity = Identity::from_pem_files(SECTION, certificate, key)?;
+        let client_ca = client_ca
+            .map(|path| Authorities::read("[service.tls] client_ca", path))
+            .transpose()?;
+        Self::new(&identity, client_ca.as_ref(), is_required)
+    }
+
+    /// With `client_ca` clients are asked for a certificate. They need not have one, but a wrong
+    /// one ends the connection: who may do without is a matter of the login.
+    pub fn new(
+        identity: &Identity,
+        client_ca: Option<&Authorities>,
+        is_required: bool,
+    ) -> Result<Self, SetupError> {
+        let mut config = ServerConfig::builder_with_provider(trust::provider())
+            .with_safe_default_protocol_versions()
+            .map_err(trust::refused)?
+            .with_client_cert_verifier(verifier(client_ca)?)
+            .with_cert_resolver(identity.resolver());
+        config.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
+        // No resumption, as PostgreSQL: clients stay for long, and what is not kept cannot leak.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Self {
+            config: Arc::new(config),
+            end_point: certificate::end_point(identity.certificate()).map(Arc::from),
+            is_required,
+            asks_certificates: client_ca.is_some(),
+        })
+    }
+
+    /// Clients must speak TLS.
+    pub fn is_required(&self) -> bool {
+        self.is_required
+    }
+
+    /// Clients may log in by certificate.
+    pub fn asks_certificates(&self) -> bool {
+        self.asks_certificates
+    }
+
+    /// Whether SCRAM can be bound to this certificate: if so, `SCRAM-SHA-256-PLUS` may be offered.
+    pub fn can_bind(&self) -> bool {
+        self.end_point.is_some()
+    }
+
+    /// For a client that sent an SSLRequest and got its `S`. `behind` is what has come after the
+    /// request already, which must be nothing (CVE-2021-23214).
+    pub fn accept(&self, behind: &[u8]) -> Result<Channel, Fault> {
+        match behind.len() {
+            0 => self.channel(false),
+            n => Err(Fault::Smuggled(n)),
+        }
+    }
+
+    /// For a client whose first byte was TLS's own: it must name the protocol by ALPN. Its bytes go
+    /// into [`Channel::receive`].
+    pub fn accept_direct(&self) -> Result<Channel, Fault> {
+        self.channel(true)
+    }
+
+    fn channel(&self, must_name_protocol: bool) -> Result<Channel, Fault> {
+        let connection = UnbufferedServerConnection::new(self.config.clone());
+        let connection = connection.map_err(Fault::WithClient)?;
+        Ok(Channel::of_client(
+            connection,
+            self.end_point.clone(),
+            must_name_protocol,
+        ))
+    }
+}
+
+fn verifier(client_ca: Option<&Authorities>) -> Result<Arc<dyn ClientCertVerifier>, SetupError> {
+    let Some(authorities) = client_ca else {
+        return Ok(WebPkiClientVerifier::no_client_auth());
+    };
+    WebPkiClientVerifier::builder_with_provider(authorities.roots(), trust::provider())
+        .allow_unauthenticated()
+        .build()
+        .map_err(trust::refused)
+}

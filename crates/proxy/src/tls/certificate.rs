@@ -1,0 +1,118 @@
+//! What we want to know of a certificate beyond whether it is to be believed.
+
+use rustls::pki_types::{CertificateDer, UnixTime};
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
+use x509_cert::{
+    Certificate,
+    der::{
+        Decode, SliceReader, Tag, TagNumber, Tagged,
+        asn1::{Any, ContextSpecific, ObjectIdentifier},
+    },
+    spki::AlgorithmIdentifierOwned,
+};
+
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
+
+/// Certificates and the signatures on them are hashed with one of these.
+#[derive(Clone, Copy)]
+enum Hash {
+    Sha224,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+/// The hash under each name that a signature's algorithm, or a parameter of one, has. For MD5 and
+/// SHA-1 RFC 5929 says to take SHA-256.
+const HASHES: [(&str, Hash); 17] = [
+    ("1.2.840.113549.1.1.4", Hash::Sha256),
+    ("1.2.840.113549.1.1.5", Hash::Sha256),
+    ("1.2.840.113549.1.1.11", Hash::Sha256),
+    ("1.2.840.113549.1.1.12", Hash::Sha384),
+    ("1.2.840.113549.1.1.13", Hash::Sha512),
+    ("1.2.840.113549.1.1.14", Hash::Sha224),
+    ("1.2.840.10045.4.1", Hash::Sha256),
+    ("1.2.840.10045.4.3.1", Hash::Sha224),
+    ("1.2.840.10045.4.3.2", Hash::Sha256),
+    ("1.2.840.10045.4.3.3", Hash::Sha384),
+    ("1.2.840.10045.4.3.4", Hash::Sha512),
+    ("1.2.840.10040.4.3", Hash::Sha256),
+    ("1.3.14.3.2.26", Hash::Sha256),
+    ("2.16.840.1.101.3.4.2.1", Hash::Sha256),
+    ("2.16.840.1.101.3.4.2.2", Hash::Sha384),
+    ("2.16.840.1.101.3.4.2.3", Hash::Sha512),
+    ("2.16.840.1.101.3.4.2.4", Hash::Sha224),
+];
+
+/// The first common name of the subject, which PostgreSQL compares with the user's. `None` for a
+/// certificate without one, and for one that cannot be told exactly.
+pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<String> {
+    let subject = parse(der)?.tbs_certificate.subject;
+    let mut parts = subject.0.iter().flat_map(|part| part.0.iter());
+    let name = parts.find(|part| part.oid == COMMON_NAME)?;
+    text(&name.value)
+}
+
+/// The hash of a server's certificate to which SCRAM binds a login (tls-server-end-point). `None`
+/// where RFC 5929 leaves it undefined: for signatures without a hash of their own (Ed25519).
+///
+/// "if the certificate's signatureAlgorithm uses a single hash function […] then use the hash
+/// function associated with the certificate's signatureAlgorithm" (RFC 5929, 4.1).
+pub(super) fn end_point(der: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let algorithm = parse(der)?.signature_algorithm;
+    let hash = match algorithm.oid {
+        RSA_PSS => pss_hash(algorithm.parameters.as_ref()?)?,
+        oid => named(oid)?,
+    };
+    Some(match hash {
+        Hash::Sha224 => Sha224::digest(der).to_vec(),
+        Hash::Sha256 => Sha256::digest(der).to_vec(),
+        Hash::Sha384 => Sha384::digest(der).to_vec(),
+        Hash::Sha512 => Sha512::digest(der).to_vec(),
+    })
+}
+
+/// Whether its time has come and is not over.
+pub(super) fn is_valid_at(der: &CertificateDer<'_>, now: UnixTime) -> bool {
+    parse(der).is_some_and(|certificate| {
+        let validity = certificate.tbs_certificate.validity;
+        let begins = validity.not_before.to_unix_duration().as_secs();
+        let ends = validity.not_after.to_unix_duration().as_secs();
+        (begins..=ends).contains(&now.as_secs())
+    })
+}
+
+fn parse(der: &CertificateDer<'_>) -> Option<Certificate> {
+    Certificate::from_der(der).ok()
+}
+
+/// The string, if it is of a kind that is read in one way only.
+fn text(value: &Any) -> Option<String> {
+    match value.tag() {
+        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String => {}
+        Tag::TeletexString if value.value().is_ascii() => {}
+        _ => return None,
+    }
+    let text = std::str::from_utf8(value.value()).ok()?;
+    // A name that ends early for who reads it as C does would be two names.
+    (!text.contains('\0') && !text.is_empty()).then(|| text.to_owned())
+}
+
+fn named(oid: ObjectIdentifier) -> Option<Hash> {
+    let mut hashes = HASHES.iter();
+    hashes
+        .find(|(name, _)| ObjectIdentifier::new(name) == Ok(oid))
+        .map(|(_, hash)| *hash)
+}
+
+/// "hashAlgorithm [0] HashAlgorithm DEFAULT sha1" (RFC 4055, RSASSA-PSS-params).
+fn pss_hash(parameters: &Any) -> Option<Hash> {
+    let mut reader = SliceReader::new(parameters.value()).ok()?;
+    let given =
+        ContextSpecific::<AlgorithmIdentifierOwned>::decode_explicit(&mut reader, TagNumber::N0);
+    match given.ok()? {
+        Some(hash) => named(hash.value.oid),
+        None => Some(Hash::Sha256),
+    }
+}

@@ -1,0 +1,428 @@
+//! One connection's TLS: what comes in is decrypted, what goes out encrypted; no socket is touched.
+
+use std::{mem, sync::Arc};
+
+use rustls::{
+    CommonState, Error,
+    client::UnbufferedClientConnection,
+    server::UnbufferedServerConnection,
+    unbuffered::{
+        ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadTraffic, UnbufferedStatus,
+        WriteTraffic,
+    },
+};
+
+use super::{Fault, certificate};
+
+/// A handshake takes 1 to 10 kB, most of it certificates; a record has at most 18.
+pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
+
+/// A record holds so many bytes.
+const RECORD_BYTES_MAX: usize = 16 << 10;
+/// More than any record adds to them.
+const RECORD_EXTRA_BYTES: usize = 40;
+
+/// The TLS of one connection.
+///
+/// An idle one holds no buffers. After a [`Fault`], or the peer's `close_notify`, it says nothing
+/// new, but what [`Channel::take_output`] has should be sent.
+pub struct Channel {
+    connection: Connection,
+    /// The beginning of something whose end has not come yet.
+    held: Vec<u8>,
+    /// What goes out next: handshakes, alerts, answers to new keys.
+    output: Vec<u8>,
+    handshake_bytes: usize,
+    must_name_protocol: bool,
+    end_point: Option<Arc<[u8]>>,
+    is_closed_by_peer: bool,
+    is_closed_by_us: bool,
+    has_failed: bool,
+}
+
+/// Where a channel stands after some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The handshake is over: plaintext may go both ways.
+    pub is_established: bool,
+    /// The peer has said that nothing more will come. What it had to say is complete.
+    pub is_closed: bool,
+    /// [`Channel::take_output`] has something to send.
+    pub has_output: bool,
+}
+
+/// The two sides of the library, boxed since they are large and a session is moved.
+enum Connection {
+    /// A client's connection to us.
+    OfClient(Box<UnbufferedServerConnection>),
+    /// Ours to a server.
+    ToServer(Box<UnbufferedClientConnection>),
+}
+
+impl Channel {
+    pub(super) fn of_client(
+        connection: UnbufferedServerConnection,
+        end_point: Option<Arc<[u8]>>,
+        must_name_protocol: bool,
+    ) -> Self {
+        Self {
+            end_point,
+            must_name_protocol,
+            ..Self::new(Connection::OfClient(Box::new(connection)))
+        }
+    }
+
+    pub(super) fn to_server(connection: UnbufferedClientConnection) -> Result<Self, Fault> {
+        let mut channel = Self::new(Connection::ToServer(Box::new(connection)));
+        channel.receive(&[], &mut Vec::new())?;
+        Ok(channel)
+    }
+
+    fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            held: Vec::new(),
+            output: Vec::new(),
+            handshake_bytes: 0,
+            must_name_protocol: false,
+            end_point: None,
+            is_closed_by_peer: false,
+            is_closed_by_us: false,
+            has_failed: false,
+        }
+    }
+
+    /// Takes bytes from the socket and appends what they say to `plain`. Bytes behind the peer's
+    /// `close_notify` are nobody's and are passed over.
+    pub fn receive(&mut self, cipher: &[u8], plain: &mut Vec<u8>) -> Result<Progress, Fault> {
+        if self.has_failed {
+            return Err(Fault::NotOpen);
+        }
+        if self.is_closed_by_peer {
+            return Ok(self.progress());
+        }
+        let plain_before = plain.len();
+        let digested = self.digest(cipher, plain);
+        if digested.is_err() {
+            self.has_failed = true;
+            self.held = Vec::new();
+            plain.truncate(plain_before);
+        }
+        digested
+    }
+
+    /// Encrypts for the socket, behind what was still to be sent. Fails before the handshake is
+    /// done and after the end.
+    pub fn send(&mut self, plain: &[u8], cipher: &mut Vec<u8>) -> Result<(), Fault> {
+        if self.is_handshaking() || self.is_closed_by_us || self.has_failed {
+            return Err(Fault::NotOpen);
+        }
+        self.write(Wish::Encrypt(plain), cipher)
+    }
+
+    /// Appends what is to be sent besides data: handshakes, alerts, answers to new keys.
+    pub fn take_output(&mut self, cipher: &mut Vec<u8>) {
+        cipher.append(&mut self.output);
+        self.output = Vec::new();
+    }
+
+    /// Says goodbye; before the handshake is done there is no word for it.
+    pub fn close(&mut self, cipher: &mut Vec<u8>) {
+        if self.is_handshaking() || self.is_closed_by_us || self.has_failed {
+            return self.take_output(cipher);
+        }
+        // A goodbye that cannot be encrypted is left out: the socket's end follows anyway.
+        let _ = self.write(Wish::Close, cipher);
+        self.is_closed_by_us = true;
+    }
+
+    /// The socket has come to its end: was it announced?
+    pub fn ended(&self) -> Result<(), Fault> {
+        match self.is_closed_by_peer {
+            true => Ok(()),
+            false => Err(Fault::Truncated),
+        }
+    }
+
+    /// No data can go either way yet.
+    pub fn is_handshaking(&self) -> bool {
+        self.state().is_handshaking()
+    }
+
+    /// The peer has said goodbye.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed_by_peer
+    }
+
+    /// No byte waits for its continuation, and none to be sent: a connection may be lent.
+    pub fn is_at_border(&self) -> bool {
+        self.held.is_empty() && self.output.is_empty()
+    }
+
+    /// The common name in the certificate that a client has shown, which was found to be good.
+    pub fn client_name(&self) -> Option<String> {
+        match self.connection {
+            Connection::OfClient(_) => certificate::common_name(self.peer_certificate()?),
+            Connection::ToServer(_) => None,
+        }
+    }
+
+    /// Whether a client has shown a certificate, with a common name or without.
+    pub fn has_client_certificate(&self) -> bool {
+        matches!(self.connection, Connection::OfClient(_)) && self.peer_certificate().is_some()
+    }
+
+    /// The hash of the server's certificate (ours towards clients) that binds a SCRAM login to this
+    /// channel; `None` if its kind of signature has no such hash.
+    pub fn end_point(&self) -> Option<Vec<u8>> {
+        match self.connection {
+            Connection::OfClient(_) => self.end_point.as_deref().map(<[u8]>::to_vec),
+            Connection::ToServer(_) => certificate::end_point(self.peer_certificate()?),
+        }
+    }
+
+    /// The protocol that both sides named, if they did.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.state().alpn_protocol()
+    }
+
+    /// As PostgreSQL's `pg_stat_ssl` has it; empty before it is agreed.
+    pub fn version(&self) -> &'static str {
+        match self.state().protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            _ => "",
+        }
+    }
+
+    /// The suite's registered name; empty before it is agreed.
+    pub fn cipher(&self) -> String {
+        let suite = self.state().negotiated_cipher_suite();
+        let name = suite.and_then(|suite| suite.suite().as_str());
+        name.unwrap_or_default().replacen("TLS13_", "TLS_", 1)
+    }
+
+    fn peer_certificate(&self) -> Option<&rustls::pki_types::CertificateDer<'static>> {
+        self.state().peer_certificates()?.first()
+    }
+
+    fn state(&self) -> &CommonState {
+        match &self.connection {
+            Connection::OfClient(connection) => connection,
+            Connection::ToServer(connection) => connection,
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            is_established: !self.is_handshaking(),
+            is_closed: self.is_closed_by_peer,
+            has_output: !self.output.is_empty(),
+        }
+    }
+
+    fn digest(&mut self, cipher: &[u8], plain: &mut Vec<u8>) -> Result<Progress, Fault> {
+        let was_handshaking = self.is_handshaking();
+        self.held.extend_from_slice(cipher);
+        let mut output = mem::take(&mut self.output);
+        let walked = self.walk(&mut Wish::Read(plain), &mut output);
+        self.output = output;
+        walked?;
+        if was_handshaking {
+            self.check_handshake(cipher.len())?;
+        }
+        match self.held.len() > HELD_BYTES_MAX {
+            true => Err(Fault::Overlong(HELD_BYTES_MAX)),
+            false => Ok(self.progress()),
+        }
+    }
+
+    fn check_handshake(&mut self, byte_count: usize) -> Result<(), Fault> {
+        if !self.is_handshaking() {
+            return match self.must_name_protocol && self.alpn().is_none() {
+                true => Err(Fault::NoAlpn),
+                false => Ok(()),
+            };
+        }
+        self.handshake_bytes += byte_count;
+        match self.handshake_bytes > HELD_BYTES_MAX {
+            true => Err(Fault::Overlong(HELD_BYTES_MAX)),
+            false => Ok(()),
+        }
+    }
+
+    fn write(&mut self, mut wish: Wish<'_>, cipher: &mut Vec<u8>) -> Result<(), Fault> {
+        self.take_output(cipher);
+        let written = self.walk(&mut wish, cipher);
+        self.has_failed |= written.is_err();
+        written
+    }
+
+    /// Lets the library take step after step until it wants more bytes or the wish is fulfilled;
+    /// forgets the bytes that are done with.
+    fn walk(&mut self, wish: &mut Wish<'_>, output: &mut Vec<u8>) -> Result<(), Fault> {
+        let mut at = 0;
+        let ended = loop {
+            match self.step(&mut at, wish, output) {
+                Ok(Step::Again) => {}
+                Ok(Step::PeerClosed) => self.is_closed_by_peer = true,
+                Ok(Step::Done) => break Ok(()),
+                Err(error) => {
+                    // An alert tells the peer; asked beyond that, the library would fail anew.
+                    while self.state().wants_write() {
+                        if self.step(&mut at, wish, output).is_err() {
+                            break;
+                        }
+                    }
+                    break Err(self.fault(error));
+                }
+            }
+        };
+        if at == self.held.len() || self.is_closed_by_peer {
+            self.held = Vec::new();
+        } else if at > 0 {
+            self.held = self.held.split_off(at);
+        }
+        ended
+    }
+
+    fn step(
+        &mut self,
+        at: &mut usize,
+        wish: &mut Wish<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<Step, Error> {
+        let input = &mut self.held[*at..];
+        let (discard, step) = match &mut self.connection {
+            Connection::OfClient(one) => settle(one.process_tls_records(input), wish, output),
+            Connection::ToServer(one) => settle(one.process_tls_records(input), wish, output),
+        };
+        *at += discard;
+        step
+    }
+
+    fn fault(&self, error: Error) -> Fault {
+        match self.connection {
+            Connection::OfClient(_) => Fault::WithClient(error),
+            Connection::ToServer(_) => Fault::WithServer(error),
+        }
+    }
+}
+
+/// What a call is there for.
+enum Wish<'a> {
+    /// Decrypt into this.
+    Read(&'a mut Vec<u8>),
+    /// Encrypt this.
+    Encrypt(&'a [u8]),
+    /// Say goodbye.
+    Close,
+}
+
+/// What a step of the library has led to.
+enum Step {
+    /// Something came in or goes out; there may be more.
+    Again,
+    PeerClosed,
+    /// Nothing more can be done now.
+    Done,
+}
+
+/// Does what the library asks for; also says how many bytes are done with.
+fn settle<Side>(
+    status: UnbufferedStatus<'_, '_, Side>,
+    wish: &mut Wish<'_>,
+    output: &mut Vec<u8>,
+) -> (usize, Result<Step, Error>) {
+    let mut discard = status.discard;
+    let step = status.state.and_then(|state| match state {
+        ConnectionState::ReadTraffic(traffic) => {
+            discard += take_records(traffic, wish)?;
+            Ok(Step::Again)
+        }
+        ConnectionState::EncodeTlsData(data) => {
+            encode(data, output)?;
+            Ok(Step::Again)
+        }
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Ok(Step::Again)
+        }
+        ConnectionState::WriteTraffic(mut traffic) => {
+            fulfil(&mut traffic, wish, output)?;
+            Ok(Step::Done)
+        }
+        ConnectionState::PeerClosed => Ok(Step::PeerClosed),
+        ConnectionState::BlockedHandshake | ConnectionState::Closed => Ok(Step::Done),
+        // Early data, which nobody was offered, and what later versions may think of.
+        other => Err(Error::General(format!("unexpected state {other:?}"))),
+    });
+    (discard, step)
+}
+
+fn take_records<Side>(
+    mut traffic: ReadTraffic<'_, '_, Side>,
+    wish: &mut Wish<'_>,
+) -> Result<usize, Error> {
+    let mut discard = 0;
+    while let Some(record) = traffic.next_record() {
+        let record = record?;
+        discard += record.discard;
+        match wish {
+            Wish::Read(plain) => plain.extend_from_slice(record.payload),
+            // All that was decrypted was taken when it came in.
+            Wish::Encrypt(_) | Wish::Close => {
+                return Err(Error::General("data that was not asked for".to_owned()));
+            }
+        }
+    }
+    Ok(discard)
+}
+
+fn encode<Side>(mut data: EncodeTlsData<'_, Side>, output: &mut Vec<u8>) -> Result<(), Error> {
+    let start = output.len();
+    let needed = match data.encode(&mut []) {
+        Err(EncodeError::InsufficientSize(size)) => size.required_size,
+        Err(EncodeError::AlreadyEncoded) | Ok(_) => 0,
+    };
+    output.resize(start + needed, 0);
+    let written = data.encode(&mut output[start..]);
+    output.truncate(start + written.map_err(|e| Error::General(e.to_string()))?);
+    Ok(())
+}
+
+fn fulfil<Side>(
+    traffic: &mut WriteTraffic<'_, Side>,
+    wish: &Wish<'_>,
+    output: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let start = output.len();
+    let bytes = match wish {
+        Wish::Read(_) => return Ok(()),
+        Wish::Encrypt(plain) => plain.len(),
+        Wish::Close => 0,
+    };
+    let mut room = bytes + (bytes / RECORD_BYTES_MAX + 1) * RECORD_EXTRA_BYTES;
+    loop {
+        output.resize(start + room, 0);
+        let into = &mut output[start..];
+        let written = match wish {
+            Wish::Encrypt(plain) => traffic.encrypt(plain, into),
+            Wish::Read(_) | Wish::Close => traffic.queue_close_notify(into),
+        };
+        match written {
+            Ok(count) => {
+                output.truncate(start + count);
+                return Ok(());
+            }
+            // New keys are announced in front of the data.
+            Err(EncryptError::InsufficientSize(size)) if size.required_size > room => {
+                room = size.required_size;
+            }
+            Err(error) => {
+                output.truncate(start);
+                return Err(Error::General(error.to_string()));
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! TLS towards a server: whom we take it for, and who we are.
+
+use std::{net::Ipv4Addr, sync::Arc};
+
+use rustls::{ClientConfig, client::UnbufferedClientConnection, pki_types::ServerName};
+
+use super::{ALPN_POSTGRESQL, Channel, Fault, Identity, SetupError, Tls, trust};
+
+/// What is spoken inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// PostgreSQL: named by ALPN, which older servers pass over.
+    Postgres,
+    /// A protocol that ALPN has no name for.
+    Unnamed,
+}
+
+/// What all connections to a server share. A reload makes a new one; connections keep theirs.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    pub(super) config: Arc<ClientConfig>,
+    server_name: ServerName<'static>,
+}
+
+impl Connector {
+    /// `None` when TLS is off. The identity is our certificate, for servers that ask for one.
+    pub fn new(
+        tls: &Tls,
+        identity: Option<&Identity>,
+        speaks: Speaks,
+    ) -> Result<Option<Self>, SetupError> {
+        let Some(mut config) = trust::client_config(tls, identity)? else {
+            return Ok(None);
+        };
+        if speaks == Speaks::Postgres {
+            config.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
+        }
+        Ok(Some(Self {
+            config: Arc::new(config),
+            server_name: server_name(tls)?,
+        }))
+    }
+
+    /// A new connection, its first flight ready to be taken.
+    pub fn connect(&self) -> Result<Channel, Fault> {
+        let connection =
+            UnbufferedClientConnection::new(self.config.clone(), self.server_name.clone());
+        Channel::to_server(connection.map_err(Fault::WithServer)?)
+    }
+}
+
+/// An unverified server is asked for by an address, which is sent to nobody.
+fn server_name(tls: &Tls) -> Result<ServerName<'static>, SetupError> {
+    match tls {
+        Tls::Verify { server_name, .. } => trust::check_name(server_name),
+        Tls::Off | Tls::Encrypt => Ok(ServerName::IpAddress(Ipv4Addr::LOCALHOST.into())),
+    }
+}

@@ -1,0 +1,87 @@
+//! A certificate with its private key: who we are, to clients or to servers.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{
+    Error,
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
+    sign::{CertifiedKey, SingleCertAndKey},
+};
+
+use super::{SetupError, trust};
+
+/// A chain of certificates, our own first, and the key of that one.
+#[derive(Clone, Debug)]
+pub struct Identity(Arc<CertifiedKey>);
+
+impl Identity {
+    /// Reads two PEM files; `section` of the configuration names them with `certificate` and `key`.
+    pub fn from_pem_files(
+        section: &str,
+        certificate: &Path,
+        key: &Path,
+    ) -> Result<Self, SetupError> {
+        let certificate_pem = read(section, "certificate", certificate)?;
+        let key_pem = read(section, "key", key)?;
+        Self::from_pem(section, &certificate_pem, &key_pem)
+    }
+
+    /// Takes PEM texts and checks that they belong together.
+    pub fn from_pem(section: &str, certificate: &[u8], key: &[u8]) -> Result<Self, SetupError> {
+        let bad = |name: &str, why: String| SetupError::bad(format!("{section} {name}"), why);
+        let chain = parse_chain(certificate).map_err(|why| bad("certificate", why))?;
+        let key = parse_key(key).map_err(|why| bad("key", why))?;
+        let certified = CertifiedKey::from_der(chain, key, &trust::provider());
+        let certified = certified.map_err(|error| match error {
+            Error::InconsistentKeys(_) => bad("key", "does not belong to the certificate".into()),
+            Error::InvalidCertificate(e) => bad("certificate", format!("not usable: {e}")),
+            other => bad("key", format!("not usable: {other}")),
+        })?;
+        Ok(Self(Arc::new(certified)))
+    }
+
+    /// The certificate that names us.
+    pub(super) fn certificate(&self) -> &CertificateDer<'static> {
+        // There is one: an empty chain is refused above.
+        &self.0.cert[0]
+    }
+
+    /// As the library wants it, towards either side.
+    pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
+        Arc::new(SingleCertAndKey::from(self.0.clone()))
+    }
+}
+
+fn read(section: &str, name: &str, path: &Path) -> Result<Vec<u8>, SetupError> {
+    std::fs::read(path).map_err(|e| {
+        let key = format!("{section} {name}");
+        SetupError::bad(key, format!("{}: {e}", path.display()))
+    })
+}
+
+fn parse_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(text)
+        .collect::<Result<_, _>>()
+        .map_err(|e| format!("not a PEM certificate: {e}"))?;
+    match chain.is_empty() {
+        true => Err("holds no PEM certificate".to_owned()),
+        false => Ok(chain),
+    }
+}
+
+fn parse_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+        pem::Error::NoItemsFound if is_encrypted(text) => {
+            "is encrypted: keep it without a passphrase, readable by Evenkeel only".to_owned()
+        }
+        pem::Error::NoItemsFound => "holds no PEM private key".to_owned(),
+        other => format!("not a PEM private key: {other}"),
+    })
+}
+
+fn is_encrypted(text: &[u8]) -> bool {
+    String::from_utf8_lossy(text).contains("ENCRYPTED")
+}

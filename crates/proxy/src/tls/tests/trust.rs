@@ -1,0 +1,186 @@
+//! Tests of who believes whom.
+
+use rcgen::{DnType, DnValue, PKCS_ECDSA_P256_SHA256};
+
+use super::{
+    Authority, Pair, Paper, connector,
+    papers::{common, expired, named, self_signed},
+    verifying,
+};
+use crate::tls::{Acceptor, Authorities, Connector, Fault, Tls};
+
+/// How the handshake fails, as the one who looked and as the one who was looked at say it.
+fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
+    let mut pair = Pair::new(acceptor, connector);
+    let fault = pair.shake_hands(usize::MAX).unwrap_err();
+    let mut alert = Vec::new();
+    let heard = match fault {
+        Fault::WithServer(_) => {
+            pair.client.take_output(&mut alert);
+            pair.server.receive(&alert, &mut Vec::new()).unwrap_err()
+        }
+        _ => {
+            pair.server.take_output(&mut alert);
+            pair.client.receive(&alert, &mut Vec::new()).unwrap_err()
+        }
+    };
+    (fault.to_string(), heard.to_string())
+}
+
+/// Shows that certificate, and asks for none.
+fn showing(paper: &Paper) -> Acceptor {
+    Acceptor::new(&paper.identity(), None, false).unwrap()
+}
+
+fn trusting(ca: Authorities, server_name: &str) -> Connector {
+    let server_name = server_name.to_owned();
+    connector(
+        &Tls::Verify {
+            ca: Some(ca),
+            server_name,
+        },
+        None,
+    )
+}
+
+#[track_caller]
+fn assert_contains(words: &str, expected: &[&str]) {
+    for part in expected {
+        assert!(words.contains(part), "{words:?} lacks {part:?}");
+    }
+}
+
+#[test]
+fn a_server_of_the_right_name_is_believed() {
+    let authority = Authority::new();
+    for name in ["db.test", "10.1.2.3", "fd00::7"] {
+        let acceptor = showing(&authority.server(name));
+        let mut pair = Pair::new(&acceptor, &verifying(&authority, name));
+        assert_eq!(pair.shake_hands(usize::MAX), Ok(()), "{name}");
+    }
+}
+
+#[test]
+fn a_server_of_another_name_is_refused() {
+    let authority = Authority::new();
+    let acceptor = showing(&authority.server("db1.test"));
+    for name in ["db2.test", "10.1.2.3", "test"] {
+        let (words, heard) = refusal(&acceptor, &verifying(&authority, name));
+        assert_contains(
+            &words,
+            &["another server", "db1.test", "[service.server_tls] mode"],
+        );
+        assert_contains(&heard, &["[service.tls] certificate", "sslrootcert"]);
+    }
+    let by_common_name = showing(&authority.client("db.test"));
+    let (words, _) = refusal(&by_common_name, &verifying(&authority, "db.test"));
+    assert_contains(&words, &["subjectAltName", "[service.server_tls] mode"]);
+}
+
+#[test]
+fn a_certificate_of_nobody_we_know_is_refused() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let own = self_signed(named("db.test"), false, &PKCS_ECDSA_P256_SHA256);
+    for paper in [&stranger.server("db.test"), &own] {
+        let (words, heard) = refusal(&showing(paper), &verifying(&authority, "db.test"));
+        assert_contains(&words, &["not trusted", "[service.server_tls] ca"]);
+        assert_contains(&heard, &["sslrootcert"]);
+        let public = Tls::Verify {
+            ca: None,
+            server_name: "db.test".to_owned(),
+        };
+        let (words, _) = refusal(&showing(paper), &connector(&public, None));
+        assert_contains(&words, &["not trusted", "[service.server_tls] ca"]);
+        let mut any = Pair::new(&showing(paper), &connector(&Tls::Encrypt, None));
+        assert_eq!(any.shake_hands(usize::MAX), Ok(()));
+    }
+}
+
+#[test]
+fn a_certificate_whose_time_is_over_is_refused() {
+    let authority = Authority::new();
+    let old = authority.sign(&expired(named("db.test")));
+    let (words, heard) = refusal(&showing(&old), &verifying(&authority, "db.test"));
+    assert_contains(&words, &["has expired", "on the server"]);
+    assert_contains(&heard, &["[service.tls] certificate has expired"]);
+}
+
+#[test]
+fn a_self_signed_certificate_that_is_listed_is_believed_as_long_as_it_holds() {
+    for is_ca in [true, false] {
+        let own = self_signed(named("db.test"), is_ca, &PKCS_ECDSA_P256_SHA256);
+        let acceptor = showing(&own);
+        let mut pair = Pair::new(&acceptor, &trusting(own.trusted(), "db.test"));
+        assert_eq!(pair.shake_hands(usize::MAX), Ok(()), "authority: {is_ca}");
+        let (words, _) = refusal(&acceptor, &trusting(own.trusted(), "other.test"));
+        assert_contains(&words, &["another server"]);
+        let old = self_signed(expired(named("db.test")), is_ca, &PKCS_ECDSA_P256_SHA256);
+        let (words, _) = refusal(&showing(&old), &trusting(old.trusted(), "db.test"));
+        assert_contains(&words, &["has expired"]);
+    }
+}
+
+#[test]
+fn a_client_may_show_who_it_is() {
+    let authority = Authority::new();
+    let acceptor = authority.acceptor(Some(&authority.trusted()));
+    assert!(acceptor.asks_certificates() && acceptor.is_required());
+    let name = |paper: Option<&Paper>| {
+        let mut pair = Pair::new(&acceptor, &connector(&Tls::Encrypt, paper));
+        pair.shake_hands(usize::MAX).unwrap();
+        assert_eq!(pair.server.has_client_certificate(), paper.is_some());
+        assert!(!pair.client.has_client_certificate() && pair.client.client_name().is_none());
+        pair.server.client_name()
+    };
+    let check = |given: &str| assert_eq!(name(Some(&authority.client(given))).unwrap(), given);
+    check("alice");
+    check("Zoë O'Neil");
+    assert_eq!(name(None), None);
+    assert_eq!(
+        name(Some(&authority.server("no.name"))).as_deref(),
+        Some("rcgen self signed cert")
+    );
+}
+
+#[test]
+fn a_name_that_could_be_read_in_two_ways_is_none() {
+    let authority = Authority::new();
+    let acceptor = authority.acceptor(Some(&authority.trusted()));
+    let name = |params: &rcgen::CertificateParams| {
+        let paper = authority.sign(params);
+        let mut pair = Pair::new(&acceptor, &connector(&Tls::Encrypt, Some(&paper)));
+        pair.shake_hands(usize::MAX).unwrap();
+        pair.server.client_name()
+    };
+    assert_eq!(name(&common("postgres\0.example.org")), None);
+    let mut wide = common("unused");
+    wide.distinguished_name = rcgen::DistinguishedName::new();
+    assert_eq!(name(&wide), None);
+    let bmp = rcgen::string::BmpString::try_from("alice").unwrap();
+    wide.distinguished_name
+        .push(DnType::CommonName, DnValue::BmpString(bmp));
+    assert_eq!(name(&wide), None);
+}
+
+#[test]
+fn a_client_with_a_wrong_certificate_is_refused() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let acceptor = authority.acceptor(Some(&authority.trusted()));
+    let of_stranger = connector(&Tls::Encrypt, Some(&stranger.client("alice")));
+    let (words, heard) = refusal(&acceptor, &of_stranger);
+    assert_contains(&words, &["[service.tls] client_ca"]);
+    assert_contains(&heard, &["certificate of ours"]);
+    let old = authority.sign(&expired(common("alice")));
+    let (words, _) = refusal(&acceptor, &connector(&Tls::Encrypt, Some(&old)));
+    assert_contains(&words, &["the client's certificate has expired"]);
+}
+
+#[test]
+fn who_is_not_asked_shows_nothing() {
+    let authority = Authority::new();
+    let alice = connector(&Tls::Encrypt, Some(&authority.client("alice")));
+    let mut pair = Pair::new(&authority.acceptor(None), &alice);
+    pair.shake_hands(usize::MAX).unwrap();
+    assert_eq!(pair.server.client_name(), None);
+    assert!(!pair.server.has_client_certificate());
+}
