@@ -174,9 +174,11 @@ pub enum Settled {
     Fatal(SqlState),
 }
 
-/// Something for the caller to do now; ask until there is none, before each reply that is told, and
-/// after each message sent or received if [`Conversation::owes_reply`](super::Conversation::owes_reply)
-/// says that no reply follows with which an answer could go.
+/// Something for the caller to do now.
+///
+/// Ask until there is none: before each reply that is told; and after each message sent or received,
+/// unless a reply follows with which an answer can go
+/// ([`Conversation::owes_reply`](super::Conversation::owes_reply)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// It is the turn of the reply that the caller gives itself.
