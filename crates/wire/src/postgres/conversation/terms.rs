@@ -176,8 +176,8 @@ pub enum Settled {
 
 /// Something for the caller to do now.
 ///
-/// Ask until there is none: before each reply that is told; and after each message sent or received,
-/// unless a reply follows with which an answer can go
+/// Ask until there is none: before each reply that is told; and after each message sent or
+/// received, unless a reply follows with which an answer can go
 /// ([`Conversation::owes_reply`](super::Conversation::owes_reply)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
