@@ -1,0 +1,65 @@
+//! What the measurements say: medians, ratios with their intervals, verdicts, outages, alarms.
+
+pub(crate) mod alarm;
+mod bootstrap;
+mod finding;
+pub(crate) mod outage;
+mod pairs;
+#[cfg(test)]
+mod sample;
+mod summary;
+
+pub(crate) use alarm::Alarm;
+pub(crate) use bootstrap::{Interval, Reading, median};
+pub(crate) use finding::{Judged, Verdict};
+pub(crate) use outage::OutageSummary;
+pub(crate) use pairs::{Points, Question, ratio};
+pub(crate) use summary::{Ratio, Summary};
+
+use serde::Serialize;
+
+use super::outcome::{Experiment, Outcome};
+
+/// Everything that is worked out from one outcome.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Analysis {
+    /// About the machine, for all experiments.
+    pub(crate) alarms: Vec<Alarm>,
+    /// In the order of the outcome's.
+    pub(crate) experiments: Vec<Analysed>,
+}
+
+/// What is worked out from one experiment.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Analysed {
+    pub(crate) name: String,
+    pub(crate) findings: Vec<Judged>,
+    pub(crate) alarms: Vec<Alarm>,
+    pub(crate) outages: Vec<OutageSummary>,
+    pub(crate) ratios: Vec<Ratio>,
+    pub(crate) summaries: Vec<Summary>,
+}
+
+/// Works everything out; the same outcome gives the same analysis.
+pub(crate) fn analyse(outcome: &Outcome) -> Analysis {
+    Analysis {
+        alarms: alarm::of_machine(outcome),
+        experiments: outcome
+            .experiments
+            .iter()
+            .map(|experiment| analyse_one(outcome, experiment))
+            .collect(),
+    }
+}
+
+fn analyse_one(outcome: &Outcome, experiment: &Experiment) -> Analysed {
+    let ratios = summary::ratios(experiment, outcome.seed);
+    Analysed {
+        name: experiment.name.clone(),
+        findings: finding::judge(experiment, outcome.seed),
+        alarms: alarm::of_experiment(outcome, experiment, &ratios),
+        outages: outage::summaries(&experiment.faults, outcome.seed),
+        summaries: summary::summaries(experiment),
+        ratios,
+    }
+}

@@ -1,0 +1,231 @@
+//! What makes numbers untrustworthy, found in the numbers themselves.
+
+use serde::Serialize;
+
+use super::bootstrap::Reading;
+use super::summary::Ratio;
+use crate::bench::outcome::{Cell, Experiment, Metric, Outcome};
+
+/// A load generator as busy as this is what is being measured.
+const LOAD_BUSY_PERCENT: f64 = 90.0;
+/// With this share of the local ports in use, new connections begin to search for one.
+const PORTS_USED: f64 = 0.8;
+const STEAL_PERCENT: f64 = 2.0;
+/// Load average per core before the run, above which somebody else was at work.
+const BUSY_BEFORE: f64 = 0.5;
+const BLOCKS_LEAST: u32 = 5;
+/// Places that are named before "and N more".
+const PLACES_NAMED: usize = 4;
+
+/// A reason for caution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Alarm {
+    pub(crate) kind: Kind,
+    /// What was seen, with its numbers.
+    pub(crate) seen: String,
+    /// What it does to the figures, and what to do.
+    pub(crate) means: String,
+}
+
+/// Of what kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    SaturatedLoad,
+    FasterThanDirect,
+    PortExhaustion,
+    StealTime,
+    BusyBefore,
+    FewBlocks,
+    Unfinished,
+    FailedRuns,
+}
+
+/// What concerns the whole run.
+pub(crate) fn of_machine(outcome: &Outcome) -> Vec<Alarm> {
+    let mut alarms = Vec::new();
+    let machine = &outcome.machine;
+    if machine.load_average > BUSY_BEFORE * f64::from(machine.cores) {
+        alarms.push(Alarm {
+            kind: Kind::BusyBefore,
+            seen: format!(
+                "the load average before the run was {:.1} on {} cores",
+                machine.load_average, machine.cores
+            ),
+            means: "something else was at work; run again on a quiet machine".to_owned(),
+        });
+    }
+    if outcome.ended_unix_s.is_none() {
+        alarms.push(Alarm {
+            kind: Kind::Unfinished,
+            seen: "the run was ended before its time".to_owned(),
+            means: "what is shown stands; `--resume` adds the rest".to_owned(),
+        });
+    }
+    alarms
+}
+
+/// What concerns one experiment.
+pub(crate) fn of_experiment(
+    outcome: &Outcome,
+    experiment: &Experiment,
+    ratios: &[Ratio],
+) -> Vec<Alarm> {
+    let first = f64::from(outcome.machine.local_ports.0);
+    let ports = f64::from(outcome.machine.local_ports.1) - first + 1.0;
+    [
+        saturated_load(experiment),
+        faster_than_direct(experiment, ratios),
+        port_exhaustion(experiment, ports),
+        steal_time(experiment),
+        few_blocks(experiment),
+        failed_runs(experiment),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn saturated_load(experiment: &Experiment) -> Option<Alarm> {
+    let busy = |cell: &Cell| cell.vitals.load_busy_percent;
+    let seen = seen(experiment, busy, LOAD_BUSY_PERCENT)?;
+    Some(Alarm {
+        kind: Kind::SaturatedLoad,
+        seen: format!("the load generator was {seen}"),
+        means: "it measures itself there: rates are its limit and latency includes its own \
+            queue. Compare CPU per request, or give it more cores"
+            .to_owned(),
+    })
+}
+
+fn steal_time(experiment: &Experiment) -> Option<Alarm> {
+    let seen = seen(experiment, |cell| cell.vitals.steal_percent, STEAL_PERCENT)?;
+    Some(Alarm {
+        kind: Kind::StealTime,
+        seen: format!("the hypervisor kept the processor away, {seen}"),
+        means: "absolute figures are too low there; ratios within a block suffer less".to_owned(),
+    })
+}
+
+fn port_exhaustion(experiment: &Experiment, ports: f64) -> Option<Alarm> {
+    let used = |cell: &Cell| 100.0 * f64::from(cell.vitals.local_ports_used) / ports.max(1.0);
+    let seen = seen(experiment, used, 100.0 * PORTS_USED)?;
+    Some(Alarm {
+        kind: Kind::PortExhaustion,
+        seen: format!("the {ports:.0} local ports were in use, {seen}"),
+        means: "connections waited for a free port: widen net.ipv4.ip_local_port_range or keep \
+            connections open"
+            .to_owned(),
+    })
+}
+
+/// Up to how much in how many runs, and where; nothing when no run reaches the limit.
+fn seen(experiment: &Experiment, of: impl Fn(&Cell) -> f64, limit: f64) -> Option<String> {
+    let over: Vec<&Cell> = experiment
+        .cells
+        .iter()
+        .filter(|cell| of(cell) >= limit)
+        .collect();
+    let most = over.iter().map(|cell| of(cell)).fold(0.0, f64::max);
+    let mut places: Vec<String> = Vec::new();
+    for cell in &over {
+        let place = place(experiment, &cell.target, &cell.load, cell.point);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    (!over.is_empty()).then(|| {
+        format!(
+            "up to {most:.0} %, in {} of {} runs: {}",
+            over.len(),
+            experiment.cells.len(),
+            listed(&places)
+        )
+    })
+}
+
+/// A proxy may be faster than direct with more servers behind it; otherwise something is wrong.
+fn faster_than_direct(experiment: &Experiment, ratios: &[Ratio]) -> Option<Alarm> {
+    let target = |name: &str| experiment.targets.iter().find(|t| t.name == name);
+    let strange = |ratio: &&Ratio| {
+        let (Some(own), Some(direct)) = (target(&ratio.target), target(&ratio.to)) else {
+            return false;
+        };
+        let is_proxy_to_direct = direct.program.is_empty() && !own.program.is_empty();
+        ratio.metric == Metric::Rate
+            && ratio.reading == Reading::More
+            && is_proxy_to_direct
+            && own.servers <= direct.servers
+    };
+    let places: Vec<String> = ratios
+        .iter()
+        .filter(strange)
+        .map(|ratio| {
+            let place = place(experiment, &ratio.target, &ratio.load, ratio.point);
+            format!("{place} (x {:.2})", ratio.interval.middle)
+        })
+        .collect();
+    (!places.is_empty()).then(|| Alarm {
+        kind: Kind::FasterThanDirect,
+        seen: format!(
+            "faster than direct with no more servers: {}",
+            listed(&places)
+        ),
+        means: "a detour cannot be shorter: the load generator or the server is the limit, or \
+            connections differ (number, reuse, TLS). Do not take it for a merit of the proxy"
+            .to_owned(),
+    })
+}
+
+fn few_blocks(experiment: &Experiment) -> Option<Alarm> {
+    let done = experiment.cells.iter().map(|cell| cell.block).max()?;
+    let seen = match done {
+        _ if done < experiment.blocks_wanted => {
+            format!("{done} of {} blocks were run", experiment.blocks_wanted)
+        }
+        _ if done < BLOCKS_LEAST => format!("{done} blocks were run"),
+        _ => return None,
+    };
+    Some(Alarm {
+        kind: Kind::FewBlocks,
+        seen,
+        means: "intervals of fewer than 5 blocks are little more than the range of what was seen"
+            .to_owned(),
+    })
+}
+
+fn failed_runs(experiment: &Experiment) -> Option<Alarm> {
+    let failed = experiment.cells.iter().filter(|c| c.failure.is_some());
+    let places: Vec<String> = failed
+        .map(|cell| {
+            let place = place(experiment, &cell.target, &cell.load, cell.point);
+            format!("{place}, block {}", cell.block)
+        })
+        .collect();
+    (!places.is_empty()).then(|| Alarm {
+        kind: Kind::FailedRuns,
+        seen: format!("{} runs gave nothing: {}", places.len(), listed(&places)),
+        means: "they are left out of every figure; see \"What went wrong\"".to_owned(),
+    })
+}
+
+fn place(experiment: &Experiment, target: &str, load: &str, point: f64) -> String {
+    let title = experiment.targets.iter().find(|t| t.name == target);
+    let title = title.map_or(target, |target| target.title.as_str());
+    let load = experiment.loads.iter().find(|l| l.name == load);
+    match load {
+        Some(load) => format!("{title}, {}, {point} {}", load.name, load.axis),
+        None => format!("{title}, {point}"),
+    }
+}
+
+fn listed(places: &[String]) -> String {
+    let named = places[..places.len().min(PLACES_NAMED)].join("; ");
+    match places.len().saturating_sub(PLACES_NAMED) {
+        0 => named,
+        more => format!("{named}; and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

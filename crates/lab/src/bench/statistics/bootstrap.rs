@@ -1,0 +1,215 @@
+//! The median of a few blocks, and how far another run's median may lie from it.
+
+use serde::Serialize;
+
+/// Ratios nearer to 1 than this are no difference worth a word.
+pub(crate) const BAND: f64 = 0.03;
+
+/// Blocks are drawn anew so often; more changes no digit that is shown.
+const DRAWS: usize = 2_000;
+/// What lies outside the interval on each side.
+const TAIL: f64 = 0.025;
+
+/// A median with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Interval {
+    pub(crate) low: f64,
+    pub(crate) middle: f64,
+    pub(crate) high: f64,
+    /// How many blocks it stands on; with fewer than three it is the range of what was seen.
+    pub(crate) blocks: usize,
+}
+
+/// What an interval of a ratio says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reading {
+    /// All of it lies above 1 by more than 3 %.
+    More,
+    /// All of it lies below 1 by more than 3 %.
+    Less,
+    /// All of it lies within 3 % of 1.
+    NoDifference,
+    /// It lies on both sides of a limit: these blocks do not settle it.
+    Unsettled,
+}
+
+impl Interval {
+    /// What it says, as a ratio.
+    pub(crate) fn reading(self) -> Reading {
+        if self.low > 1.0 + BAND {
+            Reading::More
+        } else if self.high < 1.0 - BAND {
+            Reading::Less
+        } else if self.low >= 1.0 - BAND && self.high <= 1.0 + BAND {
+            Reading::NoDifference
+        } else {
+            Reading::Unsettled
+        }
+    }
+
+    /// Whether a value lies within, when each end is moved out by 3 %.
+    pub(crate) fn holds_when_widened(self, value: f64) -> bool {
+        value >= self.low * (1.0 - BAND) && value <= self.high * (1.0 + BAND)
+    }
+}
+
+/// The bootstrap's 95 % interval of the median: blocks are drawn with replacement, and the middle
+/// 95 % of the medians so found are kept. Values that are not finite are left out; nothing is left
+/// of none.
+pub(crate) fn interval(values: &[f64], seed: u64) -> Option<Interval> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let (least, most) = (*sorted.first()?, *sorted.last()?);
+    let middle = middle(&sorted);
+    let blocks = sorted.len();
+    if blocks < 3 {
+        return Some(Interval {
+            low: least,
+            middle,
+            high: most,
+            blocks,
+        });
+    }
+    let medians = medians(&sorted, seed);
+    let tail = (TAIL * (DRAWS - 1) as f64).floor() as usize;
+    Some(Interval {
+        low: medians[tail],
+        middle,
+        high: medians[DRAWS - 1 - tail],
+        blocks,
+    })
+}
+
+fn medians(sorted: &[f64], seed: u64) -> Vec<f64> {
+    let mut random = Random(seed);
+    let mut draw = vec![0.0; sorted.len()];
+    let mut medians = Vec::with_capacity(DRAWS);
+    for _ in 0..DRAWS {
+        draw.fill_with(|| sorted[random.below(sorted.len())]);
+        draw.sort_by(f64::total_cmp);
+        medians.push(middle(&draw));
+    }
+    medians.sort_by(f64::total_cmp);
+    medians
+}
+
+/// The middle value, or the mean of the two in the middle; nothing of none.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| middle(&sorted))
+}
+
+fn middle(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        sorted[half]
+    } else {
+        f64::midpoint(sorted[half - 1], sorted[half])
+    }
+}
+
+/// SplitMix64: good enough to draw blocks, and the same everywhere and for ever.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        // The upper 64 bits of the product: even over the range, but for 1 part in 2^64.
+        ((u128::from(mixed) * limit as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(low: f64, high: f64) -> Interval {
+        Interval {
+            low,
+            middle: f64::midpoint(low, high),
+            high,
+            blocks: 5,
+        }
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[7.0, 1.0, 3.0]), Some(3.0));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn five_blocks_give_their_range() {
+        // A median of five draws is the least block when three or more draws are it: 5.8 % of the
+        // time, more than the tail of 2.5 %.
+        let interval = interval(&[1.0, 1.3, 1.1, 0.9, 1.2], 7).unwrap();
+        assert_eq!(
+            (interval.low, interval.middle, interval.high),
+            (0.9, 1.1, 1.3)
+        );
+    }
+
+    #[test]
+    fn nine_blocks_leave_the_outermost_two_out() {
+        // Rank k of nine is reached by five or more of nine draws at or below it: rank 2 with
+        // binomial(9, 2/9) >= 5, which is 2.6 %, and rank 1 with 0.1 %.
+        let values: Vec<f64> = (1..=9).map(f64::from).collect();
+        for seed in [1, 2] {
+            let interval = interval(&values, seed).unwrap();
+            assert!((2.0..=3.0).contains(&interval.low), "{interval:?}");
+            assert_eq!(interval.middle, 5.0);
+            assert!((7.0..=8.0).contains(&interval.high), "{interval:?}");
+        }
+    }
+
+    #[test]
+    fn the_interval_narrows_with_the_blocks_as_theory_says() {
+        // 101 even steps from 0 to 1: the 95 % interval of the median is 0.5 +- 1.96/(2 sqrt 101).
+        let values: Vec<f64> = (0..=100).map(|step| f64::from(step) / 100.0).collect();
+        let interval = interval(&values, 3).unwrap();
+        assert!((interval.low - 0.402).abs() < 0.02, "{interval:?}");
+        assert!((interval.high - 0.598).abs() < 0.02, "{interval:?}");
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_interval_again() {
+        let values: Vec<f64> = (0..12).map(|step| f64::from(step * step)).collect();
+        assert_eq!(interval(&values, 5), interval(&values, 5));
+    }
+
+    #[test]
+    fn what_is_not_finite_is_left_out() {
+        let interval = interval(&[f64::NAN, 2.0, f64::INFINITY], 1).unwrap();
+        assert_eq!((interval.middle, interval.blocks), (2.0, 1));
+        assert_eq!(super::interval(&[f64::NAN], 1), None);
+    }
+
+    #[test]
+    fn a_reading_needs_the_whole_interval() {
+        for (low, high, expect) in [
+            (1.04, 1.20, Reading::More),
+            (1.02, 1.20, Reading::Unsettled),
+            (0.98, 1.02, Reading::NoDifference),
+            (0.97, 1.03, Reading::NoDifference),
+            (0.90, 1.00, Reading::Unsettled),
+            (0.50, 0.96, Reading::Less),
+            (0.50, 2.00, Reading::Unsettled),
+        ] {
+            assert_eq!(of(low, high).reading(), expect, "{low}..{high}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_widened_at_both_ends() {
+        let interval = of(0.50, 2.00);
+        assert!(interval.holds_when_widened(0.486) && interval.holds_when_widened(2.05));
+        assert!(!interval.holds_when_widened(0.484) && !interval.holds_when_widened(2.07));
+    }
+}

@@ -1,0 +1,192 @@
+//! Findings against made-up cells: each verdict for its reason.
+
+use super::super::sample::{cell, experiment};
+use super::*;
+use crate::bench::outcome::FaultTrial;
+
+/// Five blocks of each target at each point; a target's rate is its number times the block's
+/// weather, so that ratios are exact.
+fn measured(rates: &[(&str, &[(f64, f64)])]) -> Experiment {
+    let names: Vec<&str> = rates.iter().map(|(name, _)| *name).collect();
+    let mut experiment = experiment(&names, &["read"]);
+    for (block, weather) in [(1, 1.0), (2, 0.5), (3, 1.5), (4, 0.9), (5, 1.1)] {
+        for (name, points) in rates {
+            for (point, rate) in *points {
+                let cell = cell(name, "read", *point, block, rate * weather);
+                experiment.cells.push(cell);
+            }
+        }
+    }
+    experiment
+}
+
+#[track_caller]
+fn judged(mut experiment: Experiment, check: &str, verdict: Verdict, numbers: &str) {
+    let check = toml::from_str(check).expect("a check as an experiment's file has it");
+    experiment.findings = vec![Finding {
+        statement: "so it is".to_owned(),
+        published: String::new(),
+        checks: vec![check],
+    }];
+    let judged = &judge(&experiment, 1)[0];
+    assert_eq!(judged.numbers, [numbers]);
+    assert_eq!(judged.verdict, verdict);
+}
+
+fn ratio_of(rate: f64, wanted: &str) -> (Experiment, String) {
+    let experiment = measured(&[("direct", &[(8.0, 100.0)]), ("own", &[(8.0, rate)])]);
+    let check =
+        format!("check = \"ratio\"\nload = \"read\"\ntarget = \"own\"\nto = \"direct\"\n{wanted}");
+    (experiment, check)
+}
+
+#[test]
+fn a_ratio_must_lie_on_the_right_side_with_its_whole_interval() {
+    let (experiment, check) = ratio_of(190.0, "at_least = 1.5");
+    let numbers = "own / direct, per second: x 1.90 (1.90 to 1.90; 5 blocks); wanted at least 1.5";
+    judged(experiment, &check, Verdict::Holds, numbers);
+    let (experiment, check) = ratio_of(60.0, "at_most = 0.5");
+    let numbers = "own / direct, per second: x 0.60 (0.60 to 0.60; 5 blocks); wanted at most 0.5";
+    judged(experiment, &check, Verdict::DoesNotHold, numbers);
+    let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
+    experiment.cells[1].values.insert(Metric::Rate, 140.0);
+    let numbers = "own / direct, per second: x 1.90 (1.40 to 1.90; 5 blocks); wanted at least 1.5";
+    judged(experiment, &check, Verdict::NotShown, numbers);
+}
+
+#[test]
+fn two_blocks_say_nothing() {
+    let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
+    experiment.cells.truncate(4);
+    let numbers = "own / direct, per second: x 1.90 (1.90 to 1.90; 2 blocks); wanted at least 1.5";
+    judged(experiment, &check, Verdict::NotShown, numbers);
+}
+
+#[test]
+fn who_is_not_installed_is_the_reason() {
+    let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
+    experiment.cells.retain(|cell| cell.target == "direct");
+    experiment.targets[1].missing = Some("not installed".to_owned());
+    let numbers = "own / direct, per second: own: not installed";
+    judged(experiment, &check, Verdict::NotShown, numbers);
+}
+
+const ORDER: &str = "check = \"order\"\nload = \"read\"\ntargets = [\"a\", \"b\", \"c\"]";
+
+#[test]
+fn an_order_holds_when_each_is_better_than_the_next() {
+    let of = |b: f64| {
+        measured(&[
+            ("a", &[(8.0, 300.0)]),
+            ("b", &[(8.0, b)]),
+            ("c", &[(8.0, 100.0)]),
+        ])
+    };
+    let numbers = "a / b, per second: x 1.50 (1.50 to 1.50; 5 blocks); \
+        b / c, per second: x 2.00 (2.00 to 2.00; 5 blocks)";
+    judged(of(200.0), ORDER, Verdict::Holds, numbers);
+    let numbers = "a / b, per second: x 2.94 (2.94 to 2.94; 5 blocks); \
+        b / c, per second: x 1.02 (1.02 to 1.02; 5 blocks)";
+    judged(of(102.0), ORDER, Verdict::DoesNotHold, numbers);
+}
+
+#[test]
+fn of_latencies_the_smaller_is_better() {
+    let mut experiment = measured(&[("a", &[(8.0, 10.0)]), ("b", &[(8.0, 20.0)])]);
+    for cell in &mut experiment.cells {
+        cell.values = BTreeMap::from([(Metric::P95Ms, cell.values[&Metric::Rate])]);
+    }
+    let check = "check = \"order\"\nload = \"read\"\nmetric = \"p95-ms\"\ntargets = [\"a\", \"b\"]";
+    let numbers = "b / a, p95 ms: x 2.00 (2.00 to 2.00; 5 blocks)";
+    judged(experiment, check, Verdict::Holds, numbers);
+}
+
+const KNEE: &str = "check = \"knee\"\nload = \"read\"\ntarget = \"own\"\nto = \"direct\"\n\
+    gain = 1.1\nfrom = 3\nuntil = 8";
+
+#[test]
+fn a_knee_is_the_first_point_that_gains() {
+    let direct: &[(f64, f64)] = &[(1.0, 10.0), (4.0, 40.0), (16.0, 50.0)];
+    let of = |own| measured(&[("direct", direct), ("own", own)]);
+    let numbers = "own / direct, per second: reaches x 1.1 at 4 (x 1.50); wanted 3 to 8";
+    judged(
+        of(&[(1.0, 8.0), (4.0, 60.0), (16.0, 90.0)]),
+        KNEE,
+        Verdict::Holds,
+        numbers,
+    );
+    let numbers = "own / direct, per second: reaches x 1.1 at 16 (x 1.80); wanted 3 to 8";
+    judged(
+        of(&[(1.0, 8.0), (4.0, 30.0), (16.0, 90.0)]),
+        KNEE,
+        Verdict::DoesNotHold,
+        numbers,
+    );
+    let numbers = "own / direct, per second: reaches x 1.1 at 16 (x 1.80); wanted 3 to 8";
+    judged(
+        of(&[(1.0, 8.0), (16.0, 90.0)]),
+        KNEE,
+        Verdict::NotShown,
+        numbers,
+    );
+    let numbers =
+        "own / direct, per second: never reaches x 1.1; the most is x 0.80; wanted 3 to 8";
+    judged(
+        of(&[(1.0, 8.0), (4.0, 20.0)]),
+        KNEE,
+        Verdict::DoesNotHold,
+        numbers,
+    );
+}
+
+#[test]
+fn a_peak_may_be_missed_by_three_percent() {
+    let of = |at_16: f64| measured(&[("own", &[(8.0, at_16), (64.0, 100.0), (128.0, 50.0)])]);
+    let check = "check = \"peak\"\nload = \"read\"\ntarget = \"own\"\nfrom = 8\nuntil = 32";
+    let numbers = "own is best at 64 (100.0 per second); wanted 8 to 32";
+    judged(of(98.0), check, Verdict::Holds, numbers);
+    judged(of(90.0), check, Verdict::DoesNotHold, numbers);
+}
+
+fn trials(outages_ms: &[f64], lost: u64) -> Experiment {
+    let mut experiment = experiment(&["own"], &[]);
+    experiment.faults = outages_ms
+        .iter()
+        .map(|outage_ms| FaultTrial {
+            target: "own".to_owned(),
+            scenario: "primary killed".to_owned(),
+            first_error_ms: Some(2.0),
+            first_success_ms: Some(2.0 + outage_ms),
+            lost,
+            ..FaultTrial::default()
+        })
+        .collect();
+    experiment
+}
+
+#[test]
+fn an_outage_must_be_short_and_lose_nothing() {
+    let check =
+        "check = \"outage\"\ntarget = \"own\"\nscenario = \"primary killed\"\nat_most_ms = 2000";
+    let short = [300.0, 500.0, 400.0];
+    let numbers = "own: outage 400 ms (300 to 500), 3 trials, lost 0, doubled 0; \
+        wanted at most 2000 ms";
+    judged(trials(&short, 0), check, Verdict::Holds, numbers);
+    let numbers = "own: 3 trials, lost 3, doubled 0, without end 0";
+    judged(trials(&short, 1), check, Verdict::DoesNotHold, numbers);
+    let numbers = "own: outage 2400 ms (2100 to 2500), 3 trials, lost 0, doubled 0; \
+        wanted at most 2000 ms";
+    judged(
+        trials(&[2_100.0, 2_400.0, 2_500.0], 0),
+        check,
+        Verdict::DoesNotHold,
+        numbers,
+    );
+    let numbers = "own: primary killed was not run";
+    judged(trials(&[], 0), check, Verdict::NotShown, numbers);
+}
+
+#[test]
+fn the_worst_check_decides() {
+    assert!(Verdict::DoesNotHold > Verdict::NotShown && Verdict::NotShown > Verdict::Holds);
+}

@@ -1,0 +1,145 @@
+//! Ratios within blocks: what slows a whole block down falls out.
+
+use std::collections::BTreeMap;
+
+use super::bootstrap::{Interval, interval};
+use crate::bench::outcome::{Cell, Metric};
+
+/// First and last point of a sweep that count; all when absent.
+pub(crate) type Points = Option<(f64, f64)>;
+
+/// A ratio that is asked for: one target's metric by another's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) load: &'a str,
+    pub(crate) metric: Metric,
+    pub(crate) target: &'a str,
+    pub(crate) to: &'a str,
+    pub(crate) points: Points,
+}
+
+/// The ratio in each block is the geometric mean of the ratios at the points; the answer is the
+/// median of the blocks with its interval. Blocks and points that only one of the two has are left
+/// out, and so is what cannot be divided.
+pub(crate) fn ratio(cells: &[&Cell], question: &Question, seed: u64) -> Option<Interval> {
+    let above = values(cells, question, question.target);
+    let below = values(cells, question, question.to);
+    let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for ((block, point), value) in &above {
+        if let Some(divisor) = below.get(&(*block, *point))
+            && *value > 0.0
+            && *divisor > 0.0
+        {
+            blocks
+                .entry(*block)
+                .or_default()
+                .push((value / divisor).ln());
+        }
+    }
+    // A block that was cut short by Ctrl-C has fewer points, and another mean for that.
+    let whole = blocks.values().map(Vec::len).max()?;
+    let ratios: Vec<f64> = blocks
+        .values()
+        .filter(|logarithms| logarithms.len() == whole)
+        .map(|logarithms| (logarithms.iter().sum::<f64>() / whole as f64).exp())
+        .collect();
+    interval(&ratios, seed ^ fingerprint(question))
+}
+
+/// The target's values by block and point. A point is compared by its bits: it comes from one list.
+fn values(cells: &[&Cell], question: &Question, target: &str) -> BTreeMap<(u32, u64), f64> {
+    cells
+        .iter()
+        .filter(|cell| cell.target == target && cell.load == question.load)
+        .filter(|cell| cell.failure.is_none() && within(question.points, cell.point))
+        .filter_map(|cell| {
+            let value = *cell.values.get(&question.metric)?;
+            Some(((cell.block, cell.point.to_bits()), value))
+        })
+        .collect()
+}
+
+/// Whether a point counts.
+pub(crate) fn within(points: Points, point: f64) -> bool {
+    points.is_none_or(|(from, until)| (from..=until).contains(&point))
+}
+
+/// FNV-1a over the question, so that each is drawn with numbers of its own, whatever else is asked.
+fn fingerprint(question: &Question) -> u64 {
+    let text = format!("{question:?}");
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::cell;
+    use super::*;
+
+    const QUESTION: Question = Question {
+        load: "read",
+        metric: Metric::Rate,
+        target: "own",
+        to: "direct",
+        points: None,
+    };
+
+    fn asked(cells: &[Cell], question: &Question) -> Option<Interval> {
+        ratio(&cells.iter().collect::<Vec<_>>(), question, 1)
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_each_block() {
+        // Between the medians (5 and 10) it is 0.5 too; within blocks 0.5, 0.5 and 2.
+        let mut cells = Vec::new();
+        for (block, own, direct) in [(1, 5.0, 10.0), (2, 20.0, 40.0), (3, 4.0, 2.0)] {
+            cells.push(cell("own", "read", 8.0, block, own));
+            cells.push(cell("direct", "read", 8.0, block, direct));
+        }
+        let interval = asked(&cells, &QUESTION).unwrap();
+        assert!((interval.middle - 0.5).abs() < 1e-9, "{interval:?}");
+        assert!((interval.high - 2.0).abs() < 1e-9, "{interval:?}");
+        assert_eq!(interval.blocks, 3);
+    }
+
+    #[test]
+    fn points_are_averaged_geometrically() {
+        let cells = [
+            cell("own", "read", 8.0, 1, 10.0),
+            cell("direct", "read", 8.0, 1, 20.0),
+            cell("own", "read", 16.0, 1, 80.0),
+            cell("direct", "read", 16.0, 1, 10.0),
+        ];
+        let all = asked(&cells, &QUESTION).unwrap();
+        assert!((all.middle - 2.0).abs() < 1e-9, "{all:?}");
+        let points = Some((10.0, 20.0));
+        let upper = asked(&cells, &Question { points, ..QUESTION }).unwrap();
+        assert!((upper.middle - 8.0).abs() < 1e-9, "{upper:?}");
+    }
+
+    #[test]
+    fn a_block_that_was_cut_short_is_left_out() {
+        let mut cells = vec![cell("own", "read", 8.0, 2, 1.0)];
+        cells.push(cell("direct", "read", 8.0, 2, 9.0));
+        for point in [8.0, 16.0] {
+            cells.push(cell("own", "read", point, 1, 3.0));
+            cells.push(cell("direct", "read", point, 1, 1.0));
+        }
+        let interval = asked(&cells, &QUESTION).unwrap();
+        assert!((interval.middle - 3.0).abs() < 1e-9, "{interval:?}");
+        assert_eq!(interval.blocks, 1);
+    }
+
+    #[test]
+    fn what_failed_or_used_nothing_gives_no_ratio() {
+        let mut failed = cell("own", "read", 8.0, 1, 5.0);
+        failed.failure = Some("gave up".to_owned());
+        let direct = cell("direct", "read", 8.0, 1, 10.0);
+        assert_eq!(asked(&[failed, direct.clone()], &QUESTION), None);
+        let nothing = cell("direct", "read", 8.0, 1, 0.0);
+        let own = cell("own", "read", 8.0, 1, 5.0);
+        assert_eq!(asked(&[own, nothing], &QUESTION), None);
+        assert_eq!(asked(&[direct], &QUESTION), None);
+    }
+}
