@@ -14,7 +14,8 @@ use rustls::{
 
 use super::{Fault, certificate};
 
-/// A handshake takes 1 to 10 kB, most of it certificates; a record has at most 18.
+/// So much may wait for its continuation. A record has at most 18 kB; messages of handshakes may
+/// span several, but each comes once and takes 1 to 10 kB, most of it certificates.
 pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
 
 /// A record holds so many bytes.
@@ -32,7 +33,6 @@ pub struct Channel {
     held: Vec<u8>,
     /// What goes out next: handshakes, alerts, answers to new keys.
     output: Vec<u8>,
-    handshake_bytes: usize,
     must_name_protocol: bool,
     end_point: Option<Arc<[u8]>>,
     is_closed_by_peer: bool,
@@ -83,7 +83,6 @@ impl Channel {
             connection,
             held: Vec::new(),
             output: Vec::new(),
-            handshake_bytes: 0,
             must_name_protocol: false,
             end_point: None,
             is_closed_by_peer: false,
@@ -229,7 +228,7 @@ impl Channel {
         self.output = output;
         walked?;
         if was_handshaking {
-            self.check_handshake(cipher.len())?;
+            self.check_protocol_named()?;
         }
         match self.held.len() > HELD_BYTES_MAX {
             true => Err(Fault::Overlong(HELD_BYTES_MAX)),
@@ -237,16 +236,9 @@ impl Channel {
         }
     }
 
-    fn check_handshake(&mut self, byte_count: usize) -> Result<(), Fault> {
-        if !self.is_handshaking() {
-            return match self.must_name_protocol && self.alpn().is_none() {
-                true => Err(Fault::NoAlpn),
-                false => Ok(()),
-            };
-        }
-        self.handshake_bytes += byte_count;
-        match self.handshake_bytes > HELD_BYTES_MAX {
-            true => Err(Fault::Overlong(HELD_BYTES_MAX)),
+    fn check_protocol_named(&self) -> Result<(), Fault> {
+        match self.must_name_protocol && !self.is_handshaking() && self.alpn().is_none() {
+            true => Err(Fault::NoAlpn),
             false => Ok(()),
         }
     }
