@@ -13,6 +13,11 @@ use std::{fmt, time::Duration};
 use evenkeel_policy::cluster::Report;
 
 use self::keeper::Keeper;
+pub use self::postgres::{
+    catalog::CatalogAsker,
+    logins::LoginAsker,
+    position::{Place, PositionAsker},
+};
 use crate::probe::{Account, AskerError, Failure, Target, Tls};
 
 /// Which protocol the server speaks.

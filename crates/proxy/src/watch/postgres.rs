@@ -1,6 +1,10 @@
 //! Asks a PostgreSQL server for its role, timeline and position.
 
 mod answer;
+pub(super) mod catalog;
+mod line;
+pub(super) mod logins;
+pub(super) mod position;
 
 use tokio::task::JoinHandle;
 use tokio_postgres::{

@@ -87,7 +87,7 @@ pub(super) fn read(
 }
 
 /// The first eight digits of a WAL file's name are its timeline.
-fn primary_timeline(wal_file: &str) -> Result<u32, Nonsense> {
+pub(super) fn primary_timeline(wal_file: &str) -> Result<u32, Nonsense> {
     let digits = wal_file.get(..8).unwrap_or_default();
     u32::from_str_radix(digits, 16)
         .map_err(|_| Nonsense::new(format!("a WAL file is called {wal_file:?}")))

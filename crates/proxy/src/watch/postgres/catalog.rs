@@ -1,0 +1,324 @@
+//! Reads what the functions, tables and views of one database do, as far as routing needs it.
+
+mod questions;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use evenkeel_policy::route::Volatility;
+use futures_util::TryStreamExt;
+use tokio_postgres::{Error, SimpleQueryMessage};
+
+use super::line::{Caller, Line, cells};
+use super::{Nonsense, WatchError, is_about_the_question};
+use crate::knowledge::{Builder, Catalog, Function, Relation, RelationKind};
+use crate::probe::{Account, AskerError, Progress, Target, Tls, words};
+
+const STEP: &str = "reading the catalog";
+
+/// Reads one database's catalog, over a connection for each time.
+pub struct CatalogAsker {
+    caller: Caller,
+    /// What the last reading found, so that the same need not be read again.
+    fingerprint: Option<String>,
+    /// What each version of a view uses: to find out is the dearest part.
+    views: HashMap<Version, Uses>,
+}
+
+/// A view's rule, and which writing of it.
+type Version = (u32, u64);
+
+/// What runs and what is read when something is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Uses {
+    functions: Vec<u32>,
+    relations: Vec<u32>,
+    locks: bool,
+}
+
+/// Why a reading went wrong.
+enum Trouble {
+    Library(Error),
+    Nonsense(Nonsense),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl From<Nonsense> for Trouble {
+    fn from(nonsense: Nonsense) -> Self {
+        Self::Nonsense(nonsense)
+    }
+}
+
+impl CatalogAsker {
+    /// Checks everything that can be checked without the server. The account's database is the one
+    /// that is read.
+    pub fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+        Ok(Self {
+            caller: Caller::new(account, tls, "evenkeel-catalog")?,
+            fingerprint: None,
+            views: HashMap::new(),
+        })
+    }
+
+    /// Reads it, within `timeout`; `None`: it is as it was at the last reading.
+    pub async fn read(
+        &mut self,
+        target: &Target,
+        generation: u64,
+        timeout: Duration,
+    ) -> Result<Option<Catalog>, WatchError> {
+        let progress = Progress::new(timeout);
+        let reading = self.run(target, generation, &progress);
+        match tokio::time::timeout(timeout, reading).await {
+            Ok(read) => read,
+            Err(_) => Err(WatchError::Away(progress.timed_out(timeout))),
+        }
+    }
+
+    /// What was read is known no more: the next reading is a whole one.
+    pub fn forget(&mut self) {
+        self.fingerprint = None;
+        self.views = HashMap::new();
+    }
+
+    async fn run(
+        &mut self,
+        target: &Target,
+        generation: u64,
+        progress: &Progress,
+    ) -> Result<Option<Catalog>, WatchError> {
+        let line = self.caller.call(target, progress, STEP).await?;
+        // One that is cut short has an answer to come.
+        line.give_up();
+        match self.look(&line, generation).await {
+            Ok(catalog) => {
+                line.hold();
+                Ok(catalog)
+            }
+            Err(trouble) => Err(self.judge(&trouble, &line, progress)),
+        }
+    }
+
+    async fn look(&mut self, line: &Line, generation: u64) -> Result<Option<Catalog>, Trouble> {
+        for statement in questions::BEGIN {
+            rows::<0>(line, statement, |_| Ok(())).await?;
+        }
+        let mut found = None;
+        rows(line, questions::FINGERPRINT, |[text]| {
+            found = text.map(str::to_owned);
+            Ok(())
+        })
+        .await?;
+        if found.is_some() && found == self.fingerprint {
+            return Ok(None);
+        }
+        let mut builder = Builder::default();
+        read_functions(line, &mut builder).await?;
+        self.read_relations(line, &mut builder).await?;
+        self.fingerprint = found;
+        Ok(Some(builder.build(generation)))
+    }
+
+    async fn read_relations(&mut self, line: &Line, builder: &mut Builder) -> Result<(), Trouble> {
+        let mut uses = policies_and_children(line).await?;
+        for (view, of_view) in self.read_views(line).await? {
+            uses.entry(view).or_default().add(of_view);
+        }
+        rows(line, questions::RELATIONS, |[oid, name, kind, unlogged]| {
+            let oid = number(oid)?;
+            let uses = uses.remove(&oid).unwrap_or_default();
+            builder.relation(Relation {
+                oid,
+                name: text(name)?.to_owned(),
+                kind: kind_of(text(kind)?, unlogged == Some("t") || uses.locks),
+                functions: uses.functions,
+                relations: uses.relations,
+            });
+            Ok(())
+        })
+        .await
+    }
+
+    /// What each view uses, by the view. Only what has changed is looked at.
+    async fn read_views(&mut self, line: &Line) -> Result<Vec<(u32, Uses)>, Trouble> {
+        let mut listed: Vec<(Version, u32)> = Vec::new();
+        rows(line, questions::VIEWS, |[rule, version, view]| {
+            let version = (number(rule)?, number(version)?);
+            listed.push((version, number(view)?));
+            Ok(())
+        })
+        .await?;
+        let mut known = std::mem::take(&mut self.views);
+        known.retain(|version, _| listed.iter().any(|(listed, _)| listed == version));
+        let news = listed
+            .iter()
+            .filter(|(version, _)| !known.contains_key(version));
+        let news: Vec<Version> = news.map(|(version, _)| *version).collect();
+        for part in news.chunks(questions::VIEWS_AT_ONCE) {
+            read_rules(line, part, &mut known).await?;
+        }
+        let uses = listed.iter().map(|(version, view)| {
+            let uses = known.get(version).cloned();
+            // Dropped between two questions cannot be: they see one state of the catalog.
+            (*view, uses.unwrap_or_else(Uses::unknown))
+        });
+        let uses = uses.collect();
+        self.views = known;
+        Ok(uses)
+    }
+
+    fn judge(&self, trouble: &Trouble, line: &Line, progress: &Progress) -> WatchError {
+        let error = match trouble {
+            Trouble::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
+            Trouble::Library(error) => error,
+        };
+        match error.as_db_error().filter(|db| is_about_the_question(db)) {
+            Some(db) => WatchError::CannotTell(format!(
+                "the catalog cannot be read: {} (SQLSTATE {})",
+                words::clipped(db.message()),
+                db.code().code()
+            )),
+            None => self.caller.judge(error, line, progress),
+        }
+    }
+}
+
+impl Uses {
+    /// No oid is zero: a use of nobody knows what.
+    fn unknown() -> Uses {
+        Uses {
+            functions: vec![0],
+            ..Uses::default()
+        }
+    }
+
+    fn add(&mut self, other: Uses) {
+        self.functions.extend(other.functions);
+        self.relations.extend(other.relations);
+        self.locks |= other.locks;
+    }
+}
+
+async fn read_functions(line: &Line, builder: &mut Builder) -> Result<(), Trouble> {
+    rows(
+        line,
+        questions::FUNCTIONS,
+        |[oid, name, declared, parts]| {
+            builder.function(Function {
+                oid: number(oid)?,
+                name: text(name)?.to_owned(),
+                declared: declared_as(text(declared)?),
+                parts: numbers(parts)?,
+            });
+            Ok(())
+        },
+    )
+    .await?;
+    rows(line, questions::IMPLIED, |[oid]| {
+        builder.implied([number(oid)?]);
+        Ok(())
+    })
+    .await
+}
+
+/// What row security calls and reads, and what is read along with a parent.
+async fn policies_and_children(line: &Line) -> Result<HashMap<u32, Uses>, Trouble> {
+    let mut all: HashMap<u32, Uses> = HashMap::new();
+    rows(
+        line,
+        questions::POLICIES,
+        |[table, functions, relations]| {
+            all.entry(number(table)?).or_default().add(Uses {
+                functions: numbers(functions)?,
+                relations: numbers(relations)?,
+                locks: false,
+            });
+            Ok(())
+        },
+    )
+    .await?;
+    rows(line, questions::CHILDREN, |[parent, child]| {
+        let uses = all.entry(number(parent)?).or_default();
+        uses.relations.push(number(child)?);
+        Ok(())
+    })
+    .await?;
+    Ok(all)
+}
+
+async fn read_rules(
+    line: &Line,
+    rules: &[Version],
+    known: &mut HashMap<Version, Uses>,
+) -> Result<(), Trouble> {
+    let question = questions::rules(rules.iter().map(|(rule, _)| *rule));
+    rows(line, &question, |[rule, functions, relations, locks]| {
+        let rule: u32 = number(rule)?;
+        let version = rules.iter().find(|(listed, _)| *listed == rule);
+        let uses = Uses {
+            functions: numbers(functions)?,
+            relations: numbers(relations)?,
+            locks: locks == Some("t"),
+        };
+        known.extend(version.map(|version| (*version, uses)));
+        Ok(())
+    })
+    .await
+}
+
+/// Gives each row to `take`, as it comes.
+async fn rows<const N: usize>(
+    line: &Line,
+    question: &str,
+    mut take: impl FnMut([Option<&str>; N]) -> Result<(), Nonsense>,
+) -> Result<(), Trouble> {
+    let mut answer = std::pin::pin!(line.ask(question).await?);
+    while let Some(message) = answer.try_next().await? {
+        match cells(&message) {
+            Some(cells) => take(cells)?,
+            None if matches!(message, SimpleQueryMessage::Row(_)) => {
+                return Err(Nonsense::new("a row of another width than was asked for").into());
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn declared_as(word: &str) -> Volatility {
+    match word {
+        "i" => Volatility::Immutable,
+        "s" => Volatility::Stable,
+        _ => Volatility::Volatile,
+    }
+}
+
+fn kind_of(word: &str, primary_only: bool) -> RelationKind {
+    match word {
+        _ if primary_only => RelationKind::PrimaryOnly,
+        "r" | "p" | "m" => RelationKind::Table,
+        "v" => RelationKind::View,
+        _ => RelationKind::PrimaryOnly,
+    }
+}
+
+fn text(cell: Option<&str>) -> Result<&str, Nonsense> {
+    cell.ok_or_else(|| Nonsense::new("a name is NULL"))
+}
+
+fn number<T: std::str::FromStr>(cell: Option<&str>) -> Result<T, Nonsense> {
+    let parsed = cell.and_then(|text| text.parse().ok());
+    parsed.ok_or_else(|| Nonsense::new(format!("{cell:?} instead of a number")))
+}
+
+/// Numbers with blanks between; zero stands for none.
+fn numbers(cell: Option<&str>) -> Result<Vec<u32>, Nonsense> {
+    let words = cell.unwrap_or_default().split_ascii_whitespace();
+    let each = words.filter(|word| *word != "0");
+    each.map(|word| number(Some(word))).collect()
+}

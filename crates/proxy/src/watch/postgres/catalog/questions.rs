@@ -1,0 +1,97 @@
+//! The questions about a database's catalog, all within one snapshot of it.
+
+/// So many views' rules are looked at with one question.
+pub(super) const VIEWS_AT_ONCE: usize = 200;
+
+/// The search path of the account is not ours: nobody's operators are to run here.
+pub(super) const BEGIN: [&str; 3] = [
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "SET LOCAL search_path = pg_catalog",
+    "SET LOCAL max_parallel_workers_per_gather = 0",
+];
+
+/// The same text while nothing has changed that the other questions ask about.
+pub(super) const FINGERPRINT: &str = "SELECT concat_ws(' ', \
+    (SELECT concat(count(*), ' ', sum(hashint8extended(xmin::text::int8, oid::int8))) \
+     FROM pg_proc), \
+    (SELECT sum(hashtextextended(concat_ws(' ', relname, relnamespace, relkind, \
+      relpersistence, relrowsecurity), oid::int8)) FROM pg_class \
+     WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND relpersistence <> 't'), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_rewrite), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_policy), \
+    (SELECT sum(hashint8extended(inhparent::int8, inhrelid::int8)) FROM pg_inherits), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_operator), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_cast), \
+    (SELECT count(*) FROM pg_amproc), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_constraint \
+     WHERE contypid <> 0), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_type \
+     WHERE typinput::oid >= 16384))";
+
+/// Oid, name, volatility; of an aggregate what it is made of.
+pub(super) const FUNCTIONS: &str = "SELECT f.oid, f.proname, f.provolatile, \
+    concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggcombinefn::oid, \
+     a.aggserialfn::oid, a.aggdeserialfn::oid, a.aggmtransfn::oid, a.aggminvtransfn::oid, \
+     a.aggmfinalfn::oid) \
+    FROM pg_proc AS f LEFT JOIN pg_aggregate AS a ON a.aggfnoid = f.oid";
+
+/// Users' functions that statements call without naming them.
+pub(super) const IMPLIED: &str = "SELECT DISTINCT one.called FROM ( \
+    SELECT oprcode::oid FROM pg_operator \
+    UNION ALL SELECT castfunc FROM pg_cast \
+    UNION ALL SELECT unnest(ARRAY[typinput, typoutput, typreceive, typsend]::oid[]) FROM pg_type \
+    UNION ALL SELECT amproc::oid FROM pg_amproc \
+    UNION ALL SELECT uses.refobjid FROM pg_constraint AS con JOIN pg_depend AS uses \
+     ON uses.classid = 'pg_constraint'::regclass AND uses.objid = con.oid \
+     AND uses.refclassid = 'pg_proc'::regclass WHERE con.contypid <> 0 \
+    ) AS one (called) WHERE one.called >= 16384";
+
+/// Oid, name, kind, and whether only the primary has it. The server's own views of the catalog are
+/// like tables; those of its activity are about one server, and who asks means the primary.
+pub(super) const RELATIONS: &str = "SELECT c.oid, c.relname, \
+    CASE WHEN c.relkind = 'v' AND c.oid < 16384 THEN CASE \
+      WHEN n.nspname = 'information_schema' THEN 'r' \
+      WHEN c.relname IN ('pg_group', 'pg_indexes', 'pg_matviews', 'pg_policies', \
+       'pg_publication_tables', 'pg_roles', 'pg_rules', 'pg_seclabels', 'pg_shadow', 'pg_stats', \
+       'pg_stats_ext', 'pg_stats_ext_exprs', 'pg_tables', 'pg_user', 'pg_user_mappings', \
+       'pg_views') THEN 'r' \
+      ELSE 'S' END \
+     ELSE c.relkind::text END, \
+    c.relpersistence = 'u' \
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND c.relpersistence <> 't'";
+
+/// A view's rule, its version, the view. The server's own are known by name.
+pub(super) const VIEWS: &str = "SELECT r.oid, r.xmin, r.ev_class \
+    FROM pg_rewrite AS r JOIN pg_class AS c ON c.oid = r.ev_class \
+    WHERE r.ev_type = '1' AND c.relkind = 'v' AND c.oid >= 16384 AND c.relpersistence <> 't'";
+
+/// Parents with their children and partitions.
+pub(super) const CHILDREN: &str = "SELECT i.inhparent, i.inhrelid \
+    FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid \
+    WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'";
+
+/// Tables with what their row security uses when they are read.
+pub(super) const POLICIES: &str = "SELECT p.polrelid, \
+    (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(p.polqual::text, \
+     ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\\d+)', 'g') AS found), \
+    (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(p.polqual::text, \
+     ':relid (\\d+)', 'g') AS found) \
+    FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid \
+    WHERE c.relrowsecurity AND p.polcmd IN ('r', '*')";
+
+/// A rule with the functions and relations in it, and whether it locks rows. They are taken from
+/// the tree that the server keeps: `pg_depend` does not list the server's own functions.
+pub(super) fn rules(oids: impl Iterator<Item = u32>) -> String {
+    let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
+    format!(
+        "SELECT r.oid, \
+         (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(r.ev_action::text, \
+          ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\\d+)', 'g') AS found), \
+         (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(r.ev_action::text, \
+          ':relid (\\d+)', 'g') AS found), \
+         r.ev_action::text ~ ':hasForUpdate true' \
+         FROM pg_rewrite AS r WHERE r.oid IN ({})",
+        oids.join(", ")
+    )
+}

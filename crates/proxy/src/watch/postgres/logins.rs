@@ -1,0 +1,161 @@
+//! Asks a PostgreSQL server what it has of a user who wants to log in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_postgres::{
+    Row, Statement,
+    error::{DbError, SqlState},
+    types::Type,
+};
+
+use super::line::{Caller, Line};
+use super::{Nonsense, WatchError, is_about_the_question};
+use crate::knowledge::{Login, NoLogin, Verifier};
+use crate::probe::{Account, AskerError, Progress, Target, Tls, words};
+
+/// As the server judges a login: its clock, and who may not log in at all.
+const QUERY: &str = "SELECT rolname, rolpassword, \
+    COALESCE(rolvaliduntil < pg_catalog.clock_timestamp(), false), rolcanlogin \
+    FROM pg_catalog.pg_authid WHERE rolname = $1";
+
+const STEP: &str = "asking for a login";
+
+/// Asks servers about users, many at once over one connection that it keeps.
+pub struct LoginAsker {
+    caller: Caller,
+    query: String,
+    is_own: bool,
+    kept: Mutex<Option<Arc<Kept>>>,
+}
+
+struct Kept {
+    target: Target,
+    line: Line,
+    statement: Statement,
+}
+
+impl LoginAsker {
+    /// `query` takes a user's name as `$1` and gives `(rolname, rolpassword, valid_until)`;
+    /// without it `pg_authid` is read.
+    pub fn new(account: Account, tls: &Tls, query: Option<&str>) -> Result<Self, AskerError> {
+        Ok(Self {
+            caller: Caller::new(account, tls, "evenkeel-auth")?,
+            query: query.map_or_else(|| QUERY.to_owned(), wrapped),
+            is_own: query.is_none(),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// Asks once, within `timeout`.
+    pub async fn ask(
+        &self,
+        target: &Target,
+        user: &str,
+        timeout: Duration,
+    ) -> Result<Login, NoLogin> {
+        let progress = Progress::new(timeout);
+        match tokio::time::timeout(timeout, self.run(target, user, &progress)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.hang_up().await;
+                Err(NoLogin::Unavailable(progress.timed_out(timeout)))
+            }
+        }
+    }
+
+    /// Takes leave of the server, until the next question.
+    pub async fn hang_up(&self) {
+        *self.kept.lock().await = None;
+    }
+
+    async fn run(
+        &self,
+        target: &Target,
+        user: &str,
+        progress: &Progress,
+    ) -> Result<Login, NoLogin> {
+        let unavailable = |error: WatchError| NoLogin::Unavailable(error.to_string());
+        let kept = self.kept(target, progress).await.map_err(unavailable)?;
+        progress.logged_in(STEP);
+        kept.line.begin_answer();
+        let rows = kept.line.client.query(&kept.statement, &[&user]).await;
+        let rows = rows.map_err(|error| unavailable(self.judge(&error, &kept.line, progress)))?;
+        // A query of the operator's may be generous about case.
+        let mut rows = rows.iter();
+        let row = rows.find(|row| matches!(row.try_get::<_, &str>(0), Ok(name) if name == user));
+        match row {
+            Some(row) => read(row).map_err(unavailable),
+            None => Err(NoLogin::NoSuchUser),
+        }
+    }
+
+    /// The connection, made anew if it is broken or leads elsewhere. While it is made the others
+    /// wait for it.
+    async fn kept(&self, target: &Target, progress: &Progress) -> Result<Arc<Kept>, WatchError> {
+        let mut kept = self.kept.lock().await;
+        let good = |kept: &&Arc<Kept>| kept.target == *target && kept.line.is_usable();
+        if let Some(good) = kept.as_ref().filter(good) {
+            return Ok(Arc::clone(good));
+        }
+        *kept = None;
+        let line = self.caller.call(target, progress, STEP).await?;
+        let types = [Type::TEXT];
+        let statement = line.client.prepare_typed(&self.query, &types).await;
+        let statement = statement.map_err(|error| self.judge(&error, &line, progress))?;
+        let made = Arc::new(Kept {
+            target: target.clone(),
+            line,
+            statement,
+        });
+        *kept = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+impl LoginAsker {
+    fn judge(&self, error: &tokio_postgres::Error, line: &Line, progress: &Progress) -> WatchError {
+        match error.as_db_error().filter(|db| is_about_the_question(db)) {
+            Some(db) => WatchError::CannotTell(self.refused(db)),
+            None => self.caller.judge(error, line, progress),
+        }
+    }
+
+    fn refused(&self, error: &DbError) -> String {
+        let (user, code) = (&self.caller.user, error.code().code());
+        let said = words::clipped(error.message());
+        match error.code() {
+            &SqlState::INSUFFICIENT_PRIVILEGE if self.is_own => format!(
+                "the account '{user}' may not read the verifiers of logins: {said} (SQLSTATE \
+                 {code}): GRANT SELECT ON pg_authid TO {user}, or set query in [service.auth] to \
+                 one that calls a SECURITY DEFINER function"
+            ),
+            _ if self.is_own => format!("it does not tell logins: {said} (SQLSTATE {code})"),
+            _ => format!(
+                "the query of [service.auth] failed: {said} (SQLSTATE {code}): it takes the \
+                 user's name as $1, and gives (rolname, rolpassword, valid_until)"
+            ),
+        }
+    }
+}
+
+/// The server's clock judges, and the account's search path is the operator's.
+fn wrapped(query: &str) -> String {
+    let query = query.trim().trim_end_matches(';');
+    format!(
+        "SELECT one.rolname::pg_catalog.text, one.rolpassword::pg_catalog.text, \
+         COALESCE(one.valid_until::pg_catalog.timestamptz < pg_catalog.clock_timestamp(), false), \
+         true FROM (\n{query}\n) AS one (rolname, rolpassword, valid_until)"
+    )
+}
+
+fn read(row: &Row) -> Result<Login, WatchError> {
+    let wrong = |error| WatchError::from(Nonsense::new(error));
+    let verifier: Option<String> = row.try_get(1).map_err(wrong)?;
+    Ok(Login {
+        verifier: Verifier::of_text(verifier),
+        expired: row.try_get(2).map_err(wrong)?,
+        can_login: row.try_get(3).map_err(wrong)?,
+    })
+}

@@ -1,0 +1,15 @@
+//! What is learnt of a real PostgreSQL that this test starts itself: catalogs, logins, positions.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "knowledge_real/catalogs.rs"]
+mod catalogs;
+#[path = "knowledge_real/logins.rs"]
+mod logins;
+#[path = "knowledge_real/places.rs"]
+mod places;
+#[expect(dead_code, reason = "the probes' tests use the rest of it")]
+#[path = "probe_real/rig.rs"]
+mod rig;
+#[path = "knowledge_real/server.rs"]
+mod server;
