@@ -18,6 +18,7 @@ mod service;
 mod session;
 pub mod settings;
 mod socket;
+pub mod state;
 pub mod tls;
 mod upstream;
 pub mod watch;

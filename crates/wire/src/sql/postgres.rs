@@ -2,6 +2,7 @@
 
 mod head;
 mod lexer;
+mod look;
 mod scan;
 mod set;
 mod words;
@@ -10,6 +11,7 @@ mod words;
 mod tests;
 
 pub use lexer::Tokens;
+pub use look::{Creation, creation, defines_query, set_values, sets_locally, string_value};
 
 use scan::Scan;
 use words as w;
@@ -69,23 +71,35 @@ pub fn set_configs(text: &[u8], statement: &Statement, backslashes: bool) -> Vec
 
 /// Whether texts in this `client_encoding` can be read by their ASCII bytes (§24.3: the others are
 /// client-side only).
+///
+/// Names are compared as the server does: without case, letters and digits only.
 #[must_use]
 pub fn encoding_is_safe(client_encoding: &[u8]) -> bool {
-    let unsafe_ones: [&[u8]; 9] = [
-        b"BIG5",
-        b"GB18030",
-        b"GBK",
-        b"JOHAB",
-        b"SJIS",
-        b"SHIFT_JIS_2004",
-        b"UHC",
-        b"MSKANJI",
-        b"SHIFTJIS",
-    ];
-    !unsafe_ones
-        .iter()
-        .any(|name| client_encoding.eq_ignore_ascii_case(name))
+    let counts = |byte: &&u8| byte.is_ascii_alphanumeric();
+    let clean = || client_encoding.iter().filter(counts);
+    let is = |name: &&[u8]| clean().map(u8::to_ascii_lowercase).eq(name.iter().copied());
+    !UNSAFE_ENCODINGS.iter().any(|name| is(name))
 }
+
+const UNSAFE_ENCODINGS: [&[u8]; 17] = [
+    b"big5",
+    b"gb18030",
+    b"gbk",
+    b"johab",
+    b"mskanji",
+    b"shiftjis",
+    b"shiftjis2004",
+    b"sjis",
+    b"uhc",
+    b"win932",
+    b"win936",
+    b"win949",
+    b"win950",
+    b"windows932",
+    b"windows936",
+    b"windows949",
+    b"windows950",
+];
 
 fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Statement, Token) {
     let kind = match first.kind {

@@ -1,0 +1,232 @@
+//! What each kind of statement leaves behind.
+
+use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_wire::sql::facts::{
+    Discard, Isolation, Kind, Modes, SetConfig, Setting, SettingName, SettingValue, Statement,
+    Traits,
+};
+use evenkeel_wire::sql::name::identifier;
+use evenkeel_wire::sql::postgres;
+use evenkeel_wire::sql::token::Span;
+use smallvec::SmallVec;
+
+use super::super::settings::values;
+use super::{Does, Effect, Reader, block, pins, routing};
+
+/// Where the effects of one statement are put.
+pub(super) struct Effects<'a> {
+    pub(super) statement: u32,
+    pub(super) list: &'a mut SmallVec<[Effect; 1]>,
+}
+
+impl Effects<'_> {
+    pub(super) fn push(&mut self, does: Does) {
+        self.list.push(Effect {
+            statement: self.statement,
+            does,
+        });
+    }
+
+    /// A pin, once: the list may have it already.
+    pub(super) fn pin(&mut self, pin: Pin) {
+        self.once(Does::Pin(pin));
+    }
+
+    pub(super) fn pin_on_success(&mut self, pin: Pin) {
+        self.once(Does::PinOnSuccess(pin));
+    }
+
+    fn once(&mut self, does: Does) {
+        let same = |effect: &Effect| effect.statement == self.statement && effect.does == does;
+        if !self.list.iter().any(same) {
+            self.push(does);
+        }
+    }
+}
+
+pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    of_kind(reader, statement, effects);
+    if pins::may_be(reader, statement) {
+        pins::collect(reader, statement, effects);
+    }
+}
+
+fn of_kind(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    let name = |span: Span| -> Box<[u8]> { identifier(span.of(reader.text)).into() };
+    match statement.kind {
+        Kind::Select if statement.traits.any(Traits::SETS_LITERALS) => {
+            for call in postgres::set_configs(reader.text, statement, reader.backslashes) {
+                set_config(reader, call, effects);
+            }
+        }
+        Kind::Begin(_) => effects.push(Does::Begin),
+        Kind::Commit { chain } => effects.push(Does::Commit { chain }),
+        Kind::PrepareTransaction => effects.push(Does::Commit { chain: false }),
+        Kind::Rollback { chain } => effects.push(Does::Rollback { chain }),
+        Kind::Savepoint(span) => effects.push(Does::Savepoint(name(span))),
+        Kind::Release(span) => effects.push(Does::ReleaseSavepoint(name(span))),
+        Kind::RollbackTo(span) => effects.push(Does::RollbackTo(name(span))),
+        Kind::Set(setting) => set(reader, setting, effects),
+        Kind::SetTransaction { modes, session, .. } => set_transaction(modes, session, effects),
+        Kind::Reset(setting) => reset(reader, setting, effects),
+        Kind::ResetAll => {
+            effects.push(Does::ResetAll);
+            effects.push(Does::Release(Release::ResetAll));
+        }
+        Kind::Listen(_) => effects.pin_on_success(Pin::Listen),
+        Kind::Unlisten(None) => effects.push(Does::Release(Release::UnlistenAll)),
+        Kind::Declare { hold: true, .. } => effects.pin_on_success(Pin::HeldCursor),
+        Kind::CloseCursor(None) => effects.push(Does::Release(Release::CloseAll)),
+        Kind::Prepare(span) => effects.push(Does::Prepare(name(span))),
+        Kind::Execute(span) => effects.push(Does::Execute(name(span))),
+        Kind::Deallocate(Some(span)) => effects.push(Does::Deallocate(name(span))),
+        Kind::Deallocate(None) => {
+            effects.push(Does::DeallocateAll);
+            effects.push(Does::Release(Release::DeallocateAll));
+        }
+        Kind::Discard(what) => discard(what, effects),
+        Kind::Load => effects.pin(Pin::Library),
+        Kind::Do => block::collect(reader, statement, effects),
+        // The server refuses what ends inside a string.
+        Kind::Unknown if !statement.traits.any(Traits::BROKEN) => {
+            effects.pin_on_success(Pin::Unknown);
+        }
+        _ => {}
+    }
+}
+
+fn discard(what: Discard, effects: &mut Effects<'_>) {
+    effects.push(Does::Discard(what));
+    match what {
+        Discard::All => effects.push(Does::Release(Release::DiscardAll)),
+        Discard::Sequences => effects.push(Does::Release(Release::DiscardSequences)),
+        Discard::Temp => effects.push(Does::Release(Release::DiscardTemp)),
+        Discard::Plans => {}
+    }
+}
+
+fn set(reader: &Reader<'_>, setting: Setting, effects: &mut Effects<'_>) {
+    let Some(name) = setting_name(reader, setting.name) else {
+        return unfollowed(setting.local, effects);
+    };
+    if of_transaction(&name, effects, || value_word(reader, setting.value)) {
+        return;
+    }
+    match setting.value {
+        _ if &*name == b"seed" => effects.pin(Pin::Seed),
+        _ if setting.local => {}
+        SettingValue::Default => effects.push(Does::Reset(name)),
+        SettingValue::Unknown => effects.pin_on_success(Pin::Settings),
+        SettingValue::Literals(span) => {
+            let written = span.of(reader.text);
+            let values = postgres::set_values(written, reader.backslashes);
+            match values.map(|values| values::flattened(&name, &values)) {
+                Some(value) => effects.push(Does::Set { name, value }),
+                None => effects.pin_on_success(Pin::Settings),
+            }
+        }
+    }
+}
+
+/// A setting changed in a way that cannot be followed, for longer than its transaction.
+fn unfollowed(local: bool, effects: &mut Effects<'_>) {
+    if !local {
+        effects.pin_on_success(Pin::Settings);
+    }
+}
+
+fn reset(reader: &Reader<'_>, setting: SettingName, effects: &mut Effects<'_>) {
+    match setting_name(reader, setting) {
+        Some(name) => effects.push(Does::Reset(name)),
+        None => effects.pin_on_success(Pin::Settings),
+    }
+}
+
+fn set_config(reader: &Reader<'_>, call: SetConfig, effects: &mut Effects<'_>) {
+    let text = |span: Span| postgres::string_value(span.of(reader.text), reader.backslashes);
+    let name = text(call.name).and_then(|name| values::name(&name));
+    let is_null = call.value.of(reader.text).eq_ignore_ascii_case(b"null");
+    let value = text(call.value);
+    let Some(name) = name else {
+        return unfollowed(call.local, effects);
+    };
+    if of_transaction(&name, effects, || value.as_deref().map(<[u8]>::to_vec)) || call.local {
+        return;
+    }
+    match value {
+        _ if is_null => effects.push(Does::Reset(name)),
+        _ if &*name == b"seed" => effects.pin(Pin::Seed),
+        Some(value) => effects.push(Does::Set {
+            name,
+            value: value.into(),
+        }),
+        None => effects.pin_on_success(Pin::Settings),
+    }
+}
+
+/// The settings that every transaction begins anew: they follow nobody.
+fn of_transaction(
+    name: &[u8],
+    effects: &mut Effects<'_>,
+    value: impl Fn() -> Option<Vec<u8>>,
+) -> bool {
+    let mut modes = Modes::default();
+    match name {
+        b"transaction_read_only" => modes.read_only = value().as_deref().and_then(values::boolean),
+        b"transaction_isolation" => {
+            let serializable = |value: Vec<u8>| value.eq_ignore_ascii_case(b"serializable");
+            modes.isolation = value().map(|value| match serializable(value) {
+                true => Isolation::Serializable,
+                false => Isolation::ReadCommitted,
+            });
+        }
+        b"transaction_deferrable" => {}
+        _ => return false,
+    }
+    effects.push(Does::SetTransaction(routing::modes(modes)));
+    true
+}
+
+fn value_word(reader: &Reader<'_>, value: SettingValue) -> Option<Vec<u8>> {
+    let SettingValue::Literals(span) = value else {
+        return None;
+    };
+    let values = postgres::set_values(span.of(reader.text), reader.backslashes)?;
+    values.first().map(|value| value.to_vec())
+}
+
+/// SET TRANSACTION; SET SESSION CHARACTERISTICS sets the defaults of the transactions to come.
+fn set_transaction(modes: Modes, session: bool, effects: &mut Effects<'_>) {
+    if !session {
+        return effects.push(Does::SetTransaction(routing::modes(modes)));
+    }
+    let on = |on: bool| -> &'static [u8] { if on { b"on" } else { b"off" } };
+    let isolation = modes.isolation.map(|isolation| -> &'static [u8] {
+        match isolation {
+            Isolation::ReadUncommitted => b"read uncommitted",
+            Isolation::ReadCommitted => b"read committed",
+            Isolation::RepeatableRead => b"repeatable read",
+            Isolation::Serializable => b"serializable",
+        }
+    });
+    let settings: [(&[u8], Option<&[u8]>); 3] = [
+        (b"default_transaction_read_only", modes.read_only.map(on)),
+        (b"default_transaction_isolation", isolation),
+        (b"default_transaction_deferrable", modes.deferrable.map(on)),
+    ];
+    for (name, value) in settings {
+        if let Some(value) = value {
+            effects.push(Does::Set {
+                name: name.into(),
+                value: value.into(),
+            });
+        }
+    }
+}
+
+fn setting_name(reader: &Reader<'_>, name: SettingName) -> Option<Box<[u8]>> {
+    match name {
+        SettingName::Known(name) => Some(name.as_bytes().into()),
+        SettingName::Written(span) => values::written_name(span.of(reader.text)),
+    }
+}

@@ -1,0 +1,190 @@
+//! A statement's facts in the router's words.
+
+use evenkeel_policy::route::{Isolation, Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_wire::sql::facts::{self, SettingName, SettingValue};
+use evenkeel_wire::sql::postgres;
+
+use super::Reader;
+
+/// The router's view of a statement.
+pub(super) fn statement(reader: &Reader<'_>, facts: &facts::Statement) -> Statement {
+    let kind = kind(reader, facts);
+    Statement {
+        kind,
+        traits: traits(facts),
+        calls: calls(reader, facts, kind),
+    }
+}
+
+/// Whether others may find something new once it is committed.
+pub(super) fn may_write(statement: &Statement) -> bool {
+    const WRITING: Traits = Traits::WRITES
+        .and(Traits::MAKES_TABLE)
+        .and(Traits::SEQUENCE)
+        .and(Traits::LARGE_OBJECT)
+        .and(Traits::RUNS_TEXT)
+        .and(Traits::OBSCURE);
+    match statement.kind {
+        Kind::Write | Kind::Ddl | Kind::Routine | Kind::Unknown => true,
+        Kind::Read => statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile,
+        _ => false,
+    }
+}
+
+/// Whether what is known of functions and relations may be another behind it. Temporary ones are
+/// nobody else's, and their session is bound.
+pub(super) fn changes_catalog(statement: &Statement) -> bool {
+    match statement.kind {
+        Kind::Ddl => !statement.traits.any(Traits::TEMPORARY),
+        Kind::Read => {
+            statement.traits.any(Traits::MAKES_TABLE) && !statement.traits.any(Traits::TEMPORARY)
+        }
+        Kind::Unknown => true,
+        _ => false,
+    }
+}
+
+fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
+    use facts::Kind as Found;
+    match facts.kind {
+        Found::Empty => Kind::Empty,
+        Found::Select if facts.traits.any(facts::Traits::SETS_LITERALS) => Kind::Setting,
+        Found::Select
+        | Found::Explain { .. }
+        | Found::CopyOut { to_client: true }
+        | Found::Declare { hold: false, .. } => Kind::Read,
+        Found::Write | Found::CopyIn { .. } | Found::FinishPrepared => Kind::Write,
+        Found::Ddl | Found::Maintenance => Kind::Ddl,
+        Found::Begin(given) => Kind::Begin(modes(given)),
+        Found::Commit { .. }
+        | Found::Rollback { .. }
+        | Found::Savepoint(_)
+        | Found::Release(_)
+        | Found::RollbackTo(_)
+        | Found::PrepareTransaction
+        | Found::SetConstraints => Kind::EndTransaction,
+        Found::SetTransaction { snapshot: true, .. } => Kind::Session,
+        Found::SetTransaction { session: true, .. } => Kind::Setting,
+        Found::SetTransaction { .. } => Kind::EndTransaction,
+        Found::Set(setting) => of_set(reader, setting),
+        Found::Reset(_) | Found::ResetAll => Kind::Setting,
+        Found::Show(_) | Found::Notify | Found::CopyOut { to_client: false } => Kind::Server,
+        Found::Listen(_)
+        | Found::Unlisten(_)
+        | Found::Declare { hold: true, .. }
+        | Found::Fetch
+        | Found::CloseCursor(_)
+        | Found::Deallocate(_)
+        | Found::Discard(_)
+        | Found::Prepare(_)
+        | Found::Load => Kind::Session,
+        Found::Lock => Kind::Lock,
+        Found::Call | Found::Do => Kind::Routine,
+        // What was prepared is not followed: it may be a write.
+        Found::Execute(_) | Found::Unknown => Kind::Unknown,
+    }
+}
+
+/// One that follows the client may be asked of any server.
+fn of_set(reader: &Reader<'_>, setting: facts::Setting) -> Kind {
+    let is_seed = match setting.name {
+        SettingName::Written(name) => name.of(reader.text).eq_ignore_ascii_case(b"seed"),
+        SettingName::Known(_) => false,
+    };
+    match setting.value {
+        SettingValue::Unknown => Kind::Session,
+        _ if is_seed => Kind::Session,
+        SettingValue::Default | SettingValue::Literals(_) => Kind::Setting,
+    }
+}
+
+/// The modes of a transaction in the router's words.
+pub(super) fn modes(given: facts::Modes) -> Modes {
+    let isolation = given.isolation.map(|isolation| match isolation {
+        facts::Isolation::Serializable => Isolation::Serializable,
+        _ => Isolation::Weaker,
+    });
+    Modes {
+        read_only: given.read_only,
+        isolation,
+    }
+}
+
+const TRAITS: &[(facts::Traits, Traits)] = &[
+    (facts::Traits::WRITES, Traits::WRITES),
+    (facts::Traits::LOCKS_ROWS, Traits::LOCKS_ROWS),
+    (facts::Traits::SELECT_INTO, Traits::MAKES_TABLE),
+    (facts::Traits::TEMPORARY, Traits::TEMPORARY),
+    (facts::Traits::ADVISORY_LOCK, Traits::NAMED_LOCK),
+    (facts::Traits::NEXT_VALUE, Traits::SEQUENCE),
+    (facts::Traits::CURRENT_VALUE, Traits::REMEMBERS),
+    (facts::Traits::SETS_UNKNOWN, Traits::ASSIGNS),
+    (facts::Traits::SEED, Traits::ASSIGNS),
+    (facts::Traits::NOTIFIES, Traits::NOTIFIES),
+    (facts::Traits::LARGE_OBJECT, Traits::LARGE_OBJECT),
+    (facts::Traits::TRANSACTION_ID, Traits::TRANSACTION_ID),
+    (facts::Traits::RUNS_TEXT, Traits::RUNS_TEXT),
+    (facts::Traits::OBSCURE, Traits::OBSCURE),
+    (facts::Traits::BROKEN, Traits::OBSCURE),
+    (facts::Traits::TOO_DEEP, Traits::OBSCURE),
+    (facts::Traits::CATALOG, Traits::CATALOG),
+];
+
+fn traits(facts: &facts::Statement) -> Traits {
+    let mut traits = Traits::NONE;
+    if facts.kind == (facts::Kind::Explain { analyze: false }) {
+        // It is planned, not run.
+        return traits;
+    }
+    if facts.functions.is_cut() || facts.tables.is_cut() {
+        traits = traits.and(Traits::OBSCURE);
+    }
+    if facts.traits == facts::Traits::NONE {
+        return traits;
+    }
+    for (found, trait_of) in TRAITS {
+        if facts.traits.any(*found) {
+            traits = traits.and(*trait_of);
+        }
+    }
+    traits
+}
+
+/// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
+fn calls(reader: &Reader<'_>, facts: &facts::Statement, kind: Kind) -> Volatility {
+    if kind != Kind::Read {
+        return Volatility::None;
+    }
+    let is_run = facts.kind != (facts::Kind::Explain { analyze: false });
+    let called = if is_run {
+        facts.functions.as_slice()
+    } else {
+        &[]
+    };
+    let Some(catalog) = reader.catalog else {
+        let none = called.is_empty() && facts.tables.as_slice().is_empty();
+        return if none {
+            Volatility::None
+        } else {
+            Volatility::Unknown
+        };
+    };
+    let functions = called
+        .iter()
+        .map(|name| catalog.function(&name.name_in(reader.text)));
+    let relations = facts.tables.as_slice().iter().map(|name| {
+        let named = name.name_in(reader.text);
+        match catalog.relation(&named) {
+            Volatility::Unknown if name.schema.is_empty() => {
+                let own = postgres::defines_query(reader.text, facts, &named, reader.backslashes);
+                if own {
+                    Volatility::None
+                } else {
+                    Volatility::Unknown
+                }
+            }
+            known => known,
+        }
+    });
+    Volatility::worst(functions.chain(relations))
+}

@@ -1,0 +1,84 @@
+//! The settings of a client, wherever it is: immutable sets, shared and compared by pointer.
+
+mod differing;
+mod interner;
+mod journal;
+mod proofs;
+mod reported;
+mod server;
+mod startup;
+#[cfg(test)]
+mod tests;
+pub mod values;
+
+use std::fmt;
+use std::rc::Rc;
+
+pub use differing::difference;
+pub use interner::{Interner, Moved};
+pub use journal::{Journal, Status};
+pub use proofs::Proofs;
+pub use reported::{Reported, spelling};
+pub use server::OnServer;
+pub use startup::{StartupError, from_startup};
+
+/// A name, or a value: shared by the sets that have it.
+type Text = Rc<[u8]>;
+
+/// Settings and their values, sorted by name: names in lower case, values as `set_config` takes
+/// them.
+///
+/// Sets of one [`Interner`] are equal if and only if they are the same allocation.
+#[derive(Clone)]
+pub struct Settings(Rc<Set>);
+
+struct Set {
+    pairs: Box<[(Text, Text)]>,
+}
+
+impl Settings {
+    /// The value of a setting, if the set has it.
+    #[must_use]
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        let place = self
+            .0
+            .pairs
+            .binary_search_by(|(own, _)| own.as_ref().cmp(name));
+        let pair = self.0.pairs.get(place.ok()?)?;
+        Some(&pair.1)
+    }
+
+    /// Names and values, in the order of the names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        let pairs = self.0.pairs.iter();
+        pairs.map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.pairs.is_empty()
+    }
+
+    fn pairs(&self) -> &[(Text, Text)] {
+        &self.0.pairs
+    }
+}
+
+/// By pointer.
+impl PartialEq for Settings {
+    fn eq(&self, other: &Settings) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Settings {}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        f.debug_map()
+            .entries(self.iter().map(|(name, value)| (text(name), text(value))))
+            .finish()
+    }
+}

@@ -1,0 +1,113 @@
+//! The SQL that turns one set of settings into another.
+
+use std::cmp::Ordering;
+
+use super::{Settings, values};
+
+/// Who one is: put back before anything else changes, since it decides what one may, and set last.
+const AUTHORITY: [&[u8]; 2] = [b"session_authorization", b"role"];
+
+/// Set before the others: some are looked up along it.
+const FIRST: &[u8] = b"search_path";
+
+/// Writes the statements, separated, that make a connection with `actual` one with `desired`, as
+/// one text for the simple query protocol; nothing if they are the same. The answer may have rows.
+pub fn difference(actual: &Settings, desired: &Settings, out: &mut Vec<u8>) {
+    if actual == desired {
+        return;
+    }
+    for name in AUTHORITY {
+        if actual.get(name).is_some() {
+            reset(name, out);
+        }
+    }
+    let is_ordinary = |name: &[u8]| name != FIRST && !AUTHORITY.contains(&name);
+    one(FIRST, actual, desired, out);
+    walk(actual, desired, |name| {
+        if is_ordinary(name) {
+            one(name, actual, desired, out);
+        }
+    });
+    for name in AUTHORITY {
+        if let Some(value) = desired.get(name) {
+            set(name, value, out);
+        }
+    }
+}
+
+/// Calls for each name that either has, but for those that both have alike.
+fn walk(actual: &Settings, desired: &Settings, mut call: impl FnMut(&[u8])) {
+    let mut from = actual.iter().peekable();
+    let mut to = desired.iter().peekable();
+    loop {
+        let order = match (from.peek(), to.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((one, _)), Some((other, _))) => one.cmp(other),
+        };
+        let before = (order != Ordering::Greater).then(|| from.next()).flatten();
+        let after = (order != Ordering::Less).then(|| to.next()).flatten();
+        let changed = before.map(|(_, value)| value) != after.map(|(_, value)| value);
+        if let Some((name, _)) = before.or(after).filter(|_| changed) {
+            call(name);
+        }
+    }
+}
+
+fn one(name: &[u8], actual: &Settings, desired: &Settings, out: &mut Vec<u8>) {
+    match (actual.get(name), desired.get(name)) {
+        (Some(_), None) => reset(name, out),
+        (before, Some(value)) if before != Some(value) => {
+            if before.is_some() && is_relative(name, value) {
+                reset(name, out);
+            }
+            set(name, value, out);
+        }
+        _ => {}
+    }
+}
+
+/// `DateStyle` may be given in part: the rest stays as it is.
+fn is_relative(name: &[u8], value: &[u8]) -> bool {
+    name == b"datestyle" && !value.contains(&b',')
+}
+
+fn reset(name: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"RESET ");
+    write_name(name, out);
+    out.push(b';');
+}
+
+fn set(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let names = match values::is_list_of_names(name) {
+        true => values::names_of(value),
+        false => Some(vec![value.into()]),
+    };
+    let Some(names) = names else {
+        // An empty list, or one that cannot be split here: SET has no way to say it.
+        out.extend_from_slice(b"SELECT pg_catalog.set_config(");
+        values::literal(out, name);
+        out.push(b',');
+        values::literal(out, value);
+        out.extend_from_slice(b",false);");
+        return;
+    };
+    out.extend_from_slice(b"SET ");
+    write_name(name, out);
+    for (index, value) in names.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b" TO " } else { b"," });
+        values::literal(out, value);
+    }
+    out.push(b';');
+}
+
+/// Each part in quotes: it may be a keyword.
+fn write_name(name: &[u8], out: &mut Vec<u8>) {
+    for (index, part) in name.split(|byte| *byte == b'.').enumerate() {
+        if index > 0 {
+            out.push(b'.');
+        }
+        values::quoted(out, part, b'"');
+    }
+}

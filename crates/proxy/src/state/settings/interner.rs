@@ -1,0 +1,197 @@
+//! One place per worker where sets of settings are made, so that equal ones are the same one.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::rc::{Rc, Weak};
+
+use super::{Set, Settings, Text};
+
+/// Dead entries are looked for when there are twice as many as were alive at the last look, and
+/// at least this many.
+const SWEEP_MIN: usize = 64;
+
+/// Makes [`Settings`]. Those of different interners are never equal.
+#[derive(Debug)]
+pub struct Interner {
+    sets: RefCell<Sets>,
+    empty: Settings,
+}
+
+#[derive(Default)]
+struct Sets {
+    by_hash: HashMap<u64, Vec<Weak<Set>>>,
+    hasher: RandomState,
+    sweep_at: usize,
+}
+
+impl std::fmt::Debug for Sets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sets")
+            .field("hashes", &self.by_hash.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A set on its way to another worker's interner.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Moved(Vec<(Box<[u8]>, Box<[u8]>)>);
+
+impl Default for Interner {
+    fn default() -> Interner {
+        Interner::new()
+    }
+}
+
+impl Interner {
+    /// Without any set but the empty one.
+    #[must_use]
+    pub fn new() -> Interner {
+        let empty = Settings(Rc::new(Set {
+            pairs: Box::default(),
+        }));
+        Interner {
+            sets: RefCell::default(),
+            empty,
+        }
+    }
+
+    /// The set with nothing in it.
+    #[must_use]
+    pub fn empty(&self) -> Settings {
+        self.empty.clone()
+    }
+
+    /// A set of these; of a name that comes twice the last value counts.
+    #[must_use]
+    pub fn of<'a>(&self, pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Settings {
+        let mut draft = Draft::default();
+        for (name, value) in pairs {
+            draft.set(name, value);
+        }
+        self.intern(draft)
+    }
+
+    /// A set with one setting changed.
+    #[must_use]
+    pub fn with(&self, set: &Settings, name: &[u8], value: &[u8]) -> Settings {
+        if set.get(name) == Some(value) {
+            return set.clone();
+        }
+        let mut draft = Draft::of(set);
+        draft.set(name, value);
+        self.intern(draft)
+    }
+
+    /// From another interner, on this or another thread.
+    #[must_use]
+    pub fn import(&self, moved: &Moved) -> Settings {
+        self.of(moved.0.iter().map(|(name, value)| (&**name, &**value)))
+    }
+
+    pub(super) fn intern(&self, draft: Draft) -> Settings {
+        if draft.pairs.is_empty() {
+            return self.empty();
+        }
+        let mut sets = self.sets.borrow_mut();
+        let hash = sets.hasher.hash_one(&draft.pairs);
+        let known = sets.by_hash.entry(hash).or_default();
+        let same = |set: &Rc<Set>| *set.pairs == *draft.pairs;
+        if let Some(set) = known.iter().filter_map(Weak::upgrade).find(same) {
+            return Settings(set);
+        }
+        let set = Rc::new(Set {
+            pairs: draft.pairs.into_boxed_slice(),
+        });
+        known.push(Rc::downgrade(&set));
+        sets.sweep();
+        Settings(set)
+    }
+}
+
+impl Sets {
+    fn sweep(&mut self) {
+        if self.by_hash.len() < self.sweep_at.max(SWEEP_MIN) {
+            return;
+        }
+        self.by_hash.retain(|_, sets| {
+            sets.retain(|set| set.strong_count() > 0);
+            !sets.is_empty()
+        });
+        self.sweep_at = self.by_hash.len().saturating_mul(2);
+    }
+}
+
+impl Settings {
+    /// To another worker's interner.
+    #[must_use]
+    pub fn export(&self) -> Moved {
+        let pairs = self.iter();
+        Moved(
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+/// A set being made.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Draft {
+    pairs: Vec<(Text, Text)>,
+}
+
+impl Draft {
+    pub(super) fn of(set: &Settings) -> Draft {
+        Draft {
+            pairs: set.pairs().to_vec(),
+        }
+    }
+
+    fn place(&self, name: &[u8]) -> Result<usize, usize> {
+        self.pairs
+            .binary_search_by(|(own, _)| own.as_ref().cmp(name))
+    }
+
+    pub(super) fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        let pair = self.pairs.get(self.place(name).ok()?)?;
+        Some(&pair.1)
+    }
+
+    pub(super) fn set(&mut self, name: &[u8], value: &[u8]) {
+        match self.place(name) {
+            Ok(place) => {
+                if let Some(pair) = self.pairs.get_mut(place) {
+                    pair.1 = value.into();
+                }
+            }
+            Err(place) => self.pairs.insert(place, (name.into(), value.into())),
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &[u8]) {
+        if let Ok(place) = self.place(name) {
+            self.pairs.remove(place);
+        }
+    }
+
+    /// As another set has it, or not at all.
+    pub(super) fn take_from(&mut self, other: &Settings, name: &[u8]) {
+        match other.get(name) {
+            Some(value) => self.set(name, value),
+            None => self.remove(name),
+        }
+    }
+
+    /// All as another set has it, but for some names.
+    pub(super) fn become_all_but(&mut self, other: &Settings, kept: &[&[u8]]) {
+        let is_kept = |name: &[u8]| kept.contains(&name);
+        let mut pairs: Vec<(Text, Text)> = self.pairs.clone();
+        pairs.retain(|(name, _)| is_kept(name));
+        let others = other.pairs().iter().filter(|(name, _)| !is_kept(name));
+        pairs.extend(others.cloned());
+        pairs.sort_by(|one, two| one.0.cmp(&two.0));
+        self.pairs = pairs;
+    }
+}

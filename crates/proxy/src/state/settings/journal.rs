@@ -1,0 +1,339 @@
+//! What one client has set, through transactions and savepoints.
+
+use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::route::{Isolation, Modes};
+
+use super::super::meaning::{Does, Meaning};
+use super::interner::Draft;
+use super::{Interner, OnServer, Reported, Settings, reported, values};
+use evenkeel_wire::sql::facts::Discard;
+
+/// The transaction status of a ReadyForQuery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// `I`
+    Idle,
+    /// `T`
+    InTransaction,
+    /// `E`
+    Failed,
+}
+
+/// A client's settings, and what they would be if its transaction committed.
+///
+/// For each text: [`Journal::sent`], then [`Journal::succeeded`] for each CommandComplete or
+/// [`Journal::failed`] for an ErrorResponse, and [`Journal::ready`] for the ReadyForQuery.
+#[derive(Debug)]
+pub struct Journal {
+    /// What binds the client to its server connection. The session adds and ends the pins that
+    /// are not said by a text.
+    pub pins: Pins,
+    /// What the client was told of its settings.
+    pub reported: Reported,
+    startup: Settings,
+    now: Settings,
+    defaults: Settings,
+    pending: Option<Box<Pending>>,
+    in_block: bool,
+    has_failed: bool,
+}
+
+/// What the open transaction has changed so far.
+#[derive(Debug, Default)]
+struct Pending {
+    /// By transactions that have ended in the middle of a text.
+    committed: Vec<Change>,
+    changes: Vec<Change>,
+    releases: Vec<Release>,
+    savepoints: Vec<Savepoint>,
+}
+
+#[derive(Debug)]
+struct Savepoint {
+    name: Box<[u8]>,
+    changes: usize,
+    releases: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Set(Box<[u8]>, Box<[u8]>),
+    Reset(Box<[u8]>),
+    /// RESET ALL: all but who one is.
+    ResetAll,
+    /// DISCARD ALL.
+    Everything,
+}
+
+const ROLE: &[u8] = b"role";
+const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
+
+impl Journal {
+    /// Of a client that begins with the settings of its startup message, greeted with these
+    /// reports by way of this server connection.
+    #[must_use]
+    pub fn new(startup: Settings, told: Settings, greeter: &OnServer) -> Journal {
+        Journal {
+            pins: Pins::NONE,
+            reported: Reported::new(told),
+            now: startup.clone(),
+            startup,
+            defaults: greeter.defaults.clone(),
+            pending: None,
+            in_block: false,
+            has_failed: false,
+        }
+    }
+
+    /// The settings outside of the open transaction: what the next server connection must have.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.now
+    }
+
+    pub(super) fn defaults(&self) -> &Settings {
+        &self.defaults
+    }
+
+    /// What a transaction of this session begins with if it does not say.
+    #[must_use]
+    pub fn transaction_defaults(&self) -> Modes {
+        let read_only = self.now.get(b"default_transaction_read_only");
+        let isolation = self.now.get(b"default_transaction_isolation");
+        Modes {
+            read_only: read_only.and_then(values::boolean),
+            isolation: isolation.map(|isolation| {
+                match isolation.eq_ignore_ascii_case(b"serializable") {
+                    true => Isolation::Serializable,
+                    false => Isolation::Weaker,
+                }
+            }),
+        }
+    }
+
+    /// A text is on its way to the server.
+    pub fn sent(&mut self, meaning: &Meaning) {
+        for effect in &meaning.effects {
+            if let Does::Pin(pin) = effect.does {
+                self.pins.add(pin);
+            }
+        }
+    }
+
+    /// A statement of it is complete.
+    pub fn succeeded(&mut self, meaning: &Meaning, statement: usize) {
+        for effect in &meaning.effects {
+            if usize::try_from(effect.statement) == Ok(statement) {
+                self.apply(&effect.does);
+            }
+        }
+    }
+
+    /// An error ended the text, or the batch up to its Sync.
+    pub fn failed(&mut self) {
+        self.has_failed = true;
+    }
+
+    /// The server is ready for the next: `on` is what it has, and both are brought up to date.
+    pub fn ready(&mut self, status: Status, on: &mut OnServer, interner: &Interner) {
+        let is_idle = status == Status::Idle;
+        if let Some(mut pending) = self.pending.take() {
+            if is_idle && !self.has_failed {
+                self.commit(&mut pending);
+            }
+            let committed = std::mem::take(&mut pending.committed);
+            self.settle(&committed, on, interner);
+            if !is_idle {
+                self.pending = Some(pending);
+            }
+        }
+        if is_idle {
+            self.explain(on, interner);
+        }
+        self.in_block = !is_idle;
+        self.has_failed = status == Status::Failed;
+    }
+
+    /// One effect of a complete statement.
+    fn apply(&mut self, does: &Does) {
+        match does {
+            Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
+            Does::Prepare(_) => self.bind(Pin::Prepared),
+            Does::Release(release) => self.pending().releases.push(*release),
+            Does::Set { name, value } => self.set(name, value),
+            Does::Reset(name) => self.change(Change::Reset(name.clone())),
+            Does::ResetAll => self.change(Change::ResetAll),
+            Does::Discard(Discard::All) => self.change(Change::Everything),
+            Does::Begin => self.in_block = true,
+            Does::Commit { chain } => self.end(true, *chain),
+            Does::Rollback { chain } => self.end(false, *chain),
+            Does::Savepoint(name) => self.pending().mark(name),
+            Does::ReleaseSavepoint(name) => self.pending().release(name),
+            Does::RollbackTo(name) => {
+                self.has_failed = false;
+                self.pending().roll_back_to(name);
+            }
+            Does::SetTransaction(_)
+            | Does::Execute(_)
+            | Does::Deallocate(_)
+            | Does::DeallocateAll
+            | Does::Discard(_) => {}
+        }
+    }
+
+    /// Binds, and no earlier statement of the transaction ends it.
+    fn bind(&mut self, pin: Pin) {
+        self.pins.add(pin);
+        if let Some(pending) = &mut self.pending {
+            let mut alone = Pins::NONE;
+            alone.add(pin);
+            pending.releases.retain(|release| {
+                let mut left = alone;
+                left.release(*release);
+                !left.is_empty()
+            });
+        }
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8]) {
+        let readable = value.is_ascii() || self.reported.is_utf8() && str::from_utf8(value).is_ok();
+        if !readable {
+            // It could be put in place only in the encoding that it was written in.
+            return self.bind(Pin::Settings);
+        }
+        self.change(Change::Set(name.into(), value.into()));
+    }
+
+    fn change(&mut self, change: Change) {
+        self.pending().changes.push(change);
+    }
+
+    fn pending(&mut self) -> &mut Pending {
+        self.pending.get_or_insert_default()
+    }
+
+    /// COMMIT or ROLLBACK is complete; COMMIT of a failed transaction rolls back.
+    fn end(&mut self, commits: bool, chain: bool) {
+        if let Some(mut pending) = self.pending.take() {
+            if commits && !self.has_failed {
+                self.commit(&mut pending);
+            }
+            pending.forget();
+            if !pending.committed.is_empty() {
+                self.pending = Some(pending);
+            }
+        }
+        self.in_block = chain;
+        self.has_failed = false;
+    }
+
+    fn commit(&mut self, pending: &mut Pending) {
+        pending.committed.append(&mut pending.changes);
+        for release in pending.releases.drain(..) {
+            self.pins.release(release);
+        }
+    }
+
+    /// Changes that are committed become those of the client and of its server connection.
+    fn settle(&mut self, changes: &[Change], on: &mut OnServer, interner: &Interner) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut own = Draft::of(&self.now);
+        let mut servers = Draft::of(&on.now);
+        for change in changes {
+            change.make(&mut own, &self.startup);
+            change.make(&mut servers, &interner.empty());
+        }
+        // The server's own words for what was set: `DateStyle` may have been given in part.
+        for change in changes {
+            let Change::Set(name, _) = change else {
+                continue;
+            };
+            let report = on.reports.get(name);
+            if let (Some(value), true) = (report, servers.get(name).is_some()) {
+                own.set(name, value);
+                servers.set(name, value);
+            }
+        }
+        self.now = interner.intern(own);
+        on.now = interner.intern(servers);
+    }
+
+    /// Reports that no text has explained: a function has set something.
+    fn explain(&mut self, on: &mut OnServer, interner: &Interner) {
+        if on.reports == on.settled {
+            return;
+        }
+        for (name, value) in on.reports.clone().iter() {
+            let is_new = on.settled.get(name) != Some(value) && reported::is_settable(name);
+            let known = on.now.get(name).or_else(|| on.login.get(name));
+            if is_new && known != Some(value) {
+                on.now = interner.with(&on.now, name, value);
+                self.now = interner.with(&self.now, name, value);
+            }
+        }
+        on.settled = on.reports.clone();
+    }
+}
+
+impl Pending {
+    fn mark(&mut self, name: &[u8]) {
+        self.savepoints.push(Savepoint {
+            name: name.into(),
+            changes: self.changes.len(),
+            releases: self.releases.len(),
+        });
+    }
+
+    fn place(&self, name: &[u8]) -> Option<usize> {
+        let mut savepoints = self.savepoints.iter();
+        savepoints.rposition(|savepoint| *savepoint.name == *name)
+    }
+
+    fn release(&mut self, name: &[u8]) {
+        if let Some(place) = self.place(name) {
+            self.savepoints.truncate(place);
+        }
+    }
+
+    fn roll_back_to(&mut self, name: &[u8]) {
+        let Some(place) = self.place(name) else {
+            return;
+        };
+        self.savepoints.truncate(place.saturating_add(1));
+        if let Some(savepoint) = self.savepoints.last() {
+            self.changes.truncate(savepoint.changes);
+            self.releases.truncate(savepoint.releases);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.changes.clear();
+        self.releases.clear();
+        self.savepoints.clear();
+    }
+}
+
+impl Change {
+    /// Makes it in a set that began as `startup`.
+    fn make(&self, set: &mut Draft, startup: &Settings) {
+        match self {
+            Change::Set(name, value) => {
+                set.set(name, value);
+                if **name == *SESSION_AUTHORIZATION {
+                    // "SET SESSION AUTHORIZATION … implies SET ROLE NONE".
+                    set.remove(ROLE);
+                }
+            }
+            Change::Reset(name) => {
+                set.take_from(startup, name);
+                if **name == *SESSION_AUTHORIZATION {
+                    set.take_from(startup, ROLE);
+                }
+            }
+            Change::ResetAll => set.become_all_but(startup, &[ROLE, SESSION_AUTHORIZATION]),
+            Change::Everything => set.become_all_but(startup, &[]),
+        }
+    }
+}

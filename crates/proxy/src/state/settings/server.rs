@@ -1,0 +1,112 @@
+//! What a server connection has: settings that were put in place on it, and what it reported.
+
+use super::reported::{self, FOLLOWED};
+use super::{Interner, Journal, Settings, difference};
+
+/// The settings of one server connection, which was opened without any of its own.
+#[derive(Debug, Clone)]
+pub struct OnServer {
+    /// Those that differ from what it began with, by SET.
+    pub(super) now: Settings,
+    /// What it reported when it was opened.
+    pub(super) login: Settings,
+    /// What it has reported last.
+    pub(super) reports: Settings,
+    /// The same when last no transaction was open and all was explained.
+    pub(super) settled: Settings,
+    /// Of what it began with, that in which servers may differ and clients must not notice.
+    pub(super) defaults: Settings,
+}
+
+impl OnServer {
+    /// As it is after its login; `reports` are the ParameterStatus messages of that.
+    #[must_use]
+    pub fn new<'a>(
+        reports: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+        interner: &Interner,
+    ) -> OnServer {
+        let lower: Vec<(Vec<u8>, &[u8])> = reports
+            .into_iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .collect();
+        let kept = lower.iter().filter(|(name, _)| reported::is_kept(name));
+        let login = interner.of(kept.map(|(name, value)| (&**name, *value)));
+        let defaults = interner.of(login.iter().filter(|(name, _)| FOLLOWED.contains(name)));
+        OnServer {
+            now: interner.empty(),
+            reports: login.clone(),
+            settled: login.clone(),
+            login,
+            defaults,
+        }
+    }
+
+    /// What it reported when it was opened: what a client is greeted with.
+    #[must_use]
+    pub fn login(&self) -> &Settings {
+        &self.login
+    }
+
+    /// What it has now.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.now
+    }
+
+    /// A ParameterStatus of it, whatever caused it.
+    pub fn hear(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
+        let name = name.to_ascii_lowercase();
+        if reported::is_kept(&name) {
+            self.reports = interner.with(&self.reports, &name, value);
+        }
+    }
+
+    /// What makes the connection fit for the client: the text to be sent before anything of it,
+    /// appended to `out`, and the settings to be given to [`OnServer::placed`] when all of its
+    /// answer has come; `None` if it is fit as it is. An error in the answer means that it is not
+    /// fit, and nothing was changed.
+    #[must_use]
+    pub fn prepare(
+        &self,
+        journal: &Journal,
+        interner: &Interner,
+        out: &mut Vec<u8>,
+    ) -> Option<Settings> {
+        let wanted = self.wanted(journal, interner);
+        if wanted == self.now {
+            return None;
+        }
+        difference(&self.now, &wanted, out);
+        Some(wanted)
+    }
+
+    /// What [`OnServer::prepare`] wanted is in place.
+    pub fn placed(&mut self, wanted: Settings) {
+        self.now = wanted;
+        self.settled = self.reports.clone();
+    }
+
+    /// DISCARD ALL, or RESET of everything, was done to it between two clients.
+    pub fn discarded(&mut self, interner: &Interner) {
+        self.now = interner.empty();
+        self.settled = self.reports.clone();
+    }
+
+    /// The client's settings, and the defaults that it was greeted with where this server has
+    /// others.
+    fn wanted(&self, journal: &Journal, interner: &Interner) -> Settings {
+        let own = journal.settings();
+        let greeted = journal.defaults();
+        if *greeted == self.defaults {
+            return own.clone();
+        }
+        let mut wanted = own.clone();
+        for (name, value) in greeted.iter() {
+            let differs = self.defaults.get(name).is_some_and(|here| here != value);
+            if differs && own.get(name).is_none() {
+                wanted = interner.with(&wanted, name, value);
+            }
+        }
+        wanted
+    }
+}

@@ -1,0 +1,101 @@
+//! The settings of a startup message: parameters of their own, and those within `options`.
+
+use thiserror::Error;
+
+use super::interner::Draft;
+use super::{Interner, Settings, values};
+
+/// Parameters of the startup message that are no settings.
+const NOT_SETTINGS: [&[u8]; 4] = [b"database", b"options", b"replication", b"user"];
+
+/// Why the settings of a startup message cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StartupError {
+    /// A switch that is not `-c` or `--`.
+    #[error("unsupported switch in startup options: {0}; give settings as -c name=value")]
+    Switch(String),
+    /// `-c` without a name or value.
+    #[error("-c {0} requires a value: -c name=value")]
+    NoValue(String),
+    /// A name that cannot be one, or a value that is not UTF-8.
+    #[error("the startup parameter {0:?} cannot be read")]
+    Unreadable(String),
+}
+
+/// The settings of a startup message, in the order of its parameters. `_pq_.` ones are the
+/// protocol's.
+///
+/// # Errors
+///
+/// What a server would refuse too, or cannot be read; whether names and values are right is seen
+/// only by a server, see [`super::Proofs`].
+pub fn from_startup<'a>(
+    parameters: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    interner: &Interner,
+) -> Result<Settings, StartupError> {
+    let mut draft = Draft::default();
+    for (_, options) in parameters.clone().filter(|(name, _)| *name == b"options") {
+        read_options(options, &mut draft)?;
+    }
+    let is_setting = |name: &[u8]| !NOT_SETTINGS.contains(&name) && !name.starts_with(b"_pq_.");
+    for (name, value) in parameters.filter(|(name, _)| is_setting(name)) {
+        put(&mut draft, name, value)?;
+    }
+    Ok(interner.intern(draft))
+}
+
+fn put(draft: &mut Draft, name: &[u8], value: &[u8]) -> Result<(), StartupError> {
+    let readable = str::from_utf8(value).is_ok();
+    let known = values::name(name).filter(|_| readable);
+    let known = known.ok_or_else(|| StartupError::Unreadable(lossy(name)))?;
+    draft.set(&known, value);
+    Ok(())
+}
+
+/// `-c name=value`, `-cname=value` and `--name=value`, with blanks between them.
+fn read_options(options: &[u8], draft: &mut Draft) -> Result<(), StartupError> {
+    let words = split(options);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let assignment: &[u8] = match &**word {
+            [b'-', b'c'] => words.next().map(|next| &**next).unwrap_or_default(),
+            [b'-', b'c', assignment @ ..] | [b'-', b'-', assignment @ ..] => assignment,
+            _ => return Err(StartupError::Switch(lossy(word))),
+        };
+        let equals = assignment.iter().position(|byte| *byte == b'=');
+        let (name, value) = equals
+            .and_then(|place| assignment.split_at_checked(place))
+            .ok_or_else(|| StartupError::NoValue(lossy(assignment)))?;
+        let name: Vec<u8> = name
+            .iter()
+            .map(|byte| if *byte == b'-' { b'_' } else { *byte })
+            .collect();
+        put(draft, &name, value.get(1..).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// Words between blanks; a backslash makes the next byte an ordinary one.
+fn split(options: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut bytes = options.iter();
+    while let Some(byte) = bytes.next() {
+        let blank = byte.is_ascii_whitespace() || *byte == 0x0b;
+        if blank {
+            words.extend(word.take());
+            continue;
+        }
+        let word = word.get_or_insert_default();
+        match byte {
+            b'\\' => word.extend(bytes.next()),
+            other => word.push(*other),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}

@@ -1,0 +1,1 @@
+//! Settings, sets and scripts.

@@ -1,0 +1,186 @@
+//! Names and values of settings as the server understands them (manual: `set_config`, SET).
+
+use std::borrow::Cow;
+
+use evenkeel_wire::sql::name::identifier;
+
+/// Settings whose values are lists of names: SET quotes each of its values, `set_config` takes the
+/// whole list as it is.
+const LISTS_OF_NAMES: [&[u8]; 4] = [
+    b"search_path",
+    b"temp_tablespaces",
+    b"local_preload_libraries",
+    b"session_preload_libraries",
+];
+
+/// What settings were called before, and servers still accept.
+const FORMER_NAMES: [(&[u8], &[u8]); 2] = [
+    (b"sort_mem", b"work_mem"),
+    (b"vacuum_mem", b"maintenance_work_mem"),
+];
+
+/// Whether the value is a list of names, see above.
+pub(super) fn is_list_of_names(name: &[u8]) -> bool {
+    LISTS_OF_NAMES.contains(&name)
+}
+
+/// A setting's name from its value as text: in lower case, as it is called today; `None` if that
+/// cannot be told.
+pub(crate) fn name(text: &[u8]) -> Option<Box<[u8]>> {
+    let plain = |byte: &u8| (0x21..0x7f).contains(byte);
+    if text.is_empty() || !text.iter().all(plain) {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
+    let former = FORMER_NAMES.iter().find(|(old, _)| *old == lower);
+    Some(match former {
+        Some((_, today)) => (*today).into(),
+        None => lower.into(),
+    })
+}
+
+/// A setting's name as it is written in SQL, perhaps with dots and quotes.
+pub(crate) fn written_name(written: &[u8]) -> Option<Box<[u8]>> {
+    let mut whole = Vec::with_capacity(written.len());
+    for part in written.split(|byte| *byte == b'.') {
+        let inner = match part {
+            [b'"', inner @ .., b'"'] => inner,
+            bare => bare,
+        };
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
+        if inner.is_empty() || !inner.iter().all(plain) {
+            return None;
+        }
+        if !whole.is_empty() {
+            whole.push(b'.');
+        }
+        whole.extend_from_slice(&identifier(part));
+    }
+    name(&whole)
+}
+
+/// The values of a SET as the one text that the server makes of them.
+pub(crate) fn flattened(name: &[u8], values: &[Cow<'_, [u8]>]) -> Box<[u8]> {
+    let mut whole = Vec::new();
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            whole.extend_from_slice(b", ");
+        }
+        if is_list_of_names(name) {
+            push_identifier(&mut whole, value);
+        } else {
+            whole.extend_from_slice(value);
+        }
+    }
+    whole.into()
+}
+
+/// An identifier in quotes if it needs them. Keywords get none: in a list they need none.
+fn push_identifier(out: &mut Vec<u8>, name: &[u8]) {
+    let part = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+    let begins = matches!(name.first(), Some(b'a'..=b'z' | b'_'));
+    if begins && name.iter().all(part) {
+        out.extend_from_slice(name);
+    } else {
+        quoted(out, name, b'"');
+    }
+}
+
+/// The names of a list, as the server splits it; `None`: it is not one, or an empty one.
+pub(super) fn names_of(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
+    let mut names = Vec::new();
+    let mut rest = list.trim_ascii();
+    loop {
+        let (name, behind) = match rest {
+            [b'"', quoted @ ..] => quoted_name(quoted)?,
+            _ => bare_name(rest)?,
+        };
+        names.push(name);
+        rest = behind.trim_ascii_start();
+        match rest {
+            [] => return Some(names),
+            [b',', behind @ ..] => rest = behind.trim_ascii_start(),
+            _ => return None,
+        }
+    }
+}
+
+type Split<'a> = Option<(Cow<'a, [u8]>, &'a [u8])>;
+
+fn quoted_name(behind_quote: &[u8]) -> Split<'_> {
+    let mut name = Vec::new();
+    let mut rest = behind_quote;
+    loop {
+        let end = rest.iter().position(|byte| *byte == b'"')?;
+        let (part, behind) = rest.split_at_checked(end)?;
+        name.extend_from_slice(part);
+        match behind {
+            [b'"', b'"', behind @ ..] => {
+                name.push(b'"');
+                rest = behind;
+            }
+            _ => return Some((Cow::Owned(name), behind.get(1..)?)),
+        }
+    }
+}
+
+fn bare_name(text: &[u8]) -> Split<'_> {
+    let ends = |byte: &u8| *byte == b',' || byte.is_ascii_whitespace();
+    let end = text.iter().position(ends).unwrap_or(text.len());
+    let (name, behind) = text.split_at_checked(end)?;
+    let readable = !name.is_empty() && name.is_ascii() && !name.contains(&b'"');
+    readable.then(|| (identifier(name), behind))
+}
+
+/// A name or text in quotes, those in it doubled.
+pub(super) fn quoted(out: &mut Vec<u8>, text: &[u8], quote: u8) {
+    out.push(quote);
+    for byte in text {
+        if *byte == quote {
+            out.push(quote);
+        }
+        out.push(*byte);
+    }
+    out.push(quote);
+}
+
+/// A string literal in ASCII that means the same whatever the session's encoding and its
+/// `standard_conforming_strings` are.
+pub(super) fn literal(out: &mut Vec<u8>, value: &[u8]) {
+    let plain = |byte: &u8| byte.is_ascii() && *byte != b'\\';
+    if value.iter().all(plain) {
+        return quoted(out, value, b'\'');
+    }
+    let escaped = match str::from_utf8(value) {
+        Ok(text) => escaped(text),
+        // Never kept by a journal; sent as it came.
+        Err(_) => value.to_vec(),
+    };
+    out.push(b'E');
+    quoted(out, &escaped, b'\'');
+}
+
+fn escaped(text: &str) -> Vec<u8> {
+    let mut escaped = String::with_capacity(text.len().saturating_mul(2));
+    for character in text.chars() {
+        match character {
+            '\\' => escaped.push_str("\\\\"),
+            ascii if ascii.is_ascii() => escaped.push(ascii),
+            other => escaped.push_str(&format!("\\U{:08X}", u32::from(other))),
+        }
+    }
+    escaped.into_bytes()
+}
+
+/// A switch, as the server reads it: unique beginnings of the words count.
+pub(crate) fn boolean(value: &[u8]) -> Option<bool> {
+    let lower = value.to_ascii_lowercase();
+    let begins = |word: &str, shortest: usize| {
+        lower.len() >= shortest && word.as_bytes().starts_with(&lower)
+    };
+    if lower == b"1" || begins("true", 1) || begins("yes", 1) || begins("on", 2) {
+        return Some(true);
+    }
+    let off = lower == b"0" || begins("false", 1) || begins("no", 1) || begins("off", 2);
+    off.then_some(false)
+}

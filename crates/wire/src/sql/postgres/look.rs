@@ -1,0 +1,272 @@
+//! Second looks at a statement, for the few whose facts leave a question open.
+
+use std::borrow::Cow;
+
+use super::lexer::Tokens;
+use super::words as w;
+use crate::sql::facts::Statement;
+use crate::sql::name::{identifier, literal};
+use crate::sql::token::{Kind, Token, Word};
+
+/// What a CREATE makes besides its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Creation {
+    /// CREATE TABLE … AS, CREATE MATERIALIZED VIEW … AS: a query is run.
+    pub runs_query: bool,
+    /// ON COMMIT DROP: it does not outlive the transaction.
+    pub drops_on_commit: bool,
+}
+
+/// What a CREATE statement makes, by the words outside parentheses before its AS.
+#[must_use]
+pub fn creation(text: &[u8], statement: &Statement, backslashes: bool) -> Creation {
+    let mut tokens = tokens_of(text, statement, backslashes);
+    let mut creation = Creation::default();
+    let mut is_table = false;
+    let mut last = [Token::default(); 2];
+    let mut depth = 0_u32;
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            Kind::End => return creation,
+            Kind::Open => depth = depth.saturating_add(1),
+            Kind::Close => depth = depth.saturating_sub(1),
+            Kind::Word if depth == 0 => match token.word {
+                w::TABLE | MATERIALIZED => is_table = true,
+                w::DROP if last[0].is(w::ON) && last[1].is(w::COMMIT) => {
+                    creation.drops_on_commit = is_table;
+                }
+                w::AS => {
+                    creation.runs_query = is_table;
+                    return creation;
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+        last = [last[1], token];
+    }
+}
+
+/// Whether every `set_config(…)` of the statement says `true` for `is_local`, whatever it sets to
+/// what.
+#[must_use]
+pub fn sets_locally(text: &[u8], statement: &Statement, backslashes: bool) -> bool {
+    let mut tokens = tokens_of(text, statement, backslashes);
+    loop {
+        let token = tokens.next_token();
+        let named = match token.kind {
+            Kind::End => return true,
+            Kind::Word => token.is(SET_CONFIG),
+            Kind::QuotedName => {
+                let name = identifier(token.span.of(statement.span.of(text)));
+                name.eq_ignore_ascii_case(b"set_config")
+            }
+            _ => false,
+        };
+        if named && !is_local_call(tokens.clone()) {
+            return false;
+        }
+    }
+}
+
+/// Whether `( …, …, true )` follows.
+fn is_local_call(mut tokens: Tokens<'_>) -> bool {
+    if tokens.next_token().kind != Kind::Open {
+        return false;
+    }
+    let mut depth = 1_u32;
+    let mut commas = 0_u32;
+    let mut local = false;
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            Kind::End | Kind::Semicolon | Kind::Broken => return false,
+            Kind::Open | Kind::OpenBracket => depth = depth.saturating_add(1),
+            Kind::Close | Kind::CloseBracket => depth = depth.saturating_sub(1),
+            Kind::Comma if depth == 1 => commas = commas.saturating_add(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return local;
+        }
+        if commas >= 2 && !(token.kind == Kind::Comma && depth == 1) {
+            // The last argument is this one word and nothing else.
+            if local || !token.is(w::TRUE) {
+                return false;
+            }
+            local = true;
+        }
+    }
+}
+
+/// Whether the statement has a WITH query of that name (as the server understands it).
+#[must_use]
+pub fn defines_query(text: &[u8], statement: &Statement, name: &[u8], backslashes: bool) -> bool {
+    let own = statement.span.of(text);
+    let mut tokens = tokens_of(text, statement, backslashes);
+    let mut last = Token::default();
+    loop {
+        let token = tokens.next_token();
+        let begins = last.kind == Kind::Comma || last.is(w::WITH) || last.is(w::RECURSIVE);
+        if token.kind == Kind::End {
+            return false;
+        }
+        if begins && token.is_name() && identifier(token.span.of(own)) == name {
+            let mut ahead = tokens.clone();
+            if is_query_definition(&mut ahead) {
+                return true;
+            }
+        }
+        last = token;
+    }
+}
+
+/// `[(column, …)] AS [[NOT] MATERIALIZED] (query`
+fn is_query_definition(tokens: &mut Tokens<'_>) -> bool {
+    let mut token = tokens.next_token();
+    if token.kind == Kind::Open {
+        while !matches!(token.kind, Kind::Close | Kind::End) {
+            token = tokens.next_token();
+        }
+        token = tokens.next_token();
+    }
+    if !token.is(w::AS) {
+        return false;
+    }
+    token = tokens.next_token();
+    while token.is(w::NOT) || token.is(MATERIALIZED) {
+        token = tokens.next_token();
+    }
+    let opens = token.kind == Kind::Open;
+    while token.kind == Kind::Open {
+        token = tokens.next_token();
+    }
+    let query = matches!(
+        token.word,
+        w::SELECT | w::VALUES | w::TABLE | w::WITH | w::INSERT | w::UPDATE | w::DELETE | w::MERGE
+    );
+    opens && query
+}
+
+/// The value of a string literal as written, if it can be told: plain, `E''` with the common
+/// escapes, `$tag$…$tag$`. Also of a number or word, as [`literal`] tells it.
+#[must_use]
+pub fn string_value(written: &[u8], backslashes: bool) -> Option<Cow<'_, [u8]>> {
+    match written {
+        [b'$', rest @ ..] => {
+            let tag_length = memchr::memchr(b'$', rest)?.saturating_add(2);
+            let end = written.len().checked_sub(tag_length)?;
+            written.get(tag_length..end).map(Cow::Borrowed)
+        }
+        [b'E' | b'e', b'\'', rest @ ..] => unescaped(rest.strip_suffix(b"'")?),
+        [b'\'', rest @ ..] if backslashes => unescaped(rest.strip_suffix(b"'")?),
+        // §4.1.2.1: a backslash is an ordinary character.
+        [b'\'', ..] if memchr::memchr(b'\\', written).is_some() => plain(written),
+        _ => literal(written),
+    }
+}
+
+/// A plain string in which backslashes mean nothing.
+fn plain(written: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let inner = written.strip_prefix(b"'")?.strip_suffix(b"'")?;
+    let mut value = Vec::with_capacity(inner.len());
+    let mut bytes = inner.iter();
+    while let Some(byte) = bytes.next() {
+        if *byte == b'\'' && bytes.next() != Some(&b'\'') {
+            return None;
+        }
+        value.push(*byte);
+    }
+    Some(Cow::Owned(value))
+}
+
+/// §4.1.2.2 "String Constants with C-Style Escapes", those that make one ASCII character.
+fn unescaped(inner: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let mut value = Vec::with_capacity(inner.len());
+    let mut bytes = inner.iter();
+    while let Some(byte) = bytes.next() {
+        let byte = match byte {
+            b'\'' if bytes.next() == Some(&b'\'') => b'\'',
+            b'\'' => return None,
+            b'\\' => match bytes.next()? {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'b' => 0x08,
+                b'f' => 0x0c,
+                b'x' | b'u' | b'U' | b'0'..=b'7' => return None,
+                other => *other,
+            },
+            other => *other,
+        };
+        value.push(byte);
+    }
+    Some(Cow::Owned(value))
+}
+
+/// The values of a SET: of each literal of the list, in order; `None`: one of them cannot be told.
+#[must_use]
+pub fn set_values(written: &[u8], backslashes: bool) -> Option<Vec<Cow<'_, [u8]>>> {
+    let mut tokens = Tokens::new(written, backslashes);
+    let mut values = Vec::new();
+    loop {
+        let mut token = tokens.next_token();
+        let mut sign: &[u8] = b"";
+        if token.kind == Kind::Operator {
+            // `+5` is 5.
+            if token.word == Word::of("-") {
+                sign = b"-";
+            }
+            token = tokens.next_token();
+        }
+        let text = token.span.of(written);
+        values.push(match token.kind {
+            Kind::String => string_value(text, backslashes)?,
+            Kind::Number => number(sign, text)?,
+            Kind::Word | Kind::QuotedName => word(text)?,
+            _ => return None,
+        });
+        match tokens.next_token().kind {
+            Kind::Comma => {}
+            Kind::End => return Some(values),
+            _ => return None,
+        }
+    }
+}
+
+/// A number as the server hands it to the setting: integers in their shortest form, others as
+/// written.
+fn number<'a>(sign: &[u8], written: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+    let digits = written.iter().all(u8::is_ascii_digit);
+    let zeros = written.iter().take_while(|byte| **byte == b'0').count();
+    let point = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    let short = if digits && (zeros == 0 || written.len() <= 9) {
+        let last = written.len().checked_sub(1)?;
+        written.get(zeros.min(last)..)?
+    } else if !digits && written.iter().all(point) {
+        written
+    } else {
+        // Exponents, other bases, underscores: as servers differ in them.
+        return None;
+    };
+    Some(match sign {
+        b"" => Cow::Borrowed(short),
+        _ if short == b"0" => Cow::Borrowed(short),
+        _ => Cow::Owned([sign, short].concat()),
+    })
+}
+
+/// A word or a quoted name; what is longer than a name may be is cut by the server where a
+/// character ends.
+fn word(written: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let plain = written.len() <= 63 && written.is_ascii();
+    plain.then(|| identifier(written))
+}
+
+fn tokens_of<'a>(text: &'a [u8], statement: &Statement, backslashes: bool) -> Tokens<'a> {
+    Tokens::new(statement.span.of(text), backslashes)
+}
+
+const MATERIALIZED: Word = Word::of("materialized");
+const SET_CONFIG: Word = Word::of("set_config");
