@@ -1,13 +1,19 @@
 //! Config: a TOML file, read with spans and every problem collected, becomes a checked [`Plan`].
 
 mod address;
+mod auth;
 mod check;
+mod database;
 mod file;
 mod flags;
 mod health;
 pub mod keys;
+mod names;
+mod peers;
 pub mod plan;
+mod pool;
 mod problem;
+mod protocol;
 mod reader;
 mod render;
 mod role;
@@ -15,12 +21,17 @@ mod secrets;
 mod server;
 mod service;
 mod socket;
+mod sources;
+mod split;
+mod tls;
 mod top;
+mod users;
 
 pub use address::AddressError;
-pub use file::{Loaded, Sources, load, parse, socket_of};
+pub use file::{Loaded, load, parse, socket_of};
 pub use flags::{Flags, from_flags};
 pub use plan::*;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use render::Style;
 pub use socket::default_socket;
+pub use sources::Sources;

@@ -6,6 +6,10 @@ mod documentation;
 mod files;
 #[path = "config/messages.rs"]
 mod messages;
+#[path = "config/postgres.rs"]
+mod postgres;
+#[path = "config/users.rs"]
+mod users;
 #[path = "config/wrong.rs"]
 mod wrong;
 
@@ -18,6 +22,12 @@ use evenkeel::status::Problem;
 fn service(lines: &str) -> String {
     let head = "[[service]]\nname = \"a\"\nlisten = \"127.0.0.1:3306\"\n";
     format!("{head}servers = [\"db1:3306\", \"db2:3306\"]\n{lines}")
+}
+
+/// A good service that speaks PostgreSQL; the lines that are given follow from line 6 on.
+fn postgres(lines: &str) -> String {
+    let monitor = "[service.monitor]\nuser = \"m\"\n";
+    service(&format!("protocol = \"postgres\"\n{lines}\n{monitor}"))
 }
 
 fn load(text: &str) -> (Option<Plan>, Vec<Problem>) {

@@ -1,5 +1,7 @@
 //! Checks that need more than one place of the file: duplicates and contradictions.
 
+mod database;
+
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -7,6 +9,8 @@ use super::plan::{Address, Admin, AllDown, Listen, Probe, Role};
 use super::problem::{Place, Problems};
 use super::server::ServerPlaces;
 use super::service::Draft;
+
+pub(super) use database::peers;
 
 /// What the name `localhost` stands for.
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -22,6 +26,7 @@ pub(super) fn whole(admin: &Admin, admin_place: &Place, drafts: &[Draft], proble
         waiting(draft, problems);
         probe_accounts(draft, problems);
         role_probes(draft, problems);
+        database::check(draft, problems);
     }
     shared_servers(drafts, problems);
     lone_replicas(drafts, problems);
@@ -182,7 +187,7 @@ fn probe_accounts(Draft { plan, places }: &Draft, problems: &mut Problems) {
             "add [service.monitor] with `user` and `password_file`, or use `probe = \"tcp\"`";
         problems.error(&places.probe, "E_NO_MONITOR", message, help);
     }
-    if logs_in {
+    if logs_in || plan.database.is_some() {
         return;
     }
     let idle = [

@@ -1,20 +1,19 @@
-//! From a file to a plan: reads it, walks its tables, and reads the files that it names.
+//! From a file to a plan: reads it and walks its tables.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
 use super::check;
 use super::keys;
-use super::plan::{PeersPlan, Plan, Secret};
-use super::problem::{Place, Problems};
+use super::plan::Plan;
+use super::problem::Problems;
 use super::reader::{Table, wrong_type};
 use super::service::{self, Draft};
 use super::socket::default_socket;
-use super::{secrets, top};
+use super::sources::{Sources, file_help, is_world_readable, plain};
+use super::{peers, secrets, top};
 
 /// A config file is written by people; more than this is another file given by mistake.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -64,93 +63,6 @@ pub fn socket_of(path: &Path) -> Result<PathBuf, Problems> {
     })
 }
 
-/// What a file's reading depends on beside its text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources {
-    /// Relative paths begin here.
-    pub directory: PathBuf,
-    /// Everybody on the machine may read the file.
-    pub world_readable: bool,
-}
-
-impl Sources {
-    /// A path in the file, seen from the file.
-    pub(super) fn path(&self, text: &str) -> PathBuf {
-        self.directory.join(text)
-    }
-
-    /// Notes a file that cannot be read.
-    pub(super) fn check_readable(
-        &self,
-        path: &Path,
-        place: &Place,
-        problems: &mut Problems,
-    ) -> bool {
-        let opened = fs::File::open(path).and_then(|file| file.metadata());
-        let error = match opened {
-            Ok(metadata) if metadata.is_file() => return true,
-            Ok(_) => io::Error::other("it is not a file"),
-            Err(error) => error,
-        };
-        let message = format!("cannot read {}: {}", path.display(), plain(&error));
-        problems.error(place, "E_FILE", message, file_help(&error));
-        false
-    }
-
-    /// A secret, written in the file or kept in a file of its own.
-    pub(super) fn secret(
-        &self,
-        table: &Table<'_>,
-        key: &str,
-        file_key: &str,
-        problems: &mut Problems,
-    ) -> Option<Secret> {
-        let literal = table.text(key, problems);
-        let named = table.text(file_key, problems);
-        if table.value(key).is_some() && table.value(file_key).is_some() {
-            let message = format!("`{key}` and `{file_key}` are both given");
-            let help = format!("keep one; `{file_key}` keeps the secret out of this file");
-            let problem = problems.error(&table.key_place(file_key), "E_BOTH", message, help);
-            problem.with_other(&table.key_place(key), &format!("`{key}` is given"));
-            return None;
-        }
-        if literal.is_some() && self.world_readable {
-            let message =
-                format!("`{key}` stands in a file that everybody on this machine can read");
-            let help = format!("`chmod o-r` the file, or use `{file_key}`");
-            problems.warning(&table.key_place(key), "W_SECRET_READABLE", message, help);
-        }
-        match named {
-            Some(name) => self.secret_file(name, &table.value_place(file_key), problems),
-            None => literal.map(|text| Secret::new(text.to_owned())),
-        }
-    }
-
-    fn secret_file(&self, name: &str, place: &Place, problems: &mut Problems) -> Option<Secret> {
-        let path = self.path(name);
-        if !self.check_readable(&path, place, problems) {
-            return None;
-        }
-        if is_world_readable(&path) {
-            let message = format!(
-                "{} can be read by everybody on this machine",
-                path.display()
-            );
-            let help = format!("`chmod 600 {}`", path.display());
-            problems.warning(place, "W_SECRET_READABLE", message, help);
-        }
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let secret = text.trim_end_matches(['\r', '\n']);
-        if secret.is_empty() || secret.contains('\n') {
-            let message = format!("{} does not hold one line of text", path.display());
-            let help = "it must hold the secret and nothing else";
-            problems.error(place, "E_FILE", message, help);
-            return None;
-        }
-        Some(Secret::new(secret.to_owned()))
-    }
-}
-
 fn read_text(path: &Path) -> Result<(String, Sources), Problems> {
     let fail = |code, message: String, help: &str| {
         let mut problems = Problems::new(Some(path), "");
@@ -190,31 +102,6 @@ fn not_utf8(path: &Path, error: &std::string::FromUtf8Error) -> Problems {
     problems
 }
 
-fn is_world_readable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
-}
-
-/// The system's words without the number.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error")
-        .next()
-        .unwrap_or(&text)
-        .to_lowercase()
-}
-
-fn file_help(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            "check the path; relative paths begin at the config file's directory"
-        }
-        io::ErrorKind::PermissionDenied => {
-            "give the user that evenkeel runs as the right to read it"
-        }
-        _ => "it must be a file that evenkeel can read",
-    }
-}
-
 fn read_plan(
     text: &str,
     path: Option<&Path>,
@@ -234,6 +121,8 @@ fn read_plan(
     let admin_place = admin
         .as_ref()
         .and_then(|t| t.value_place("listen").or(t.place.clone()));
+    let peers = root.table("peers", &keys::PEERS, problems);
+    let peers_place = peers.as_ref().and_then(|table| table.place.clone());
     let drafts = read_services(&root, sources, problems);
     let plan = Plan {
         path: path.map(Path::to_owned),
@@ -244,10 +133,11 @@ fn read_plan(
             .map(|t| top::read_admin(&t, sources, problems))
             .unwrap_or_default(),
         log: log.map(|t| top::read_log(&t, problems)).unwrap_or_default(),
-        peers: PeersPlan::default(),
+        peers: peers.map(|t| peers::read(&t, problems)).unwrap_or_default(),
         services: Vec::new(),
     };
     check::whole(&plan.admin, &admin_place, &drafts, problems);
+    check::peers(&plan.peers, &peers_place, &drafts, problems);
     Some(Plan {
         services: drafts.into_iter().map(|draft| draft.plan).collect(),
         ..plan
@@ -293,7 +183,7 @@ fn read_services(root: &Table<'_>, sources: &Sources, problems: &mut Problems) -
 }
 
 /// One for each line: what follows an error in its line is mostly its consequence.
-fn syntax_errors(errors: &[toml::de::Error], problems: &mut Problems) {
+pub(super) fn syntax_errors(errors: &[toml::de::Error], problems: &mut Problems) {
     let mut line_before = None;
     for error in errors {
         let place = error.span();

@@ -1,5 +1,6 @@
 //! A plan without a file: one service from the flags of `evenkeel run --listen … --to …`.
 
+use std::env;
 use std::path::PathBuf;
 
 use evenkeel_policy::balance::Algorithm;
@@ -7,17 +8,18 @@ use evenkeel_policy::balance::Algorithm;
 use super::file::Loaded;
 use super::keys;
 use super::plan::{
-    Address, Admin, Engine, Listen, Log, PeersPlan, Plan, Protocol, ServerPlan, ServicePlan,
+    Admin, Engine, Listen, Log, Monitor, PeersPlan, Plan, Probe, Protocol, Secret, ServerPlan,
+    ServicePlan,
 };
 use super::problem::Problems;
 use super::reader::listed;
 use super::service::{Draft, ServicePlaces};
-use super::{AddressError, check, top};
+use super::{AddressError, auth, check, top};
 
 /// The flags as they were typed.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// `tcp://address:port`; the scheme may be left out.
+    /// `tcp://address:port` or `postgres://address:port`; without a scheme it is tcp.
     pub listen: Vec<String>,
     /// Servers.
     pub to: Vec<String>,
@@ -29,19 +31,30 @@ pub struct Flags {
     pub socket: Option<PathBuf>,
 }
 
-/// The same plan that a file with these values gives.
+/// The same plan that a file with these values gives. The account that asks PostgreSQL servers is
+/// libpq's: `PGUSER` and `PGPASSWORD`.
 pub fn from_flags(flags: &Flags) -> Loaded {
+    from_flags_with(flags, |name| env::var(name).ok())
+}
+
+fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> Loaded {
     let mut problems = Problems::new(None, "");
-    let mut service = ServicePlan::with_defaults("main".to_owned(), Protocol::Tcp);
+    let protocol = read_protocol(flags, &mut problems);
+    let mut service = ServicePlan::with_defaults("main".to_owned(), protocol);
     service.listen = read_listen(flags, &mut problems);
-    service.servers = read_servers(flags, &mut problems);
-    service.balance = read_balance(flags, &mut problems);
+    service.servers = read_servers(flags, protocol, &mut problems);
+    service.balance = read_balance(flags, service.balance, &mut problems);
     let admin = read_admin(flags, &mut problems);
+    if protocol == Protocol::Postgres {
+        read_account(&mut service, variable, &mut problems);
+    }
     let draft = Draft {
         plan: service,
         places: ServicePlaces::default(),
     };
-    check::whole(&admin, &None, std::slice::from_ref(&draft), &mut problems);
+    if !problems.list.iter().any(|one| one.code == "E_NO_ACCOUNT") {
+        check::whole(&admin, &None, std::slice::from_ref(&draft), &mut problems);
+    }
     let plan = (!problems.has_errors()).then(|| Plan {
         path: None,
         engine: Engine::default(),
@@ -53,50 +66,103 @@ pub fn from_flags(flags: &Flags) -> Loaded {
     Loaded { plan, problems }
 }
 
+/// The protocol of the first `--listen` that names one; the others must be the same.
+fn read_protocol(flags: &Flags, problems: &mut Problems) -> Protocol {
+    let mut protocol = None;
+    for text in &flags.listen {
+        let Some(named) = scheme("--listen", text, problems) else {
+            continue;
+        };
+        if *protocol.get_or_insert(named) != named {
+            let message = format!("--listen: `{text}` is another protocol than the one before");
+            let help = "use a file with a service for each protocol";
+            problems.error(&None, "E_BOTH", message, help);
+        }
+    }
+    protocol.unwrap_or(Protocol::Tcp)
+}
+
+/// The protocol that a scheme says; `None` when it says nothing, or nothing that is served.
+fn scheme(flag: &str, text: &str, problems: &mut Problems) -> Option<Protocol> {
+    let (scheme, rest) = text.split_once("://")?;
+    match scheme {
+        "unix" => return None,
+        "tcp" => return Some(Protocol::Tcp),
+        "postgres" | "postgresql" => return Some(Protocol::Postgres),
+        _ => {}
+    }
+    let (code, what) = if keys::PROTOCOLS_NOT_YET.contains(&scheme) {
+        ("E_NOT_YET", "is not supported yet")
+    } else {
+        ("E_ADDRESS", "is unknown")
+    };
+    let message = format!("{flag}: `{scheme}://` {what}");
+    problems.error(&None, code, message, format!("use `tcp://{rest}`"));
+    None
+}
+
 fn read_listen(flags: &Flags, problems: &mut Problems) -> Vec<Listen> {
-    let texts = flags
-        .listen
-        .iter()
-        .filter_map(|text| without_scheme("--listen", text, problems));
-    let texts: Vec<&str> = texts.collect();
-    texts
-        .into_iter()
+    let known = flags.listen.iter().filter_map(|text| address_of(text));
+    known
         .filter_map(|text| parsed("--listen", text.parse(), problems))
         .collect()
 }
 
-fn read_servers(flags: &Flags, problems: &mut Problems) -> Vec<ServerPlan> {
-    let texts = flags
-        .to
-        .iter()
-        .filter_map(|text| without_scheme("--to", text, problems));
-    let texts: Vec<&str> = texts.collect();
+fn read_servers(flags: &Flags, protocol: Protocol, problems: &mut Problems) -> Vec<ServerPlan> {
     if flags.to.is_empty() {
         let help = "add `--to 10.0.0.1:3306,10.0.0.2:3306`";
         problems.error(&None, "E_NO_SERVERS", "`--listen` needs servers", help);
     }
-    let addresses = texts
-        .into_iter()
-        .filter_map(|text| parsed("--to", text.parse::<Address>(), problems));
-    addresses.map(ServerPlan::at).collect()
+    let mut servers = Vec::new();
+    for text in &flags.to {
+        let named = scheme("--to", text, problems);
+        if named.is_some_and(|named| named != protocol) {
+            let message = format!("--to: `{text}` is another protocol than that of `--listen`");
+            let help = format!("write `--listen {}://…`", named.unwrap_or(protocol).name());
+            problems.error(&None, "E_BOTH", message, help);
+            continue;
+        }
+        let address = address_of(text).and_then(|text| parsed("--to", text.parse(), problems));
+        servers.extend(address.map(ServerPlan::at));
+    }
+    servers
 }
 
-/// The scheme says the protocol.
-fn without_scheme<'a>(flag: &str, text: &'a str, problems: &mut Problems) -> Option<&'a str> {
+/// What follows a scheme; `None` when the scheme has been told to be wrong.
+fn address_of(text: &str) -> Option<&str> {
     match text.split_once("://") {
         None | Some(("unix", _)) => Some(text),
-        Some(("tcp", rest)) => Some(rest),
-        Some((scheme, rest)) if keys::PROTOCOLS_NOT_YET.contains(&scheme) => {
-            let message = format!("{flag}: `{scheme}://` is not supported yet");
-            problems.error(&None, "E_NOT_YET", message, format!("use `tcp://{rest}`"));
-            None
-        }
-        Some((scheme, rest)) => {
-            let message = format!("{flag}: `{scheme}://` is unknown");
-            problems.error(&None, "E_ADDRESS", message, format!("use `tcp://{rest}`"));
-            None
-        }
+        Some(("tcp" | "postgres" | "postgresql", rest)) => Some(rest),
+        Some(_) => None,
     }
+}
+
+/// A password among the flags could be seen by everybody on the machine.
+fn read_account(
+    service: &mut ServicePlan,
+    variable: impl Fn(&str) -> Option<String>,
+    problems: &mut Problems,
+) {
+    let Some(user) = variable("PGUSER").filter(|user| !user.is_empty()) else {
+        let message = "`postgres://` needs an account that asks the servers for roles and users";
+        let help = "set PGUSER and PGPASSWORD, or use a file with [service.monitor]";
+        problems.error(&None, "E_NO_ACCOUNT", message, help);
+        return;
+    };
+    let monitor = Monitor {
+        user,
+        password: Secret::new(variable("PGPASSWORD").unwrap_or_default()),
+        database: None,
+        role_interval_ms: Monitor::ROLE_INTERVAL_MS,
+        lag_query: None,
+    };
+    service.health.probe = Probe::Postgres {
+        query: Probe::QUERY.to_owned(),
+    };
+    if let Some(database) = &mut service.database {
+        database.auth = auth::from_monitor(Some(&monitor));
+    }
+    service.monitor = Some(monitor);
 }
 
 fn parsed<T>(flag: &str, result: Result<T, AddressError>, problems: &mut Problems) -> Option<T> {
@@ -109,9 +175,9 @@ fn parsed<T>(flag: &str, result: Result<T, AddressError>, problems: &mut Problem
     }
 }
 
-fn read_balance(flags: &Flags, problems: &mut Problems) -> Algorithm {
+fn read_balance(flags: &Flags, default: Algorithm, problems: &mut Problems) -> Algorithm {
     let Some(text) = &flags.balance else {
-        return Algorithm::RoundRobin;
+        return default;
     };
     let found = Algorithm::ALL.iter().find(|one| one.name() == text);
     found.copied().unwrap_or_else(|| {
@@ -125,7 +191,7 @@ fn read_balance(flags: &Flags, problems: &mut Problems) -> Algorithm {
             message,
             format!("{near}It is one of {}", listed(&names)),
         );
-        Algorithm::RoundRobin
+        default
     })
 }
 
@@ -144,3 +210,6 @@ fn read_admin(flags: &Flags, problems: &mut Problems) -> Admin {
     }
     admin
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
-use super::file::Sources;
 use super::plan::{Health, Monitor, Probe, ServerTls, TlsMode};
 use super::problem::{Place, Problems};
 use super::reader::{Table, Value, wrong_type};
+use super::sources::Sources;
 
 /// Keys of one kind of probe, and the probes they belong to.
 const PROBE_KEYS: [(&str, &[&str]); 5] = [
@@ -18,15 +18,14 @@ const PROBE_KEYS: [(&str, &[&str]); 5] = [
     ("query", &["mysql", "postgres"]),
 ];
 
-/// What is read when the table is there.
-pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Health {
-    let default = Health::default();
+/// What is read when the table is there; without it, the default holds.
+pub(super) fn read(table: &Table<'_>, default: &Health, problems: &mut Problems) -> Health {
     let mut number = |key| table.number(key, problems);
     let interval_ms = number("interval_ms").unwrap_or(default.interval_ms);
     let timeout_ms = number("timeout_ms").unwrap_or(default.timeout_ms.min(interval_ms));
     let dead = number("dead_interval_ms_max");
     let health = Health {
-        probe: probe(table, problems),
+        probe: probe(table, &default.probe, problems),
         interval_ms,
         timeout_ms,
         rise: table.small_number("rise", problems).unwrap_or(default.rise),
@@ -56,9 +55,9 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
     }
 }
 
-fn probe(table: &Table<'_>, problems: &mut Problems) -> Probe {
+fn probe(table: &Table<'_>, default: &Probe, problems: &mut Problems) -> Probe {
     let word = match table.value("probe") {
-        None => "tcp",
+        None => default.name(),
         Some(_) => match table.word("probe", problems) {
             Some(word) => word,
             // Nobody knows which of the other keys would belong to it.
@@ -74,10 +73,8 @@ fn probe(table: &Table<'_>, problems: &mut Problems) -> Probe {
         }
     }
     let query = |problems: &mut Problems| {
-        table
-            .text("query", problems)
-            .unwrap_or("SELECT 1")
-            .to_owned()
+        let text = table.text("query", problems);
+        text.unwrap_or(Probe::QUERY).to_owned()
     };
     match word {
         "off" => Probe::Off,

@@ -74,6 +74,8 @@ const HOUR_MS: u64 = 3_600_000;
 const TEN_MINUTES_MS: u64 = 600_000;
 /// A week: sessions of database pools may sleep over a holiday.
 const WEEK_MS: u64 = 7 * DAY_MS;
+/// Ten bits of a cancel key name the Evenkeel that gave it; 0 is nobody.
+pub(super) const INSTANCE_MAX: u64 = 1_023;
 
 /// The file itself.
 pub static ROOT: Section = Section {
@@ -82,6 +84,7 @@ pub static ROOT: Section = Section {
         table("engine"),
         table("admin"),
         table("log"),
+        table("peers"),
         table("service"),
     ],
 };
@@ -118,12 +121,18 @@ pub static LOG: Section = Section {
     ],
 };
 
+/// `[peers]`
+pub static PEERS: Section = Section {
+    title: "[peers]",
+    keys: &[number("instance", 1, INSTANCE_MAX), text("addresses")],
+};
+
 /// `[[service]]`
 pub static SERVICE: Section = Section {
     title: "[[service]]",
     keys: &[
         text("name"),
-        word("protocol", &["tcp"]),
+        word("protocol", &["tcp", "postgres"]),
         text("listen"),
         text("servers"),
         text("balance"),
@@ -136,6 +145,10 @@ pub static SERVICE: Section = Section {
         number("retries", 0, 100),
         number("idle_timeout_ms", 0, WEEK_MS),
         number("half_close_timeout_ms", 0, WEEK_MS),
+        number("query_timeout_ms", 0, WEEK_MS),
+        number("transaction_timeout_ms", 0, WEEK_MS),
+        number("idle_in_transaction_timeout_ms", 0, WEEK_MS),
+        number("login_timeout_ms", 1, TEN_MINUTES_MS),
         number("slow_start_ms", 0, HOUR_MS),
         number("drain_limit_ms", 0, DAY_MS),
         word("on_server_down", &["leave", "cut"]),
@@ -147,6 +160,11 @@ pub static SERVICE: Section = Section {
         table("health"),
         table("monitor"),
         table("server_tls"),
+        table("tls"),
+        table("auth"),
+        table("pool"),
+        table("split"),
+        table("failover"),
     ],
 };
 
@@ -220,12 +238,112 @@ pub static SERVER_TLS: Section = Section {
     keys: &[word("mode", &["off", "encrypt", "verify"]), text("ca")],
 };
 
+/// `[service.tls]`
+pub static TLS: Section = Section {
+    title: "[service.tls]",
+    keys: &[
+        text("certificate"),
+        text("key"),
+        text("client_ca"),
+        flag("required"),
+    ],
+};
+
+/// `[service.auth]`
+pub static AUTH: Section = Section {
+    title: "[service.auth]",
+    keys: &[
+        word("source", &["server", "file"]),
+        text("user"),
+        text("password"),
+        text("password_file"),
+        text("database"),
+        text("query"),
+        text("users_file"),
+        text("allow_from"),
+    ],
+};
+
+/// The file that `users_file` names; not a part of the config file.
+pub static USERS: Section = Section {
+    title: "the file of users",
+    keys: &[table("users")],
+};
+
+/// One user of that file.
+pub static USER: Section = Section {
+    title: "[users.NAME]",
+    keys: &[
+        text("password"),
+        text("verifier"),
+        text("md5"),
+        flag("certificate"),
+        text("server_user"),
+        text("server_password"),
+    ],
+};
+
+/// `[service.pool]`
+pub static POOL: Section = Section {
+    title: "[service.pool]",
+    keys: &[
+        word("mode", &["transaction", "session"]),
+        number("size", 1, 100_000),
+        number("service_size", 0, 1_000_000),
+        number("user_size", 0, 1_000_000),
+        number("database_size", 0, 1_000_000),
+        number("min_idle", 0, 100_000),
+        number("idle_ms", 0, WEEK_MS),
+        number("lifetime_ms", 0, WEEK_MS),
+        number("wait_ms", 1, TEN_MINUTES_MS),
+        number("queue_length", 0, 1_000_000),
+        number("statements_max", 1, 10_000),
+        table("users"),
+        table("databases"),
+    ],
+};
+
+/// `[service.pool.users.NAME]`
+pub static POOL_USER: Section = Section {
+    title: "[service.pool.users.NAME]",
+    keys: &[number("size", 0, 1_000_000)],
+};
+
+/// `[service.pool.databases.NAME]`
+pub static POOL_DATABASE: Section = Section {
+    title: "[service.pool.databases.NAME]",
+    keys: &[number("size", 0, 1_000_000)],
+};
+
+/// `[service.split]`
+pub static SPLIT: Section = Section {
+    title: "[service.split]",
+    keys: &[
+        flag("reads"),
+        flag("primary_reads"),
+        word("consistency", &["read-your-writes", "global", "eventual"]),
+        number("wait_ms", 0, TEN_MINUTES_MS),
+        number("stale_ms", 1, TEN_MINUTES_MS),
+    ],
+};
+
+/// `[service.failover]`
+pub static FAILOVER: Section = Section {
+    title: "[service.failover]",
+    keys: &[
+        number("wait_ms", 0, TEN_MINUTES_MS),
+        number("queue_length", 0, 1_000_000),
+        number("resume_at_once", 1, 1_000_000),
+    ],
+};
+
 /// All of them, in the documentation's order.
-pub static SECTIONS: [&Section; 11] = [
+pub static SECTIONS: [&Section; 19] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
     &LOG,
+    &PEERS,
     &SERVICE,
     &SERVER,
     &QUEUE,
@@ -233,13 +351,17 @@ pub static SECTIONS: [&Section; 11] = [
     &HEALTH,
     &MONITOR,
     &SERVER_TLS,
+    &TLS,
+    &AUTH,
+    &POOL,
+    &POOL_USER,
+    &POOL_DATABASE,
+    &SPLIT,
+    &FAILOVER,
 ];
 
-/// Keys of `[[service]]` that belong to protocols which are not served yet.
-pub static NOT_YET: [&str; 4] = ["pool", "split", "auth", "tls"];
-
 /// Protocols that are not served yet.
-pub static PROTOCOLS_NOT_YET: [&str; 3] = ["mysql", "postgres", "http"];
+pub static PROTOCOLS_NOT_YET: [&str; 2] = ["mysql", "http"];
 
 impl Section {
     /// The key of that name.

@@ -401,6 +401,9 @@ pub enum Probe {
 }
 
 impl Probe {
+    /// What database probes run when nothing else is set.
+    pub const QUERY: &str = "SELECT 1";
+
     /// The word used in the file.
     pub fn name(&self) -> &'static str {
         match self {

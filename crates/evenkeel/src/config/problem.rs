@@ -109,6 +109,20 @@ impl Problems {
         &mut self.list[last]
     }
 
+    /// Takes over what is wrong with a file that this one names, all at the place of its name.
+    pub(super) fn of_other_file(&mut self, place: &Place, other: &Problems) {
+        let file = other.file.as_deref().unwrap_or_default();
+        for problem in &other.list {
+            let at = problem.place.as_ref().map_or(String::new(), |place| {
+                let (line, column) = other.line_column(place.start);
+                format!(":{line}:{column}")
+            });
+            let message = format!("{file}{at}: {}", other.whole_message(problem));
+            let help = problem.help.clone();
+            self.push(problem.severity, place, problem.code, message, help);
+        }
+    }
+
     /// The file cannot be used.
     pub fn has_errors(&self) -> bool {
         self.list

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::{DeInteger, DeTable, DeValue};
+use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 use super::keys::{self, Kind, Section};
 use super::problem::{Place, Problems};
@@ -11,12 +11,38 @@ use super::problem::{Place, Problems};
 /// A value and the place it was read from.
 pub(super) type Value<'a> = Spanned<DeValue<'a>>;
 
+/// One entry of a table whose keys are names.
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a str,
+    /// Where the name stands.
+    pub(super) place: Range<usize>,
+    pub(super) value: &'a Value<'a>,
+}
+
+impl<'a> Entry<'a> {
+    /// The value as a table of these keys.
+    pub(super) fn table(
+        &self,
+        section: &'static Section,
+        problems: &mut Problems,
+    ) -> Option<Table<'a>> {
+        let Some(values) = self.value.get_ref().as_table() else {
+            let help = format!("write its keys below a line `{}`", section.title);
+            wrong_type(self.name, "a table", self.value, help, problems);
+            return None;
+        };
+        Some(Table::open(section, values, self.place.clone(), problems))
+    }
+}
+
 /// One table of the file, with the keys it may have.
 pub(super) struct Table<'a> {
     section: &'static Section,
     values: &'a DeTable<'a>,
     /// The table's own place.
     pub(super) place: Place,
+    /// It has a key that it may not have: what seems to be missing may be meant by that.
+    pub(super) has_unknown: bool,
 }
 
 impl<'a> Table<'a> {
@@ -27,15 +53,18 @@ impl<'a> Table<'a> {
         place: Range<usize>,
         problems: &mut Problems,
     ) -> Table<'a> {
+        let mut has_unknown = false;
         for key in values.keys() {
             if section.key(key.get_ref()).is_none() {
                 unknown_key(section, key.get_ref(), &Some(key.span()), problems);
+                has_unknown = true;
             }
         }
         Table {
             section,
             values,
             place: Some(place),
+            has_unknown,
         }
     }
 
@@ -187,6 +216,23 @@ impl<'a> Table<'a> {
         let place = self.key_place(key).unwrap_or(value.span());
         Some(Table::open(section, values, place, problems))
     }
+
+    /// The entries of a table whose keys are names, not words of ours; `help` says how to write it.
+    pub(super) fn entries(&self, key: &str, help: &str, problems: &mut Problems) -> Vec<Entry<'a>> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let Some(values) = value.get_ref().as_table() else {
+            wrong_type(key, "a table", value, help, problems);
+            return Vec::new();
+        };
+        let entry = |(name, value): (&'a Spanned<DeString<'a>>, &'a Value<'a>)| Entry {
+            name: name.get_ref().as_ref(),
+            place: name.span(),
+            value,
+        };
+        values.iter().map(entry).collect()
+    }
 }
 
 /// A value of a type that the key does not take.
@@ -221,13 +267,6 @@ pub(super) fn listed(words: &[&str]) -> String {
 }
 
 fn unknown_key(section: &'static Section, key: &str, place: &Place, problems: &mut Problems) {
-    let not_yet = std::ptr::eq(section, &raw const keys::SERVICE) && keys::NOT_YET.contains(&key);
-    if not_yet {
-        let message = format!("`{key}` is not supported yet");
-        let help = "this version balances `protocol = \"tcp\"`; remove the key";
-        problems.error(place, "E_NOT_YET", message, help);
-        return;
-    }
     let message = format!("{} has no key `{key}`", section.title);
     problems.error(
         place,

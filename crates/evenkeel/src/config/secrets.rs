@@ -1,7 +1,7 @@
 //! Hides secrets in the lines that messages show.
 
 /// Keys that hold secrets, also misspelt ones.
-const WORDS: [&str; 5] = ["pass", "pwd", "token", "secret", "psw"];
+const WORDS: [&str; 7] = ["pass", "pwd", "token", "secret", "psw", "verifier", "md5"];
 
 /// The text with the values of such keys covered. Bytes and characters keep their places.
 pub(super) fn masked(text: &str) -> String {

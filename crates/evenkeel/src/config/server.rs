@@ -100,7 +100,7 @@ pub(super) fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems
     false
 }
 
-fn address(text: &str, place: &Place, problems: &mut Problems) -> Option<Address> {
+pub(super) fn address(text: &str, place: &Place, problems: &mut Problems) -> Option<Address> {
     match text.parse() {
         Ok(address) => Some(address),
         Err(super::AddressError { message, help }) => {

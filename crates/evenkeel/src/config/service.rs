@@ -6,15 +6,15 @@ use evenkeel_policy::balance::Algorithm;
 use ipnet::IpNet;
 use toml::de::DeValue;
 
-use super::file::Sources;
 use super::keys;
 use super::plan::{
-    AllDown, Keepalive, Listen, OnServerDown, Protocol, Queue, SendProxy, ServicePlan,
+    AllDown, Keepalive, Listen, OnServerDown, Probe, Protocol, Queue, SendProxy, ServicePlan,
 };
 use super::problem::{Place, Problems};
 use super::reader::{Table, Value, wrong_type};
 use super::server::{self, ServerPlaces};
-use super::{AddressError, health, role};
+use super::sources::Sources;
+use super::{AddressError, database, health, protocol, role};
 
 /// A service as far as it could be read, and where its parts stand.
 #[derive(Debug)]
@@ -37,13 +37,16 @@ pub(super) struct ServicePlaces {
     pub(super) health: Place,
     pub(super) monitor: Place,
     pub(super) server_tls: Place,
+    pub(super) tls: Place,
+    pub(super) auth: Place,
     pub(super) service: Place,
 }
 
 /// Reads one table of `[[service]]`.
 pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Draft {
     let name = read_name(table, problems);
-    let mut plan = ServicePlan::with_defaults(name, Protocol::Tcp);
+    let protocol = protocol::read(table, problems);
+    let mut plan = ServicePlan::with_defaults(name, protocol.unwrap_or(Protocol::Tcp));
     let mut places = ServicePlaces {
         service: table.place.clone(),
         name: table.value_place("name").or_else(|| table.place.clone()),
@@ -52,17 +55,21 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
         role: table.value_place("role"),
         ..ServicePlaces::default()
     };
-    check_protocol(table, problems);
+    if let Some(protocol) = protocol {
+        protocol::check_keys(protocol, table, problems);
+    }
     read_listen(table, &mut plan, &mut places, problems);
     read_servers(table, &mut plan, &mut places, problems);
     read_balance(table, &mut plan, problems);
-    plan.role = role::read(table, problems);
+    if plan.protocol == Protocol::Tcp {
+        plan.role = role::read(table, problems);
+    }
     read_limits(table, &mut plan, problems);
     read_words(table, &mut plan, problems);
     plan.accept_proxy_from = table
         .elements("accept_proxy_from")
         .iter()
-        .filter_map(|v| network(v, problems))
+        .filter_map(|v| network("accept_proxy_from", v, problems))
         .collect();
     read_tables(table, &mut plan, &mut places, sources, problems);
     Draft { plan, places }
@@ -83,20 +90,6 @@ fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
         server::check_name(table, "service", problems);
     }
     name.to_owned()
-}
-
-fn check_protocol(table: &Table<'_>, problems: &mut Problems) {
-    let value = table.value("protocol");
-    let word = value
-        .and_then(|value| value.get_ref().as_str())
-        .unwrap_or("tcp");
-    if keys::PROTOCOLS_NOT_YET.contains(&word) {
-        let message = format!("`protocol = \"{word}\"` is not supported yet");
-        let help = "use `protocol = \"tcp\"`: it carries any protocol; [service.health] can log in";
-        problems.error(&table.value_place("protocol"), "E_NOT_YET", message, help);
-        return;
-    }
-    table.word("protocol", problems);
 }
 
 fn read_listen(
@@ -205,17 +198,22 @@ fn read_words(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems
     };
 }
 
-fn network(value: &Value<'_>, problems: &mut Problems) -> Option<IpNet> {
+/// An array of addresses and networks, or one alone.
+pub(super) fn networks(key: &str, value: &Value<'_>, problems: &mut Problems) -> Vec<IpNet> {
+    match value.get_ref() {
+        DeValue::Array(values) => {
+            let read = values.iter().filter_map(|one| network(key, one, problems));
+            read.collect()
+        }
+        _ => network(key, value, problems).into_iter().collect(),
+    }
+}
+
+fn network(key: &str, value: &Value<'_>, problems: &mut Problems) -> Option<IpNet> {
     let place = Some(value.span());
     let help = "write an address or a network: `\"10.0.0.5\"`, `\"10.0.0.0/8\"`, `\"fd00::/8\"`";
     let Some(text) = value.get_ref().as_str() else {
-        wrong_type(
-            "accept_proxy_from",
-            "addresses or networks",
-            value,
-            help,
-            problems,
-        );
+        wrong_type(key, "addresses or networks", value, help, problems);
         return None;
     };
     let parsed = text
@@ -255,8 +253,13 @@ fn read_tables(
     }
     places.health = table.place.clone();
     places.probe = table.place.clone();
+    if plan.protocol == Protocol::Postgres && table.value("monitor").is_some() {
+        plan.health.probe = Probe::Postgres {
+            query: Probe::QUERY.to_owned(),
+        };
+    }
     if let Some(health) = table.table("health", &keys::HEALTH, problems) {
-        plan.health = health::read(&health, problems);
+        plan.health = health::read(&health, &plan.health, problems);
         places.health = health.place.clone();
         places.probe = health.value_place("probe").or(health.place);
     }
@@ -267,6 +270,12 @@ fn read_tables(
     if let Some(tls) = table.table("server_tls", &keys::SERVER_TLS, problems) {
         plan.server_tls = health::read_server_tls(&tls, sources, problems);
         places.server_tls = tls.place;
+    }
+    if plan.database.is_some() {
+        places.auth = table.key_place("auth");
+        places.tls = table.key_place("tls");
+        let database = database::read(table, plan.monitor.as_ref(), sources, problems);
+        plan.database = Some(Box::new(database));
     }
 }
 

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::file::Sources;
 use super::plan::{Admin, Engine, Io, Listen, Log, LogFormat, LogLevel};
 use super::problem::{Place, Problems};
 use super::reader::{Table, wrong_type};
 use super::socket::default_socket;
+use super::sources::Sources;
 
 impl Default for Engine {
     fn default() -> Engine {

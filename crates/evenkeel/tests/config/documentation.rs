@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
-use evenkeel::config::keys::{Key, Kind, SECTIONS, Section};
+use evenkeel::config::keys::{Key, Kind, SECTIONS, Section, USER};
 
-use super::{load, plan, service};
+use super::postgres::Pair;
+use super::{load, plan, postgres, service};
 
 /// One row of a table: key, default, limits.
 struct Row {
@@ -48,7 +50,8 @@ fn rows(page: &str, title: &str) -> Vec<Row> {
 
 fn for_each(check: impl Fn(&Section, &Key, &Row)) {
     let page = page();
-    for section in SECTIONS {
+    // The file of users is another file, but documented here.
+    for section in SECTIONS.into_iter().chain([&USER]) {
         let rows = rows(&page, section.title);
         let names = |keys: &[Key]| {
             keys.iter()
@@ -77,6 +80,10 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
         "[[service]]" => match key {
             "on_primary_change" => service(&format!("role = 'primary'\n{line}\n{DATABASE}")),
             "lag_ms_max" | "fallback" => service(&format!("role = 'replica'\n{line}\n{DATABASE}")),
+            "query_timeout_ms"
+            | "transaction_timeout_ms"
+            | "idle_in_transaction_timeout_ms"
+            | "login_timeout_ms" => postgres(&line),
             _ => service(&line),
         },
         "[service.monitor]" if key == "role_interval_ms" => service(&format!("{DATABASE}{line}\n")),
@@ -93,8 +100,27 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             };
             service(&format!("[service.health]\n{probe}{line}{monitor}\n"))
         }
+        "[service.split]" if key != "reads" => {
+            postgres(&format!("[service.split]\nreads = true\n{line}"))
+        }
+        "[service.tls]" => postgres(&format!("{}\n{line}", tls())),
+        "[peers]" => format!("{}\n[peers]\n{line}\n", postgres("")),
+        title
+        @ ("[service.auth]" | "[service.pool]" | "[service.split]" | "[service.failover]") => {
+            postgres(&format!("{title}\n{line}\n"))
+        }
+        title @ ("[service.pool.users.NAME]" | "[service.pool.databases.NAME]") => {
+            postgres(&format!("{title}\n{line}\n"))
+        }
         title => service(&format!("{title}\n{line}\n")),
     }
+}
+
+/// What `[service.tls]` cannot be without; the files stay as long as the process.
+fn tls() -> String {
+    static PAIR: OnceLock<Pair> = OnceLock::new();
+    let pair = PAIR.get_or_init(|| Pair::new("localhost"));
+    format!("[service.tls]\n{}", pair.lines())
 }
 
 #[test]
@@ -126,6 +152,9 @@ fn documented_limits_are_the_programs() {
 #[test]
 fn documented_defaults_are_the_programs() {
     for_each(|section, key, row| {
+        if section.title == USER.title {
+            return;
+        }
         if row.default.is_empty() {
             assert!(
                 !matches!(key.kind, Kind::Flag),
@@ -170,9 +199,12 @@ fn codes(text: &str) -> BTreeSet<String> {
 fn every_message_code_is_documented_and_every_documented_one_exists() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config");
     let mut used = BTreeSet::new();
-    for entry in fs::read_dir(source).expect("the sources") {
-        let path = entry.expect("a file").path();
-        if path.is_file() {
+    for directory in [source.clone(), source.join("check")] {
+        for entry in fs::read_dir(directory).expect("the sources") {
+            let path = entry.expect("a file").path();
+            if !path.is_file() {
+                continue;
+            }
             let text = fs::read_to_string(path).expect("a source");
             let quoted = text
                 .split('"')

@@ -3,7 +3,7 @@
 use super::{code_and_place, load, plan, service};
 
 /// Exactly one problem: this code at this place, with these words.
-fn check(text: &str, expected: &str, words: &str) {
+pub(crate) fn check(text: &str, expected: &str, words: &str) {
     let (_, problems) = load(text);
     let [problem] = problems.as_slice() else {
         panic!("{text}\nexpected {expected} alone, found {problems:#?}");
@@ -118,12 +118,7 @@ fn what_is_planned_is_told_from_what_is_unknown() {
         "E_NOT_YET 5:12",
         "protocol = \"tcp\"",
     );
-    check_service("[service.split]", "E_NOT_YET 5:10", "not supported yet");
-    check_service(
-        "[service.pool]\nsize = 1",
-        "E_NOT_YET 5:10",
-        "not supported yet",
-    );
+    check_service("protocol = \"http\"", "E_NOT_YET 5:12", "not supported yet");
     check_service(
         "protocol = \"tpc\"",
         "E_UNKNOWN_WORD 5:12",

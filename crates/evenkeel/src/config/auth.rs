@@ -1,0 +1,145 @@
+//! Reads `[service.auth]`: who may log in, from where, and where that is known.
+
+use super::keys;
+use super::names;
+use super::plan::{AccountPlan, AuthPlan, AuthSource, Monitor};
+use super::problem::Problems;
+use super::reader::{Entry, Table};
+use super::sources::Sources;
+use super::{service, users};
+
+/// Keys of the account that asks the servers.
+const SERVER_KEYS: [&str; 5] = ["user", "password", "password_file", "database", "query"];
+
+/// Users that `allow_from` does not name.
+const OTHERS: &str = "*";
+
+/// What holds without the table.
+pub(super) fn from_monitor(monitor: Option<&Monitor>) -> AuthPlan {
+    let account = monitor.map(|monitor| AccountPlan {
+        user: monitor.user.clone(),
+        password: monitor.password.clone(),
+        database: monitor.database.clone(),
+    });
+    AuthPlan {
+        account,
+        ..AuthPlan::default()
+    }
+}
+
+/// What is read when the table is there.
+pub(super) fn read(
+    table: &Table<'_>,
+    monitor: Option<&Monitor>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> AuthPlan {
+    let mut auth = from_monitor(monitor);
+    match table.word("source", problems) {
+        Some("file") => {
+            auth.source = AuthSource::File;
+            auth.account = None;
+            check_file_keys(table, problems);
+        }
+        _ => read_account(&mut auth, table, sources, problems),
+    }
+    read_users(&mut auth, table, sources, problems);
+    read_allowed(&mut auth, table, problems);
+    auth
+}
+
+/// With `source = "file"` the servers are not asked, and the file must be there.
+fn check_file_keys(table: &Table<'_>, problems: &mut Problems) {
+    let given = SERVER_KEYS.into_iter();
+    for key in given.filter(|key| table.value(key).is_some()) {
+        let message = format!("`{key}` is for `source = \"server\"`, not for `file`");
+        let help = format!("set `source = \"server\"`, or remove `{key}`");
+        problems.error(&table.key_place(key), "E_SOURCE_KEY", message, help);
+    }
+    if table.value("users_file").is_none() {
+        let message = "`source = \"file\"` needs a `users_file`";
+        let help = "add `users_file = \"users.toml\"`";
+        problems.error(&table.value_place("source"), "E_MISSING_KEY", message, help);
+    }
+}
+
+fn read_account(
+    auth: &mut AuthPlan,
+    table: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) {
+    let password = sources.secret(table, "password", "password_file", problems);
+    let database = table.text("database", problems).map(str::to_owned);
+    auth.query = read_query(table, problems);
+    if let Some(user) = table.text("user", problems) {
+        auth.account = Some(AccountPlan {
+            user: user.to_owned(),
+            password: password.unwrap_or_default(),
+            database,
+        });
+        return;
+    }
+    let orphan = ["password", "password_file"].into_iter();
+    for key in orphan.filter(|key| table.value(key).is_some() && table.value("user").is_none()) {
+        let message = format!("`{key}` without `user`");
+        let help = "add `user = \"…\"`; without both, the account of [service.monitor] is used";
+        problems.error(&table.key_place(key), "E_MISSING_KEY", message, help);
+    }
+    if let (Some(account), Some(database)) = (&mut auth.account, database) {
+        account.database = Some(database);
+    }
+}
+
+fn read_query(table: &Table<'_>, problems: &mut Problems) -> Option<String> {
+    let query = table.text("query", problems)?;
+    if !query.contains("$1") {
+        let message = "`query` does not ask for one user: it has no `$1`";
+        let help = "write `query = \"SELECT rolname, rolpassword, valid_until FROM \
+                    evenkeel_login($1)\"`; docs/postgres.md has the function";
+        problems.error(&table.value_place("query"), "E_VALUE", message, help);
+    }
+    Some(query.to_owned())
+}
+
+fn read_users(auth: &mut AuthPlan, table: &Table<'_>, sources: &Sources, problems: &mut Problems) {
+    let Some(name) = table.text("users_file", problems) else {
+        return;
+    };
+    let (path, place) = (sources.path(name), table.value_place("users_file"));
+    if let Some(text) = sources.private_text(&path, &place, problems) {
+        let (found, wrong) = users::read(&path, text.expose(), auth.source);
+        auth.users = found;
+        problems.of_other_file(&place, &wrong);
+    }
+    auth.users_file = Some(path);
+}
+
+fn read_allowed(auth: &mut AuthPlan, table: &Table<'_>, problems: &mut Problems) {
+    let help = "write `allow_from = { app = [\"10.0.0.0/8\"], \"*\" = [\"127.0.0.1\"] }`";
+    for entry in table.entries("allow_from", help, problems) {
+        names::check(&entry, problems);
+        let networks = service::networks("allow_from", entry.value, problems);
+        if entry.name == OTHERS {
+            auth.allow_others_from = Some(networks);
+            continue;
+        }
+        check_known(auth, &entry, problems);
+        auth.allow_from.insert(entry.name.to_owned(), networks);
+    }
+}
+
+/// A misspelt name would let its user in from anywhere.
+fn check_known(auth: &AuthPlan, entry: &Entry<'_>, problems: &mut Problems) {
+    let unread = auth.users.is_empty();
+    if auth.source == AuthSource::Server || unread || auth.users.contains_key(entry.name) {
+        return;
+    }
+    let message = format!("`{}` is not in the file of users", entry.name);
+    let near = keys::nearest(entry.name, auth.users.keys().map(String::as_str));
+    let help = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "add the user there, or remove the entry".to_owned(),
+    };
+    problems.warning(&Some(entry.place.clone()), "W_NO_EFFECT", message, help);
+}

@@ -1,0 +1,97 @@
+//! Checks of services that speak a database's protocol, and of the peers that serve them.
+
+use super::super::plan::{AuthSource, DatabasePlan, PeersPlan, Probe};
+use super::super::problem::{Place, Problems};
+use super::super::service::Draft;
+use super::reaches;
+
+/// What only such a service can contradict itself in.
+pub(super) fn check(draft: &Draft, problems: &mut Problems) {
+    if let Some(database) = &draft.plan.database {
+        probe(draft, problems);
+        accounts(draft, database, problems);
+        certificates(draft, database, problems);
+    }
+}
+
+/// Which server is the primary is asked of the servers themselves, in their own protocol.
+fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
+    let probe = plan.health.probe.name();
+    let help = "set `probe = \"postgres\"` in [service.health], or remove `probe`";
+    match plan.health.probe {
+        Probe::Postgres { .. } => {}
+        Probe::Http { .. } | Probe::Mysql { .. } => {
+            let message = format!("`probe = \"{probe}\"` does not speak PostgreSQL");
+            problems.error(&places.probe, "E_ROLE_PROBE", message, help);
+        }
+        // Without an account nothing can be asked: that is told elsewhere.
+        Probe::Off | Probe::Tcp if plan.servers.len() > 1 && plan.monitor.is_some() => {
+            let message = format!(
+                "which server is the primary is asked of the database, but `probe = \"{probe}\"` \
+                 asks no database"
+            );
+            problems.error(&places.probe, "E_ROLE_PROBE", message, help);
+        }
+        Probe::Off | Probe::Tcp => {}
+    }
+}
+
+fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
+    let Draft { plan, places } = draft;
+    // One that could not be read has been told.
+    if places.monitor.is_some() || plan.monitor.is_some() {
+        return;
+    }
+    let asks = matches!(plan.health.probe, Probe::Postgres { .. });
+    if plan.servers.len() > 1 && !asks {
+        let message = "which of the servers is the primary cannot be asked without an account";
+        let help = "add [service.monitor] with `user` and `password_file`";
+        problems.error(&places.servers_key, "E_NO_MONITOR", message, help);
+    } else if database.auth.source == AuthSource::Server && database.auth.account.is_none() {
+        let message = "who may log in is asked of the servers, but there is no account to ask with";
+        let help = "add [service.monitor] or [service.auth] with `user` and `password_file`, or \
+                    [service.auth] with `source = \"file\"` and `users_file`";
+        let place = places.auth.clone().or(places.service.clone());
+        problems.error(&place, "E_NO_ACCOUNT", message, help);
+    }
+}
+
+/// Clients are asked for certificates only if somebody is known who signs them.
+fn certificates(Draft { places, .. }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
+    let asked = match &database.tls {
+        Some(tls) => tls.client_ca.is_some(),
+        // A table that could not be read may ask for them.
+        None => places.tls.is_some(),
+    };
+    let mut users = database.auth.users.iter();
+    let user = users.find(|(_, user)| user.certificate);
+    if let Some((name, _)) = user.filter(|_| !asked) {
+        let message =
+            format!("user `{name}` may log in by certificate, but clients are asked for none");
+        let help = "set `client_ca` in [service.tls], or remove `certificate = true`";
+        problems.warning(&places.auth, "W_NO_EFFECT", message, help);
+    }
+}
+
+/// Peers serve only protocols in which one asks to cancel, and never this process itself.
+pub(in super::super) fn peers(
+    peers: &PeersPlan,
+    place: &Place,
+    drafts: &[Draft],
+    problems: &mut Problems,
+) {
+    let mut served = drafts.iter().filter(|draft| draft.plan.database.is_some());
+    if place.is_some() && served.next().is_none() {
+        let message = "[peers] has no effect: no service has requests to cancel";
+        let help = "remove it; it is for `protocol = \"postgres\"`";
+        problems.warning(place, "W_NO_EFFECT", message, help);
+    }
+    for (number, address) in &peers.addresses {
+        let own = drafts.iter().flat_map(|draft| &draft.plan.listen);
+        if own.into_iter().any(|listen| reaches(address, listen)) {
+            let message = format!("instance `{number}` at {address} is this process itself");
+            let help = "set `instance` to the number of this one in its list";
+            problems.error(place, "E_LOOP", message, help);
+        }
+    }
+}

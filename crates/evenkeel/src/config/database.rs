@@ -1,0 +1,64 @@
+//! Reads what only a service has that speaks a database's protocol.
+
+use super::keys;
+use super::plan::{DatabasePlan, Monitor, SplitPlan, TimesPlan};
+use super::problem::Problems;
+use super::reader::Table;
+use super::sources::Sources;
+use super::{auth, pool, split, tls};
+
+/// The part of a service, from the service's own keys and its tables.
+pub(super) fn read(
+    table: &Table<'_>,
+    monitor: Option<&Monitor>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> DatabasePlan {
+    let mut database = DatabasePlan {
+        times: read_times(table, problems),
+        ..DatabasePlan::default()
+    };
+    if let Some(pool) = table.table("pool", &keys::POOL, problems) {
+        database.pool = pool::read(&pool, problems);
+    }
+    if let Some(split) = table.table("split", &keys::SPLIT, problems) {
+        database.split = split::read(&split, problems);
+    }
+    database.split.lag_ms_max = read_lag(&database.split, table, problems);
+    if let Some(failover) = table.table("failover", &keys::FAILOVER, problems) {
+        database.failover = split::read_failover(&failover, problems);
+    }
+    let tls = table.table("tls", &keys::TLS, problems);
+    database.tls = tls.and_then(|tls| tls::read(&tls, sources, problems));
+    let auth = table.table("auth", &keys::AUTH, problems);
+    database.auth = auth.map_or_else(
+        || auth::from_monitor(monitor),
+        |auth| auth::read(&auth, monitor, sources, problems),
+    );
+    database
+}
+
+fn read_lag(split: &SplitPlan, table: &Table<'_>, problems: &mut Problems) -> Option<u64> {
+    let place = table.key_place("lag_ms_max");
+    if place.is_some() && !split.reads {
+        let message = "`lag_ms_max` has no effect: replicas get no reads";
+        let help = "set `reads = true` in [service.split], or remove it";
+        problems.warning(&place, "W_NO_EFFECT", message, help);
+    }
+    table.number("lag_ms_max", problems)
+}
+
+fn read_times(table: &Table<'_>, problems: &mut Problems) -> TimesPlan {
+    let mut times = TimesPlan::default();
+    let mut number = |key, field: &mut u64| {
+        *field = table.number(key, problems).unwrap_or(*field);
+    };
+    number("query_timeout_ms", &mut times.query_timeout_ms);
+    number("transaction_timeout_ms", &mut times.transaction_timeout_ms);
+    number(
+        "idle_in_transaction_timeout_ms",
+        &mut times.idle_in_transaction_timeout_ms,
+    );
+    number("login_timeout_ms", &mut times.login_timeout_ms);
+    times
+}

@@ -1,0 +1,60 @@
+//! Flags of services that log in; the environment is an argument here.
+
+use super::*;
+
+fn loaded(listen: &str, to: &str, environment: &[(&str, &str)]) -> Loaded {
+    let flags = Flags {
+        listen: vec![listen.to_owned()],
+        to: to.split(',').map(str::to_owned).collect(),
+        ..Flags::default()
+    };
+    let variable = |name: &str| {
+        let found = environment.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    from_flags_with(&flags, variable)
+}
+
+fn codes(loaded: &Loaded) -> Vec<&'static str> {
+    loaded.problems.list.iter().map(|one| one.code).collect()
+}
+
+#[test]
+fn a_postgres_service_without_a_file_asks_with_the_account_of_the_environment() {
+    let account = [("PGUSER", "eve"), ("PGPASSWORD", "secret")];
+    let loaded = loaded("postgres://127.0.0.1:1", "a:1,postgres://b:1", &account);
+    assert_eq!(codes(&loaded), [""; 0]);
+    let mut plan = loaded.plan.expect("a plan");
+    let service = plan.services.remove(0);
+    assert_eq!(service.protocol, Protocol::Postgres);
+    assert_eq!(service.balance, Algorithm::LeastConnections);
+    assert_eq!(service.health.probe.name(), "postgres");
+    let account = service.database.expect("a database").auth.account;
+    let account = account.expect("an account");
+    assert_eq!(
+        (account.user.as_str(), account.password.expose()),
+        ("eve", "secret")
+    );
+    assert_eq!(service.monitor.expect("a monitor").user, "eve");
+}
+
+#[test]
+fn without_an_account_it_is_told_once_what_to_set() {
+    let loaded = loaded("postgres://127.0.0.1:1", "a:1,b:1", &[("PGUSER", "")]);
+    assert_eq!(codes(&loaded), ["E_NO_ACCOUNT"]);
+    assert!(loaded.problems.list[0].help.contains("PGUSER"));
+}
+
+#[test]
+fn both_sides_speak_one_protocol() {
+    let account = [("PGUSER", "eve")];
+    assert_eq!(
+        codes(&loaded("postgres://*:1", "tcp://a:1", &account)),
+        ["E_BOTH"]
+    );
+    assert_eq!(
+        codes(&loaded("*:1", "postgres://a:1", &account)),
+        ["E_BOTH"]
+    );
+    assert_eq!(codes(&loaded("http://*:1", "a:1", &account)), ["E_NOT_YET"]);
+}

@@ -1,0 +1,67 @@
+//! Reads `[peers]`: which of several Evenkeels this is, and where the others are.
+
+use std::collections::BTreeMap;
+
+use super::keys::INSTANCE_MAX;
+use super::plan::{Address, PeersPlan};
+use super::problem::Problems;
+use super::reader::{Entry, Table, wrong_type};
+use super::server;
+
+const HELP: &str = "write `addresses = { \"2\" = \"10.0.0.2:5432\" }`: the other's `instance`, and \
+                    where it listens";
+
+/// What is read when the table is there.
+pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> PeersPlan {
+    let instance = table.number("instance", problems);
+    let instance = instance.and_then(|number| u16::try_from(number).ok());
+    let mut peers = PeersPlan {
+        instance: instance.unwrap_or(PeersPlan::default().instance),
+        addresses: BTreeMap::new(),
+    };
+    for entry in table.entries("addresses", HELP, problems) {
+        let number = read_number(&entry, problems);
+        let address = read_address(&entry, problems);
+        // One list can serve all of them: each leaves itself out.
+        if let Some((number, address)) = number.zip(address)
+            && number != peers.instance
+        {
+            check_new(&peers, &entry, &address, problems);
+            peers.addresses.insert(number, address);
+        }
+    }
+    peers
+}
+
+fn read_number(entry: &Entry<'_>, problems: &mut Problems) -> Option<u16> {
+    let number = entry.name.parse().ok();
+    let number = number.filter(|number| (1..=INSTANCE_MAX).contains(&u64::from(*number)));
+    if number.is_none() {
+        let message = format!("`{}` is not the number of an instance", entry.name);
+        let help = format!("a number from 1 to {INSTANCE_MAX}: the other's `instance`");
+        problems.error(&Some(entry.place.clone()), "E_RANGE", message, help);
+    }
+    number
+}
+
+fn read_address(entry: &Entry<'_>, problems: &mut Problems) -> Option<Address> {
+    let Some(text) = entry.value.get_ref().as_str() else {
+        wrong_type(entry.name, "an address", entry.value, HELP, problems);
+        return None;
+    };
+    server::address(text, &Some(entry.value.span()), problems)
+}
+
+fn check_new(peers: &PeersPlan, entry: &Entry<'_>, address: &Address, problems: &mut Problems) {
+    let other = peers.addresses.iter().find(|(_, known)| *known == address);
+    if let Some((other, _)) = other {
+        let message = format!("instances `{other}` and `{}` have one address", entry.name);
+        let help = "each instance listens on an address of its own";
+        problems.error(
+            &Some(entry.value.span()),
+            "E_DUPLICATE_SERVER",
+            message,
+            help,
+        );
+    }
+}

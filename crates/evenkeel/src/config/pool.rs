@@ -1,0 +1,70 @@
+//! Reads `[service.pool]`, with the sizes of single users and databases.
+
+use std::collections::BTreeMap;
+
+use super::keys::{self, Section};
+use super::names;
+use super::plan::{PoolMode, PoolPlan};
+use super::problem::Problems;
+use super::reader::Table;
+
+/// What is read when the table is there.
+pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
+    let mut pool = PoolPlan::default();
+    if let Some("session") = table.word("mode", problems) {
+        pool.mode = PoolMode::Session;
+    }
+    let mut small = |key, field: &mut u32| {
+        *field = table.small_number(key, problems).unwrap_or(*field);
+    };
+    small("size", &mut pool.size);
+    small("service_size", &mut pool.service_size);
+    small("user_size", &mut pool.user_size);
+    small("database_size", &mut pool.database_size);
+    small("min_idle", &mut pool.min_idle);
+    small("queue_length", &mut pool.queue_length);
+    small("statements_max", &mut pool.statements_max);
+    let mut number = |key, field: &mut u64| {
+        *field = table.number(key, problems).unwrap_or(*field);
+    };
+    number("idle_ms", &mut pool.idle_ms);
+    number("lifetime_ms", &mut pool.lifetime_ms);
+    number("wait_ms", &mut pool.wait_ms);
+    pool.users = sizes(table, "users", &keys::POOL_USER, problems);
+    pool.databases = sizes(table, "databases", &keys::POOL_DATABASE, problems);
+    check_order(&pool, table, problems);
+    pool
+}
+
+fn sizes(
+    table: &Table<'_>,
+    key: &str,
+    section: &'static Section,
+    problems: &mut Problems,
+) -> BTreeMap<String, u32> {
+    let help = format!("write `size = …` below a line `{}`", section.title);
+    let mut sizes = BTreeMap::new();
+    for entry in table.entries(key, &help, problems) {
+        names::check(&entry, problems);
+        let Some(inner) = entry.table(section, problems) else {
+            continue;
+        };
+        if inner.value("size").is_none() && !inner.has_unknown {
+            let message = format!("`{}` has no `size`", entry.name);
+            let help = "add `size = …`; 0 is no limit";
+            problems.error(&inner.place, "E_MISSING_KEY", message, help);
+        }
+        if let Some(size) = inner.small_number("size", problems) {
+            sizes.insert(entry.name.to_owned(), size);
+        }
+    }
+    sizes
+}
+
+fn check_order(pool: &PoolPlan, table: &Table<'_>, problems: &mut Problems) {
+    if pool.min_idle > pool.size {
+        let message = format!("`min_idle` is more than `size`, which is {}", pool.size);
+        let help = format!("use {} or less, or a larger `size`", pool.size);
+        problems.error(&table.value_place("min_idle"), "E_ORDER", message, help);
+    }
+}

@@ -1,0 +1,101 @@
+//! Reads `protocol`, and which keys of a service belong to which.
+
+use super::keys;
+use super::plan::Protocol;
+use super::problem::Problems;
+use super::reader::Table;
+
+/// Keys of services that speak a database's protocol.
+const DATABASE_KEYS: [&str; 9] = [
+    "query_timeout_ms",
+    "transaction_timeout_ms",
+    "idle_in_transaction_timeout_ms",
+    "login_timeout_ms",
+    "tls",
+    "auth",
+    "pool",
+    "split",
+    "failover",
+];
+
+/// Keys of services that carry bytes, and what to do instead where they are understood.
+const TCP_KEYS: [(&str, &str); 7] = [
+    (
+        "role",
+        "remove it: one service serves both, writes go to the primary, and with [service.split] \
+         `reads = true` reads to the replicas",
+    ),
+    (
+        "on_primary_change",
+        "remove it: sessions move to the new primary; [service.failover] says how long they may \
+         wait",
+    ),
+    (
+        "fallback",
+        "remove it: reads go to the primary while no replica can serve them",
+    ),
+    (
+        "half_close_timeout_ms",
+        "remove it: a client that ends its direction has left; `idle_timeout_ms` is for silent \
+         ones",
+    ),
+    (
+        "all_down",
+        "remove it: [service.failover] `wait_ms` says how long clients wait for a server",
+    ),
+    (
+        "send_proxy",
+        "remove it: PostgreSQL reads no PROXY header; [service.auth] `allow_from` says who may \
+         come from where",
+    ),
+    (
+        "queue",
+        "use [service.pool] `wait_ms` and `queue_length`: clients wait for a server connection",
+    ),
+];
+
+/// The protocol; `None` when the word is wrong, and nobody knows which keys belong to it.
+pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protocol> {
+    let value = table.value("protocol");
+    let word = value
+        .and_then(|value| value.get_ref().as_str())
+        .unwrap_or("tcp");
+    if keys::PROTOCOLS_NOT_YET.contains(&word) {
+        let message = format!("`protocol = \"{word}\"` is not supported yet");
+        let help = "use `protocol = \"tcp\"`: it carries any protocol; [service.health] can log in";
+        problems.error(&table.value_place("protocol"), "E_NOT_YET", message, help);
+        return None;
+    }
+    if value.is_none() {
+        return Some(Protocol::Tcp);
+    }
+    match table.word("protocol", problems)? {
+        "postgres" => Some(Protocol::Postgres),
+        _ => Some(Protocol::Tcp),
+    }
+}
+
+/// Notes keys of other protocols.
+pub(super) fn check_keys(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) {
+    let given = |key: &str| table.value(key).is_some();
+    let mut wrong = |key, of, help: &str| {
+        let message = format!(
+            "`{key}` is for `protocol = \"{of}\"`, not for `{}`",
+            protocol.name()
+        );
+        problems.error(&table.key_place(key), "E_PROTOCOL_KEY", message, help);
+    };
+    match protocol {
+        Protocol::Tcp => {
+            for key in DATABASE_KEYS.into_iter().filter(|key| given(key)) {
+                let help = format!("set `protocol = \"postgres\"`, or remove `{key}`");
+                wrong(key, "postgres", &help);
+            }
+        }
+        Protocol::Postgres => {
+            for (key, instead) in TCP_KEYS.into_iter().filter(|(key, _)| given(key)) {
+                wrong(key, "tcp", instead);
+            }
+        }
+    }
+}
