@@ -4,6 +4,7 @@
 //! `upstream` lends it a server connection, `relay` copies the bytes. The control plane sees the
 //! data plane through [`engine::Engine`].
 
+pub mod cancel;
 mod clock;
 pub mod counters;
 mod dice;
