@@ -10,6 +10,7 @@ mod up;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use evenkeel_lab::compat;
 
 /// Real servers on loopback, to try and to measure Evenkeel with; gone when the lab stops.
 #[derive(Parser)]
@@ -55,6 +56,8 @@ enum Command {
     JoinAgain(control::Target),
     /// Databases, Evenkeel in front, load, and a replica killed in the middle.
     Demo,
+    /// Run PostgreSQL's, lib/pq's and pgbench's own tests directly and through a pooler.
+    Compat(compat::Options),
     /// Measure Evenkeel and its rivals in interleaved blocks and print ratios.
     Measure(measure::Options),
 }
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::CutOff(target) => control::tell("cut-off", &target),
         Command::JoinAgain(target) => control::tell("join-again", &target),
         Command::Demo => demo::run(),
+        Command::Compat(options) => compat::command(&options),
         Command::Measure(options) => measure::run(&options),
     };
     outcome.unwrap_or_else(|error| {

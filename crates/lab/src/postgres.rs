@@ -1,6 +1,6 @@
 //! PostgreSQL servers: a primary with hot standbys that follow by streaming.
 
-mod programs;
+pub(crate) mod programs;
 mod replication;
 
 use std::fs::{self, File, Permissions};

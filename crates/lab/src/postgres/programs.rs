@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::server_user;
 use crate::program::Program;
@@ -18,7 +18,23 @@ impl Programs {
         let Some(version) = self.0 else {
             return Ok(Program::here(tool::find_postgres(name)?));
         };
-        let directory = format!("usr/lib/postgresql/{version}/bin");
+        Programs::of_version(version, "bin", name)
+    }
+
+    /// Which version it is.
+    pub(crate) fn version(self) -> Result<u32> {
+        if let Some(version) = self.0 {
+            return Ok(version);
+        }
+        let server = tool::find_postgres("postgres")?;
+        let number = server.ancestors().nth(2).and_then(|home| home.file_name());
+        let number = number.and_then(|number| number.to_str()?.parse().ok());
+        number.with_context(|| format!("{} names no version", server.display()))
+    }
+
+    /// A file of this version's home, such as `bin/postgres`.
+    pub(crate) fn of_version(version: u32, directory: &str, name: &str) -> Result<Program> {
+        let directory = format!("usr/lib/postgresql/{version}/{directory}");
         let here = PathBuf::from(format!("/{directory}/{name}"));
         if here.is_file() {
             return Ok(Program::here(here));

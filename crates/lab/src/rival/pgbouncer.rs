@@ -28,8 +28,13 @@ impl Pgbouncer {
             return Ok(None);
         };
         let room = Room::new("pgbouncer")?;
-        let accounts = "\"sbtest\" \"sbtest\"\n\"postgres\" \"postgres\"\n";
-        let accounts = room.write("users", accounts)?;
+        let accounts = [
+            ("sbtest", "sbtest"),
+            ("postgres", "postgres"),
+            ("pqgo", "postgres"),
+        ];
+        let accounts = accounts.map(|(name, password)| format!("\"{name}\" \"{password}\"\n"));
+        let accounts = room.write("users", &accounts.concat())?;
         let config = format!(
             "[databases]\n* = host={} port={}\n\
              [pgbouncer]\nlisten_addr = {}\nlisten_port = {}\nunix_socket_dir =\n\

@@ -1,0 +1,373 @@
+//! PostgreSQL's, lib/pq's and pgbench's own tests, at the server and through a pooler: who differs?
+//!
+//! A suite is not expected to pass; it is expected to end the same, test by test. What ends
+//! otherwise must be in the committed list of known differences, with its reason.
+
+mod known;
+mod pgbench;
+mod pq;
+mod regress;
+mod step;
+mod suite;
+mod verdict;
+
+use std::fmt::{self, Write};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions, Server};
+pub use known::Known;
+pub use verdict::{Case, Cases, Difference, Verdict};
+
+/// Server connections; a group of the regression suite is twenty tests at once.
+const POOL_SIZE: u32 = 40;
+const ASK_LIMIT: Duration = Duration::from_secs(30);
+
+/// Whose tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// PostgreSQL's regression tests, of Debian's source package.
+    Regress,
+    /// The tests of lib/pq, a Go module.
+    Pq,
+    /// pgbench in all of its modes.
+    Pgbench,
+}
+
+/// What to compare.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Only these suites.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub suite: Vec<Suite>,
+    /// Through these poolers; directly is always run.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "io-uring,epoll"
+    )]
+    pub pooler: Vec<PoolerKind>,
+    /// In these modes; lib/pq's tests and pgbench take the first.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "transaction,session"
+    )]
+    pub mode: Vec<PoolMode>,
+    /// PostgreSQL's version; the newest of this machine if none is given.
+    #[arg(long)]
+    pub version: Option<u32>,
+    /// Only these files of the regression suite, after `test_setup`.
+    #[arg(long, value_delimiter = ',')]
+    pub test: Vec<String>,
+    /// A dozen files of the regression suite, and little of the others.
+    #[arg(long)]
+    pub short: bool,
+    /// A replica beside the primary, and reads on both.
+    #[arg(long)]
+    pub reads: bool,
+    /// A directory for everything that the suites wrote.
+    #[arg(long)]
+    pub keep: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            suite: Vec::new(),
+            pooler: vec![PoolerKind::IoUring, PoolerKind::Epoll],
+            mode: vec![PoolMode::Transaction, PoolMode::Session],
+            version: None,
+            test: Vec::new(),
+            short: false,
+            reads: false,
+            keep: None,
+        }
+    }
+}
+
+/// One suite through one pooler, compared.
+#[derive(Debug)]
+pub struct Comparison {
+    /// Suite, pooler and mode.
+    pub name: String,
+    /// Tests that ended the same.
+    pub same: usize,
+    /// How many of those passed.
+    pub passed: usize,
+    /// Tests that did not.
+    pub differences: Vec<Difference>,
+    /// Known differences that did not show.
+    pub unseen: Vec<Known>,
+}
+
+impl Suite {
+    fn name(self) -> &'static str {
+        match self {
+            Suite::Regress => "regress",
+            Suite::Pq => "pq",
+            Suite::Pgbench => "pgbench",
+        }
+    }
+
+    /// Why it cannot be run on this machine; `None` when it can.
+    pub fn missing(self, options: &Options) -> Option<String> {
+        match self {
+            Suite::Regress => {
+                let version = crate::postgres::programs::Programs(options.version).version();
+                let made = version.and_then(suite::postgres);
+                made.err().map(|error| format!("{error:#}"))
+            }
+            Suite::Pq => pq::missing(),
+            Suite::Pgbench => None,
+        }
+    }
+
+    fn run(self, options: &Options, place: &Place) -> Result<Cases> {
+        let (server, address, room) = (place.server, place.address, place.room);
+        match self {
+            Suite::Regress => {
+                let tests = match (options.test.is_empty(), options.short) {
+                    (true, true) => regress::SHORT.map(str::to_owned).into(),
+                    _ => options.test.clone(),
+                };
+                let version = options.version;
+                regress::Regress { version, tests }.run(server, address, room)
+            }
+            Suite::Pq => pq::run(server, address, room),
+            Suite::Pgbench => {
+                let transactions = if options.short { 20 } else { 500 };
+                let version = options.version;
+                let pgbench = pgbench::Pgbench {
+                    version,
+                    transactions,
+                };
+                pgbench.run(server, address, room)
+            }
+        }
+    }
+}
+
+/// Where a suite is run.
+struct Place<'a> {
+    server: &'a Server,
+    address: SocketAddr,
+    room: &'a Path,
+}
+
+/// `evenkeel-lab compat`: fails when a test ends otherwise and it is not known why.
+pub fn command(options: &Options) -> Result<ExitCode> {
+    let comparisons = run(options)?;
+    for comparison in &comparisons {
+        println!("{comparison}");
+    }
+    let explained = comparisons.iter().all(Comparison::is_explained);
+    Ok(if explained && !comparisons.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Runs what the options name; prints how far it is. Suites that this machine cannot run are told
+/// and left out.
+pub fn run(options: &Options) -> Result<Vec<Comparison>> {
+    let mut comparisons = Vec::new();
+    for suite in Suite::value_variants() {
+        if !options.suite.is_empty() && !options.suite.contains(suite) {
+            continue;
+        }
+        if let Some(why) = suite.missing(options) {
+            eprintln!("{}: skipped: {why}", suite.name());
+            continue;
+        }
+        comparisons.extend(compare(*suite, options)?);
+    }
+    Ok(comparisons)
+}
+
+/// Directly, then through each pooler in each mode, every time with servers made anew.
+fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
+    let run = |kind: PoolerKind, mode: PoolMode| {
+        let name = format!("{} {} {}", suite.name(), kind.name(), mode_name(kind, mode));
+        let name = name.trim().to_owned();
+        let begun = Instant::now();
+        let cases = once(suite, kind, mode, options).with_context(|| name.clone())?;
+        if let Some(cases) = &cases {
+            let passed = count(cases, &Verdict::Passed);
+            let took_s = begun.elapsed().as_secs();
+            eprintln!("{name}: {passed} of {} passed, {took_s} s", cases.len());
+        }
+        Ok::<_, anyhow::Error>((name, cases))
+    };
+    let (_, direct) = run(PoolerKind::Direct, PoolMode::Session)?;
+    let direct = direct.unwrap_or_default();
+    let modes = match suite {
+        Suite::Regress => &options.mode[..],
+        Suite::Pq | Suite::Pgbench => &options.mode[..1.min(options.mode.len())],
+    };
+    let mut comparisons = Vec::new();
+    for mode in modes {
+        for kind in &options.pooler {
+            let (name, Some(through)) = run(*kind, *mode)? else {
+                eprintln!("{}: not installed, left out", kind.name());
+                continue;
+            };
+            let mut differences = verdict::differences(&direct, &through, suite == Suite::Regress);
+            let known = if kind.is_evenkeel() {
+                known::all()
+            } else {
+                Vec::new()
+            };
+            let unseen = known::explain(&known, suite.name(), mode.name(), &mut differences);
+            comparisons.push(Comparison {
+                name,
+                same: direct.len() - differences.len(),
+                passed: count(&through, &Verdict::Passed),
+                differences,
+                unseen,
+            });
+        }
+    }
+    Ok(comparisons)
+}
+
+/// `None`: the pooler is not installed.
+fn once(
+    suite: Suite,
+    kind: PoolerKind,
+    mode: PoolMode,
+    options: &Options,
+) -> Result<Option<Cases>> {
+    let lab = Lab::new("compat")?;
+    let cluster = lab.postgres(PostgresOptions {
+        replicas: usize::from(options.reads),
+        version: options.version,
+        ..PostgresOptions::default()
+    })?;
+    let pooling = PoolerOptions {
+        mode,
+        size: POOL_SIZE,
+        reads: options.reads,
+        ..PoolerOptions::default()
+    };
+    let Some(pooler) = Pooler::start(kind, &cluster.servers(), &pooling)? else {
+        return Ok(None);
+    };
+    let room = lab.path().join("suite");
+    fs::create_dir(&room)?;
+    let place = Place {
+        server: &cluster.primary,
+        address: pooler.address,
+        room: &room,
+    };
+    let cases = suite.run(options, &place);
+    if let Some(keep) = &options.keep {
+        let name = format!("{}-{}-{}", suite.name(), kind.name(), mode.name());
+        let keep = keep.join(name.replace(' ', "-"));
+        suite::copy(&room, &keep)?;
+        if let Some(balancer) = pooler.balancer() {
+            fs::write(keep.join("evenkeel.log"), balancer.log())?;
+        }
+    }
+    cases.map(Some)
+}
+
+/// Directly there is no mode.
+fn mode_name(kind: PoolerKind, mode: PoolMode) -> &'static str {
+    match kind {
+        PoolerKind::Direct => "",
+        _ => mode.name(),
+    }
+}
+
+fn count(cases: &Cases, verdict: &Verdict) -> usize {
+    cases
+        .values()
+        .filter(|case| case.verdict == *verdict)
+        .count()
+}
+
+/// One value, as the superuser.
+fn ask(address: SocketAddr, database: &str, query: &str) -> Result<Option<String>> {
+    let mut config = tokio_postgres::Config::new();
+    config.host(address.ip().to_string()).port(address.port());
+    config
+        .user("postgres")
+        .password("postgres")
+        .dbname(database);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let asking = async {
+        let (client, connection) = config.connect(NoTls).await?;
+        tokio::spawn(connection);
+        client.simple_query(query).await
+    };
+    let messages = runtime.block_on(async { tokio::time::timeout(ASK_LIMIT, asking).await })??;
+    Ok(messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    }))
+}
+
+impl Comparison {
+    /// Whether every test ended the same or as it is known to.
+    pub fn is_explained(&self) -> bool {
+        self.differences.iter().all(|one| one.reason.is_some())
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let explained = self.differences.iter().filter(|one| one.reason.is_some());
+        let explained = explained.count();
+        write!(
+            f,
+            "{}: {} as directly ({} passed), {} otherwise: {explained} known, {} NOT",
+            self.name,
+            self.same,
+            self.passed,
+            self.differences.len(),
+            self.differences.len() - explained
+        )?;
+        for one in &self.differences {
+            write!(f, "\n  {one}")?;
+        }
+        for one in &self.unseen {
+            write!(
+                f,
+                "\n  {} is listed as a difference and was none: remove it from known.txt",
+                one.name
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: directly {}, through {}",
+            self.name, self.direct, self.through
+        )?;
+        if let Some(reason) = &self.reason {
+            return write!(f, ": {reason}");
+        }
+        for line in &self.detail {
+            f.write_str("\n      | ")?;
+            line.chars().take(160).try_for_each(|c| f.write_char(c))?;
+        }
+        Ok(())
+    }
+}

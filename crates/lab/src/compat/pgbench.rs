@@ -1,0 +1,163 @@
+//! pgbench in its three query modes, with one connection for all and with one for each transaction.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::step::{Ended, Step};
+use super::verdict::{Case, Cases, Verdict};
+use crate::Server;
+use crate::postgres::programs::Programs;
+use crate::postgres::server_user;
+
+const CLIENTS: u32 = 8;
+const LIMIT: Duration = Duration::from_secs(120);
+const MODES: [&str; 3] = ["simple", "extended", "prepared"];
+/// What the accounts must add up to: every transaction moves the same sum everywhere.
+const BALANCED: &str = "SELECT sum(abalance) = (SELECT sum(delta) FROM pgbench_history) \
+    AND sum(abalance) = (SELECT sum(tbalance) FROM pgbench_tellers) \
+    AND sum(abalance) = (SELECT sum(bbalance) FROM pgbench_branches) FROM pgbench_accounts";
+const DONE: &str = "SELECT count(*) FROM pgbench_history";
+
+/// How much of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pgbench {
+    pub(super) version: Option<u32>,
+    /// Transactions of each client, where it connects once.
+    pub(super) transactions: u32,
+}
+
+impl Pgbench {
+    /// Every mode as the superuser at this address, in a database made anew on the server.
+    pub(super) fn run(self, server: &Server, address: SocketAddr, room: &Path) -> Result<Cases> {
+        server.sql("CREATE DATABASE bench")?;
+        let prepare = ["--initialize", "--quiet", "--scale=2"];
+        let made = self.pgbench(server.address, &prepare.map(str::to_owned), room)?;
+        if !made.is_success() {
+            bail!("pgbench cannot make its tables: {}", made.said);
+        }
+        let mut cases = Cases::new();
+        for mode in MODES {
+            for connects_once in [true, false] {
+                for is_select in [false, true] {
+                    let run = Run {
+                        mode,
+                        connects_once,
+                        is_select,
+                    };
+                    cases.insert(run.name(), self.case(run, address, room)?);
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    fn case(self, run: Run, address: SocketAddr, room: &Path) -> Result<Case> {
+        let transactions = if run.connects_once {
+            self.transactions
+        } else {
+            (self.transactions / 10).max(2)
+        };
+        let before = count(address)?;
+        let ended = self.pgbench(address, &run.arguments(transactions), room)?;
+        let written = if run.is_select {
+            0
+        } else {
+            u64::from(CLIENTS * transactions)
+        };
+        let all = format!(
+            "number of transactions actually processed: {0}/{0}",
+            CLIENTS * transactions
+        );
+        let mut faults = Vec::new();
+        if !ended.is_success() || !ended.said.contains(&all) {
+            faults.push(ended.said);
+        }
+        let after = count(address)?;
+        if after != before + written {
+            faults.push(format!(
+                "{} of {written} transactions are there",
+                after - before
+            ));
+        }
+        if query(address, BALANCED)? != "t" && after > 0 {
+            faults.push("the balances do not add up".to_owned());
+        }
+        Ok(Case {
+            verdict: if faults.is_empty() {
+                Verdict::Passed
+            } else {
+                Verdict::Failed
+            },
+            output: faults.join("\n"),
+        })
+    }
+
+    fn pgbench(self, address: SocketAddr, arguments: &[String], room: &Path) -> Result<Ended> {
+        let program = Programs(Some(Programs(self.version).version()?)).find("pgbench")?;
+        let mut all = vec![
+            format!("--host={}", address.ip()),
+            format!("--port={}", address.port()),
+            "--username=postgres".to_owned(),
+        ];
+        all.extend_from_slice(arguments);
+        all.push("bench".to_owned());
+        let step = Step {
+            program: &program,
+            arguments: all,
+            environment: vec![("PGPASSWORD".to_owned(), "postgres".to_owned())],
+            user: server_user()?,
+            directory: Path::new("/"),
+            output: room.join("pgbench.log"),
+            limit: LIMIT,
+            child_limit: LIMIT,
+        };
+        step.run()
+    }
+}
+
+/// One run of it.
+#[derive(Clone, Copy)]
+struct Run {
+    mode: &'static str,
+    connects_once: bool,
+    is_select: bool,
+}
+
+impl Run {
+    fn name(self) -> String {
+        let script = if self.is_select { "selects" } else { "tpcb" };
+        let connect = if self.connects_once { "" } else { " -C" };
+        format!("{script} -M {}{connect}", self.mode)
+    }
+
+    fn arguments(self, transactions: u32) -> Vec<String> {
+        let mut arguments = vec![
+            "--no-vacuum".to_owned(),
+            format!("--protocol={}", self.mode),
+            format!("--client={CLIENTS}"),
+            "--jobs=2".to_owned(),
+            format!("--transactions={transactions}"),
+        ];
+        if !self.connects_once {
+            arguments.push("--connect".to_owned());
+        }
+        if self.is_select {
+            arguments.push("--select-only".to_owned());
+        }
+        arguments
+    }
+}
+
+fn count(address: SocketAddr) -> Result<u64> {
+    Ok(query(address, DONE)?.parse()?)
+}
+
+/// Asked where the transactions were done, so that nothing of them can be under way elsewhere.
+fn query(address: SocketAddr, text: &str) -> Result<String> {
+    let answer = super::ask(address, "bench", text);
+    let answer = answer.with_context(|| format!("{address}: {text}"))?;
+    Ok(answer.unwrap_or_default())
+}

@@ -1,0 +1,196 @@
+//! The tests of lib/pq, the Go driver that every pooler has met: fetched as a module, run anywhere.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::step::Step;
+use super::suite;
+use super::verdict::{Case, Cases, Verdict};
+use crate::Server;
+use crate::program::Program;
+
+const MODULE: &str = "github.com/lib/pq";
+const VERSION: &str = "v1.12.3";
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What the suite wants to find; its own instructions are for a server that trusts most of them.
+const ACCOUNTS: [&str; 6] = [
+    "CREATE ROLE pqgo SUPERUSER LOGIN PASSWORD 'postgres'",
+    "CREATE ROLE pqgopassword LOGIN PASSWORD 'wordpass'",
+    "CREATE ROLE pqgoscram LOGIN PASSWORD 'wordpass'",
+    "CREATE ROLE pqgomd5 LOGIN",
+    "UPDATE pg_authid SET rolpassword = 'md5' || md5('wordpasspqgomd5') WHERE rolname = 'pqgomd5'",
+    "CREATE DATABASE pqgo OWNER pqgo",
+];
+
+/// Why it cannot be run on this machine; `None` when it can.
+pub(super) fn missing() -> Option<String> {
+    match go() {
+        Some(_) => None,
+        None => Some("go is not in PATH: lib/pq's tests need it".to_owned()),
+    }
+}
+
+/// Runs all of its tests as a superuser, in a database made anew on the server.
+pub(super) fn run(server: &Server, address: SocketAddr, room: &Path) -> Result<Cases> {
+    let go = Program::here(go().context("go is not in PATH")?);
+    let source = fetched(&go)?;
+    for statement in ACCOUNTS {
+        server.sql(statement)?;
+    }
+    allow_md5(server)?;
+    let ended = Step {
+        program: &go,
+        arguments: ["test", "-json", "-count=1", "-timeout=8m", "./..."]
+            .map(str::to_owned)
+            .into(),
+        environment: environment(&go, address),
+        user: None,
+        directory: &source,
+        output: room.join("go-test.json"),
+        limit: LIMIT,
+        child_limit: LIMIT,
+    }
+    .run()?;
+    let cases = cases(&ended.said);
+    if cases.is_empty() {
+        bail!("lib/pq's tests did not run; go said:\n{}", ended.said);
+    }
+    Ok(cases)
+}
+
+/// The lab's servers take SCRAM only. The first line that fits counts, so it goes to the top.
+fn allow_md5(server: &Server) -> Result<()> {
+    let rules = server.room.join(&server.name).join("data/pg_hba.conf");
+    let others = fs::read_to_string(&rules)?;
+    fs::write(
+        &rules,
+        format!("host all pqgomd5 127.0.0.1/32 md5\n{others}"),
+    )?;
+    server.sql("SELECT pg_reload_conf()")?;
+    Ok(())
+}
+
+fn go() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path)
+        .chain(["/usr/local/go/bin".into()])
+        .map(|directory| directory.join("go"))
+        .find(|program| program.is_file())
+}
+
+/// The directory with its source, in a module cache of the suites' own.
+fn fetched(go: &Program) -> Result<PathBuf> {
+    let cache = suite::home().join("go");
+    let place = cache.join(format!("{MODULE}@{VERSION}"));
+    if place.is_dir() {
+        return Ok(place);
+    }
+    fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
+    let output = Command::new(&go.path)
+        .args(["mod", "download", &format!("{MODULE}@{VERSION}")])
+        .current_dir(&cache)
+        .env("GOMODCACHE", &cache)
+        .env("GOFLAGS", "-modcacherw")
+        .output()?;
+    if !output.status.success() || !place.is_dir() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{MODULE} {VERSION} cannot be fetched as a Go module: {said}");
+    }
+    Ok(place)
+}
+
+fn environment(go: &Program, address: SocketAddr) -> Vec<(String, String)> {
+    let home = suite::home();
+    let tools = go.path.parent().unwrap_or(Path::new("/")).display();
+    [
+        ("PATH", format!("{tools}:/usr/bin:/bin")),
+        ("HOME", home.display().to_string()),
+        ("GOCACHE", home.join("go-build").display().to_string()),
+        ("GOMODCACHE", home.join("go").display().to_string()),
+        ("GOFLAGS", "-mod=mod".to_owned()),
+        ("PGHOST", address.ip().to_string()),
+        ("PGPORT", address.port().to_string()),
+        ("PGUSER", "pqgo".to_owned()),
+        ("PGPASSWORD", "postgres".to_owned()),
+        ("PGDATABASE", "pqgo".to_owned()),
+        ("PGSSLMODE", "disable".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// Every test and subtest that `go test -json` tells the end of, and what the failed ones printed.
+fn cases(said: &str) -> Cases {
+    let mut cases = Cases::new();
+    let mut printed: BTreeMap<String, String> = BTreeMap::new();
+    let events = said
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    for event in events {
+        let text = |key: &str| event[key].as_str().unwrap_or_default();
+        let package = text("Package")
+            .trim_start_matches(MODULE)
+            .trim_start_matches('/');
+        let name = match text("Test") {
+            "" => continue,
+            test if package.is_empty() => test.to_owned(),
+            test => format!("{package} {test}"),
+        };
+        let verdict = match text("Action") {
+            "run" => Verdict::Missing,
+            "pass" => Verdict::Passed,
+            "fail" => Verdict::Failed,
+            "skip" => Verdict::Skipped,
+            "output" => {
+                printed.entry(name).or_default().push_str(text("Output"));
+                continue;
+            }
+            _ => continue,
+        };
+        let output = String::new();
+        cases.insert(name, Case { verdict, output });
+    }
+    for (name, case) in &mut cases {
+        if matches!(case.verdict, Verdict::Failed | Verdict::Missing) {
+            case.output = printed.remove(name).unwrap_or_default();
+        }
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_test_has_its_verdict_and_a_failed_one_its_words() {
+        let said = concat!(
+            r#"{"Action":"start","Package":"github.com/lib/pq"}"#,
+            "\n",
+            r#"{"Action":"run","Package":"github.com/lib/pq","Test":"TestExec"}"#,
+            "\n",
+            r#"{"Action":"output","Package":"github.com/lib/pq","Test":"TestExec","Output":"why\n"}"#,
+            "\n",
+            r#"{"Action":"fail","Package":"github.com/lib/pq","Test":"TestExec"}"#,
+            "\n",
+            r#"{"Action":"pass","Package":"github.com/lib/pq/hstore","Test":"TestHstore"}"#,
+            "\n",
+            r#"{"Action":"run","Package":"github.com/lib/pq","Test":"TestStuck"}"#,
+            "\n",
+        );
+        let cases = cases(said);
+        assert_eq!(cases["TestExec"].verdict, Verdict::Failed);
+        assert_eq!(cases["TestExec"].output, "why\n");
+        assert_eq!(cases["hstore TestHstore"].verdict, Verdict::Passed);
+        assert_eq!(cases["TestStuck"].verdict, Verdict::Missing);
+    }
+}
