@@ -87,18 +87,10 @@ pub enum Does {
     ResetAll,
     /// The modes of this transaction only.
     SetTransaction(Modes),
-    /// BEGIN, START TRANSACTION.
-    Begin,
     /// COMMIT, PREPARE TRANSACTION.
-    Commit {
-        /// AND CHAIN.
-        chain: bool,
-    },
+    Commit,
     /// ROLLBACK.
-    Rollback {
-        /// AND CHAIN.
-        chain: bool,
-    },
+    Rollback,
     /// SAVEPOINT.
     Savepoint(Box<[u8]>),
     /// RELEASE.

@@ -59,10 +59,8 @@ fn of_kind(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>
                 set_config(reader, call, effects);
             }
         }
-        Kind::Begin(_) => effects.push(Does::Begin),
-        Kind::Commit { chain } => effects.push(Does::Commit { chain }),
-        Kind::PrepareTransaction => effects.push(Does::Commit { chain: false }),
-        Kind::Rollback { chain } => effects.push(Does::Rollback { chain }),
+        Kind::Commit { .. } | Kind::PrepareTransaction => effects.push(Does::Commit),
+        Kind::Rollback { .. } => effects.push(Does::Rollback),
         Kind::Savepoint(span) => effects.push(Does::Savepoint(name(span))),
         Kind::Release(span) => effects.push(Does::ReleaseSavepoint(name(span))),
         Kind::RollbackTo(span) => effects.push(Does::RollbackTo(name(span))),

@@ -124,10 +124,13 @@ fn takes_lock(name: &[u8]) -> bool {
     lock || attempt
 }
 
+/// Whether it sets nothing beyond its transaction; SET itself has been looked at before.
 fn sets_locally(reader: &Reader<'_>, statement: &Statement) -> bool {
+    if matches!(statement.kind, Kind::Set(_)) {
+        return true;
+    }
     let by_view = statement.names_table(reader.text, b"pg_settings");
-    let by_set = matches!(statement.kind, Kind::Set(_));
-    !by_view && !by_set && postgres::sets_locally(reader.text, statement, reader.backslashes)
+    !by_view && postgres::sets_locally(reader.text, statement, reader.backslashes)
 }
 
 /// EXPLAIN ANALYZE of what makes something: CREATE TEMP TABLE … AS.

@@ -1,1 +1,281 @@
-//! Texts and what they mean.
+//! Texts, and what they mean: one table per question.
+
+use super::*;
+
+mod leaving;
+mod settings;
+
+struct Catalog;
+
+impl Lookup for Catalog {
+    fn function(&self, name: &[u8]) -> Volatility {
+        match name {
+            b"lower" => Volatility::Immutable,
+            b"now" | b"count" | b"random" => Volatility::Stable,
+            b"audit" => Volatility::Volatile,
+            _ => Volatility::Unknown,
+        }
+    }
+
+    fn relation(&self, name: &[u8]) -> Volatility {
+        match name {
+            b"t" | b"s" => Volatility::Stable,
+            b"v_audit" | b"unlogged" => Volatility::Volatile,
+            _ => Volatility::Unknown,
+        }
+    }
+
+    fn binds(&self, name: &[u8]) -> Option<Pin> {
+        (name == b"audit").then_some(Pin::Settings)
+    }
+}
+
+fn read(text: &str) -> Meaning {
+    super::read(text.as_bytes(), false, Some(&Catalog))
+}
+
+/// The effects as text: `0: Pin(Listen)`, names and values readable.
+fn effects(text: &str) -> Vec<String> {
+    let meaning = read(text);
+    let show = |effect: &Effect| match meaning.statements.len() {
+        1 => shown(&effect.does),
+        _ => format!("{}: {}", effect.statement, shown(&effect.does)),
+    };
+    meaning.effects.iter().map(show).collect()
+}
+
+fn shown(does: &Does) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match does {
+        Does::Set { name, value } => format!("{} = {}", text(name), text(value)),
+        Does::Reset(name) => format!("reset {}", text(name)),
+        Does::Savepoint(name) => format!("savepoint {}", text(name)),
+        Does::ReleaseSavepoint(name) => format!("release {}", text(name)),
+        Does::RollbackTo(name) => format!("rollback to {}", text(name)),
+        Does::Prepare(name) => format!("prepare {}", text(name)),
+        Does::Execute(name) => format!("execute {}", text(name)),
+        Does::Deallocate(name) => format!("deallocate {}", text(name)),
+        other => format!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn check(table: &[(&str, &[&str])]) {
+    for (text, expect) in table {
+        assert_eq!(effects(text), *expect, "{text}");
+    }
+}
+
+#[test]
+fn a_plain_read_or_write_leaves_nothing_and_allocates_no_list() {
+    for text in [
+        "SELECT 1",
+        "SELECT c FROM t WHERE id = $1",
+        "INSERT INTO t VALUES (1)",
+        "UPDATE t SET a = 1 WHERE b = 2 RETURNING c",
+        "BEGIN",
+        "BEGIN READ ONLY",
+        "SHOW search_path",
+        "SET LOCAL search_path = a",
+        "SET CONSTRAINTS ALL DEFERRED",
+        "COPY t TO STDOUT",
+        "COPY t FROM STDIN",
+        "NOTIFY c, 'x'",
+        "CREATE TABLE x (a int)",
+        "VACUUM t",
+        "",
+        "SELECT 'unterminated",
+    ] {
+        let meaning = read(text);
+        assert!(meaning.effects.is_empty(), "{text}: {:?}", meaning.effects);
+        assert!(!meaning.statements.spilled() && !meaning.effects.spilled());
+    }
+}
+
+#[test]
+fn a_read_is_as_volatile_as_the_worst_that_it_calls() {
+    let calls = |text: &str| read(text).statements[0].calls;
+    for (text, expect) in [
+        ("SELECT 1", Volatility::None),
+        ("SELECT LOWER(a) FROM t", Volatility::Stable),
+        ("SELECT lower('A')", Volatility::Immutable),
+        ("SELECT audit() FROM t", Volatility::Volatile),
+        ("SELECT * FROM v_audit", Volatility::Volatile),
+        ("SELECT f(1)", Volatility::Unknown),
+        ("SELECT * FROM nobody_knows", Volatility::Unknown),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", Volatility::None),
+        (
+            "WITH a AS (TABLE t), x (b, c) AS NOT MATERIALIZED ((SELECT 1, now())) SELECT * FROM x, a",
+            Volatility::Stable,
+        ),
+        // Of that name only within another schema.
+        (
+            "WITH x AS (SELECT 1) SELECT * FROM public.x",
+            Volatility::Unknown,
+        ),
+        (
+            "SELECT * FROM t WINDOW a AS (ORDER BY b), x AS (a)",
+            Volatility::Stable,
+        ),
+        ("EXPLAIN SELECT audit() FROM t", Volatility::Stable),
+        (
+            "EXPLAIN ANALYZE SELECT audit() FROM t",
+            Volatility::Volatile,
+        ),
+    ] {
+        assert_eq!(calls(text), expect, "{text}");
+    }
+    let blind = super::read(b"SELECT c FROM t", false, None);
+    assert_eq!(blind.statements[0].calls, Volatility::Unknown);
+    let nothing = super::read(b"SELECT 1", false, None);
+    assert_eq!(nothing.statements[0].calls, Volatility::None);
+}
+
+#[test]
+fn the_router_is_told_the_kind() {
+    let read_only = Modes {
+        read_only: Some(true),
+        isolation: None,
+    };
+    let serializable = Modes {
+        read_only: None,
+        isolation: Some(evenkeel_policy::route::Isolation::Serializable),
+    };
+    for (text, kind) in [
+        ("SELECT 1", Kind::Read),
+        ("VALUES (1)", Kind::Read),
+        ("EXPLAIN ANALYZE SELECT 1", Kind::Read),
+        ("COPY t TO STDOUT", Kind::Read),
+        ("DECLARE c CURSOR FOR SELECT 1", Kind::Read),
+        ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Kind::Session),
+        ("SELECT set_config('a.b', 'c', false)", Kind::Setting),
+        (
+            "MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE",
+            Kind::Write,
+        ),
+        ("COPY t FROM STDIN", Kind::Write),
+        ("COPY t TO '/tmp/x'", Kind::Server),
+        ("COMMIT PREPARED 'x'", Kind::Write),
+        ("CREATE INDEX ON t (a)", Kind::Ddl),
+        ("REINDEX TABLE t", Kind::Ddl),
+        ("BEGIN READ ONLY", Kind::Begin(read_only)),
+        (
+            "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            Kind::Begin(serializable),
+        ),
+        ("COMMIT", Kind::EndTransaction),
+        ("PREPARE TRANSACTION 'x'", Kind::EndTransaction),
+        ("SET TRANSACTION READ ONLY", Kind::EndTransaction),
+        ("SET TRANSACTION SNAPSHOT 'x'", Kind::Session),
+        ("SET x.y = 1", Kind::Setting),
+        ("SET seed = 0.5", Kind::Session),
+        ("SET x.y FROM CURRENT", Kind::Session),
+        ("RESET ALL", Kind::Setting),
+        ("SHOW x", Kind::Server),
+        ("LISTEN c", Kind::Session),
+        ("DISCARD ALL", Kind::Session),
+        ("LOCK t", Kind::Lock),
+        ("CALL p()", Kind::Routine),
+        ("DO 'begin end'", Kind::Routine),
+        ("EXECUTE p", Kind::Unknown),
+        ("SELCT 1", Kind::Unknown),
+    ] {
+        assert_eq!(read(text).statements[0].kind, kind, "{text}");
+    }
+}
+
+#[test]
+fn what_may_write_is_said_to() {
+    for (text, expect) in [
+        ("SELECT * FROM t", false),
+        ("SELECT * FROM t FOR UPDATE", false),
+        ("SELECT audit()", true),
+        ("SELECT f()", true),
+        ("SELECT nextval('s')", true),
+        (
+            "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x",
+            true,
+        ),
+        ("SELECT 1 INTO y", true),
+        ("INSERT INTO t VALUES (1)", true),
+        ("SELECT 1; INSERT INTO t VALUES (1)", true),
+        ("EXPLAIN ANALYZE DELETE FROM t", true),
+        ("EXPLAIN DELETE FROM t", false),
+        ("BEGIN", false),
+        ("COMMIT", false),
+        ("SET x.y = 1", false),
+        ("LISTEN c", false),
+        ("NOTIFY c", false),
+        ("DO 'begin end'", true),
+        ("CALL p()", true),
+        ("EXECUTE p", true),
+        ("COPY t FROM STDIN", true),
+        ("CREATE TABLE x ()", true),
+        ("REPACK t", true),
+    ] {
+        assert_eq!(read(text).writes, expect, "{text}");
+    }
+}
+
+#[test]
+fn ddl_changes_the_catalog_but_temporary_tables_do_not() {
+    for (text, expect) in [
+        ("CREATE VIEW v AS SELECT 1", true),
+        ("ALTER TABLE t ADD a int", true),
+        ("SELECT 1 INTO y", true),
+        ("SELECT 1 INTO TEMP y", false),
+        ("CREATE TEMP TABLE x (a int)", false),
+        ("SELECT 1", false),
+        ("INSERT INTO t VALUES (1)", false),
+        ("SELECT 1; DROP FUNCTION f", true),
+    ] {
+        assert_eq!(read(text).changes_catalog, expect, "{text}");
+    }
+}
+
+#[test]
+fn hints_are_carried_along() {
+    let hint = |text: &str| read(text).hint;
+    assert_eq!(
+        hint("/* evenkeel: primary */ SELECT 1"),
+        Some(Hint::Primary)
+    );
+    assert_eq!(hint("SELECT 1 -- evenkeel: replica"), Some(Hint::Replica));
+    let server = Some(Hint::Server(b"db2:5432".as_slice().into()));
+    assert_eq!(hint("/* evenkeel: server=db2:5432 */ SELECT 1"), server);
+    assert_eq!(hint("SELECT '/* evenkeel: primary */'"), None);
+}
+
+#[test]
+fn more_calls_than_are_listed_prove_nothing() {
+    let text = "SELECT now(), now(), now(), now(), now(), now(), now(), now(), now()";
+    assert!(read(text).statements[0].traits.any(Traits::OBSCURE));
+    assert!(read(text).writes);
+}
+
+#[test]
+fn an_unreadable_text_goes_to_the_primary_and_binds_for_ever() {
+    let meaning = Meaning::unreadable();
+    assert_eq!(meaning.statements[0].kind, Kind::Unknown);
+    assert_eq!(meaning.effects[0].does, Does::Pin(Pin::Unknown));
+    assert!(meaning.writes && meaning.changes_catalog);
+}
+
+/// Not a measurement: an upper bound that an accident (an allocation per token, a second pass over
+/// every text) would break even in a debug build.
+#[test]
+fn a_point_select_is_read_in_little_time() {
+    let text = b"SELECT c FROM sbtest1 WHERE id = $1";
+    let begin = std::time::Instant::now();
+    let rounds = 20_000_u32;
+    for _ in 0..rounds {
+        std::hint::black_box(super::read(
+            std::hint::black_box(text),
+            false,
+            Some(&Catalog),
+        ));
+    }
+    let each = begin.elapsed() / rounds;
+    println!("{} ns each", each.as_nanos());
+    assert!(each.as_micros() < 200, "{each:?}");
+}

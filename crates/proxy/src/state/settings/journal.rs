@@ -34,7 +34,6 @@ pub struct Journal {
     now: Settings,
     defaults: Settings,
     pending: Option<Box<Pending>>,
-    in_block: bool,
     has_failed: bool,
 }
 
@@ -80,7 +79,6 @@ impl Journal {
             startup,
             defaults: greeter.defaults.clone(),
             pending: None,
-            in_block: false,
             has_failed: false,
         }
     }
@@ -130,8 +128,12 @@ impl Journal {
     }
 
     /// An error ended the text, or the batch up to its Sync.
-    pub fn failed(&mut self) {
+    pub fn failed(&mut self, meaning: Option<&Meaning>) {
         self.has_failed = true;
+        // A release that was under way when the text was sent may have ended its pins.
+        if let Some(meaning) = meaning {
+            self.sent(meaning);
+        }
     }
 
     /// The server is ready for the next: `on` is what it has, and both are brought up to date.
@@ -150,7 +152,6 @@ impl Journal {
         if is_idle {
             self.explain(on, interner);
         }
-        self.in_block = !is_idle;
         self.has_failed = status == Status::Failed;
     }
 
@@ -164,9 +165,8 @@ impl Journal {
             Does::Reset(name) => self.change(Change::Reset(name.clone())),
             Does::ResetAll => self.change(Change::ResetAll),
             Does::Discard(Discard::All) => self.change(Change::Everything),
-            Does::Begin => self.in_block = true,
-            Does::Commit { chain } => self.end(true, *chain),
-            Does::Rollback { chain } => self.end(false, *chain),
+            Does::Commit => self.end(true),
+            Does::Rollback => self.end(false),
             Does::Savepoint(name) => self.pending().mark(name),
             Does::ReleaseSavepoint(name) => self.pending().release(name),
             Does::RollbackTo(name) => {
@@ -213,7 +213,7 @@ impl Journal {
     }
 
     /// COMMIT or ROLLBACK is complete; COMMIT of a failed transaction rolls back.
-    fn end(&mut self, commits: bool, chain: bool) {
+    fn end(&mut self, commits: bool) {
         if let Some(mut pending) = self.pending.take() {
             if commits && !self.has_failed {
                 self.commit(&mut pending);
@@ -223,7 +223,6 @@ impl Journal {
                 self.pending = Some(pending);
             }
         }
-        self.in_block = chain;
         self.has_failed = false;
     }
 

@@ -32,7 +32,7 @@ pub fn creation(text: &[u8], statement: &Statement, backslashes: bool) -> Creati
             Kind::Open => depth = depth.saturating_add(1),
             Kind::Close => depth = depth.saturating_sub(1),
             Kind::Word if depth == 0 => match token.word {
-                w::TABLE | MATERIALIZED => is_table = true,
+                w::TABLE | w::MATERIALIZED => is_table = true,
                 w::DROP if last[0].is(w::ON) && last[1].is(w::COMMIT) => {
                     creation.drops_on_commit = is_table;
                 }
@@ -135,7 +135,7 @@ fn is_query_definition(tokens: &mut Tokens<'_>) -> bool {
         return false;
     }
     token = tokens.next_token();
-    while token.is(w::NOT) || token.is(MATERIALIZED) {
+    while token.is(w::NOT) || token.is(w::MATERIALIZED) {
         token = tokens.next_token();
     }
     let opens = token.kind == Kind::Open;
@@ -212,19 +212,16 @@ pub fn set_values(written: &[u8], backslashes: bool) -> Option<Vec<Cow<'_, [u8]>
     let mut values = Vec::new();
     loop {
         let mut token = tokens.next_token();
-        let mut sign: &[u8] = b"";
-        if token.kind == Kind::Operator {
-            // `+5` is 5.
-            if token.word == Word::of("-") {
-                sign = b"-";
-            }
+        let sign = (token.kind == Kind::Operator).then_some(token.word);
+        if sign.is_some() {
             token = tokens.next_token();
         }
         let text = token.span.of(written);
-        values.push(match token.kind {
-            Kind::String => string_value(text, backslashes)?,
-            Kind::Number => number(sign, text)?,
-            Kind::Word | Kind::QuotedName => word(text)?,
+        values.push(match (token.kind, sign) {
+            (Kind::String, None) => string_value(text, backslashes)?,
+            // `+5` is 5.
+            (Kind::Number, sign) => number(sign == Some(Word::of("-")), text)?,
+            (Kind::Word | Kind::QuotedName, None) => word(text)?,
             _ => return None,
         });
         match tokens.next_token().kind {
@@ -237,7 +234,7 @@ pub fn set_values(written: &[u8], backslashes: bool) -> Option<Vec<Cow<'_, [u8]>
 
 /// A number as the server hands it to the setting: integers in their shortest form, others as
 /// written.
-fn number<'a>(sign: &[u8], written: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+fn number(negative: bool, written: &[u8]) -> Option<Cow<'_, [u8]>> {
     let digits = written.iter().all(u8::is_ascii_digit);
     let zeros = written.iter().take_while(|byte| **byte == b'0').count();
     let point = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
@@ -250,10 +247,9 @@ fn number<'a>(sign: &[u8], written: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         // Exponents, other bases, underscores: as servers differ in them.
         return None;
     };
-    Some(match sign {
-        b"" => Cow::Borrowed(short),
-        _ if short == b"0" => Cow::Borrowed(short),
-        _ => Cow::Owned([sign, short].concat()),
+    Some(match negative {
+        true if short != b"0" => Cow::Owned([b"-", short].concat()),
+        _ => Cow::Borrowed(short),
     })
 }
 
@@ -268,5 +264,4 @@ fn tokens_of<'a>(text: &'a [u8], statement: &Statement, backslashes: bool) -> To
     Tokens::new(statement.span.of(text), backslashes)
 }
 
-const MATERIALIZED: Word = Word::of("materialized");
 const SET_CONFIG: Word = Word::of("set_config");

@@ -207,7 +207,9 @@ impl<'t, 'a> Scan<'t, 'a> {
             Kind::Word => {
                 let named = matches!(before.word, w::AS | w::PREPARE | w::EXECUTE);
                 let with = matches!(before.word, w::WITH | w::RECURSIVE);
-                named || with && self.with.at(self.depth) || after_source
+                // `AS NOT MATERIALIZED (`
+                let hint = before.word == w::NOT && self.token.is(w::MATERIALIZED);
+                named || (with || hint) && self.with.at(self.depth) || after_source
             }
             _ => after_source,
         }

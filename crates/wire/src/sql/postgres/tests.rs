@@ -7,6 +7,7 @@ use crate::sql::name::{identifier, literal};
 
 mod kinds;
 mod lexing;
+mod looking;
 
 fn of(text: &str) -> Facts<'_> {
     facts(text.as_bytes(), false)

@@ -128,6 +128,7 @@ pub(super) const LISTEN: Word = Word::of("listen");
 pub(super) const LOAD: Word = Word::of("load");
 pub(super) const LOCAL: Word = Word::of("local");
 pub(super) const LOCK: Word = Word::of("lock");
+pub(super) const MATERIALIZED: Word = Word::of("materialized");
 pub(super) const MERGE: Word = Word::of("merge");
 pub(super) const MOVE: Word = Word::of("move");
 pub(super) const NAMES: Word = Word::of("names");
