@@ -1,13 +1,15 @@
 //! Reads `[service.health]`, `[service.monitor]` and `[service.server_tls]`.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use toml::de::DeValue;
 
-use super::plan::{Health, Monitor, Probe, ServerTls, TlsMode};
-use super::problem::{Place, Problems};
+use super::plan::{Health, Monitor, PemFile, Probe, ServerTls, TlsMode};
+use super::problem::Problems;
 use super::reader::{Table, Value, wrong_type};
 use super::sources::Sources;
+use super::tls;
 
 /// Keys of one kind of probe, and the probes they belong to.
 const PROBE_KEYS: [(&str, &[&str]); 5] = [
@@ -197,17 +199,27 @@ pub(super) fn read_server_tls(
     });
     let ca = table.text("ca", problems).map(|text| sources.path(text));
     if let Some(path) = &ca {
-        sources.check_readable(path, &table.value_place("ca"), problems);
-    }
-    if ca.is_some() && matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt)) {
-        let message = "`ca` has no effect: certificates are verified with `mode = \"verify\"` only";
-        let place: Place = table.key_place("ca");
-        problems.warning(
-            &place,
-            "W_NO_EFFECT",
-            message,
-            "set `mode = \"verify\"`, or remove `ca`",
-        );
+        check_ca(path, mode, table, sources, problems);
     }
     ServerTls { mode, ca }
+}
+
+fn check_ca(
+    path: &Path,
+    mode: Option<TlsMode>,
+    table: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) {
+    if matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt)) {
+        let message = "`ca` has no effect: certificates are verified with `mode = \"verify\"` only";
+        let help = "set `mode = \"verify\"`, or remove `ca`";
+        problems.warning(&table.key_place("ca"), "W_NO_EFFECT", message, help);
+        return;
+    }
+    let place = table.value_place("ca");
+    if let Some(text) = sources.text(path, &place, problems) {
+        let path = path.to_owned();
+        tls::check_authorities(&PemFile { path, text }, &place, problems);
+    }
 }

@@ -28,15 +28,6 @@ impl Sources {
     }
 
     /// Notes a file that cannot be read.
-    pub(super) fn check_readable(
-        &self,
-        path: &Path,
-        place: &Place,
-        problems: &mut Problems,
-    ) -> bool {
-        self.open(path, place, problems).is_some()
-    }
-
     fn open(&self, path: &Path, place: &Place, problems: &mut Problems) -> Option<Opened> {
         let error = match Opened::of(path) {
             Ok(opened) => return Some(opened),
@@ -191,6 +182,7 @@ pub(super) fn file_help(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "give the user that evenkeel runs as the right to read it"
         }
+        io::ErrorKind::InvalidData => "it must be text: certificates and keys as PEM, not DER",
         _ => "it must be a file that evenkeel can read",
     }
 }

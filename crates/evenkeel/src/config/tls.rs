@@ -1,13 +1,9 @@
 //! Reads `[service.tls]`: the files must hold a certificate and the key that belongs to it.
 
-use rustls::RootCertStore;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
+use evenkeel_proxy::tls::{Authorities, Identity, SetupError};
 
 use super::plan::{PemFile, TlsPlan};
-use super::problem::Problems;
+use super::problem::{Place, Problems};
 use super::reader::Table;
 use super::sources::Sources;
 
@@ -22,7 +18,7 @@ pub(super) fn read(
     let key = needed(table, "key", sources, problems);
     let client_ca = pem_file(table, "client_ca", sources, problems);
     if let Some(file) = &client_ca {
-        check_authorities(file, table, problems);
+        check_authorities(file, &table.value_place("client_ca"), problems);
     }
     let (certificate, key) = certificate.zip(key)?;
     check_pair(&certificate, &key, table, problems);
@@ -63,89 +59,38 @@ fn pem_file(
     Some(PemFile { path, text: text? })
 }
 
-fn check_authorities(file: &PemFile, table: &Table<'_>, problems: &mut Problems) {
-    let Some(certificates) = certificates(file, "client_ca", table, problems) else {
-        return;
-    };
-    let mut roots = RootCertStore::empty();
-    let added = certificates.into_iter().try_for_each(|one| roots.add(one));
-    if let Err(error) = added {
-        let help = "it must hold the certificates of authorities that sign clients' certificates";
-        wrong(
-            file,
-            "client_ca",
-            (&error.to_string(), help),
-            table,
-            problems,
-        );
+/// Notes a file that holds no certificates of authorities.
+pub(super) fn check_authorities(file: &PemFile, place: &Place, problems: &mut Problems) {
+    if let Err(error) = Authorities::from_pem(file.text.expose().as_bytes()) {
+        let message = format!("{}: {}", file.path.display(), why(&error));
+        let help = "it must hold certificates, lines from `-----BEGIN CERTIFICATE-----` on";
+        problems.error(place, "E_FILE", message, help);
     }
 }
 
 fn check_pair(certificate: &PemFile, key: &PemFile, table: &Table<'_>, problems: &mut Problems) {
-    let chain = certificates(certificate, "certificate", table, problems);
-    let private = private_key(key, table, problems);
-    let Some((chain, private)) = chain.zip(private) else {
+    let texts = [certificate, key].map(|file| file.text.expose().as_bytes());
+    let Err(error) = Identity::from_pem("[service.tls]", texts[0], texts[1]) else {
         return;
     };
-    // Not usable in itself, or not the one of this certificate.
-    if let Err(error) = CertifiedKey::from_der(chain, private, &ring::default_provider()) {
-        let message = match error {
-            rustls::Error::InconsistentKeys(_) => {
-                format!("is not the key of {}", certificate.path.display())
-            }
-            error => format!("cannot be used: {error}"),
-        };
-        let help = "give the key with which the certificate was asked for; the service's own \
-                    certificate comes first in its file";
-        wrong(key, "key", (&message, help), table, problems);
-    }
-}
-
-fn certificates(
-    file: &PemFile,
-    key: &str,
-    table: &Table<'_>,
-    problems: &mut Problems,
-) -> Option<Vec<CertificateDer<'static>>> {
-    let bytes = file.text.expose().as_bytes();
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-    let message = match read {
-        Ok(certificates) if !certificates.is_empty() => return Some(certificates),
-        Ok(_) => "holds no certificate".to_owned(),
-        Err(error) => format!("is not PEM: {error}"),
-    };
-    let help = "it must hold lines from `-----BEGIN CERTIFICATE-----` on";
-    wrong(file, key, (&message, help), table, problems);
-    None
-}
-
-fn private_key(
-    file: &PemFile,
-    table: &Table<'_>,
-    problems: &mut Problems,
-) -> Option<PrivateKeyDer<'static>> {
-    let text = file.text.expose();
-    if let Ok(key) = PrivateKeyDer::from_pem_slice(text.as_bytes()) {
-        return Some(key);
-    }
-    let found = if text.contains("ENCRYPTED") {
-        let help = "nobody could type its passphrase: write it without, with `openssl pkey`";
-        ("holds a key that is encrypted", help)
+    let of_key = matches!(&error, SetupError::BadFile { key, .. } if key.ends_with(" key"));
+    let (name, file, help) = if of_key {
+        let help = "it must hold the certificate's key, lines from `-----BEGIN PRIVATE KEY-----` \
+                    on, without a passphrase";
+        ("key", key, help)
     } else {
-        let help = "it must hold lines from `-----BEGIN PRIVATE KEY-----` on";
-        ("holds no private key", help)
+        let help = "it must hold the service's own certificate first, lines from \
+                    `-----BEGIN CERTIFICATE-----` on";
+        ("certificate", certificate, help)
     };
-    wrong(file, "key", found, table, problems);
-    None
+    let message = format!("{}: {}", file.path.display(), why(&error));
+    problems.error(&table.value_place(name), "E_FILE", message, help);
 }
 
-fn wrong(
-    file: &PemFile,
-    key: &str,
-    (what, help): (&str, &str),
-    table: &Table<'_>,
-    problems: &mut Problems,
-) {
-    let message = format!("{} {what}", file.path.display());
-    problems.error(&table.value_place(key), "E_FILE", message, help);
+/// The reason without the key, at whose place it is told.
+fn why(error: &SetupError) -> String {
+    match error {
+        SetupError::BadFile { why, .. } => why.clone(),
+        other => other.to_string(),
+    }
 }

@@ -59,7 +59,8 @@ fn a_missing_file_a_directory_and_bytes_that_are_no_text_are_told_apart() {
 fn secrets_are_read_from_files_beside_the_config() {
     let directory = TempDir::new().expect("a directory");
     write(&directory, "password", "hunter2\n", 0o600);
-    write(&directory, "ca.pem", "x", 0o644);
+    let made = rcgen::generate_simple_self_signed(["ca".to_owned()]).expect("a certificate");
+    write(&directory, "ca.pem", made.cert.pem(), 0o644);
     let tables = "[service.health]\nprobe='mysql'\n\
         [service.monitor]\nuser='m'\npassword_file='password'\n\
         [service.server_tls]\nca='ca.pem'\n[admin]\nsocket='s.sock'";
@@ -105,6 +106,7 @@ fn files_that_are_missing_empty_or_open_to_all_are_told() {
     let tls = "[service.health]\nprobe='postgres'\n[service.monitor]\nuser='m'\n\
         [service.server_tls]\nca='none'";
     check(tls, 0o644, "E_FILE 10:4");
+    check(&tls.replace("none", "open"), 0o644, "E_FILE 10:4");
     check(
         &tls.replace("ca='none'", "ca='open'\nmode='off'"),
         0o644,

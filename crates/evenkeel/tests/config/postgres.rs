@@ -428,10 +428,15 @@ fn a_certificate_comes_with_its_own_key() {
     };
     let other = Pair::new("db.example.org");
     let stranger = fs::read_to_string(other.path("key.pem")).expect("a key");
-    broken("key.pem", &stranger, "E_FILE 8:7", "is not the key of");
-    broken("key.pem", "x", "E_FILE 8:7", "holds no private key");
+    broken(
+        "key.pem",
+        &stranger,
+        "E_FILE 8:7",
+        "does not belong to the certificate",
+    );
+    broken("key.pem", "x", "E_FILE 8:7", "holds no PEM private key");
     let locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----";
-    broken("key.pem", locked, "E_FILE 8:7", "openssl pkey");
+    broken("key.pem", locked, "E_FILE 8:7", "is encrypted");
     pair.set_mode("key.pem", 0o644);
     check_postgres(&lines, "W_SECRET_READABLE 8:7", "chmod 600");
 }
@@ -445,7 +450,9 @@ fn files_of_tls_must_be_there() {
     let pair = Pair::new("a");
     pair.write("certificate.pem", "no certificate\n");
     let lines = format!("[service.tls]\n{}", pair.lines());
-    check_postgres(&lines, "E_FILE 7:15", "holds no certificate");
+    check_postgres(&lines, "E_FILE 7:15", "holds no PEM certificate");
+    fs::write(pair.path("certificate.pem"), b"\x30\x82\xff").expect("write");
+    check_postgres(&lines, "E_FILE 7:15", "not DER");
     let keyless = lines.lines().take(2).collect::<Vec<_>>().join("\n");
     check_postgres(&keyless, "E_MISSING_KEY 6:10", "has no `key`");
 }
