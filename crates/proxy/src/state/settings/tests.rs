@@ -1,1 +1,333 @@
 //! Settings, sets and scripts.
+
+use evenkeel_policy::pins::Pin;
+
+use super::*;
+use crate::state::meaning;
+
+mod moving;
+mod starting;
+mod telling;
+
+const REPORTS: [(&[u8], &[u8]); 6] = [
+    (b"server_version", b"15.18"),
+    (b"in_hot_standby", b"off"),
+    (b"client_encoding", b"UTF8"),
+    (b"standard_conforming_strings", b"on"),
+    (b"DateStyle", b"ISO, MDY"),
+    (b"TimeZone", b"Etc/UTC"),
+];
+
+/// A client, its server connection, and what both know.
+struct Scene {
+    interner: Interner,
+    on: OnServer,
+    journal: Journal,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene::with_startup(&[])
+    }
+
+    fn with_startup(startup: &[(&str, &str)]) -> Scene {
+        let interner = Interner::new();
+        let on = OnServer::new(REPORTS, &interner);
+        let bytes = startup
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let startup = from_startup(bytes, &interner).unwrap();
+        let told = Proofs::default().greeting(&startup, &on, &interner);
+        let journal = Journal::new(startup, told, &on);
+        Scene {
+            interner,
+            on,
+            journal,
+        }
+    }
+
+    /// Runs a text; `!` at its end: the last statement fails. The status is that behind it.
+    fn run(&mut self, text: &str, status: Status) {
+        let (text, fails) = match text.strip_suffix('!') {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
+        let meaning = meaning::read(text.as_bytes(), self.journal.reported.backslashes(), None);
+        self.journal.sent(&meaning);
+        let count = meaning.statements.len();
+        for statement in 0..if fails { count - 1 } else { count } {
+            self.journal.succeeded(&meaning, statement);
+        }
+        if fails {
+            self.journal.failed(Some(&meaning));
+        }
+        self.journal.ready(status, &mut self.on, &self.interner);
+    }
+
+    fn script(&mut self, texts: &[&str]) {
+        let mut open = false;
+        for text in texts {
+            let fails = text.ends_with('!');
+            open |= text.contains("BEGIN");
+            open &= !(text.contains("COMMIT") || *text == "ROLLBACK");
+            self.run(
+                text,
+                match (open, fails) {
+                    (false, _) => Status::Idle,
+                    (true, false) => Status::InTransaction,
+                    (true, true) => Status::Failed,
+                },
+            );
+        }
+    }
+
+    fn has(&self) -> String {
+        shown(self.journal.settings())
+    }
+}
+
+fn shown(settings: &Settings) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let pairs: Vec<String> = settings
+        .iter()
+        .map(|(name, value)| format!("{}={}", text(name), text(value)))
+        .collect();
+    pairs.join(" ")
+}
+
+#[track_caller]
+fn check(texts: &[&str], expect: &str) {
+    let mut scene = Scene::new();
+    scene.script(texts);
+    assert_eq!(scene.has(), expect, "{texts:?}");
+    assert_eq!(scene.on.settings(), scene.journal.settings(), "{texts:?}");
+}
+
+#[test]
+fn settings_are_kept_when_their_transaction_commits() {
+    check(&["SET a.b = 1"], "a.b=1");
+    check(&["SET a.b = 1!"], "");
+    check(
+        &["SET a.b = 1", "SET a.b = 2", "SET c.d = 3"],
+        "a.b=2 c.d=3",
+    );
+    check(&["BEGIN", "SET a.b = 1", "COMMIT"], "a.b=1");
+    check(&["BEGIN", "SET a.b = 1"], "");
+    check(&["BEGIN", "SET a.b = 1", "ROLLBACK"], "");
+    check(&["BEGIN", "SET a.b = 1", "SELECT 1!", "COMMIT"], "");
+    check(&["BEGIN", "SET a.b = 1", "COMMIT!"], "");
+    check(&["BEGIN; SET a.b = 1; COMMIT"], "a.b=1");
+    check(&["SELECT set_config('a.b', 'c', false)"], "a.b=c");
+    check(&["SET LOCAL a.b = 1"], "");
+    check(
+        &[
+            "BEGIN",
+            "SET a.b = 1",
+            "PREPARE TRANSACTION 'x'",
+            "ROLLBACK",
+        ],
+        "a.b=1",
+    );
+}
+
+#[test]
+fn an_error_takes_back_what_its_text_did_since_the_last_commit_in_it() {
+    check(&["SET a.b = 1; SELECT 1!"], "");
+    check(&["SET a.b = 1; COMMIT; SET c.d = 2; SELECT 1!"], "a.b=1");
+    check(&["BEGIN; SET a.b = 1; COMMIT; SET c.d = 2"], "a.b=1 c.d=2");
+    check(&["SET a.b = 1; ROLLBACK; SET c.d = 2"], "c.d=2");
+    check(&["SET a.b = 1; BEGIN", "ROLLBACK"], "");
+}
+
+#[test]
+fn savepoints_take_back_what_came_after_them() {
+    let nested = [
+        "BEGIN",
+        "SET a.b = 1",
+        "SAVEPOINT s",
+        "SET a.b = 2",
+        "SAVEPOINT t",
+        "SET c.d = 3",
+    ];
+    let and = |more: &[&'static str], expect| check(&[&nested[..], more].concat(), expect);
+    and(&["COMMIT"], "a.b=2 c.d=3");
+    and(&["ROLLBACK TO t", "COMMIT"], "a.b=2");
+    and(&["ROLLBACK TO S", "COMMIT"], "a.b=1");
+    and(&["SELECT 1!", "ROLLBACK TO s", "COMMIT"], "a.b=1");
+    and(
+        &["ROLLBACK TO s", "SET e.f = 4", "ROLLBACK TO s", "COMMIT"],
+        "a.b=1",
+    );
+    and(&["RELEASE t", "COMMIT"], "a.b=2 c.d=3");
+    and(&["RELEASE t", "ROLLBACK TO s", "COMMIT"], "a.b=1");
+    and(
+        &["SAVEPOINT s", "SET e.f = 4", "ROLLBACK TO s", "COMMIT"],
+        "a.b=2 c.d=3",
+    );
+    and(
+        &["SAVEPOINT s", "RELEASE s", "ROLLBACK TO s", "COMMIT"],
+        "a.b=1",
+    );
+    and(&["ROLLBACK TO \"T\"!", "COMMIT"], "");
+}
+
+#[test]
+fn a_reset_goes_back_to_what_the_client_began_with() {
+    let mut scene = Scene::with_startup(&[("TimeZone", "Asia/Tokyo"), ("options", "-c a.b=s")]);
+    assert_eq!(scene.has(), "a.b=s timezone=Asia/Tokyo");
+    scene.on.placed(scene.journal.settings().clone());
+    scene.script(&["SET a.b = 1", "SET c.d = 2"]);
+    assert_eq!(scene.has(), "a.b=1 c.d=2 timezone=Asia/Tokyo");
+    scene.script(&["RESET a.b"]);
+    assert_eq!(scene.has(), "a.b=s c.d=2 timezone=Asia/Tokyo");
+    // The server knows nothing of the startup message: there it is gone.
+    assert_eq!(shown(scene.on.settings()), "c.d=2 timezone=Asia/Tokyo");
+    scene.script(&["BEGIN", "RESET ALL", "ROLLBACK"]);
+    assert_eq!(scene.has(), "a.b=s c.d=2 timezone=Asia/Tokyo");
+    scene.script(&["RESET ALL"]);
+    assert_eq!(scene.has(), "a.b=s timezone=Asia/Tokyo");
+    assert!(scene.on.settings().is_empty());
+}
+
+#[test]
+fn who_one_is_survives_reset_all_but_not_discard_all() {
+    check(&["SET ROLE r", "SET a.b = 1", "RESET ALL"], "role=r");
+    check(&["SET ROLE r", "SET a.b = 1", "DISCARD ALL"], "");
+    check(
+        &["SET ROLE r", "SET SESSION AUTHORIZATION u"],
+        "session_authorization=u",
+    );
+    let both = ["SET SESSION AUTHORIZATION u", "SET ROLE r"];
+    check(&both, "role=r session_authorization=u");
+    check(&[&both[..], &["RESET SESSION AUTHORIZATION"]].concat(), "");
+    check(
+        &[&both[..], &["RESET ROLE"]].concat(),
+        "session_authorization=u",
+    );
+    check(
+        &[&both[..], &["DISCARD PLANS"]].concat(),
+        "role=r session_authorization=u",
+    );
+}
+
+#[test]
+fn the_defaults_of_transactions_are_told_to_the_router() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.journal.transaction_defaults().read_only, None);
+    scene.script(&[
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, ISOLATION LEVEL SERIALIZABLE",
+    ]);
+    let modes = scene.journal.transaction_defaults();
+    assert_eq!(modes.read_only, Some(true));
+    assert_eq!(
+        modes.isolation,
+        Some(evenkeel_policy::route::Isolation::Serializable)
+    );
+    scene.script(&["SET default_transaction_isolation = 'read committed'"]);
+    let modes = scene.journal.transaction_defaults();
+    assert_eq!(
+        modes.isolation,
+        Some(evenkeel_policy::route::Isolation::Weaker)
+    );
+}
+
+fn pins(texts: &[&str]) -> String {
+    let mut scene = Scene::new();
+    scene.script(texts);
+    scene.journal.pins.to_string()
+}
+
+#[test]
+fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
+    for (texts, expect) in [
+        (&["LISTEN a"][..], "LISTEN"),
+        (&["LISTEN a!"], ""),
+        (&["SELECT pg_advisory_lock(1)!"], "advisory or named locks"),
+        (&["gibberish!"], ""),
+        (&["REPACK t"], "something that cannot be told"),
+        (&["LISTEN a", "UNLISTEN *"], ""),
+        (&["LISTEN a", "BEGIN", "UNLISTEN *", "ROLLBACK"], "LISTEN"),
+        (
+            &["LISTEN a", "BEGIN", "UNLISTEN *", "LISTEN b", "COMMIT"],
+            "LISTEN",
+        ),
+        (
+            &[
+                "LISTEN a",
+                "BEGIN",
+                "SAVEPOINT s",
+                "UNLISTEN *",
+                "ROLLBACK TO s",
+                "COMMIT",
+            ],
+            "LISTEN",
+        ),
+        (&["LISTEN a", "BEGIN", "UNLISTEN *"], "LISTEN"),
+        (&["UNLISTEN *; LISTEN a"], "LISTEN"),
+        (&["LISTEN a; UNLISTEN *"], ""),
+        (&["PREPARE p AS SELECT 1"], "PREPARE in SQL"),
+        (&["PREPARE p AS SELECT 1", "DEALLOCATE p"], "PREPARE in SQL"),
+        (&["PREPARE p AS SELECT 1", "DEALLOCATE ALL"], ""),
+        (&["SELECT set_config('a', $1, false)", "RESET ALL"], ""),
+        (
+            &[
+                "SELECT pg_advisory_lock(1)",
+                "SELECT pg_advisory_unlock_all()",
+            ],
+            "",
+        ),
+        (
+            &[
+                "SELECT pg_advisory_unlock_all()",
+                "SELECT pg_advisory_lock(1)",
+            ],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "CREATE TEMP TABLE x (a int)",
+                "SELECT nextval('s')",
+                "DISCARD ALL",
+            ],
+            "",
+        ),
+        (&["LOAD 'x'", "DISCARD ALL"], "loaded library"),
+    ] {
+        assert_eq!(pins(texts), expect, "{texts:?}");
+    }
+}
+
+#[test]
+fn a_lock_taken_by_a_text_that_failed_outlives_a_release_that_was_under_way() {
+    let mut scene = Scene::new();
+    let unlock = meaning::read(b"SELECT pg_advisory_unlock_all()", false, None);
+    let lock = meaning::read(b"SELECT pg_advisory_lock(1), 1/0", false, None);
+    scene.journal.sent(&unlock);
+    scene.journal.sent(&lock);
+    scene.journal.succeeded(&unlock, 0);
+    scene
+        .journal
+        .ready(Status::Idle, &mut scene.on, &scene.interner);
+    scene.journal.failed(Some(&lock));
+    scene
+        .journal
+        .ready(Status::Idle, &mut scene.on, &scene.interner);
+    assert!(scene.journal.pins.has(Pin::NamedLock));
+}
+
+#[test]
+fn a_value_in_an_encoding_other_than_utf_8_binds() {
+    let mut scene = Scene::new();
+    scene.script(&["SET a.b = 'Ä'"]);
+    assert_eq!(
+        (scene.has().as_str(), scene.journal.pins.is_empty()),
+        ("a.b=Ä", true)
+    );
+    scene
+        .journal
+        .reported
+        .hear(b"client_encoding", b"LATIN1", &scene.interner);
+    scene.script(&["SET c.d = 'Ä'"]);
+    assert_eq!(scene.has(), "a.b=Ä");
+    assert!(scene.journal.pins.has(Pin::Settings));
+}

@@ -1,0 +1,161 @@
+//! ParameterStatus: what is learnt from it, and what clients are told.
+
+use super::*;
+
+impl Scene {
+    /// The server reports while the client is with it.
+    fn report(&mut self, name: &str, value: &str) -> bool {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        self.on.hear(name, value, &self.interner);
+        self.journal.reported.hear(name, value, &self.interner)
+    }
+}
+
+#[test]
+fn a_report_gives_a_setting_the_servers_own_words() {
+    let mut scene = Scene::new();
+    assert!(scene.report("DateStyle", "SQL, MDY"));
+    scene.script(&["SET datestyle = sql"]);
+    assert_eq!(scene.has(), "datestyle=SQL, MDY");
+    assert!(scene.report("DateStyle", "SQL, DMY"));
+    scene.script(&["SET datestyle = dmy"]);
+    assert_eq!(scene.has(), "datestyle=SQL, DMY");
+    assert_eq!(scene.on.settings(), scene.journal.settings());
+}
+
+#[test]
+fn a_setting_that_a_function_has_made_is_learnt_from_its_report() {
+    let mut scene = Scene::new();
+    scene.report("TimeZone", "Asia/Tokyo");
+    scene.script(&["SELECT hidden()"]);
+    assert_eq!(scene.has(), "timezone=Asia/Tokyo");
+    // Back to what the server began with, said by nobody: kept as it is now.
+    scene.report("TimeZone", "Etc/UTC");
+    scene.script(&["SELECT hidden()"]);
+    assert_eq!(scene.has(), "timezone=Etc/UTC");
+}
+
+#[test]
+fn what_is_local_to_a_transaction_is_reported_and_not_kept() {
+    let mut scene = Scene::new();
+    scene.run("BEGIN", Status::InTransaction);
+    assert!(scene.report("TimeZone", "Asia/Tokyo"));
+    scene.run("SET LOCAL timezone = 'Asia/Tokyo'", Status::InTransaction);
+    assert!(scene.report("TimeZone", "Etc/UTC"));
+    scene.run("COMMIT", Status::Idle);
+    assert_eq!(scene.has(), "");
+}
+
+#[test]
+fn a_reset_is_explained_by_what_the_server_began_with() {
+    let mut scene = Scene::with_startup(&[("timezone", "Asia/Tokyo")]);
+    let wanted = scene
+        .on
+        .prepare(&scene.journal, &scene.interner, &mut Vec::new());
+    scene.report("TimeZone", "Asia/Tokyo");
+    scene.on.placed(wanted.unwrap());
+    assert!(scene.report("TimeZone", "Etc/UTC"));
+    scene.script(&["RESET timezone"]);
+    assert_eq!(scene.has(), "timezone=Asia/Tokyo");
+    let mut out = Vec::new();
+    let wanted = scene
+        .on
+        .prepare(&scene.journal, &scene.interner, &mut out)
+        .unwrap();
+    assert_eq!(out, b"SET \"timezone\" TO 'Asia/Tokyo';");
+    scene.on.hear(b"TimeZone", b"Asia/Tokyo", &scene.interner);
+    scene.on.placed(wanted);
+    assert_eq!(told(&mut scene), "TimeZone=Asia/Tokyo");
+    assert_eq!(told(&mut scene), "");
+}
+
+fn told(scene: &mut Scene) -> String {
+    let mut told = Vec::new();
+    let Scene {
+        interner,
+        on,
+        journal,
+    } = scene;
+    let own = journal.settings().clone();
+    journal
+        .reported
+        .catch_up(on, &own, interner, |name, value| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            told.push(format!("{}={}", text(name), text(value)));
+        });
+    told.join(" ")
+}
+
+#[test]
+fn what_a_client_knows_or_need_not_know_is_not_told() {
+    let mut scene = Scene::new();
+    assert!(!scene.report("TimeZone", "Etc/UTC"), "known");
+    assert!(!scene.report("in_hot_standby", "on"), "the server's own");
+    assert!(!scene.report("server_version", "18.1"));
+    assert!(scene.report("TimeZone", "Asia/Tokyo"));
+    let others = [
+        (&b"TimeZone"[..], &b"Asia/Tokyo"[..]),
+        (b"in_hot_standby", b"on"),
+        (b"server_version", b"16.1"),
+        (b"default_transaction_read_only", b"on"),
+        (b"client_encoding", b"LATIN1"),
+    ];
+    scene.on = OnServer::new(others, &scene.interner);
+    assert_eq!(told(&mut scene), "client_encoding=LATIN1");
+}
+
+#[test]
+fn a_server_with_other_defaults_is_made_to_look_like_the_one_that_greeted() {
+    let mut scene = Scene::new();
+    let others = [
+        (&b"TimeZone"[..], &b"Europe/Rome"[..]),
+        (b"DateStyle", b"ISO, MDY"),
+    ];
+    scene.on = OnServer::new(others, &scene.interner);
+    let mut out = Vec::new();
+    let wanted = scene
+        .on
+        .prepare(&scene.journal, &scene.interner, &mut out)
+        .unwrap();
+    assert_eq!(out, b"SET \"timezone\" TO 'Etc/UTC';");
+    scene.on.hear(b"TimeZone", b"Etc/UTC", &scene.interner);
+    scene.on.placed(wanted);
+    assert_eq!(
+        scene.on.prepare(&scene.journal, &scene.interner, &mut out),
+        None
+    );
+    assert_eq!(scene.has(), "");
+}
+
+#[test]
+fn the_encoding_and_the_meaning_of_backslashes_are_those_last_told() {
+    let mut scene = Scene::new();
+    let reported = |scene: &Scene| {
+        let reported = &scene.journal.reported;
+        (reported.backslashes(), reported.is_readable())
+    };
+    assert_eq!(reported(&scene), (false, true));
+    scene.report("standard_conforming_strings", "off");
+    assert_eq!(reported(&scene), (true, true));
+    scene.report("client_encoding", "SJIS");
+    assert_eq!(reported(&scene), (true, false));
+    scene.report("client_encoding", "UTF8");
+    assert_eq!(reported(&scene), (true, true));
+}
+
+#[test]
+fn a_connection_that_was_cleaned_has_nothing() {
+    let mut scene = Scene::new();
+    scene.script(&["SET a.b = 1"]);
+    scene.on.hear(b"TimeZone", b"Etc/UTC", &scene.interner);
+    scene.on.discarded(&scene.interner);
+    assert!(scene.on.settings().is_empty());
+    let mut out = Vec::new();
+    assert!(
+        scene
+            .on
+            .prepare(&scene.journal, &scene.interner, &mut out)
+            .is_some()
+    );
+    assert_eq!(out, b"SET \"a\".\"b\" TO '1';");
+}
