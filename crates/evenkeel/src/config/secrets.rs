@@ -100,6 +100,8 @@ mod tests {
             "password = \"\"\"*\n*\"\"\"\nuser = \"x\"",
         );
         check("password_file = \"p\"", "password_file = \"p\"");
+        check("verifier = 'S$1:x'", "verifier = '*****'");
+        check("md5 = 'md5x'", "md5 = '****'");
         check("\"password\" = \"p=q\"", "\"password\" = \"***\"");
     }
 }

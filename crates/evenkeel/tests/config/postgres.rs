@@ -453,6 +453,7 @@ fn files_of_tls_must_be_there() {
     check_postgres(&lines, "E_FILE 7:15", "holds no PEM certificate");
     fs::write(pair.path("certificate.pem"), b"\x30\x82\xff").expect("write");
     check_postgres(&lines, "E_FILE 7:15", "not DER");
+    pair.write("certificate.pem", "no certificate\n");
     let keyless = lines.lines().take(2).collect::<Vec<_>>().join("\n");
     check_postgres(&keyless, "E_MISSING_KEY 6:10", "has no `key`");
 }
