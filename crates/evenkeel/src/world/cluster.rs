@@ -12,7 +12,7 @@ use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::WatchError;
 
 use super::World;
-use crate::config::plan::{self, OnPrimaryChange};
+use crate::config::plan::{self, OnPrimaryChange, Protocol, ServicePlan};
 use crate::config::{Address, Plan};
 
 /// Servers that services with a role list together, over all those services.
@@ -95,8 +95,7 @@ impl World {
         for index in 0..self.clusters.len() {
             let is_wanted = self.services.iter().any(|service| {
                 let members = &self.clusters[index].members;
-                matches!(service.plan.role, plan::Role::Primary { .. })
-                    && members.iter().any(|one| service.lists(one))
+                sends_writes(&service.plan) && members.iter().any(|one| service.lists(one))
             });
             self.clusters[index].wants_primary = is_wanted;
         }
@@ -142,10 +141,11 @@ impl World {
             // It is back, it seems: the probes say so first, and soon.
             return state.probe_soon(now_ms);
         }
-        let cluster = &mut self.clusters[index].cluster;
         match outcome {
             Ok(report) => {
                 state.told_role(now_ms);
+                self.learn_from(address, &report);
+                let cluster = &mut self.clusters[index].cluster;
                 cluster.heard(now_ms, server_id, report);
                 self.decide(index);
             }
@@ -253,6 +253,7 @@ impl World {
         let verdict = self.clusters[index].cluster.verdict();
         self.verify(index, &verdict);
         let old = std::mem::replace(&mut self.clusters[index].verdict, verdict);
+        self.brief();
         if old == self.clusters[index].verdict {
             return;
         }
@@ -361,7 +362,7 @@ impl World {
     pub(super) fn services_of(&self, index: usize) -> Vec<String> {
         let members = &self.clusters[index].members;
         let services = self.services.iter().filter(|service| {
-            service.plan.role != plan::Role::Any && members.iter().any(|one| service.lists(one))
+            asks_roles(&service.plan) && members.iter().any(|one| service.lists(one))
         });
         services.map(|service| service.plan.name.clone()).collect()
     }
@@ -376,6 +377,17 @@ impl World {
             .next()
             .map_or("a server that has left", |address| self.name_of(address))
     }
+}
+
+/// Whether a service wants to know its servers' roles.
+pub(super) fn asks_roles(plan: &ServicePlan) -> bool {
+    let tells_apart = plan.protocol == Protocol::Postgres && plan.monitor.is_some();
+    plan.role != plan::Role::Any || tells_apart
+}
+
+/// Whether a service misses a primary.
+fn sends_writes(plan: &ServicePlan) -> bool {
+    matches!(plan.role, plan::Role::Primary { .. }) || plan.protocol == Protocol::Postgres
 }
 
 fn role_in(verdict: &Verdict, server_id: u64) -> &Role {
@@ -401,11 +413,7 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterStat
 /// services that share one of them.
 fn groups(plan: &Plan) -> Vec<Vec<Address>> {
     let mut groups: Vec<Vec<Address>> = Vec::new();
-    for service in plan
-        .services
-        .iter()
-        .filter(|one| one.role != plan::Role::Any)
-    {
+    for service in plan.services.iter().filter(|one| asks_roles(one)) {
         let listed: Vec<_> = service
             .servers
             .iter()

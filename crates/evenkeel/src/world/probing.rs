@@ -1,5 +1,6 @@
 //! Starts probes and name look-ups when they are due, and takes their answers.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_policy::cluster;
@@ -26,6 +27,8 @@ pub(super) enum Report {
     Said(Address, Result<cluster::Report, WatchError>),
     /// It closed the connection over which it was asked, and does not answer over a new one.
     FellSilent(Address),
+    /// Sessions have seen something that does not fit the roles of these servers.
+    Doubted(BTreeSet<u64>),
 }
 
 impl World {
@@ -83,6 +86,7 @@ impl World {
             }
             Report::Said(address, outcome) => self.hear(&address, outcome),
             Report::FellSilent(address) => self.notice_silence(&address),
+            Report::Doubted(server_ids) => self.ask_doubted(&server_ids),
         }
     }
 
@@ -99,6 +103,7 @@ impl World {
         };
         self.tell_standing(address, &change, cuts);
         self.follow_standing(address, change.to);
+        self.brief();
         self.try_elsewhere(address, change.to);
     }
 

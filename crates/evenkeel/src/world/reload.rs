@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_policy::pool::Pool;
+use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::{Server, View, now_ms};
 
+use super::cluster::asks_roles;
 use super::leaving::Leaving;
 use super::listening::{Bound, Listening};
 use super::publish::{keepalive, settings};
@@ -14,7 +16,7 @@ use super::server::{ServerState, Watch};
 use super::service::ServiceState;
 use super::timeline::News;
 use super::{World, WorldError};
-use crate::config::plan::{Role, ServicePlan};
+use crate::config::plan::ServicePlan;
 use crate::config::{self, Address, Listen, Plan};
 use crate::notify;
 use crate::status::{self, EventKind, Reply, Severity};
@@ -133,6 +135,7 @@ impl World {
         self.servers
             .retain(|address, _| self.services.iter().any(|service| service.lists(address)));
         self.adopt_clusters();
+        self.adopt_learning();
         self.count_elsewhere();
         for index in 0..self.services.len() {
             self.publish(index);
@@ -155,7 +158,7 @@ impl World {
                 let watch = Watch::of(service);
                 // Built once for nothing where it exists: the later update must not fail.
                 watch.asker(&listed.address).map_err(fail)?;
-                if service.role != Role::Any {
+                if asks_roles(service) {
                     watch.watcher(&listed.address).map_err(fail)?;
                 }
                 if self.servers.contains_key(&listed.address)
@@ -322,6 +325,11 @@ impl World {
             refusals: super::refusals::Refusals::default(),
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
+            knowledge: plan
+                .database
+                .as_ref()
+                .map(|_| Knowledge::new(self.engine.workers())),
+            learning: None,
         }
     }
 

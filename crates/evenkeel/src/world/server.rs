@@ -14,7 +14,7 @@ use super::history::History;
 use super::probing::Report;
 use super::watching::{Times, Watching};
 use crate::config::Address;
-use crate::config::plan::{self, Monitor, ServerTls, ServicePlan, TlsMode};
+use crate::config::plan::{self, Monitor, Protocol, ServerTls, ServicePlan, TlsMode};
 use crate::status::LastProbe;
 
 /// What the probes of a server depend on: a change of it makes a new asker.
@@ -23,6 +23,7 @@ pub(super) struct Watch {
     health: plan::Health,
     monitor: Option<Monitor>,
     tls: ServerTls,
+    protocol: Protocol,
 }
 
 impl Watch {
@@ -31,6 +32,7 @@ impl Watch {
             health: service.health.clone(),
             monitor: service.monitor.clone(),
             tls: service.server_tls.clone(),
+            protocol: service.protocol,
         }
     }
 
@@ -73,6 +75,7 @@ impl Watch {
     /// What asks for the role.
     pub(super) fn watcher(&self, address: &Address) -> Result<Watcher, String> {
         let database = match self.health.probe {
+            _ if self.protocol == Protocol::Postgres => Database::Postgres,
             plan::Probe::Postgres { .. } => Database::Postgres,
             _ => Database::Mysql,
         };
@@ -98,8 +101,9 @@ impl Watch {
         })
     }
 
-    fn tls(&self, address: &Address) -> Result<Tls, String> {
-        let speaks_tls = !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
+    pub(super) fn tls(&self, address: &Address) -> Result<Tls, String> {
+        let speaks_tls = self.protocol == Protocol::Postgres
+            || !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
         Ok(match (self.tls.mode_for(address), address) {
             // An HTTP probe speaks TLS only when told to: most web servers here do not.
             (TlsMode::Verify, _) if self.tls.mode.is_none() && self.is_http() => Tls::Off,

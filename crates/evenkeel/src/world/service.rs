@@ -6,10 +6,12 @@ use std::sync::Arc;
 use evenkeel_policy::pool::Cursor;
 use evenkeel_proxy::Service;
 use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::knowledge::Knowledge;
 
 use super::fit::Fit;
 use super::history::History;
 use super::listening::Listening;
+use super::postgres::Learning;
 use super::refusals::Refusals;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
@@ -30,6 +32,10 @@ pub(super) struct ServiceState {
     pub(super) refusals: Refusals,
     pub(super) state: status::ServiceState,
     pub(super) state_since_ms: u64,
+    /// What its sessions know of the servers, if it speaks PostgreSQL.
+    pub(super) knowledge: Option<Arc<Knowledge>>,
+    /// The tasks that find it out.
+    pub(super) learning: Option<Learning>,
 }
 
 impl ServiceState {

@@ -24,6 +24,9 @@ const AWAY_INTERVAL_MS: u64 = 100;
 /// One that lets nobody in, or cannot tell, is asked less and less: each time is a login.
 const REFUSED_INTERVALS_MS: [u64; 4] = [100, 250, 1_000, 5_000];
 
+/// One whose role is doubted is asked no more often than this.
+const DOUBTED_INTERVAL_MS: u64 = 10;
+
 /// A server that ends closes its connections first, and may take new ones for a second yet without
 /// a word.
 const SILENCE_MS: u64 = 150;
@@ -42,6 +45,8 @@ struct Pace {
     /// The next question must go over a connection of its own.
     fresh: AtomicBool,
     now: Notify,
+    /// Somebody saw something that does not fit what the server said last.
+    doubted: Notify,
 }
 
 impl Watching {
@@ -79,6 +84,11 @@ impl Watching {
         }
     }
 
+    /// Something in the traffic does not fit what it said last: it is asked soon.
+    pub(super) fn doubt(&self) {
+        self.pace.doubted.notify_one();
+    }
+
     /// Whether the cluster lacks a primary: then every moment counts.
     pub(super) fn hunt(&self, hunting: bool) {
         if self.pace.hunting.swap(hunting, Relaxed) != hunting && hunting {
@@ -91,6 +101,14 @@ impl Drop for Watching {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Doubts come in crowds, and each is asked for after it came: but not one by one.
+async fn doubted(pace: &Pace) {
+    let asked = Instant::now();
+    pace.doubted.notified().await;
+    let apart = Duration::from_millis(DOUBTED_INTERVAL_MS);
+    tokio::time::sleep_until((asked + apart).into()).await;
 }
 
 /// Between two questions, and for one.
@@ -180,6 +198,7 @@ impl Asking {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
             () = self.pace.now.notified() => {}
+            () = doubted(&self.pace) => {}
             () = self.watcher.closed() => {}
         }
     }

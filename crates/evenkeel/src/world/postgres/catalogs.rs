@@ -1,0 +1,269 @@
+//! Reads the catalogs of the databases that sessions are in, now and then and after changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_proxy::knowledge::{Database, Knowledge};
+use evenkeel_proxy::probe::Account;
+use evenkeel_proxy::watch::{CatalogAsker, WatchError};
+use evenkeel_proxy::{now_ms, now_us};
+use tokio::sync::watch;
+
+use super::roster::{Listed, Roster};
+
+/// Others change catalogs too, without our seeing it.
+const INTERVAL_MS: u64 = 60_000;
+
+/// After a change that a session of ours has made: several come together.
+const CHANGED_INTERVAL_MS: u64 = 1_000;
+
+/// After a server did not answer.
+const AWAY_INTERVAL_MS: u64 = 5_000;
+
+/// A reading that takes long is repeated less often, by this factor of what it took.
+const REST: u64 = 20;
+const CHANGED_REST: u64 = 5;
+
+/// For one reading.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Reads one database after the other.
+pub(super) struct Reader {
+    pub(super) service: String,
+    pub(super) servers: Vec<Listed>,
+    pub(super) account: Account,
+    pub(super) knowledge: Arc<Knowledge>,
+    pub(super) roster: watch::Receiver<Roster>,
+}
+
+/// One database's readings.
+#[derive(Default)]
+struct Shelf {
+    turn: Turn,
+    asker: Option<(u64, CatalogAsker)>,
+    /// The problem that was told.
+    problem: Option<String>,
+}
+
+/// When a database is read next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Turn {
+    /// When somebody uses it.
+    #[default]
+    Dormant,
+    /// It was read, or not, until then; it took so long.
+    Rests {
+        since_ms: u64,
+        interval_ms: u64,
+        took_ms: u64,
+    },
+}
+
+impl Turn {
+    fn after_reading(now_ms: u64, took_ms: u64) -> Turn {
+        Turn::Rests {
+            since_ms: now_ms,
+            interval_ms: INTERVAL_MS.max(REST * took_ms),
+            took_ms,
+        }
+    }
+
+    fn after_failure(now_ms: u64, error: &WatchError) -> Turn {
+        let interval_ms = match error {
+            WatchError::Away(_) => AWAY_INTERVAL_MS,
+            WatchError::LoginRefused(_) | WatchError::CannotTell(_) => INTERVAL_MS,
+        };
+        Turn::Rests {
+            since_ms: now_ms,
+            interval_ms,
+            took_ms: interval_ms / CHANGED_REST,
+        }
+    }
+
+    /// When it is to be looked at; `None`: not before somebody uses it.
+    fn due_ms(self, is_used: bool, is_changed: bool) -> Option<u64> {
+        match self {
+            Turn::Dormant => is_used.then_some(0),
+            Turn::Rests {
+                since_ms,
+                interval_ms,
+                took_ms,
+            } => Some(match is_changed {
+                true => since_ms + CHANGED_INTERVAL_MS.max(CHANGED_REST * took_ms),
+                false => since_ms + interval_ms,
+            }),
+        }
+    }
+}
+
+impl Reader {
+    /// Ends when the service is gone.
+    pub(super) async fn go_on(mut self) {
+        let mut shelves: BTreeMap<String, Shelf> = BTreeMap::new();
+        let mut epoch = self.roster.borrow().epoch;
+        loop {
+            let all = self.knowledge.databases().all();
+            let due = next_due(&all, &mut shelves);
+            let sleep_ms = due.map(|(due_ms, _)| due_ms.saturating_sub(now_ms()));
+            match (due, sleep_ms) {
+                (Some((_, database)), Some(0)) => {
+                    let shelf = shelves.entry(database.name().to_owned()).or_default();
+                    self.turn_to(database, shelf).await;
+                    continue;
+                }
+                _ => tokio::select! {
+                    () = self.knowledge.databases().news() => {}
+                    () = sleep_or_not(sleep_ms) => {}
+                    changed = self.roster.changed() => if changed.is_err() { return },
+                },
+            }
+            let now = self.roster.borrow_and_update().epoch;
+            if std::mem::replace(&mut epoch, now) != now {
+                // Another primary may have lost what the former had.
+                all.iter().for_each(|database| database.changed());
+            }
+        }
+    }
+
+    async fn turn_to(&self, database: &Database, shelf: &mut Shelf) {
+        if !database.take_used() && !database.is_changed() {
+            *shelf = Shelf::default();
+            return database.learn(None);
+        }
+        database.begin_reading();
+        let began_ms = now_ms();
+        match self.read(database, shelf).await {
+            Ok(()) => {
+                shelf.problem = None;
+                let took_ms = now_ms() - began_ms;
+                shelf.turn = Turn::after_reading(now_ms(), took_ms);
+            }
+            Err(error) => {
+                shelf.turn = Turn::after_failure(now_ms(), &error);
+                // Whoever may not look must not go by what was there once.
+                if !matches!(error, WatchError::Away(_)) {
+                    shelf.asker = None;
+                    database.learn(None);
+                }
+                self.tell(database, shelf, error.to_string());
+            }
+        }
+    }
+
+    async fn read(&self, database: &Database, shelf: &mut Shelf) -> Result<(), WatchError> {
+        let order = self.roster.borrow().by_preference();
+        let first = order.first().copied();
+        let mut servers = self.servers.iter();
+        let found = servers.find(|one| Some(one.id()) == first);
+        let found = found.and_then(|listed| Some((listed, listed.target()?)));
+        let (listed, target) =
+            found.ok_or_else(|| WatchError::Away("no server is up".to_owned()))?;
+        let asker = self.asker(listed, database, shelf)?;
+        if let Some(catalog) = asker.read(&target, now_us(), LIMIT).await? {
+            let (functions, relations) = catalog.count();
+            tracing::debug!(
+                service = self.service,
+                database = database.name(),
+                functions,
+                relations,
+                "its catalog was read"
+            );
+            database.learn(Some(Arc::new(catalog)));
+        }
+        Ok(())
+    }
+
+    /// What the last reading found holds for the same server only.
+    fn asker<'a>(
+        &self,
+        listed: &Listed,
+        database: &Database,
+        shelf: &'a mut Shelf,
+    ) -> Result<&'a mut CatalogAsker, WatchError> {
+        let known = shelf.asker.take().filter(|(id, _)| *id == listed.id());
+        let asker = match known {
+            Some(known) => known,
+            None => {
+                let account = Account {
+                    database: Some(database.name().to_owned()),
+                    ..self.account.clone()
+                };
+                let made = CatalogAsker::new(account, &listed.tls);
+                let made = made.map_err(|error| WatchError::CannotTell(error.to_string()))?;
+                (listed.id(), made)
+            }
+        };
+        Ok(&mut shelf.asker.insert(asker).1)
+    }
+
+    fn tell(&self, database: &Database, shelf: &mut Shelf, problem: String) {
+        if shelf.problem.as_ref() == Some(&problem) {
+            return;
+        }
+        tracing::warn!(
+            service = self.service,
+            database = database.name(),
+            "its catalog is not read, so that what calls functions goes to the primary: {problem}"
+        );
+        shelf.problem = Some(problem);
+    }
+}
+
+/// The database whose turn is next, and when.
+fn next_due<'a>(
+    all: &'a [Arc<Database>],
+    shelves: &mut BTreeMap<String, Shelf>,
+) -> Option<(u64, &'a Arc<Database>)> {
+    let due = |database: &'a Arc<Database>| {
+        let turn = shelves.get(database.name()).map(|shelf| shelf.turn);
+        let turn = turn.unwrap_or_default();
+        Some((
+            turn.due_ms(database.is_used(), database.is_changed())?,
+            database,
+        ))
+    };
+    all.iter().filter_map(due).min_by_key(|(due_ms, _)| *due_ms)
+}
+
+async fn sleep_or_not(sleep_ms: Option<u64>) {
+    match sleep_ms {
+        Some(sleep_ms) => tokio::time::sleep(Duration::from_millis(sleep_ms)).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_read_when_it_is_used_and_then_now_and_then() {
+        assert_eq!(Turn::Dormant.due_ms(false, true), None);
+        assert_eq!(Turn::Dormant.due_ms(true, false), Some(0));
+        let read = Turn::after_reading(1_000, 10);
+        assert_eq!(read.due_ms(true, false), Some(61_000));
+        assert_eq!(read.due_ms(false, false), Some(61_000));
+    }
+
+    #[test]
+    fn a_change_is_read_soon_and_a_long_reading_is_not_repeated_at_once() {
+        assert_eq!(
+            Turn::after_reading(1_000, 10).due_ms(true, true),
+            Some(2_000)
+        );
+        let long = Turn::after_reading(1_000, 10_000);
+        assert_eq!(long.due_ms(true, true), Some(51_000));
+        assert_eq!(long.due_ms(true, false), Some(201_000));
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_asked_again_soon_and_one_that_refuses_is_not() {
+        let away = Turn::after_failure(0, &WatchError::Away(String::new()));
+        assert_eq!(away.due_ms(true, false), Some(5_000));
+        assert_eq!(away.due_ms(true, true), Some(5_000));
+        let refused = Turn::after_failure(0, &WatchError::LoginRefused(String::new()));
+        assert_eq!(refused.due_ms(true, false), Some(60_000));
+        assert_eq!(refused.due_ms(true, true), Some(60_000));
+    }
+}

@@ -1,0 +1,168 @@
+//! Looks logins up at the servers: each asked for after the session came, equal ones together.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_proxy::knowledge::{Knowledge, Login, LoginRequest, NoLogin};
+use evenkeel_proxy::watch::LoginAsker;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::roster::{Listed, Roster};
+
+/// Questions at once.
+const UNDER_WAY_MAX: usize = 32;
+
+/// Sessions that may wait; who comes then is told so.
+const WAITING_MAX: usize = 10_000;
+
+/// For one server to answer, and for all of them together.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(5);
+
+type Answer = Result<Login, NoLogin>;
+type Reply = oneshot::Sender<Answer>;
+
+/// Who knows logins.
+pub(super) trait Knows: Send + Sync + 'static {
+    fn look_up(&self, user: &str) -> impl Future<Output = Answer> + Send;
+}
+
+/// Answers the sessions of a service; never ends.
+pub(super) async fn answer<K: Knows>(knowledge: Arc<Knowledge>, knows: Arc<K>) {
+    let mut book = Book::default();
+    let mut asking: JoinSet<(String, Answer)> = JoinSet::new();
+    loop {
+        tokio::select! {
+            request = knowledge.next_login() => book.take(request),
+            Some(done) = asking.join_next(), if !asking.is_empty() => match done {
+                Ok((user, answer)) => book.answer(&user, &answer),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+        }
+        while let Some(user) = book.next() {
+            let knows = Arc::clone(&knows);
+            asking.spawn(async move {
+                let answer = tokio::time::timeout(LIMIT, knows.look_up(&user)).await;
+                let answer = answer.unwrap_or_else(|_| Err(too_late()));
+                (user, answer)
+            });
+        }
+    }
+}
+
+fn too_late() -> NoLogin {
+    let limit_ms = LIMIT.as_millis();
+    NoLogin::Unavailable(format!(
+        "no server has told of the login within {limit_ms} ms"
+    ))
+}
+
+/// Who waits for whom.
+#[derive(Debug, Default)]
+struct Book {
+    users: BTreeMap<String, Waiting>,
+    /// Users to be asked for, in the order in which they came.
+    turn: VecDeque<String>,
+    under_way: usize,
+    waiting: usize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// For the answer to the question that is under way, if one is.
+    under_way: Option<Vec<Reply>>,
+    /// They came after it was sent: a password that was changed before they came counts.
+    next: Vec<Reply>,
+}
+
+impl Book {
+    fn take(&mut self, request: LoginRequest) {
+        let LoginRequest { user, reply } = request;
+        if self.waiting >= WAITING_MAX {
+            let why = format!("{WAITING_MAX} logins wait to be looked up at the servers");
+            // A session that left needs no answer.
+            let _ = reply.send(Err(NoLogin::Unavailable(why)));
+            return;
+        }
+        self.waiting += 1;
+        let waiting = self.users.entry(user.clone()).or_default();
+        if waiting.next.is_empty() && waiting.under_way.is_none() {
+            self.turn.push_back(user);
+        }
+        waiting.next.push(reply);
+    }
+
+    /// The next user to ask for; none while enough questions are under way.
+    fn next(&mut self) -> Option<String> {
+        if self.under_way >= UNDER_WAY_MAX {
+            return None;
+        }
+        let user = self.turn.pop_front()?;
+        let waiting = self.users.get_mut(&user)?;
+        waiting.under_way = Some(std::mem::take(&mut waiting.next));
+        self.under_way += 1;
+        Some(user)
+    }
+
+    fn answer(&mut self, user: &str, answer: &Answer) {
+        self.under_way -= 1;
+        let Some(waiting) = self.users.get_mut(user) else {
+            return;
+        };
+        let replies = waiting.under_way.take().unwrap_or_default();
+        self.waiting -= replies.len();
+        match waiting.next.is_empty() {
+            true => {
+                self.users.remove(user);
+            }
+            false => self.turn.push_back(user.to_owned()),
+        }
+        for reply in replies {
+            let _ = reply.send(answer.clone());
+        }
+    }
+}
+
+/// The servers of a service: the primary, or else whoever lives.
+pub(super) struct Servers {
+    pub(super) askers: Vec<(Listed, LoginAsker)>,
+    pub(super) roster: watch::Receiver<Roster>,
+}
+
+impl Knows for Servers {
+    async fn look_up(&self, user: &str) -> Answer {
+        let order = self.roster.borrow().by_preference();
+        let mut answer = Err(NoLogin::Unavailable("no server is up".to_owned()));
+        for id in order {
+            answer = self.ask(id, user).await;
+            if !matches!(answer, Err(NoLogin::Unavailable(_))) {
+                break;
+            }
+        }
+        answer
+    }
+}
+
+impl Servers {
+    async fn ask(&self, server_id: u64, user: &str) -> Answer {
+        let mut askers = self.askers.iter();
+        let found = askers.find(|(listed, _)| listed.id() == server_id);
+        let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
+        let Some((listed, target, asker)) = target else {
+            let why = "a server's name is not resolved".to_owned();
+            return Err(NoLogin::Unavailable(why));
+        };
+        let answer = asker.ask(&target, user, ANSWER_LIMIT).await;
+        answer.map_err(|error| match error {
+            NoLogin::Unavailable(why) => {
+                NoLogin::Unavailable(format!("{}: {why}", listed.server.name))
+            }
+            NoLogin::NoSuchUser => NoLogin::NoSuchUser,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

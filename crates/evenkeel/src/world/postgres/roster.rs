@@ -1,0 +1,152 @@
+//! Who is what among a service's servers, as those who ask them need to know it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_proxy::Server;
+use evenkeel_proxy::probe::{Target, Tls};
+
+use crate::world::probing::target;
+
+/// A server that can be asked.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    pub(super) server: Arc<Server>,
+    pub(super) tls: Tls,
+}
+
+impl Listed {
+    pub(super) fn id(&self) -> u64 {
+        self.server.id
+    }
+
+    /// Where it is, if its name is resolved.
+    pub(super) fn target(&self) -> Option<Target> {
+        self.server.endpoints().first().map(target)
+    }
+}
+
+/// The picture at a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Roster {
+    /// The time of the primary.
+    pub(super) epoch: u64,
+    pub(super) primary: Option<u64>,
+    /// Those that live.
+    pub(super) replicas: Vec<u64>,
+    /// Those that live, in the order of the configuration.
+    pub(super) up: Vec<u64>,
+    /// Reads go to replicas, and must see something.
+    pub(super) tracks: bool,
+}
+
+/// What is asked of a server about its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Duty {
+    Nothing,
+    /// What it has written, while it is the primary.
+    Sample {
+        epoch: u64,
+    },
+    /// How far it has come.
+    Follow,
+}
+
+impl Roster {
+    pub(super) fn duty(&self, server_id: u64) -> Duty {
+        let is_replica = self.replicas.contains(&server_id);
+        match self.primary {
+            Some(_) if !self.tracks || self.replicas.is_empty() => Duty::Nothing,
+            Some(primary) if primary == server_id => Duty::Sample { epoch: self.epoch },
+            Some(_) if is_replica => Duty::Follow,
+            // Without a primary nobody writes what a replica would have to catch up with.
+            _ => Duty::Nothing,
+        }
+    }
+
+    /// Whom to ask what all of them know: the primary first.
+    pub(super) fn by_preference(&self) -> Vec<u64> {
+        let primary = self.primary.filter(|id| self.up.contains(id));
+        let others = self.up.iter().filter(|id| Some(**id) != primary);
+        primary.into_iter().chain(others.copied()).collect()
+    }
+}
+
+/// Counts the times of primaries.
+#[derive(Debug, Default)]
+pub(super) struct Era {
+    /// The timeline that each server told last.
+    timelines: BTreeMap<u64, u32>,
+    /// Whose time it is, and on which timeline.
+    seat: Option<(u64, u32)>,
+}
+
+impl Era {
+    pub(super) fn heard(&mut self, server_id: u64, timeline: u32) {
+        self.timelines.insert(server_id, timeline);
+    }
+
+    /// Says whether a time begins: another server is the primary, or the same on another timeline.
+    pub(super) fn begins_with(&mut self, primary: Option<u64>) -> bool {
+        let Some(primary) = primary else { return false };
+        let timeline = self.timelines.get(&primary).copied().unwrap_or(0);
+        let seat = Some((primary, timeline));
+        std::mem::replace(&mut self.seat, seat) != seat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster() -> Roster {
+        Roster {
+            epoch: 4,
+            primary: Some(2),
+            replicas: vec![1, 3],
+            up: vec![1, 2, 3],
+            tracks: true,
+        }
+    }
+
+    #[test]
+    fn the_primary_is_sampled_and_its_replicas_followed_where_reads_are_split() {
+        assert_eq!(roster().duty(2), Duty::Sample { epoch: 4 });
+        assert_eq!(roster().duty(3), Duty::Follow);
+        assert_eq!(roster().duty(9), Duty::Nothing);
+        let changes: [fn(&mut Roster); 3] = [
+            |roster| roster.tracks = false,
+            |roster| roster.primary = None,
+            |roster| roster.replicas.clear(),
+        ];
+        for change in changes {
+            let mut roster = roster();
+            change(&mut roster);
+            assert_eq!(
+                (roster.duty(2), roster.duty(3)),
+                (Duty::Nothing, Duty::Nothing)
+            );
+        }
+    }
+
+    #[test]
+    fn the_primary_is_asked_before_the_others_while_it_lives() {
+        assert_eq!(roster().by_preference(), [2, 1, 3]);
+        let up = vec![3];
+        assert_eq!(Roster { up, ..roster() }.by_preference(), [3]);
+    }
+
+    #[test]
+    fn a_time_begins_with_another_primary_or_another_timeline_and_not_with_a_return() {
+        let mut era = Era::default();
+        era.heard(1, 7);
+        assert!(!era.begins_with(None));
+        assert!(era.begins_with(Some(1)) && !era.begins_with(Some(1)));
+        assert!(!era.begins_with(None) && !era.begins_with(Some(1)));
+        era.heard(2, 8);
+        assert!(era.begins_with(Some(2)));
+        assert!(era.begins_with(Some(1)));
+        era.heard(1, 9);
+        assert!(era.begins_with(Some(1)));
+    }
+}
