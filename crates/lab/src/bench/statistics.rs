@@ -13,7 +13,7 @@ pub(crate) use alarm::Alarm;
 pub(crate) use bootstrap::{Interval, Reading, median};
 pub(crate) use finding::{Judged, Verdict};
 pub(crate) use outage::OutageSummary;
-pub(crate) use pairs::{Points, Question, ratio};
+pub(crate) use pairs::{Points, Question, ratio, within};
 pub(crate) use summary::{Ratio, Summary};
 
 use serde::Serialize;

@@ -21,7 +21,8 @@ pub(crate) struct Figure {
     /// Only these; all that took part when empty.
     #[serde(default)]
     pub(crate) targets: Vec<String>,
-    /// What 100 % is in `percent`.
+    /// With what `percent`, `ratios` and `bars` compare; the experiment's first reference that has
+    /// run the load when absent.
     #[serde(default)]
     pub(crate) reference: Option<String>,
     /// First and last point that `bars` and `shares` take the mean of; all when absent.
@@ -47,6 +48,8 @@ pub(crate) enum Drawing {
     Shares,
     /// Each fault trial's outage, split into its steps, one line per trial.
     Outage,
+    /// The metric by `reference`'s at the point where that is best, one interval per target.
+    Ratios,
     /// CPU-us per request of balancer, servers and load, one stacked bar per target.
     Cpu,
 }

@@ -1,0 +1,77 @@
+//! The report: one self-contained page, and the same as JSON and CSV.
+
+mod csv;
+mod figure;
+mod html;
+mod number;
+mod page;
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::outcome::{FORMAT, Outcome};
+use super::statistics::{Analysis, analyse};
+
+/// The measured facts with what was worked out from them; [`read`] takes only the facts.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    analysis: &'a Analysis,
+}
+
+/// Writes `report.html`, `report.json`, `cells.csv`, `ratios.csv` and `faults.csv` into a folder
+/// and gives the page's path. Each file takes the place of its forerunner only when it is whole, the
+/// JSON first: from it the others can be made again.
+pub(crate) fn write(outcome: &Outcome, folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let analysis = analyse(outcome);
+    let document = Document {
+        outcome,
+        analysis: &analysis,
+    };
+    let json = serde_json::to_string_pretty(&document)?;
+    replace(&folder.join("report.json"), &json)?;
+    replace(&folder.join("cells.csv"), &csv::cells(outcome))?;
+    replace(&folder.join("ratios.csv"), &csv::ratios(&analysis))?;
+    replace(&folder.join("faults.csv"), &csv::faults(outcome))?;
+    let page = folder.join("report.html");
+    replace(&page, &page::render(outcome, &analysis))?;
+    Ok(page)
+}
+
+/// Reads what [`write`] or the runner has written.
+pub(crate) fn read(path: &Path) -> Result<Outcome> {
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let outcome: Outcome = serde_json::from_str(&text).with_context(|| {
+        format!("{} is not the report.json of a bench run", path.display())
+    })?;
+    if outcome.format > FORMAT {
+        anyhow::bail!(
+            "{} was written by a newer program ({}): read it with that one",
+            path.display(),
+            outcome.program
+        );
+    }
+    Ok(outcome)
+}
+
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    fs::write(&beside, text)
+        .and_then(|()| fs::rename(&beside, path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&beside);
+        })
+        .with_context(|| format!("cannot write {}: is the disk full?", path.display()))
+}

@@ -1,0 +1,364 @@
+//! Figures of rows: a bar, a share, an interval per target, its name on the left.
+
+use anyhow::Result;
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use super::Subject;
+use super::chart::{
+    self, Area, Axis, Chart, Frame, SCALE, Style, WIDTH, chart, drawing, room_for, row_label,
+    width_of,
+};
+use super::palette::{AXIS, GRID, Ink, MUTED, PAPER, PARTS, TEXT};
+use crate::bench::outcome::{Load, Metric};
+use crate::bench::report::html::Svg;
+use crate::bench::report::number::{ratio as as_ratio, short};
+use crate::bench::statistics::{Interval, Question, median, ratio};
+
+const ROW: i32 = 24;
+const HEADING: i32 = 26;
+const FOOT: i32 = 44;
+const LABEL_MOST: i32 = 200;
+
+/// A panel of rows: its heading, its axis, one row per target that has something to show.
+struct Panel<T> {
+    heading: String,
+    axis: Axis,
+    rows: Vec<(usize, T)>,
+}
+
+/// Draws panels below one another; `row` draws one row at its middle height in the chart.
+fn panels<T>(
+    subject: &Subject,
+    panels: &[Panel<T>],
+    right: i32,
+    legend: &[String],
+    row: impl Fn(&Stage, usize, &T, f64) -> Result<()>,
+) -> Result<Option<Svg>> {
+    let titles = panels
+        .iter()
+        .flat_map(|panel| panel.rows.iter().map(|(target, _)| subject.title_of(*target)));
+    let frame = Frame {
+        left: room_for(titles, LABEL_MOST) + 16,
+        right,
+        top: HEADING,
+        bottom: FOOT,
+    };
+    let top = if legend.is_empty() { 0 } else { HEADING };
+    let heights = panels.iter().map(|p| HEADING + FOOT + ROW * p.rows.len() as i32);
+    let heights: Vec<i32> = heights.collect();
+    if panels.is_empty() {
+        return Ok(None);
+    }
+    let svg = drawing(top + heights.iter().sum::<i32>(), |area| {
+        draw_legend(area, frame.left, legend)?;
+        let mut rest = area.split_vertically(top * SCALE).1;
+        for (panel, height) in panels.iter().zip(&heights) {
+            let (area, below) = rest.split_vertically(height * SCALE);
+            let chart = chart(&area, frame, &panel.axis, &Axis::rows(panel.rows.len()))?;
+            let stage = Stage {
+                area: &area,
+                chart: &chart,
+            };
+            let heading = Style::new(TEXT).bold(true);
+            chart::text(&area, (4, HEADING / 2), &panel.heading, heading)?;
+            for (index, (target, value)) in panel.rows.iter().enumerate() {
+                let middle = index as f64 + 0.5;
+                let y = frame.top + ROW * index as i32 + ROW / 2;
+                let look = subject.looks[*target];
+                row_label(&area, frame, y, subject.title_of(*target), look.is_strong)?;
+                row(&stage, *target, value, middle)?;
+            }
+            rest = below;
+        }
+        Ok(())
+    })?;
+    Ok(Some(svg))
+}
+
+/// Where a row is drawn.
+struct Stage<'s, 'b, 'a> {
+    area: &'s Area<'a>,
+    chart: &'s Chart<'b, 'a>,
+}
+
+impl Stage<'_, '_, '_> {
+    /// In pixels of this panel.
+    fn place(&self, x: f64, row: f64) -> (i32, i32) {
+        let (x, y) = self.chart.plotting_area().map_coordinate(&(x, row));
+        let (left, top) = self.area.get_base_pixel();
+        (x - left, y - top)
+    }
+
+    fn bar(&self, (from, until): (f64, f64), row: f64, half: f64, ink: Ink) -> Result<()> {
+        let (upper, lower) = (
+            self.place(from, row - half),
+            self.place(until, row + half),
+        );
+        let bar = Rectangle::new([upper, lower], ink.paint().filled());
+        self.area.draw(&bar)?;
+        Ok(())
+    }
+
+    /// From the least to the most, with ends.
+    fn whisker(&self, (least, most): (f64, f64), row: f64, ink: Ink) -> Result<()> {
+        let (from, until) = (self.place(least, row), self.place(most, row));
+        let style = ink.paint().stroke_width(3);
+        chart::line(self.area, &[from, until], None, style)?;
+        for (x, y) in [from, until] {
+            let end = [(x, y - 4 * SCALE), (x, y + 4 * SCALE)];
+            chart::line(self.area, &end, None, style)?;
+        }
+        Ok(())
+    }
+
+    fn words(&self, x: f64, row: f64, offset: i32, words: &str, style: Style) -> Result<()> {
+        let (x, y) = self.place(x, row);
+        chart::text(self.area, (x / SCALE + offset, y / SCALE), words, style)
+    }
+}
+
+fn draw_legend(area: &Area, left: i32, legend: &[String]) -> Result<()> {
+    let mut x = left;
+    for (part, words) in legend.iter().enumerate() {
+        let corner = (x * SCALE, (HEADING / 2 - 5) * SCALE);
+        let other = ((x + 14) * SCALE, (HEADING / 2 + 5) * SCALE);
+        let ink = PARTS[part % PARTS.len()];
+        area.draw(&Rectangle::new([corner, other], ink.paint().filled()))?;
+        let edge = AXIS.paint().stroke_width(1);
+        area.draw(&Rectangle::new([corner, other], edge))?;
+        chart::text(area, (x + 20, HEADING / 2), words, Style::new(TEXT))?;
+        x += 34 + width_of(words);
+    }
+    Ok(())
+}
+
+/// What a bar shows.
+struct Bar {
+    least: f64,
+    median: f64,
+    most: f64,
+    /// By the reference's, within blocks.
+    ratio: Option<Interval>,
+}
+
+/// One bar per target for each load: the median over the blocks of the mean over the points, a
+/// whisker from the least block to the most, and the ratio to the reference.
+pub(super) fn bars(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
+    let figure = subject.figure;
+    let panel = |load: &&Load| {
+        let reference = subject.reference(&load.name);
+        let bar = |name: &str| {
+            let values = subject.block_means(name, &load.name, figure.metric);
+            let question = Question {
+                load: &load.name,
+                metric: figure.metric,
+                target: name,
+                to: reference.unwrap_or_default(),
+                points: figure.points,
+            };
+            Some(Bar {
+                least: values.iter().copied().reduce(f64::min)?,
+                median: median(&values)?,
+                most: values.iter().copied().reduce(f64::max)?,
+                ratio: reference
+                    .filter(|reference| *reference != name)
+                    .and_then(|_| ratio(&subject.cells, &question, subject.seed)),
+            })
+        };
+        let rows = subject.rows(bar);
+        let most = rows.iter().map(|(_, bar)| bar.most).fold(0.0, f64::max);
+        let axis = Axis::from_zero(most, &figure.metric.label(&load.counted));
+        Panel {
+            heading: load.title.clone(),
+            axis,
+            rows,
+        }
+    };
+    let all: Vec<Panel<Bar>> = loads.iter().map(panel).filter(|p| !p.rows.is_empty()).collect();
+    panels(subject, &all, 150, &[], |stage, target, bar, row| {
+        let look = subject.looks[target];
+        stage.bar((0.0, bar.median), row, 0.32, look.ink)?;
+        stage.whisker((bar.least, bar.most), row, TEXT)?;
+        let ratio = bar.ratio.map_or(String::new(), |r| format!("   × {}", as_ratio(r.middle)));
+        let words = format!("{}{ratio}", short(bar.median));
+        let style = Style::new(TEXT).bold(look.is_strong);
+        stage.words(bar.most.max(bar.median), row, 8, &words, style)
+    })
+}
+
+/// Each target's ratio to the reference at the point where the reference is best, with its interval
+/// and the band that counts as no difference.
+pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
+    let metric = subject.figure.metric;
+    let panel = |load: &&Load| {
+        let reference = subject.reference(&load.name)?;
+        let peak = subject.peak(reference, &load.name, metric)?;
+        let interval = |name: &str| {
+            let question = Question {
+                load: &load.name,
+                metric,
+                target: name,
+                to: reference,
+                points: Some((peak, peak)),
+            };
+            let of_another = name != reference;
+            of_another.then(|| ratio(&subject.cells, &question, subject.seed))?
+        };
+        let rows = subject.rows(interval);
+        let most = rows.iter().map(|(_, found)| found.high).fold(1.0, f64::max);
+        let label = format!(
+            "{}, × {}",
+            metric.label(&load.counted),
+            subject.title(reference)
+        );
+        (!rows.is_empty()).then(|| Panel {
+            heading: format!("{} — {peak} {}", load.title, load.axis),
+            axis: Axis::from_zero(most * 1.02, &label),
+            rows,
+        })
+    };
+    let all: Vec<Panel<Interval>> = loads.iter().filter_map(panel).collect();
+    panels(subject, &all, 130, &[], |stage, target, found, row| {
+        stage.bar((0.97, 1.03), row, 0.5, GRID)?;
+        let look = subject.looks[target];
+        stage.whisker((found.low, found.high), row, look.ink)?;
+        let at = stage.place(found.middle, row);
+        chart::marker(stage.area, at, look.marker, look.ink)?;
+        let words = format!(
+            "{}  ({}–{})",
+            as_ratio(found.middle),
+            as_ratio(found.low),
+            as_ratio(found.high)
+        );
+        let style = Style::new(TEXT).bold(look.is_strong);
+        stage.words(found.high, row, 10, &words, style)
+    })
+}
+
+/// How the requests were spread over the servers, and where even shares would meet.
+pub(super) fn shares(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
+    let mut servers: Vec<String> = Vec::new();
+    for share in subject.cells.iter().flat_map(|cell| &cell.shares) {
+        if !servers.contains(&share.server) {
+            servers.push(share.server.clone());
+        }
+    }
+    servers.sort();
+    let panel = |load: &&Load| Panel {
+        heading: load.title.clone(),
+        axis: Axis::from_zero(100.0, &format!("share of {}", load.counted)).with_unit("%"),
+        rows: subject.rows(|name| subject.shares(name, &load.name, &servers)),
+    };
+    let all: Vec<Panel<Vec<f64>>> = loads.iter().map(panel).filter(|p| !p.rows.is_empty()).collect();
+    panels(subject, &all, 24, &servers, |stage, _, shares, row| {
+        stack(stage, shares, row, |share| format!("{share:.0} %"))?;
+        let used = shares.iter().filter(|share| **share > 0.0).count();
+        for part in 1..used {
+            stage.upright_in_row(100.0 * part as f64 / used as f64, row)?;
+        }
+        Ok(())
+    })
+}
+
+/// Processor time per request of balancer, servers and load generator, at the load's best point.
+pub(super) fn cpu(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
+    const OF: [Metric; 3] = [
+        Metric::BalancerCpuUs,
+        Metric::ServersCpuUs,
+        Metric::LoadCpuUs,
+    ];
+    let panel = |load: &&Load| {
+        let peaks = subject.figure.points.is_none();
+        let parts = |name: &str| {
+            let peak = subject.peak(name, &load.name, Metric::Rate)?;
+            let means = OF.map(|metric| {
+                let means = if peaks {
+                    subject.values(name, &load.name, metric, Some((peak, peak)))
+                } else {
+                    subject.block_means(name, &load.name, metric)
+                };
+                median(&means)
+            });
+            let known = means.iter().any(Option::is_some);
+            known.then(|| means.map(|mean| mean.unwrap_or(0.0)).to_vec())
+        };
+        let rows = subject.rows(parts);
+        let sum = |parts: &Vec<f64>| parts.iter().sum::<f64>();
+        let most = rows.iter().map(|(_, parts)| sum(parts)).fold(0.0, f64::max);
+        Panel {
+            heading: load.title.clone(),
+            axis: Axis::from_zero(most, &format!("CPU µs per {}", singular(&load.counted))),
+            rows,
+        }
+    };
+    let all: Vec<Panel<Vec<f64>>> = loads.iter().map(panel).filter(|p| !p.rows.is_empty()).collect();
+    let legend = ["balancer", "servers", "load generator"].map(str::to_owned);
+    panels(subject, &all, 60, &legend, |stage, target, parts, row| {
+        stack(stage, parts, row, |part| format!("{part:.0}"))?;
+        let sum: f64 = parts.iter().sum();
+        let style = Style::new(TEXT).bold(subject.looks[target].is_strong);
+        stage.words(sum, row, 8, &short(sum), style)
+    })
+}
+
+/// Parts beside one another, each with its number where there is room for it.
+fn stack(stage: &Stage, parts: &[f64], row: f64, words: impl Fn(f64) -> String) -> Result<()> {
+    let mut from = 0.0;
+    for (index, part) in parts.iter().enumerate() {
+        let until = from + part;
+        stage.bar((from, until), row, 0.34, PARTS[index % PARTS.len()])?;
+        let (left, right) = (stage.place(from, row).0, stage.place(until, row).0);
+        let words = words(*part);
+        if (right - left) / SCALE > width_of(&words) + 6 {
+            // Dark parts carry the colour of the paper, light ones that of the text.
+            let ink = if index < 2 { PAPER } else { TEXT };
+            let style = Style::new(ink).to_the(HPos::Center);
+            stage.words(f64::midpoint(from, until), row, 0, &words, style)?;
+        }
+        if index > 0 && *part > 0.0 {
+            stage.upright_gap(from, row)?;
+        }
+        from = until;
+    }
+    Ok(())
+}
+
+impl Stage<'_, '_, '_> {
+    /// Where even shares would meet.
+    fn upright_in_row(&self, x: f64, row: f64) -> Result<()> {
+        let ends = [self.place(x, row - 0.5), self.place(x, row + 0.5)];
+        let style = TEXT.paint().stroke_width(3);
+        chart::line(self.area, &ends, Some((2, 2)), style)
+    }
+
+    /// A line of paper between two parts.
+    fn upright_gap(&self, x: f64, row: f64) -> Result<()> {
+        let ends = [self.place(x, row - 0.34), self.place(x, row + 0.34)];
+        chart::line(self.area, &ends, None, PAPER.paint().stroke_width(3))
+    }
+}
+
+fn singular(counted: &str) -> &str {
+    match counted {
+        "queries" => "query",
+        other => other.strip_suffix('s').unwrap_or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_has_a_singular() {
+        assert_eq!(singular("queries"), "query");
+        assert_eq!(singular("transactions"), "transaction");
+        assert_eq!(singular("work"), "work");
+    }
+
+    #[test]
+    fn a_figure_fits_its_width() {
+        const { assert!(LABEL_MOST + 16 + 150 < WIDTH - 150) }
+    }
+}

@@ -1,0 +1,42 @@
+//! The page: what it says first, each experiment, and what it all stands on.
+
+mod appendix;
+mod experiment;
+mod opening;
+mod tables;
+
+use super::figure;
+use super::html::Html;
+use crate::bench::outcome::Outcome;
+use crate::bench::statistics::{Analysis, Verdict};
+
+const STYLE: &str = include_str!("page/style.css");
+
+/// The whole page, with everything it needs inside.
+pub(super) fn render(outcome: &Outcome, analysis: &Analysis) -> String {
+    let mut html = Html::default();
+    html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    html.raw("<meta name=\"color-scheme\" content=\"light dark\">\n");
+    html.element("title", &format!("Evenkeel bench, {}", opening::day(outcome)));
+    html.raw("<style>\n").raw(STYLE);
+    html.style(&format!("@media screen and (prefers-color-scheme:dark){{{}}}", figure::dark_rules()));
+    html.raw("</style>\n</head>\n<body>\n<main>\n");
+    opening::write(&mut html, outcome, analysis);
+    for (experiment, analysed) in outcome.experiments.iter().zip(&analysis.experiments) {
+        experiment::write(&mut html, outcome, experiment, analysed);
+    }
+    appendix::write(&mut html, outcome, analysis);
+    html.raw("</main>\n</body>\n</html>\n");
+    html.finish()
+}
+
+/// A verdict with a sign that is told apart without colour.
+fn verdict(html: &mut Html, verdict: Verdict) {
+    let (opening, sign) = match verdict {
+        Verdict::Holds => ("span class=\"verdict holds\"", "✓ "),
+        Verdict::NotShown => ("span class=\"verdict open\"", "○ "),
+        Verdict::DoesNotHold => ("span class=\"verdict fails\"", "✗ "),
+    };
+    html.element(opening, &format!("{sign}{}", verdict.words()));
+}

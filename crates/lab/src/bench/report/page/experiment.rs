@@ -1,0 +1,172 @@
+//! One experiment's section: study, verdicts, figures, tables, what went wrong.
+
+use super::super::figure;
+use super::super::html::Html;
+use super::opening::alarms;
+use super::{tables, verdict};
+use crate::bench::outcome::{Drawing, Experiment, Figure, Loop, Metric, Outcome};
+use crate::bench::statistics::Analysed;
+
+pub(super) fn write(
+    html: &mut Html,
+    outcome: &Outcome,
+    experiment: &Experiment,
+    analysed: &Analysed,
+) {
+    html.with("section class=\"experiment\"", ("id", &experiment.name), |html| {
+        html.element("h2", &experiment.title);
+        study(html, experiment);
+        findings(html, analysed);
+        cautions(html, experiment, analysed);
+        figures(html, outcome, experiment, analysed);
+        tables::at_peak(html, experiment, analysed);
+        tables::outages(html, experiment, analysed);
+        went_wrong(html, experiment);
+    });
+}
+
+fn study(html: &mut Html, experiment: &Experiment) {
+    html.inside("dl class=\"study\"", |html| {
+        let mut entry = |name: &'static str, text: &str| {
+            if !text.is_empty() {
+                html.element("dt", name).element("dd", text);
+            }
+        };
+        if let Some(study) = &experiment.study {
+            let setting = match study.year {
+                0 => study.setting.clone(),
+                year => format!("{year}: {}", study.setting),
+            };
+            entry("The study", &setting);
+            entry("It found", &study.found);
+        }
+        entry("Here", &experiment.topology);
+        if let Some(study) = &experiment.study {
+            entry("Other than there", &study.differs);
+        }
+    });
+}
+
+fn findings(html: &mut Html, analysed: &Analysed) {
+    if analysed.findings.is_empty() {
+        return;
+    }
+    html.inside("ul class=\"findings\"", |html| {
+        for found in &analysed.findings {
+            html.inside("li", |html| {
+                verdict(html, found.verdict);
+                html.element("span class=\"statement\"", &found.statement);
+                for numbers in &found.numbers {
+                    html.element("div class=\"small\"", numbers);
+                }
+            });
+        }
+    });
+}
+
+fn cautions(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
+    let of_targets = experiment.targets.iter().flat_map(|target| {
+        let title = &target.title;
+        target.notes.iter().map(move |note| format!("{title}: {note}"))
+    });
+    let notes: Vec<String> = experiment.notes.iter().cloned().chain(of_targets).collect();
+    if analysed.alarms.is_empty() && notes.is_empty() {
+        return;
+    }
+    html.inside("div class=\"caution\"", |html| {
+        html.inside("ul", |html| {
+            alarms(html, &analysed.alarms);
+            for note in &notes {
+                html.element("li", note);
+            }
+        });
+    });
+}
+
+fn figures(html: &mut Html, outcome: &Outcome, experiment: &Experiment, analysed: &Analysed) {
+    html.inside("div class=\"figures\"", |html| {
+        for wanted in experiment.figures.iter().chain(&added(experiment)) {
+            let drawn = figure::draw(experiment, wanted, &analysed.summaries, outcome.seed);
+            match drawn {
+                Ok(Some(svg)) => {
+                    html.inside("figure", |html| {
+                        html.element("h3", &wanted.title);
+                        html.svg(&svg);
+                        html.element("figcaption", &caption(experiment, wanted));
+                    });
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let words = format!("{}: could not be drawn: {error:#}", wanted.title);
+                    html.element("p class=\"caution\"", &words);
+                }
+            }
+        }
+    });
+}
+
+/// What every experiment shows, also when its file does not ask for it.
+fn added(experiment: &Experiment) -> Vec<Figure> {
+    let asks = |drawing| experiment.figures.iter().any(|f| f.drawing == drawing);
+    let figure = |drawing, title: &str, caption: &str| Figure {
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        drawing,
+        load: None,
+        metric: Metric::Rate,
+        targets: Vec::new(),
+        reference: None,
+        points: None,
+        scenario: None,
+    };
+    let ratios = figure(
+        Drawing::Ratios,
+        "Ratios, with their intervals",
+        "Where the reference is fastest. An interval that stays within the grey band of ±3 % is no \
+         difference.",
+    );
+    let cpu = figure(
+        Drawing::Cpu,
+        "Where the processor time goes",
+        "Per request, at each target's fastest point: this survives that everything shares one \
+         machine.",
+    );
+    let outage = figure(
+        Drawing::Outage,
+        "How long writes failed",
+        "One line per trial, the shortest first; on the right the median.",
+    );
+    let shares = figure(Drawing::Shares, "Who was given the work", "Dashes: even shares.");
+    let mut added = Vec::new();
+    for figure in [ratios, cpu, shares, outage] {
+        if !asks(figure.drawing) {
+            added.push(figure);
+        }
+    }
+    added
+}
+
+/// The file's words, and which loop the load runs.
+fn caption(experiment: &Experiment, figure: &Figure) -> String {
+    let load = figure.load.as_ref();
+    let load = load.and_then(|name| experiment.loads.iter().find(|l| l.name == *name));
+    let closing = match load.map(|load| (load.kind, load.tool.as_str())) {
+        Some((Loop::Closed, tool)) => format!("Closed loop ({tool})."),
+        Some((Loop::Open, tool)) => format!("Open loop ({tool})."),
+        None => String::new(),
+    };
+    let parts = [figure.caption.trim(), closing.as_str()];
+    parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn went_wrong(html: &mut Html, experiment: &Experiment) {
+    if experiment.failures.is_empty() {
+        return;
+    }
+    html.element("h3", "What went wrong");
+    html.inside("dl class=\"study\"", |html| {
+        for failure in &experiment.failures {
+            html.element("dt", &failure.at).element("dd", &failure.why);
+        }
+    });
+}

@@ -1,0 +1,239 @@
+//! The tables of an experiment: every target at the busiest point, and the outages.
+
+use super::super::html::Html;
+use super::super::number::{ratio as as_ratio, short};
+use crate::bench::outcome::{Better, Experiment, Load, Metric, Target};
+use crate::bench::statistics::{Analysed, OutageSummary, Ratio, Reading, Summary};
+
+/// In the columns, where a load has them.
+const COLUMNS: [Metric; 8] = [
+    Metric::MeanMs,
+    Metric::P50Ms,
+    Metric::P95Ms,
+    Metric::P99Ms,
+    Metric::MaxMs,
+    Metric::ErrorPercent,
+    Metric::BalancerCpuUs,
+    Metric::BalancerMemoryMb,
+];
+
+/// For each load, all targets at the point where the reference is fastest.
+pub(super) fn at_peak(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
+    for load in &experiment.loads {
+        let of_load: Vec<&Summary> = analysed
+            .summaries
+            .iter()
+            .filter(|summary| summary.load == load.name)
+            .collect();
+        let has_run = |name: &&String| of_load.iter().any(|s| s.target == **name);
+        let references: Vec<&String> = experiment.references.iter().filter(has_run).collect();
+        let Some(point) = peak(&of_load, references.first().map(|r| r.as_str())) else {
+            continue;
+        };
+        let here: Vec<&Summary> = of_load.into_iter().filter(|s| s.point == point).collect();
+        let columns: Vec<Metric> = COLUMNS
+            .into_iter()
+            .filter(|metric| here.iter().any(|s| s.metric == *metric))
+            .collect();
+        let table = Peak {
+            experiment,
+            load,
+            point,
+            references,
+            columns,
+            here,
+            ratios: &analysed.ratios,
+        };
+        table.write(html);
+    }
+}
+
+/// Where the reference's median rate is highest, or anybody's.
+fn peak(summaries: &[&Summary], reference: Option<&str>) -> Option<f64> {
+    let rates = summaries.iter().filter(|s| s.metric == Metric::Rate);
+    rates
+        .filter(|s| reference.is_none_or(|reference| s.target == reference))
+        .max_by(|a, b| a.median.total_cmp(&b.median))
+        .map(|summary| summary.point)
+}
+
+struct Peak<'a> {
+    experiment: &'a Experiment,
+    load: &'a Load,
+    point: f64,
+    references: Vec<&'a String>,
+    columns: Vec<Metric>,
+    here: Vec<&'a Summary>,
+    ratios: &'a [Ratio],
+}
+
+impl Peak<'_> {
+    fn write(&self, html: &mut Html) {
+        let load = self.load;
+        html.element("h3", &format!("{}, {} {}", load.title, self.point, load.axis));
+        html.inside("table class=\"numbers\"", |html| {
+            html.inside("thead", |html| {
+                html.inside("tr", |html| self.heading(html));
+            });
+            html.inside("tbody", |html| {
+                for target in &self.experiment.targets {
+                    self.row(html, target);
+                }
+            });
+        });
+    }
+
+    fn heading(&self, html: &mut Html) {
+        html.element("th", "").element("th", &format!("{}/s", self.load.counted));
+        for reference in &self.references {
+            html.element("th", &format!("× {}", title(self.experiment, reference)));
+        }
+        for metric in &self.columns {
+            html.element("th", metric.short());
+        }
+        html.element("th", "CPU goes to");
+    }
+
+    fn row(&self, html: &mut Html, target: &Target) {
+        let rate = self.median(target, Metric::Rate);
+        let opening = if target.program == "evenkeel" {
+            "tr class=\"own\""
+        } else {
+            "tr"
+        };
+        let Some(rate) = rate else {
+            // Who runs other loads has no row here; who is missing has one everywhere.
+            if let Some(why) = &target.missing {
+                html.inside("tr class=\"missing\"", |html| {
+                    html.element("th", &target.title);
+                    html.inside("td colspan=\"12\"", |html| {
+                        html.text(why);
+                    });
+                });
+            }
+            return;
+        };
+        html.inside(opening, |html| {
+            html.element("th", &target.title).element("td", &short(rate));
+            for reference in &self.references {
+                html.inside("td", |html| self.ratio(html, target, reference));
+            }
+            for metric in &self.columns {
+                let value = self.median(target, *metric);
+                html.element("td", &value.map_or("–".to_owned(), short));
+            }
+            html.element("td class=\"small\"", &self.bottleneck(target));
+        });
+    }
+
+    fn median(&self, target: &Target, metric: Metric) -> Option<f64> {
+        let of = |s: &&&Summary| s.target == target.name && s.metric == metric;
+        self.here.iter().find(of).map(|summary| summary.median)
+    }
+
+    fn ratio(&self, html: &mut Html, target: &Target, reference: &str) {
+        if target.name == reference {
+            html.text("1");
+            return;
+        }
+        let found = self.ratios.iter().find(|ratio| {
+            ratio.target == target.name
+                && ratio.to == reference
+                && ratio.load == self.load.name
+                && ratio.point == self.point
+                && ratio.metric == Metric::Rate
+        });
+        let Some(found) = found else {
+            html.text("–");
+            return;
+        };
+        html.element("strong", &as_ratio(found.interval.middle));
+        let (low, high) = (as_ratio(found.interval.low), as_ratio(found.interval.high));
+        let reading = reading(found.reading, found.metric.better());
+        html.element("span class=\"small\"", &format!(" {low}–{high} {reading}"));
+    }
+
+    /// Whose processor time a request mostly is.
+    fn bottleneck(&self, target: &Target) -> String {
+        let parts = [
+            ("servers", Metric::ServersCpuUs),
+            ("load", Metric::LoadCpuUs),
+            ("balancer", Metric::BalancerCpuUs),
+        ];
+        let mut parts: Vec<(&str, f64)> = parts
+            .into_iter()
+            .filter_map(|(name, metric)| Some((name, self.median(target, metric)?)))
+            .collect();
+        let all: f64 = parts.iter().map(|(_, part)| part).sum();
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let words: Vec<String> = parts
+            .iter()
+            .filter(|(_, part)| *part > 0.0)
+            .map(|(name, part)| format!("{name} {:.0} %", 100.0 * part / all))
+            .collect();
+        words.join(", ")
+    }
+}
+
+/// A ratio's reading as a sign.
+fn reading(reading: Reading, better: Better) -> &'static str {
+    match (reading, better) {
+        (Reading::NoDifference, _) => "≈",
+        (Reading::Unsettled, _) => "?",
+        (Reading::More, Better::More) | (Reading::Less, Better::Less) => "▲",
+        (Reading::More, Better::Less) | (Reading::Less, Better::More) => "▼",
+    }
+}
+
+fn title<'a>(experiment: &'a Experiment, target: &'a str) -> &'a str {
+    let found = experiment.targets.iter().find(|t| t.name == target);
+    found.map_or(target, |target| target.title.as_str())
+}
+
+/// Fault trials by target and scenario.
+pub(super) fn outages(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
+    if analysed.outages.is_empty() {
+        return;
+    }
+    html.element("h3", "Faults: what writers saw");
+    html.inside("table class=\"numbers\"", |html| {
+        html.raw("<thead><tr><th></th><th>fault</th><th>trials</th><th>outage ms</th>");
+        html.raw("<th>longest</th><th>made of</th><th>written</th><th>failed</th><th>lost</th>");
+        html.raw("<th>doubled</th><th>refused, yet there</th><th>not caught up</th></tr></thead>");
+        html.inside("tbody", |html| {
+            for found in &analysed.outages {
+                html.inside("tr", |html| outage(html, experiment, found));
+            }
+        });
+    });
+}
+
+fn outage(html: &mut Html, experiment: &Experiment, found: &OutageSummary) {
+    let mut trials = found.trials.to_string();
+    if found.failed_trials > 0 {
+        trials += &format!(" (+{} that failed)", found.failed_trials);
+    }
+    let mut length = found.outage_ms.map_or("–".to_owned(), |outage| {
+        format!("{} ({}–{})", short(outage.middle), short(outage.low), short(outage.high))
+    });
+    if found.without_end > 0 {
+        length += &format!(", {} without end", found.without_end);
+    }
+    let steps = found.steps.iter();
+    let steps: Vec<String> = steps.map(|(name, ms)| format!("{name} {}", short(*ms))).collect();
+    html.element("th", title(experiment, &found.target));
+    html.element("td class=\"small\"", &found.scenario);
+    html.element("td", &trials).element("td", &length);
+    html.element("td", &short(found.longest_ms));
+    html.element("td class=\"small\"", &steps.join(", "));
+    for count in [
+        found.acknowledged,
+        found.failed,
+        found.lost,
+        found.doubled,
+        found.unexpected,
+        found.behind,
+    ] {
+        html.element("td", &short(count as f64));
+    }
+}

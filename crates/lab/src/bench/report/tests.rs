@@ -1,0 +1,157 @@
+//! The report of the made-up outcome: whole, readable again, and nothing from outside in it as markup.
+
+use super::*;
+use crate::bench::outcome::{Drawing, Figure, Metric};
+use crate::bench::statistics::Verdict;
+
+fn page(outcome: &Outcome) -> String {
+    page::render(outcome, &analyse(outcome))
+}
+
+#[test]
+fn a_report_is_five_files_and_can_be_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = sample::outcome(1);
+    let path = write(&outcome, folder.path()).unwrap();
+    assert!(path.ends_with("report.html"));
+    let mut names: Vec<String> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["cells.csv", "faults.csv", "ratios.csv", "report.html", "report.json"]);
+    let again = read(&folder.path().join("report.json")).unwrap();
+    assert!(page(&again) == page(&outcome), "the same facts give the same page");
+}
+
+#[test]
+fn every_run_has_its_line_in_the_csv() {
+    let outcome = sample::outcome(1);
+    let runs: usize = outcome.experiments.iter().map(|e| e.cells.len()).sum();
+    assert_eq!(csv::cells(&outcome).lines().count(), runs + 1);
+    let trials: usize = outcome.experiments.iter().map(|e| e.faults.len()).sum();
+    assert_eq!(csv::faults(&outcome).lines().count(), trials + 1);
+    let fields = |line: &str| line.split(',').count();
+    let table = csv::cells(&outcome);
+    let mut lines = table.lines();
+    let heading = fields(lines.next().unwrap());
+    assert!(lines.all(|line| fields(line) == heading));
+}
+
+#[test]
+fn what_comes_from_outside_cannot_become_markup() {
+    let mut outcome = sample::outcome(1);
+    let bad = "<script>alert(1)</script>\"'&";
+    let experiment = &mut outcome.experiments[0];
+    experiment.title = bad.to_owned();
+    experiment.name = bad.to_owned();
+    experiment.topology = bad.to_owned();
+    experiment.notes.push(bad.to_owned());
+    experiment.targets[1].title = bad.to_owned();
+    experiment.targets[1].configs[0].text = bad.to_owned();
+    experiment.loads[0].axis = bad.to_owned();
+    experiment.loads[0].title = bad.to_owned();
+    experiment.figures[0].title = bad.to_owned();
+    experiment.findings[0].statement = bad.to_owned();
+    experiment.failures[0].why = bad.to_owned();
+    experiment.faults[0].scenario = bad.to_owned();
+    experiment.cells[0].shares[0].server = bad.to_owned();
+    experiment.cells[1].failure = Some(bad.to_owned());
+    outcome.machine.processor = bad.to_owned();
+    outcome.versions.insert(bad.to_owned(), bad.to_owned());
+    let page = page(&outcome);
+    assert!(!page.contains("<script"), "markup from outside");
+    assert!(page.matches("&lt;script&gt;").count() >= 14);
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    let page = page(&sample::outcome(1));
+    for sign in ["src=", "<link", "@import", "url(", "<script"] {
+        assert!(!page.contains(sign), "{sign}");
+    }
+    let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!elsewhere.contains("http"), "an address");
+}
+
+#[test]
+fn verdicts_stand_on_the_page_in_words() {
+    let page = page(&sample::outcome(1));
+    for verdict in [Verdict::Holds, Verdict::NotShown, Verdict::DoesNotHold] {
+        assert!(page.contains(verdict.words()), "{verdict:?}");
+    }
+    assert!(page.contains("not installed"));
+    assert!(page.contains("The load generator was up to 93 %"));
+}
+
+#[test]
+fn every_kind_of_figure_is_drawn_with_its_unit() {
+    let outcome = sample::outcome(1);
+    let experiment = &outcome.experiments[0];
+    let analysis = analyse(&outcome);
+    for (drawing, unit) in [
+        (Drawing::Lines, "queries per second"),
+        (Drawing::Percent, "% of one server direct"),
+        (Drawing::Bars, "queries per second"),
+        (Drawing::Shares, "share of queries"),
+        (Drawing::Outage, "ms since the fault"),
+        (Drawing::Ratios, "× one server direct"),
+        (Drawing::Cpu, "CPU µs per query"),
+    ] {
+        let figure = Figure {
+            title: String::new(),
+            caption: String::new(),
+            drawing,
+            load: None,
+            metric: Metric::Rate,
+            targets: Vec::new(),
+            reference: None,
+            points: None,
+            scenario: None,
+        };
+        let summaries = &analysis.experiments[0].summaries;
+        let svg = figure::draw(experiment, &figure, summaries, 1).unwrap().unwrap().0;
+        assert!(svg.contains(unit), "{drawing:?}: {unit}");
+        assert!(svg.contains("Evenkeel"), "{drawing:?}");
+        assert!(svg.ends_with("</svg>\n"), "{drawing:?}");
+    }
+}
+
+#[test]
+fn an_empty_experiment_gives_a_page_all_the_same() {
+    let mut outcome = sample::outcome(1);
+    for experiment in &mut outcome.experiments {
+        experiment.cells.clear();
+        experiment.faults.clear();
+    }
+    outcome.ended_unix_s = None;
+    let page = page(&outcome);
+    assert!(page.contains("ended before its time"));
+    assert!(page.contains("not shown here"));
+    assert!(!page.contains("<svg"));
+}
+
+#[test]
+fn a_sweep_of_one_point_becomes_bars() {
+    let mut outcome = sample::outcome(1);
+    let experiment = &mut outcome.experiments[0];
+    experiment.cells.retain(|cell| cell.point == 8.0);
+    let analysis = analyse(&outcome);
+    let experiment = &outcome.experiments[0];
+    let summaries = &analysis.experiments[0].summaries;
+    let figure = &experiment.figures[0];
+    let svg = figure::draw(experiment, figure, summaries, 1).unwrap().unwrap().0;
+    assert!(svg.contains("rect"));
+}
+
+#[test]
+fn a_file_of_a_newer_program_is_refused_with_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut outcome = sample::outcome(1);
+    outcome.format = FORMAT + 1;
+    write(&outcome, folder.path()).unwrap();
+    let error = read(&folder.path().join("report.json")).unwrap_err();
+    assert!(error.to_string().contains("written by a newer program"), "{error}");
+    let error = read(&folder.path().join("cells.csv")).unwrap_err();
+    assert!(error.to_string().contains("is not the report.json"), "{error}");
+}
