@@ -125,6 +125,11 @@ impl Balancer {
         pids
     }
 
+    /// Its config file.
+    pub fn config(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("evenkeel.toml")).unwrap_or_default()
+    }
+
     /// Replaces the config file and has it read; an error is what `evenkeel reload` said.
     pub fn reload(&self, config_toml: &str) -> Result<()> {
         self.write_config(config_toml)?;

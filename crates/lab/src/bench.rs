@@ -1,4 +1,154 @@
 //! `evenkeel-lab bench`: the published experiments again, on this machine.
 
-#[expect(dead_code, unused_imports, reason = "the runner and the report are built on it")]
+mod cell;
+mod companion;
+mod experiment;
+mod fault;
+mod keeper;
+mod load;
+mod machine;
+#[expect(dead_code, unused_imports, reason = "the report is built on it")]
 pub(crate) mod outcome;
+mod part;
+mod progress;
+mod runner;
+mod schedule;
+mod target;
+mod topology;
+mod versions;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::stop::Stop;
+use experiment::{Depth, Experiment};
+use keeper::{Keeper, Order};
+use runner::{Limits, Runner};
+
+/// What to run, and how much of it.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The experiments: names or numbers (E1) of built-in ones, `all`, or files of your own.
+    experiments: Vec<String>,
+    /// List the built-in experiments.
+    #[arg(long)]
+    list: bool,
+    /// Two points, few blocks, no fault trials: five to eight minutes an experiment.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// As published, hours long.
+    #[arg(long)]
+    full: bool,
+    /// Where the report and all numbers go; must hold no other run.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with a run that was ended before its time, with its experiments, seed and extent.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "out", "seed", "quick", "full", "blocks", "seconds", "target", "load", "no_faults"])]
+    resume: Option<PathBuf>,
+    /// From which orders and the loads' random numbers are drawn.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Blocks instead of the experiment's own number.
+    #[arg(long)]
+    blocks: Option<usize>,
+    /// Length of a run instead of the experiment's own.
+    #[arg(long)]
+    seconds: Option<u32>,
+    /// Only targets whose name contains one of these words, or whose program is one of them.
+    #[arg(long, value_delimiter = ',', value_name = "WORDS")]
+    target: Vec<String>,
+    /// Only loads whose name contains one of these words.
+    #[arg(long, value_delimiter = ',', value_name = "WORDS")]
+    load: Vec<String>,
+    /// No fault trials.
+    #[arg(long)]
+    no_faults: bool,
+}
+
+/// Runs experiments and writes the report.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    if options.list {
+        return list();
+    }
+    let stop = Stop::on_signals()?;
+    crate::raise_open_files_limit();
+    let (mut runner, experiments) = match &options.resume {
+        Some(directory) => resumed(directory, stop.clone())?,
+        None => fresh(options, stop.clone())?,
+    };
+    runner.note_versions(runner::tool_versions(&experiments));
+    let (_outcome, directory) = runner.run(&experiments);
+    println!("{}", directory.display());
+    if stop.is_asked_for() {
+        eprintln!(
+            "interrupted; go on with: evenkeel-lab bench --resume {}",
+            directory.display()
+        );
+        return Ok(ExitCode::from(130));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> Result<ExitCode> {
+    for one in experiment::all()? {
+        println!("{}  {:24} {}", one.code, one.name, one.title);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
+    if options.experiments.is_empty() {
+        bail!("which experiment? `all`, a name of --list, or a file of your own");
+    }
+    let experiments = experiment::find(&options.experiments)?;
+    let depth = match (options.quick, options.full) {
+        (true, _) => Depth::Quick,
+        (_, true) => Depth::Full,
+        _ => Depth::Normal,
+    };
+    let limits = Limits {
+        blocks: options.blocks,
+        seconds: options.seconds,
+        targets: options.target.clone(),
+        loads: options.load.clone(),
+        no_faults: options.no_faults,
+    };
+    let directory = options.out.clone().unwrap_or_else(runner::default_directory);
+    let keeper = Keeper::create(&directory)?;
+    keeper.remember(&Order {
+        experiments: options.experiments.iter().map(lasting).collect(),
+        limits: limits.clone(),
+    })?;
+    let outcome = Runner::fresh(depth, options.seed.unwrap_or_else(drawn), command());
+    Ok((Runner::new(outcome, keeper, limits, stop), experiments))
+}
+
+/// A file is found again from another directory too.
+fn lasting(word: &String) -> String {
+    let path = std::path::Path::new(word);
+    let full = path.is_file().then(|| path.canonicalize().ok()).flatten();
+    full.map_or_else(|| word.clone(), |path| path.display().to_string())
+}
+
+/// With the experiments, the seed and the extent that it was begun with.
+fn resumed(directory: &std::path::Path, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
+    let (keeper, outcome) = Keeper::open(directory)?;
+    let order = keeper.order()?;
+    let experiments = experiment::find(&order.experiments)?;
+    Ok((Runner::new(outcome, keeper, order.limits, stop), experiments))
+}
+
+fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("evenkeel-lab {}", words.join(" "))
+}
+
+/// Small enough to be typed again.
+fn drawn() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |span| u64::from(span.subsec_nanos() / 1000))
+}

@@ -1,4 +1,4 @@
-//! Gives a server a fixed share of the processor by a control group, version 1 or 2.
+//! Gives a server a fixed share of the processor, and of memory, by control groups, version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,12 @@ use anyhow::{Context, Result, bail};
 use crate::process;
 use crate::scratch::Scratch;
 
-/// The period over which the kernel enforces the share; its default.
-const PERIOD_US: u32 = 100_000;
+/// The period over which the kernel enforces the share: a fifth of its default, so that a server at
+/// its limit looks slow and not stuck.
+const PERIOD_US: u32 = 20_000;
+
+/// The kernel takes no smaller quota than a millisecond.
+const QUOTA_US_MIN: u32 = 1000;
 
 /// The two ways to say a limit.
 #[derive(Debug, PartialEq)]
@@ -26,18 +30,43 @@ pub(crate) fn create(room: &Path, server: &str, percent: u32) -> Result<PathBuf>
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let lab = room.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{lab}-{server}");
-    let quota_us = PERIOD_US / 100 * percent;
-    match find(&mounts, has_cpu)? {
+    let quota_us = (PERIOD_US / 100 * percent).max(QUOTA_US_MIN);
+    let period_us = quota_us * 100 / percent.max(1);
+    match find(&mounts, "cpu", has)? {
         Controller::Version1(mount) => {
             let group = make(room, &mount.join(name))?;
-            write(&group.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
+            write(&group.join("cpu.cfs_period_us"), &period_us.to_string())?;
             write(&group.join("cpu.cfs_quota_us"), &quota_us.to_string())?;
             Ok(group)
         }
         Controller::Version2(mount) => {
             write(&mount.join("cgroup.subtree_control"), "+cpu")?;
             let group = make(room, &mount.join(name))?;
-            write(&group.join("cpu.max"), &format!("{quota_us} {PERIOD_US}"))?;
+            write(&group.join("cpu.max"), &format!("{quota_us} {period_us}"))?;
+            Ok(group)
+        }
+    }
+}
+
+/// Makes a group whose processes have this much memory in all; it is removed with the lab.
+pub(crate) fn create_memory(room: &Path, server: &str, limit_mb: u32) -> Result<PathBuf> {
+    if !process::is_root() {
+        bail!("a memory limit needs control groups, and those need root: run the lab as root");
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let lab = room.file_name().unwrap_or_default().to_string_lossy();
+    let name = format!("{lab}-{server}");
+    let bytes = (u64::from(limit_mb) << 20).to_string();
+    match find(&mounts, "memory", has)? {
+        Controller::Version1(mount) => {
+            let group = make(room, &mount.join(name))?;
+            write(&group.join("memory.limit_in_bytes"), &bytes)?;
+            Ok(group)
+        }
+        Controller::Version2(mount) => {
+            write(&mount.join("cgroup.subtree_control"), "+memory")?;
+            let group = make(room, &mount.join(name))?;
+            write(&group.join("memory.max"), &bytes)?;
             Ok(group)
         }
     }
@@ -60,8 +89,12 @@ fn write(file: &Path, value: &str) -> Result<()> {
     })
 }
 
-/// Picks the mounted hierarchy that controls processor time; a machine may have both versions.
-fn find(mountinfo: &str, has_cpu: impl Fn(&Path) -> bool) -> Result<Controller> {
+/// Picks the mounted hierarchy with this controller; a machine may have both versions.
+fn find(
+    mountinfo: &str,
+    controller: &str,
+    has: impl Fn(&Path, &str) -> bool,
+) -> Result<Controller> {
     for line in mountinfo.lines() {
         let Some((left, right)) = line.split_once(" - ") else {
             continue;
@@ -71,7 +104,7 @@ fn find(mountinfo: &str, has_cpu: impl Fn(&Path) -> bool) -> Result<Controller> 
         };
         let right: Vec<&str> = right.split(' ').collect();
         match right.first() {
-            Some(&"cgroup2") if has_cpu(&mount) => return Ok(Controller::Version2(mount)),
+            Some(&"cgroup2") if has(&mount, controller) => return Ok(Controller::Version2(mount)),
             Some(&"cgroup")
                 if right
                     .last()
@@ -82,12 +115,14 @@ fn find(mountinfo: &str, has_cpu: impl Fn(&Path) -> bool) -> Result<Controller> 
             _ => {}
         }
     }
-    bail!("no control group hierarchy with the cpu controller is mounted")
+    bail!("no control group hierarchy with the {controller} controller is mounted")
 }
 
-fn has_cpu(mount: &Path) -> bool {
+fn has(mount: &Path, controller: &str) -> bool {
     let controllers = fs::read_to_string(mount.join("cgroup.controllers")).unwrap_or_default();
-    controllers.split_whitespace().any(|word| word == "cpu")
+    controllers
+        .split_whitespace()
+        .any(|word| word == controller)
 }
 
 #[cfg(test)]
@@ -100,19 +135,24 @@ mod tests {
 
     #[test]
     fn a_hybrid_machine_whose_cgroup2_has_no_cpu_controller_uses_version_1() {
-        let found = find(HYBRID, |_| false).expect("one hierarchy has cpu");
+        let found = find(HYBRID, "cpu", |_, _| false).expect("one hierarchy has cpu");
         assert_eq!(found, Controller::Version1("/sys/fs/cgroup/cpu".into()));
     }
 
     #[test]
     fn a_machine_with_cgroup2_uses_it() {
-        let found = find(HYBRID, |_| true).expect("one hierarchy has cpu");
+        let found = find(HYBRID, "cpu", |_, _| true).expect("one hierarchy has cpu");
         assert_eq!(found, Controller::Version2("/sys/fs/cgroup/unified".into()));
     }
 
     #[test]
     fn a_machine_without_the_controller_says_so() {
-        let error = find("31 29 0:27 / /x rw - cgroup cgroup rw,cpuset\n", |_| false).unwrap_err();
+        let error = find(
+            "31 29 0:27 / /x rw - cgroup cgroup rw,cpuset\n",
+            "cpu",
+            |_, _| false,
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("cpu controller"));
     }
 }

@@ -22,6 +22,8 @@ pub struct GaleraOptions {
     pub nodes: usize,
     /// Rows per sysbench table; `None` loads no tables (the database `sbtest` is there, empty).
     pub sbtest_rows: Option<u32>,
+    /// How many sysbench tables.
+    pub sbtest_tables: u32,
 }
 
 impl Default for GaleraOptions {
@@ -29,6 +31,7 @@ impl Default for GaleraOptions {
         GaleraOptions {
             nodes: 3,
             sbtest_rows: None,
+            sbtest_tables: 4,
         }
     }
 }
@@ -78,7 +81,7 @@ impl Lab {
         first.start()?;
         first.sql(&self.mariadb_accounts())?;
         if let Some(rows) = options.sbtest_rows {
-            sbtest::load(&first, Driver::Mysql, 4, rows)?;
+            sbtest::load(&first, Driver::Mysql, options.sbtest_tables, rows)?;
         }
         first.stop()?;
         let data = first.room.join(&first.name).join("data");

@@ -3,14 +3,12 @@
 mod control;
 mod demo;
 mod measure;
-mod stop;
-mod table;
 mod up;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use evenkeel_lab::compat;
+use evenkeel_lab::{bench, compat, row, stop, table};
 
 /// Real servers on loopback, to try and to measure Evenkeel with; gone when the lab stops.
 #[derive(Parser)]
@@ -56,6 +54,8 @@ enum Command {
     JoinAgain(control::Target),
     /// Databases, Evenkeel in front, load, and a replica killed in the middle.
     Demo,
+    /// Run published experiments again, or one of your own, and report what holds here.
+    Bench(bench::Options),
     /// Run PostgreSQL's, lib/pq's and pgbench's own tests directly and through a pooler.
     Compat(compat::Options),
     /// Measure Evenkeel and its rivals in interleaved blocks and print ratios.
@@ -81,6 +81,7 @@ fn main() -> ExitCode {
         Command::CutOff(target) => control::tell("cut-off", &target),
         Command::JoinAgain(target) => control::tell("join-again", &target),
         Command::Demo => demo::run(),
+        Command::Bench(options) => bench::run(&options),
         Command::Compat(options) => compat::command(&options),
         Command::Measure(options) => measure::run(&options),
     };

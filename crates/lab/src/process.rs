@@ -59,7 +59,8 @@ impl Launch {
 pub(crate) struct Process {
     launch: Launch,
     child: Mutex<Option<Child>>,
-    group: Mutex<Option<PathBuf>>,
+    /// Control groups that it lives in.
+    groups: Mutex<Vec<PathBuf>>,
 }
 
 impl Process {
@@ -67,7 +68,7 @@ impl Process {
         Process {
             launch,
             child: Mutex::new(None),
-            group: Mutex::new(None),
+            groups: Mutex::default(),
         }
     }
 
@@ -159,7 +160,10 @@ impl Process {
 
     /// Puts the process into a control group, now and whenever it is started again.
     pub(crate) fn join_group(&self, group: PathBuf) -> Result<()> {
-        *self.group.lock().expect("no holder of the lock panics") = Some(group);
+        self.groups
+            .lock()
+            .expect("no holder of the lock panics")
+            .push(group);
         self.enter_group()
     }
 
@@ -168,12 +172,8 @@ impl Process {
     }
 
     fn enter_group(&self) -> Result<()> {
-        let group = self
-            .group
-            .lock()
-            .expect("no holder of the lock panics")
-            .clone();
-        if let Some(group) = group {
+        let groups = self.groups.lock().expect("no holder of the lock panics");
+        for group in groups.iter() {
             for pid in self.pids() {
                 fs::write(group.join("cgroup.procs"), pid.to_string())
                     .with_context(|| format!("cannot move {} to its group", self.launch.name))?;

@@ -22,11 +22,12 @@ pub use mysql_router::MysqlRouter;
 pub use odyssey::Odyssey;
 pub use pgbouncer::Pgbouncer;
 pub use pgpool::Pgpool;
+use room::Room;
 
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Two workers: one per core of the machine that the published measurements were made on.
-const WORKERS: u32 = 2;
+pub(crate) const WORKERS: u32 = 2;
 
 /// nginx's stream module, round robin, one listening socket per worker.
 pub struct Nginx(Rival);
@@ -34,47 +35,28 @@ pub struct Nginx(Rival);
 /// HAProxy in TCP mode, round robin, two threads in one process.
 pub struct Haproxy(Rival);
 
-struct Rival {
+/// Any of them, once it runs; killed when dropped.
+pub struct Rival {
     process: Process,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Nginx {
     /// Starts it in front of these servers.
     pub fn stream(servers: &[SocketAddr], listen: SocketAddr) -> Result<Nginx> {
         let module = tool::find_nginx_stream_module()?;
-        let scratch = Scratch::new("nginx")?;
-        let room = scratch.path().display();
         let upstream: String = servers
             .iter()
             .map(|server| format!("server {server}; "))
             .collect();
-        let user = if process::is_root() {
-            "user root;\n"
-        } else {
-            ""
-        };
-        let files = files_max();
         let config = format!(
-            "load_module {};\n{user}daemon off;\n\
-             worker_processes {WORKERS};\nworker_rlimit_nofile {files};\n\
-             pid {room}/pid;\nevents {{ worker_connections {files}; }}\n\
+            "load_module {};\n{}\
              stream {{\n  upstream servers {{ {upstream}}}\n\
              \x20 server {{ listen {listen} reuseport backlog=4096; proxy_pass servers; }}\n}}\n",
             module.display(),
+            nginx_frame(),
         );
-        let file = scratch.path().join("nginx.conf");
-        fs::write(&file, config)?;
-        let launch = Launch {
-            program: tool::find("nginx")?,
-            arguments: ["-e", "stderr", "-c", &text(&file)]
-                .map(str::to_owned)
-                .into(),
-            // A killed master leaves its workers behind; one that is asked takes them along.
-            children_outlive_it: true,
-            ..Launch::default()
-        };
-        Ok(Nginx(Rival::start("nginx", launch, scratch, listen)?))
+        Rival::nginx(&config, listen).map(Nginx)
     }
 
     /// Master and workers.
@@ -104,7 +86,6 @@ impl Haproxy {
     }
 
     fn start(program: Program, servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
-        let scratch = Scratch::new("haproxy")?;
         let lines: String = (1..)
             .zip(servers)
             .map(|(i, server)| format!("  server s{i} {server}\n"))
@@ -116,15 +97,7 @@ impl Haproxy {
              defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
              listen all\n  bind {listen}\n  balance roundrobin\n{lines}"
         );
-        let file = scratch.path().join("haproxy.cfg");
-        fs::write(&file, config)?;
-        let launch = Launch {
-            program: program.path,
-            root: program.root,
-            arguments: ["-db", "-f", &text(&file)].map(str::to_owned).into(),
-            ..Launch::default()
-        };
-        Ok(Haproxy(Rival::start("haproxy", launch, scratch, listen)?))
+        Rival::haproxy(program, &config, listen).map(Haproxy)
     }
 
     /// Its process.
@@ -139,6 +112,112 @@ impl Haproxy {
 }
 
 impl Rival {
+    /// Its process and all its children.
+    pub fn pids(&self) -> Vec<u32> {
+        self.process.pids()
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub fn kill(&self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// The last that it said.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
+    /// Its configuration files, name and text.
+    pub fn configs(&self) -> Vec<(String, String)> {
+        let room = self.scratch.path();
+        let mut files: Vec<(String, String)> = [room.to_owned(), room.join("room")]
+            .iter()
+            .filter_map(|directory| fs::read_dir(directory).ok())
+            .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+            .filter(|path| {
+                let extension = path.extension().and_then(|word| word.to_str());
+                matches!(extension, Some("conf" | "cfg" | "ini"))
+            })
+            .filter_map(|path| {
+                let name = path.file_name()?.to_string_lossy().into_owned();
+                Some((name, fs::read_to_string(&path).ok()?))
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    /// Starts nginx with this text, in which `{room}` is its own directory. It must listen there.
+    pub(crate) fn nginx(config: &str, listen: SocketAddr) -> Result<Rival> {
+        let scratch = Scratch::new("nginx")?;
+        let config = config.replace("{room}", &text(scratch.path()));
+        let file = scratch.path().join("nginx.conf");
+        fs::write(&file, config)?;
+        let launch = Launch {
+            program: tool::find("nginx")?,
+            arguments: ["-e", "stderr", "-c", &text(&file)]
+                .map(str::to_owned)
+                .into(),
+            // A killed master leaves its workers behind; one that is asked takes them along.
+            children_outlive_it: true,
+            ..Launch::default()
+        };
+        Rival::start("nginx", launch, scratch, listen)
+    }
+
+    /// Starts HAProxy with this text, in which `{room}` is its own directory. It must listen there.
+    pub(crate) fn haproxy(program: Program, config: &str, listen: SocketAddr) -> Result<Rival> {
+        let scratch = Scratch::new("haproxy")?;
+        let file = scratch.path().join("haproxy.cfg");
+        fs::write(&file, config.replace("{room}", &text(scratch.path())))?;
+        let launch = Launch {
+            program: program.path,
+            root: program.root,
+            arguments: ["-db", "-f", &text(&file)].map(str::to_owned).into(),
+            ..Launch::default()
+        };
+        Rival::start("haproxy", launch, scratch, listen)
+    }
+
+    /// Starts MySQL Router with this text, in which `{room}` is its own directory; `None` when it
+    /// is not installed. It must listen there.
+    pub(crate) fn mysql_router(config: &str, listen: SocketAddr) -> Result<Option<Rival>> {
+        let Some(program) = room::program("mysqlrouter") else {
+            return Ok(None);
+        };
+        let room = Room::new("mysqlrouter")?;
+        let config = config.replace("{room}", &text(room.path()));
+        let file = room.write("mysqlrouter.conf", &config)?;
+        let launch = room.launch(program, &["--config", &file]);
+        Rival::start("mysqlrouter", launch, room.scratch, listen).map(Some)
+    }
+
+    /// Starts a program of the user's with these words, in which `{config}` is the path of a file
+    /// with this text. It must listen there.
+    pub(crate) fn command(words: &[String], config: &str, listen: SocketAddr) -> Result<Rival> {
+        let scratch = Scratch::new("rival")?;
+        let room = text(scratch.path());
+        let file = scratch.path().join("rival.conf");
+        fs::write(&file, config.replace("{room}", &room))?;
+        let fill = |word: &String| {
+            let word = word.replace("{config}", &text(&file));
+            word.replace("{room}", &room)
+        };
+        let mut words = words.iter().map(fill);
+        let program = words.next().unwrap_or_default();
+        let launch = Launch {
+            program: tool::find(&program).unwrap_or_else(|_| program.clone().into()),
+            arguments: words.collect(),
+            ..Launch::default()
+        };
+        Rival::start(&program.replace('/', "-"), launch, scratch, listen)
+    }
+
     fn start(name: &str, launch: Launch, scratch: Scratch, listen: SocketAddr) -> Result<Rival> {
         let process = Process::new(Launch {
             name: name.to_owned(),
@@ -148,10 +227,7 @@ impl Rival {
             ..launch
         });
         process.start()?;
-        let rival = Rival {
-            process,
-            _scratch: scratch,
-        };
+        let rival = Rival { process, scratch };
         eventually(
             READY_LIMIT,
             &format!("{name} listening on {listen}"),
@@ -169,8 +245,23 @@ impl Rival {
     }
 }
 
+/// The part of a configuration of nginx that is the same whatever it forwards; `{room}` is its own
+/// directory.
+pub(crate) fn nginx_frame() -> String {
+    let user = if process::is_root() {
+        "user root;\n"
+    } else {
+        ""
+    };
+    let files = files_max();
+    format!(
+        "{user}daemon off;\nworker_processes {WORKERS};\nworker_rlimit_nofile {files};\n\
+         pid {{room}}/pid;\nevents {{ worker_connections {files}; }}\n"
+    )
+}
+
 /// As many file descriptors as this machine allows, 40,000 at most.
-fn files_max() -> u64 {
+pub(crate) fn files_max() -> u64 {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits
         .lines()
@@ -179,7 +270,7 @@ fn files_max() -> u64 {
     hard.unwrap_or(40_000).min(40_000)
 }
 
-fn joined(servers: &[SocketAddr], separator: &str) -> String {
+pub(crate) fn joined(servers: &[SocketAddr], separator: &str) -> String {
     let servers: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
     servers.join(separator)
 }

@@ -47,6 +47,15 @@ pub fn missing_program(name: &str) -> Option<String> {
     find(name).err().map(|error| error.to_string())
 }
 
+/// The version of a package in it, as its list has it.
+pub(crate) fn version(package: &str) -> Option<String> {
+    let list = fs::read_to_string(path().join(STAMP)).ok()?;
+    // The first line names what was wanted, the others what there is.
+    let mut lines = list.lines().skip(1).filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(name, _)| *name == package)?;
+    Some(found.1.to_owned())
+}
+
 /// The program of this name in it.
 pub(crate) fn find(name: &str) -> Result<Program> {
     DIRECTORIES

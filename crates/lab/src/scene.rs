@@ -7,14 +7,18 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 
+use crate::server::Role;
 use crate::{
-    Driver, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions, MysqlOptions,
-    PostgresOptions, Server, rootfs,
+    Driver, GaleraCluster, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions,
+    MysqlOptions, PostgresOptions, Server, rootfs,
 };
 use witness::Witness;
 
 /// How long a cluster that elects its writer itself may take.
 const ELECTION_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long replicas may take to have what was written.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
 /// What kind of cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +89,8 @@ pub enum How {
     Planned,
     /// It dies by `kill -9`.
     Killed,
+    /// It is ended cleanly, as for maintenance, and nobody was told before.
+    Stopped,
 }
 
 /// A change of the writer, with its instants.
@@ -149,6 +155,21 @@ impl Scene {
         })
     }
 
+    /// Of servers that run in this lab already; the group is that of Group Replication.
+    pub fn of(
+        kind: ClusterKind,
+        lab: Lab,
+        servers: Vec<Server>,
+        group: Option<GroupReplication>,
+    ) -> Scene {
+        Scene {
+            kind,
+            lab,
+            servers,
+            group,
+        }
+    }
+
     /// Two services at their default settings: `writes` and `reads`.
     pub fn config(&self, writes: SocketAddr, reads: SocketAddr) -> String {
         let service = |name, listen, role| self.service(name, listen, role, "");
@@ -179,6 +200,19 @@ impl Scene {
         servers.find(|server| server.address.port() == port)
     }
 
+    /// Who takes the writes now; of Galera's nodes, which all do, the first that runs.
+    pub fn writer(&self) -> Result<Server> {
+        if let Some(group) = &self.group {
+            return group.wait_primary(ELECTION_LIMIT);
+        }
+        let mut servers = self.servers.iter();
+        let found = match self.kind {
+            ClusterKind::Galera => servers.find(|one| one.is_running()).cloned(),
+            _ => servers.next().and_then(|one| self.lab.primary_of(one)),
+        };
+        found.context("nobody takes the writes")
+    }
+
     /// Another server takes the writes of this one. The old one of Galera is stopped, as for
     /// maintenance; the others' becomes a replica at once.
     pub fn change(&self, old: &Server, how: How) -> Result<Change> {
@@ -192,9 +226,13 @@ impl Scene {
                     writable_at: change.writable_at,
                 })
             }
-            (_, How::Killed) => {
+            (_, How::Killed | How::Stopped) => {
                 let begun = SystemTime::now();
-                old.kill()?;
+                if how == How::Killed {
+                    old.kill()?;
+                } else {
+                    old.stop()?;
+                }
                 let change = self.lab.fail_over(old)?;
                 Ok(Change {
                     begun,
@@ -202,6 +240,26 @@ impl Scene {
                 })
             }
         }
+    }
+
+    /// Waits until every running server has what has been written so far.
+    pub fn wait_caught_up(&self) -> Result<()> {
+        if let Some(group) = &self.group {
+            return group.wait_caught_up();
+        }
+        if self.kind == ClusterKind::Galera {
+            let nodes = self.servers.clone();
+            return GaleraCluster { nodes }.wait_synced();
+        }
+        let writer = self.writer()?;
+        let others = self
+            .servers
+            .iter()
+            .filter(|one| one.role() == Role::Replica);
+        for other in others.filter(|one| one.is_running()) {
+            other.wait_for(&writer, CATCH_UP_LIMIT)?;
+        }
+        Ok(())
     }
 
     /// Has the old writer follow the new one, however it ended.
@@ -222,7 +280,7 @@ impl Scene {
         witness.begin();
         match (how, &self.group) {
             (How::Killed, _) => old.kill()?,
-            (How::Planned, None) => old.stop()?,
+            (How::Stopped, _) | (How::Planned, None) => old.stop()?,
             (How::Planned, Some(group)) => group.make_primary(self.other_than(old)?)?,
         }
         let writable_at = witness.first_write(ELECTION_LIMIT)?;

@@ -154,6 +154,16 @@ impl Server {
         self.link.as_ref().is_some_and(Link::is_cut_off)
     }
 
+    /// Whether it has a network link of its own.
+    pub fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// The last that it said.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
     /// Delays each packet that it sends; zero ends that. Needs the kernel's netem.
     pub fn delay_packets(&self, delay: Duration) -> Result<()> {
         self.link()?.delay(delay)
@@ -184,6 +194,12 @@ impl Server {
     /// Gives it this many percent of one processor at most, also after a restart. Needs root.
     pub fn cpu_share(&self, percent: u32) -> Result<()> {
         let group = cgroup::create(&self.room, &self.name, percent)?;
+        self.process.join_group(group)
+    }
+
+    /// Gives it this much memory at most, also after a restart. Needs root.
+    pub fn memory_limit(&self, limit_mb: u32) -> Result<()> {
+        let group = cgroup::create_memory(&self.room, &self.name, limit_mb)?;
         self.process.join_group(group)
     }
 

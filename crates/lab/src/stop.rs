@@ -9,12 +9,12 @@ use anyhow::{Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Whether the user has asked for the end.
-#[derive(Clone)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// From now on the first of these signals only sets the flag.
-    pub(crate) fn on_signals() -> Result<Stop> {
+    pub fn on_signals() -> Result<Stop> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // The second one ends the process at once; what it started then goes with it.
@@ -24,19 +24,21 @@ impl Stop {
         Ok(Stop(flag))
     }
 
-    pub(crate) fn is_asked_for(&self) -> bool {
+    /// Whether it was.
+    pub fn is_asked_for(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// An error once the end was asked for.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.is_asked_for() {
             bail!("interrupted");
         }
         Ok(())
     }
 
-    pub(crate) fn wait(&self) {
+    /// Waits until it is.
+    pub fn wait(&self) {
         while !self.is_asked_for() {
             sleep(Duration::from_millis(50));
         }

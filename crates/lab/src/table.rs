@@ -1,7 +1,7 @@
 //! Text in columns.
 
 /// Columns as wide as their widest cell, two blanks apart; numbers to the right.
-pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()

@@ -156,6 +156,7 @@ fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
             let cluster = lab.galera(GaleraOptions {
                 nodes: options.nodes,
                 sbtest_rows: options.rows,
+                ..GaleraOptions::default()
             })?;
             let config = reads_and_writes("galera", "mysql", &cluster.nodes);
             Ok((config, options.cpu_percent))

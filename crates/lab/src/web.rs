@@ -17,6 +17,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Files every server has; the large ones are sparse and take no disk.
 const FILES: &[(&str, u64)] = &[
+    ("29b", 29),
     ("1k", 1 << 10),
     ("100k", 100 << 10),
     ("1m", 1 << 20),
@@ -25,9 +26,13 @@ const FILES: &[(&str, u64)] = &[
     ("slow", 2000),
 ];
 
+/// Of the page that the server must compute for each request.
+const WORK_BYTES: usize = 60 << 10;
+
 impl Lab {
-    /// Starts `count` web servers with keep-alive on: `/` answers the server's name, `/1k`,
-    /// `/100k`, `/1m`, `/100m` and `/1g` files of that size, `/slow` takes about two seconds.
+    /// Starts `count` web servers with keep-alive on: `/` answers the server's name, `/29b`, `/1k`,
+    /// `/100k`, `/1m`, `/100m` and `/1g` files of that size, `/slow` takes about two seconds. `/work`
+    /// costs some milliseconds of processor time for those who accept gzip. `/status` counts requests.
     pub fn web(&self, count: usize) -> Result<Vec<Server>> {
         let servers = (1..=count)
             .map(|number| self.enlist_web(&format!("web-{number}")))
@@ -43,6 +48,7 @@ impl Lab {
         for (file, bytes) in FILES {
             File::create(files.join(file))?.set_len(*bytes)?;
         }
+        fs::write(files.join("work"), numbers(WORK_BYTES))?;
         let config = place.directory.join("nginx.conf");
         fs::write(&config, configuration(&place))?;
         let launch = Launch {
@@ -62,6 +68,20 @@ impl Lab {
             }),
         ))
     }
+}
+
+/// Digits that compress neither well nor badly.
+fn numbers(bytes: usize) -> String {
+    let mut state: u64 = 1;
+    let mut text = String::with_capacity(bytes);
+    while text.len() < bytes {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(&format!("{:08} ", state >> 40));
+    }
+    text.truncate(bytes);
+    text
 }
 
 struct Web {
@@ -120,6 +140,9 @@ fn configuration(place: &Place) -> String {
          \x20 fastcgi_temp_path {directory}/t3;\n  uwsgi_temp_path {directory}/t4;\n  scgi_temp_path {directory}/t5;\n\
          \x20 server {{\n    listen {address} backlog=4096;\n    root {directory}/files;\n\
          \x20   location = / {{ return 200 \"{name}\"; }}\n\
-         \x20   location = /slow {{ limit_rate 1000; }}\n  }}\n}}\n"
+         \x20   location = /slow {{ limit_rate 1000; }}\n\
+         \x20   location = /status {{ stub_status; }}\n\
+         \x20   location = /work {{ gzip on; gzip_comp_level 9; gzip_types *; gzip_http_version 1.0; \
+         gzip_proxied any; }}\n  }}\n}}\n"
     )
 }

@@ -59,7 +59,7 @@ impl Wrk {
     }
 }
 
-fn read(text: &str) -> Option<WrkReport> {
+pub(crate) fn read(text: &str) -> Option<WrkReport> {
     let mut report = WrkReport::default();
     for line in text.lines().map(str::trim) {
         if let Some((requests, _)) = line.split_once(" requests in ") {

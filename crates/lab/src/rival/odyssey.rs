@@ -11,6 +11,12 @@ use crate::procfs;
 /// Odyssey with two workers.
 pub struct Odyssey(Rival);
 
+impl From<Odyssey> for Rival {
+    fn from(rival: Odyssey) -> Rival {
+        rival.0
+    }
+}
+
 impl Odyssey {
     /// Starts it for the account `sbtest`; `None` when it is not installed. With several servers
     /// it takes whichever answers.

@@ -11,6 +11,12 @@ use crate::procfs;
 /// PgBouncer in front of one server, in one process: it has a single thread.
 pub struct Pgbouncer(Rival);
 
+impl From<Pgbouncer> for Rival {
+    fn from(rival: Pgbouncer) -> Rival {
+        rival.0
+    }
+}
+
 impl Pgbouncer {
     /// Starts it, pooling transactions, for the accounts `sbtest` and `postgres`; `None` when it is
     /// not installed.

@@ -15,6 +15,12 @@ const CLIENTS_MAX: u32 = 128;
 /// Pgpool-II in streaming replication mode, load balancing on.
 pub struct Pgpool(Rival);
 
+impl From<Pgpool> for Rival {
+    fn from(rival: Pgpool) -> Rival {
+        rival.0
+    }
+}
+
 impl Pgpool {
     /// Starts it for the account `sbtest` in front of a primary and its standbys; `None` when it
     /// is not installed.

@@ -51,6 +51,7 @@ impl Tally {
         let how = match how {
             How::Planned => "planned",
             How::Killed => "kill -9",
+            How::Stopped => "stopped",
         };
         row![
             kind,

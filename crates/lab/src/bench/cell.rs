@@ -1,0 +1,189 @@
+//! One run of one load against one target, with all that is measured beside it.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+
+use super::experiment::{Load, Tool};
+use super::load::{Report, Run, Task};
+use super::machine::{self, Reading};
+use super::outcome::{Cell, Metric, ServerShare, Vitals};
+use super::target::Front;
+use super::topology::Topology;
+use crate::procfs;
+use crate::stop::Stop;
+
+/// Runs the task against the target. What the generator could not do is in the cell; an error is
+/// the end of everything, such as the user's wish.
+pub(crate) fn measure(
+    task: &Task,
+    front: &Front,
+    topology: &Topology,
+    stop: &Stop,
+) -> Result<(Cell, String)> {
+    let started = SystemTime::now();
+    let counts = topology.counts();
+    let before = Counters::now(front, topology);
+    let memory_kb = front.memory_kb();
+    let began = Reading::now();
+    let run = task.run(stop)?;
+    let (machine_percent, steal_percent) = Reading::now().percent_since(began);
+    let used = Counters::now(front, topology).since(before);
+    let memory_kb = memory_kb.max(front.memory_kb());
+    let mut values = BTreeMap::new();
+    if let Ok(report) = &run.report {
+        values = metrics(task, report);
+        values.extend(used.per_request(report.requests, !front.pids().is_empty()));
+        if task.load.tool == Tool::Httperf {
+            // It waits by asking the clock again and again.
+            values.remove(&Metric::LoadCpuUs);
+        }
+        if memory_kb > 0 {
+            values.insert(Metric::BalancerMemoryMb, memory_kb as f64 / 1024.0);
+        }
+        values.insert(Metric::MachineCpuPercent, machine_percent);
+        values.insert(Metric::MachineMemoryPercent, machine::memory_percent());
+    }
+    let seconds = run.took.as_secs_f64();
+    let busy_of = f64::from(task.point.clamp(1, machine::cores()));
+    let cell = Cell {
+        target: front.name.clone(),
+        load: task.load.name.clone(),
+        point: f64::from(task.point),
+        started_unix_ms: started
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |span| span.as_millis() as u64),
+        seconds,
+        values,
+        shares: shares(&counts, &topology.counts()),
+        vitals: Vitals {
+            load_busy_percent: load_busy(task, &used, seconds * busy_of),
+            machine_busy_percent: machine_percent,
+            steal_percent,
+            local_ports_used: machine::ports_used(task.addresses),
+        },
+        failure: failure(&run, task.load),
+        ..Cell::default()
+    };
+    Ok((cell, run.raw))
+}
+
+/// httperf is always busy: what it cannot do it says itself.
+fn load_busy(task: &Task, used: &Counters, could_s: f64) -> f64 {
+    if task.load.tool == Tool::Httperf {
+        return 0.0;
+    }
+    used.load_us as f64 / 1e4 / could_s.max(0.001)
+}
+
+fn failure(run: &Run, load: &Load) -> Option<String> {
+    match &run.report {
+        Err(why) => Some(format!("{:?}: {why}", load.tool).to_lowercase()),
+        Ok(report) if report.requests == 0 => Some("nothing was answered".to_owned()),
+        Ok(_) => None,
+    }
+}
+
+fn metrics(task: &Task, report: &Report) -> BTreeMap<Metric, f64> {
+    let mut values = BTreeMap::new();
+    let mut put = |metric, value: Option<f64>| {
+        if let Some(value) = value {
+            values.insert(metric, value);
+        }
+    };
+    put(Metric::Rate, Some(report.requests_per_s));
+    put(Metric::MeanMs, report.latency.mean);
+    put(Metric::P50Ms, report.latency.p50);
+    put(Metric::P95Ms, report.latency.p95);
+    put(Metric::P99Ms, report.latency.p99);
+    put(Metric::MaxMs, report.latency.max);
+    let unfairness = report
+        .fairness
+        .filter(|(mean, _)| *mean > 0.0)
+        .map(|(mean, deviation)| deviation / mean * 100.0);
+    put(Metric::UnfairnessPercent, unfairness);
+    put(Metric::Errors, Some(report.errors as f64));
+    let asked = (report.requests + report.errors).max(1) as f64;
+    put(
+        Metric::ErrorPercent,
+        Some(report.errors as f64 / asked * 100.0),
+    );
+    put(Metric::AnsweredPercent, answered(task, report));
+    values
+}
+
+/// Of what was offered, where a rate was.
+fn answered(task: &Task, report: &Report) -> Option<f64> {
+    let asked = task.rate? * f64::from(task.seconds);
+    (asked > 0.0).then(|| (report.requests as f64 / asked * 100.0).min(100.0))
+}
+
+/// What each server has had since; nothing when they could not all be asked both times.
+fn shares(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<ServerShare> {
+    if before.len() != after.len() {
+        return Vec::new();
+    }
+    let pairs = before.iter().zip(after);
+    let share = |(before, after): (&(String, u64), &(String, u64))| ServerShare {
+        server: after.0.clone(),
+        requests: after.1.saturating_sub(before.1),
+    };
+    pairs.map(share).collect()
+}
+
+/// Processor time of each of the three, in microseconds.
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    balancer_us: u64,
+    servers_us: u64,
+    load_us: u64,
+}
+
+impl Counters {
+    fn now(front: &Front, topology: &Topology) -> Counters {
+        Counters {
+            balancer_us: front.cpu_us(),
+            servers_us: procfs::cpu_us(&topology.pids()),
+            // The generator's is ours once it has been waited for.
+            load_us: procfs::cpu_us(&[std::process::id()]),
+        }
+    }
+
+    fn since(self, before: Counters) -> Counters {
+        Counters {
+            balancer_us: self.balancer_us.saturating_sub(before.balancer_us),
+            servers_us: self.servers_us.saturating_sub(before.servers_us),
+            load_us: self.load_us.saturating_sub(before.load_us),
+        }
+    }
+
+    fn per_request(self, requests: u64, has_balancer: bool) -> Vec<(Metric, f64)> {
+        let each = |us: u64| us as f64 / requests.max(1) as f64;
+        let mut values = vec![
+            (Metric::ServersCpuUs, each(self.servers_us)),
+            (Metric::LoadCpuUs, each(self.load_us)),
+        ];
+        if has_balancer {
+            values.push((Metric::BalancerCpuUs, each(self.balancer_us)));
+        }
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_what_came_since_and_nothing_when_a_server_could_not_be_asked() {
+        let named = |counts: &[u64]| -> Vec<(String, u64)> {
+            let all = counts.iter().enumerate();
+            all.map(|(i, count)| (format!("s{i}"), *count)).collect()
+        };
+        let seen = shares(&named(&[10, 20]), &named(&[15, 60]));
+        let requests: Vec<u64> = seen.iter().map(|share| share.requests).collect();
+        assert_eq!(requests, [5, 40]);
+        assert!(shares(&named(&[10, 20]), &[]).is_empty());
+    }
+}

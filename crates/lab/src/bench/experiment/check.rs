@@ -1,0 +1,243 @@
+//! Reads an experiment's file and refuses what could not run, before anything is started.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail};
+
+use super::super::outcome::{Check, Finding};
+use super::{Depth, Experiment, Load, Part, Program, ServerKind, Speech, Sweep, Target, Tool};
+
+/// The experiment of this text.
+pub(crate) fn parse(text: &str) -> Result<Experiment> {
+    let experiment: Experiment = toml::from_str(text)?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if experiment.name.is_empty() || !experiment.name.chars().all(is_name) {
+        bail!(
+            "name = {:?}: letters, digits, - and _ only",
+            experiment.name
+        );
+    }
+    for effort in [experiment.quick, experiment.normal, experiment.full] {
+        if effort.blocks == 0 || effort.seconds == 0 {
+            bail!("blocks and seconds of quick, normal and full must be at least 1");
+        }
+    }
+    for part in &experiment.part {
+        check_part(part).with_context(|| format!("part {:?}", part.name))?;
+    }
+    check_names(&experiment)?;
+    Ok(experiment)
+}
+
+fn check_part(part: &Part) -> Result<()> {
+    let servers = &part.servers;
+    let count = servers.count + servers.address.len();
+    if count == 0 {
+        bail!("servers: count (or, for external ones, address) must name at least one");
+    }
+    if (servers.kind == ServerKind::External) != servers.count.eq(&0) {
+        bail!("servers: kind = \"external\" takes address and no count, all others count");
+    }
+    for load in &part.load {
+        check_load(load, servers.speech()).with_context(|| format!("load {:?}", load.name))?;
+    }
+    for target in &part.target {
+        check_target(target, count).with_context(|| format!("target {:?}", target.name))?;
+        let mut wanted = target.loads.iter();
+        if let Some(name) = wanted.find(|name| !part.load.iter().any(|load| load.name == **name)) {
+            bail!("target {:?}: no load {name:?} in this part", target.name);
+        }
+    }
+    Ok(())
+}
+
+fn check_load(load: &Load, speech: Speech) -> Result<()> {
+    let fits = match load.tool {
+        Tool::Sysbench => speech != Speech::Http,
+        Tool::Pgbench => speech == Speech::Postgres,
+        Tool::Ab | Tool::Wrk | Tool::Httperf => speech == Speech::Http,
+        Tool::Command => true,
+    };
+    if !fits {
+        bail!("{:?} does not speak to servers of this kind", load.tool);
+    }
+    if load.tool == Tool::Sysbench && load.script.is_empty() && load.sql.is_empty() {
+        bail!("sysbench needs a script or sql");
+    }
+    if load.tool == Tool::Command && load.options.is_empty() {
+        bail!("tool = \"command\" needs options: the words of the command");
+    }
+    if load.tool == Tool::Wrk && load.sweep == Sweep::Requests {
+        bail!("wrk cannot be told a number of requests");
+    }
+    if matches!(load.tool, Tool::Ab | Tool::Wrk) && load.sweep == Sweep::Rate {
+        bail!("{:?} cannot be told a rate", load.tool);
+    }
+    for depth in [Depth::Quick, Depth::Normal, Depth::Full] {
+        let points = load.points(depth);
+        if points.is_empty() || points.contains(&0) {
+            bail!("points: {depth:?} needs at least one point, and none may be 0");
+        }
+    }
+    Ok(())
+}
+
+fn check_target(target: &Target, servers: usize) -> Result<()> {
+    if target
+        .servers
+        .is_some_and(|count| count == 0 || count > servers)
+    {
+        bail!("servers must be from 1 to {servers}");
+    }
+    if target.program == Program::Command && target.start.is_empty() {
+        bail!("program = \"command\" needs start: the words of the command");
+    }
+    Ok(())
+}
+
+/// Cells, figures and findings name targets and loads of the whole experiment.
+fn check_names(experiment: &Experiment) -> Result<()> {
+    let mut targets = BTreeSet::new();
+    let mut loads = BTreeSet::new();
+    for part in &experiment.part {
+        for target in &part.target {
+            if !targets.insert(target.name.as_str()) {
+                bail!("two targets are called {:?}", target.name);
+            }
+        }
+        for load in &part.load {
+            if !loads.insert(load.name.as_str()) {
+                bail!("two loads are called {:?}", load.name);
+            }
+        }
+    }
+    let known = |kind: &str, names: &BTreeSet<&str>, name: &str, of: &str| {
+        // The open-loop companion of a load is a load too.
+        if names.contains(name) || names.contains(name.trim_end_matches("-open")) {
+            return Ok(());
+        }
+        bail!("{of}: no {kind} {name:?}")
+    };
+    for name in &experiment.references {
+        known("target", &targets, name, "references")?;
+    }
+    for figure in &experiment.figure {
+        let of = format!("figure {:?}", figure.title);
+        for name in figure.targets.iter().chain(&figure.reference) {
+            known("target", &targets, name, &of)?;
+        }
+        if let Some(name) = &figure.load {
+            known("load", &loads, name, &of)?;
+        }
+    }
+    for finding in &experiment.finding {
+        let of = format!("finding {:?}", finding.statement);
+        let (of_targets, of_loads) = named(finding);
+        for name in of_targets {
+            known("target", &targets, name, &of)?;
+        }
+        for name in of_loads {
+            known("load", &loads, name, &of)?;
+        }
+    }
+    Ok(())
+}
+
+/// Targets and loads that a finding speaks of.
+fn named(finding: &Finding) -> (Vec<&str>, Vec<&str>) {
+    let (mut targets, mut loads) = (Vec::new(), Vec::new());
+    for check in &finding.checks {
+        match check {
+            Check::Ratio {
+                load, target, to, ..
+            }
+            | Check::Knee {
+                load, target, to, ..
+            } => {
+                targets.extend([target.as_str(), to]);
+                loads.push(load.as_str());
+            }
+            Check::Order {
+                load, targets: all, ..
+            } => {
+                targets.extend(all.iter().map(String::as_str));
+                loads.push(load);
+            }
+            Check::Peak { load, target, .. } => {
+                targets.push(target);
+                loads.push(load);
+            }
+            Check::Outage { target, .. } => targets.push(target),
+        }
+    }
+    (targets, loads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALLEST: &str = r#"
+        name = "own"
+        title = "My own"
+        quick = { blocks = 1, seconds = 1 }
+        normal = { blocks = 1, seconds = 1 }
+        full = { blocks = 1, seconds = 1 }
+        [[part]]
+        name = "web"
+        servers = { kind = "web", count = 2 }
+        [[part.target]]
+        name = "direct"
+        program = "direct"
+        [[part.load]]
+        name = "pages"
+        tool = "ab"
+        sweep = "connections"
+        points = { quick = [1], normal = [1, 2], full = { from = 1, to = 7, step = 3 } }
+    "#;
+
+    fn complaint(text: &str) -> String {
+        format!("{:#}", parse(text).expect_err("it is wrong"))
+    }
+
+    #[test]
+    fn the_smallest_experiment_is_taken_and_a_range_of_points_is_written_short() {
+        let own = parse(SMALLEST).expect("it is right");
+        assert_eq!(own.part[0].load[0].points(Depth::Full), [1, 4, 7]);
+        assert_eq!(own.part[0].target[0].servers, None);
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_with_its_line() {
+        let error = complaint(&SMALLEST.replace("tool =", "tol ="));
+        assert!(
+            error.contains("line 15") && error.contains("tol"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_tool_that_does_not_speak_to_the_servers_is_refused() {
+        let error = complaint(&SMALLEST.replace("\"ab\"", "\"pgbench\""));
+        assert!(error.contains("does not speak"), "{error}");
+    }
+
+    #[test]
+    fn a_finding_about_an_unknown_target_is_refused() {
+        let text = format!(
+            "{SMALLEST}\n[[finding]]\nstatement = \"faster\"\nchecks = [{{ check = \"ratio\", \
+             load = \"pages\", target = \"haproxi\", to = \"direct\" }}]\n"
+        );
+        assert_eq!(
+            complaint(&text),
+            "finding \"faster\": no target \"haproxi\""
+        );
+    }
+
+    #[test]
+    fn two_targets_of_one_name_are_refused() {
+        let twice = "[[part.target]]\nname = \"direct\"\nprogram = \"direct\"\n[[part.load]]";
+        let error = complaint(&SMALLEST.replace("[[part.load]]", twice));
+        assert_eq!(error, "two targets are called \"direct\"");
+    }
+}

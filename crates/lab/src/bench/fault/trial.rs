@@ -1,0 +1,242 @@
+//! One trial, from calm to calm.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::super::experiment::{Fault, How, Sends, Victim};
+use super::super::outcome::{FaultStep, FaultTrial};
+use super::super::target::Front;
+use crate::scene::{self, Change};
+use crate::write_probe::{Outage, WriteLog};
+use crate::{Scene, Server, WriteProbe, WriteProbeOptions, eventually};
+
+/// Writes that succeed before and after a fault.
+const CALM_WRITES: usize = 30;
+/// How long the writes may take to come back.
+const RETURN_LIMIT: Duration = Duration::from_secs(60);
+/// How long a secondary is away.
+const AWAY: Duration = Duration::from_millis(1500);
+
+pub(super) struct Trial<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) front: &'a Front,
+    pub(super) fault: &'a Fault,
+}
+
+impl Trial<'_> {
+    pub(super) fn run(&self) -> Result<FaultTrial> {
+        let old = self.victim()?;
+        let address = *self
+            .front
+            .addresses(Sends::Writes)
+            .first()
+            .context("the target has no port for writes")?;
+        let options = WriteProbeOptions::new(self.scene.kind.driver(), address);
+        // A balancer that was just started may not know the primary yet.
+        let probe = eventually(RETURN_LIMIT, "a first write", || {
+            Ok(WriteProbe::start(options).ok())
+        })?;
+        calm(&probe, SystemTime::now()).context("writes before the fault")?;
+        let last_event = self.events().len();
+        let change = self.strike(&old)?;
+        let is_back = calm(&probe, change.writable_at).is_ok();
+        let known_by = SystemTime::now();
+        self.scene.bring_back(&old).context("the server's return")?;
+        if is_back {
+            calm(&probe, SystemTime::now()).context("writes after the server's return")?;
+        }
+        let log = probe.finish();
+        self.scene.wait_caught_up()?;
+        let mut trial = self.verified(&log, &old)?;
+        let seen = outage(&log, &change, known_by);
+        trial.first_error_ms = seen.as_ref().map(|seen| ms(seen.first_error, change.begun));
+        trial.first_success_ms = seen
+            .as_ref()
+            .filter(|_| is_back)
+            .and_then(|seen| Some(ms(seen.first_success?, change.begun)));
+        if let Some(success_ms) = trial.first_success_ms {
+            let events = self.events().split_off(last_event);
+            trial.steps = self.steps(&change, success_ms, &events, &old);
+        }
+        Ok(trial)
+    }
+
+    fn victim(&self) -> Result<Server> {
+        let writer = self.scene.writer()?;
+        if self.fault.victim == Victim::Primary {
+            return Ok(writer);
+        }
+        let mut others = self.scene.servers.iter();
+        let found = others.rfind(|one| one.name != writer.name && one.is_running());
+        found.cloned().context("there is no secondary")
+    }
+
+    fn strike(&self, old: &Server) -> Result<Change> {
+        let begun = SystemTime::now();
+        if self.fault.victim == Victim::Primary {
+            let how = match self.fault.how {
+                How::Stop => scene::How::Stopped,
+                How::Kill => scene::How::Killed,
+            };
+            return self
+                .scene
+                .change(old, how)
+                .context("the change of the primary");
+        }
+        match self.fault.how {
+            How::Stop => old.stop()?,
+            How::Kill => old.kill()?,
+        }
+        std::thread::sleep(AWAY);
+        Ok(Change {
+            begun,
+            writable_at: begun,
+        })
+    }
+
+    /// What the servers have of the writes that were acknowledged.
+    fn verified(&self, log: &WriteLog, returned: &Server) -> Result<FaultTrial> {
+        let seen = log.verify(&self.scene.writer()?)?;
+        let acknowledged = log.acknowledged().len();
+        // The one that was away is one of them again, and has what the others have.
+        let behind = log
+            .verify(returned)?
+            .lost
+            .len()
+            .saturating_sub(seen.lost.len());
+        Ok(FaultTrial {
+            acknowledged: acknowledged as u64,
+            failed: (log.attempts.len() - acknowledged) as u64,
+            lost: seen.lost.len() as u64,
+            doubled: seen.doubled.len() as u64,
+            unexpected: seen.unexpected.len() as u64,
+            behind: behind as u64,
+            ..FaultTrial::default()
+        })
+    }
+
+    /// What Evenkeel has told so far; nothing of others.
+    fn events(&self) -> Vec<Value> {
+        let balancer = self.front.evenkeel();
+        let output = balancer.and_then(|one| one.command(&["events", "--json"]).ok());
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let text = text.unwrap_or_default();
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// The outage of a primary, cut at the instants that are known.
+    fn steps(
+        &self,
+        change: &Change,
+        success_ms: f64,
+        events: &[Value],
+        old: &Server,
+    ) -> Vec<FaultStep> {
+        if self.fault.victim != Victim::Primary {
+            return Vec::new();
+        }
+        let told = |kind: &str, ending: &str| {
+            let mut found = events.iter().filter(|event| {
+                let what = event["what"].as_str().unwrap_or_default();
+                let of_old = what.starts_with(&format!("{} ", old.name));
+                let concerns = if kind == "state" { of_old } else { !of_old };
+                event["kind"] == kind && concerns && what.contains(ending)
+            });
+            let at = found.next()?["at_unix_ms"].as_u64()?;
+            Some(ms(UNIX_EPOCH + Duration::from_millis(at), change.begun))
+        };
+        let writable_ms = ms(change.writable_at, change.begun);
+        let cuts = [
+            ("detect", told("state", "is down")),
+            ("decide and promote", Some(writable_ms)),
+            ("route", told("primary", "is the primary")),
+            ("reconnect", Some(success_ms)),
+        ];
+        cut(&cuts, success_ms)
+    }
+}
+
+/// Steps one after the other; one that is not told is part of the next, and one that ended before
+/// its turn took no time.
+fn cut(cuts: &[(&str, Option<f64>)], end_ms: f64) -> Vec<FaultStep> {
+    let mut from_ms = 0.0;
+    let mut steps = Vec::new();
+    let mut name = String::new();
+    for (word, at_ms) in cuts {
+        if !name.is_empty() {
+            name.push_str(", ");
+        }
+        name.push_str(word);
+        let Some(at_ms) = at_ms else {
+            continue;
+        };
+        let to_ms = at_ms.clamp(from_ms, end_ms.max(from_ms));
+        steps.push(FaultStep {
+            name: std::mem::take(&mut name),
+            from_ms,
+            to_ms,
+        });
+        from_ms = to_ms;
+    }
+    steps
+}
+
+/// From the first failed write after the fault to the last that came back by then.
+fn outage(log: &WriteLog, change: &Change, until: SystemTime) -> Option<Outage> {
+    let mut outages = log.outages();
+    outages.retain(|one| (change.begun..=until).contains(&one.first_error));
+    let last = outages.last().cloned()?;
+    let mut first = outages.swap_remove(0);
+    first.first_success = last.first_success;
+    Some(first)
+}
+
+/// Waits until enough writes that were begun since then have succeeded.
+fn calm(probe: &WriteProbe, since: SystemTime) -> Result<()> {
+    eventually(RETURN_LIMIT, "acknowledged writes", || {
+        let log = probe.so_far();
+        let later = log.attempts.iter().rev();
+        let later = later.take_while(|attempt| attempt.begun >= since);
+        let count = later.filter(|attempt| attempt.is_acknowledged()).count();
+        Ok((count >= CALM_WRITES).then_some(()))
+    })
+}
+
+fn ms(instant: SystemTime, start: SystemTime) -> f64 {
+    match instant.duration_since(start) {
+        Ok(later) => later.as_secs_f64() * 1000.0,
+        Err(earlier) => -earlier.duration().as_secs_f64() * 1000.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_follow_one_another_and_an_untold_one_joins_the_next() {
+        let cuts = [
+            ("detect", None),
+            ("promote", Some(300.0)),
+            ("route", Some(250.0)),
+            ("reconnect", Some(420.0)),
+        ];
+        let steps = cut(&cuts, 420.0);
+        let told: Vec<(&str, f64, f64)> = steps
+            .iter()
+            .map(|step| (step.name.as_str(), step.from_ms, step.to_ms))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("detect, promote", 0.0, 300.0),
+                ("route", 300.0, 300.0),
+                ("reconnect", 300.0, 420.0)
+            ]
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! A part of an experiment at work: its servers, its targets, and their runs block by block.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::cell;
+use super::experiment::{Depth, Effort, Load, Part, Sweep, Target};
+use super::load::{self, Task};
+use super::outcome::{Cell, Experiment, Failure};
+use super::runner::Runner;
+use super::schedule::{Plan, Step};
+use super::target::{self, Front, Started};
+use super::topology::Topology;
+use super::versions;
+
+/// A target that has crashed so often is not started again.
+const CRASHES_MAX: u32 = 2;
+
+/// A part whose servers run.
+pub(crate) struct Stage<'a> {
+    pub(crate) part: &'a Part,
+    pub(crate) depth: Depth,
+    pub(crate) effort: Effort,
+    pub(crate) seed: u64,
+    pub(crate) topology: Topology,
+    pub(crate) fronts: Vec<Seat>,
+}
+
+/// A target's place among the others.
+pub(crate) struct Seat {
+    /// Its place in the part's list.
+    pub(crate) number: usize,
+    pub(crate) front: Option<Box<Front>>,
+    crashes: u32,
+}
+
+/// How a run is made from a load, beyond what the load says.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) point: u32,
+    pub(crate) seconds: u32,
+    pub(crate) rate: Option<f64>,
+    pub(crate) seed: u64,
+}
+
+impl<'a> Stage<'a> {
+    /// Starts servers and targets. A target that cannot be had is noted; servers that do not start
+    /// are an error.
+    pub(crate) fn set(
+        part: &'a Part,
+        runner: &mut Runner,
+        experiment: &mut Experiment,
+        effort: Effort,
+    ) -> Result<Stage<'a>> {
+        let depth = runner.depth;
+        runner
+            .progress
+            .now(&format!("starting the servers of {:?}", part.name));
+        let topology = Topology::start(&part.servers, part.servers.rows(depth))
+            .with_context(|| format!("the servers of {:?} do not start", part.name))?;
+        runner.note_versions(versions::of_servers(&topology));
+        for note in &topology.notes {
+            let note = format!("{}: {note}", part.name);
+            if !experiment.notes.contains(&note) {
+                experiment.notes.push(note);
+            }
+        }
+        let mut stage = Stage {
+            part,
+            depth,
+            effort,
+            seed: runner.seed(),
+            topology,
+            fronts: Vec::new(),
+        };
+        for (number, target) in part.target.iter().enumerate() {
+            if !runner.wants(target, depth) {
+                continue;
+            }
+            runner.progress.now(&format!("starting {}", target.name));
+            let front = stage.start(target, experiment);
+            stage.fronts.push(Seat {
+                number,
+                front,
+                crashes: 0,
+            });
+        }
+        Ok(stage)
+    }
+
+    /// All blocks, after the runs that are thrown away.
+    pub(crate) fn run(&mut self, runner: &mut Runner, experiment: &mut Experiment) -> Result<()> {
+        let plan = Plan {
+            part: self.part,
+            depth: self.depth,
+            blocks: self.effort.blocks as u32,
+            seed: self.seed,
+            targets: self.present(),
+        };
+        let mut steps = plan.steps();
+        let planned = steps.len();
+        steps.retain(|step| {
+            !self.is_done(step, experiment) && runner.wants_load(&self.part.load[step.load])
+        });
+        let skipped = (planned - steps.len()) as u32;
+        runner.progress.skipped(self.step_time() * skipped);
+        if steps.is_empty() {
+            return Ok(());
+        }
+        self.warm_up(runner, &steps)?;
+        let mut block = 0;
+        for step in &steps {
+            if step.block != block {
+                block = step.block;
+                runner.begin_block(experiment)?;
+            }
+            self.step(runner, experiment, step)?;
+        }
+        Ok(())
+    }
+
+    /// About as long as one run takes with everything around it.
+    pub(crate) fn step_time(&self) -> Duration {
+        step_time(&self.effort)
+    }
+
+    fn present(&self) -> Vec<usize> {
+        let seats = self.fronts.iter().filter(|seat| seat.front.is_some());
+        seats.map(|seat| seat.number).collect()
+    }
+
+    fn is_done(&self, step: &Step, experiment: &Experiment) -> bool {
+        let target = &self.part.target[step.target].name;
+        let load = &self.part.load[step.load].name;
+        experiment.cells.iter().any(|cell| {
+            cell.block == step.block
+                && cell.point == f64::from(step.point)
+                && cell.target == *target
+                && cell.load == *load
+                && cell.failure.is_none()
+        })
+    }
+
+    /// Each target once with the first load, and each load once with the first target.
+    fn warm_up(&self, runner: &mut Runner, steps: &[Step]) -> Result<()> {
+        let mut targets = Vec::new();
+        let mut loads = Vec::new();
+        for step in steps {
+            if targets.contains(&step.target) && loads.contains(&step.load) {
+                continue;
+            }
+            targets.push(step.target);
+            loads.push(step.load);
+            let (target, load) = (&self.part.target[step.target], &self.part.load[step.load]);
+            let Some(front) = self.front(step.target) else {
+                continue;
+            };
+            runner
+                .progress
+                .now(&format!("warming up: {}, {}", target.name, load.name));
+            let asked = Asked {
+                point: match load.sweep {
+                    Sweep::Requests => step.point.min(1000),
+                    _ => step.point,
+                },
+                seconds: self.effort.warm_up_seconds,
+                rate: None,
+                seed: step.seed,
+            };
+            let task = self.task(load, front, asked);
+            task.run(&runner.stop)?;
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        runner: &mut Runner,
+        experiment: &mut Experiment,
+        step: &Step,
+    ) -> Result<()> {
+        runner.stop.check()?;
+        let load = &self.part.load[step.load];
+        let name = &self.part.target[step.target].name;
+        let at = format!(
+            "{name}, {}, {} {:?}, block {}",
+            load.name, step.point, load.sweep, step.block
+        )
+        .to_lowercase();
+        runner.progress.now(&at);
+        self.mend_servers(experiment, &at)?;
+        self.mend(step.target, experiment, &at);
+        sleep(Duration::from_millis(self.effort.pause_ms));
+        let mut cell = match self.front(step.target) {
+            None => Cell {
+                failure: Some("the target no longer runs".to_owned()),
+                ..Cell::default()
+            },
+            Some(front) => {
+                let asked = Asked {
+                    point: step.point,
+                    seconds: self.effort.seconds,
+                    rate: None,
+                    seed: step.seed,
+                };
+                let task = self.task(load, front, asked);
+                let (mut cell, raw) = cell::measure(&task, front, &self.topology, &runner.stop)?;
+                runner.note_command(experiment, &load.name, &raw);
+                let file = format!(
+                    "raw/{}/{}/{}-{}-block-{}.txt",
+                    experiment.name, load.name, name, step.point, step.block
+                );
+                cell.raw = runner.keep_raw(experiment, &file, &raw);
+                cell
+            }
+        };
+        cell.target.clone_from(name);
+        cell.load.clone_from(&load.name);
+        cell.point = f64::from(step.point);
+        (cell.block, cell.turn) = (step.block, step.turn);
+        runner.add(experiment, cell, &at, self.step_time());
+        Ok(())
+    }
+
+    /// A server that has died is started again; the part ends when it does not come up.
+    fn mend_servers(&self, experiment: &mut Experiment, at: &str) -> Result<()> {
+        while let Some((server, said)) = self.topology.dead() {
+            let name = server.name.clone();
+            experiment.failures.push(Failure {
+                at: at.to_owned(),
+                why: format!("the server {name} has ended; it was started again. It said:\n{said}"),
+            });
+            server
+                .start()
+                .with_context(|| format!("the server {name} ended and does not start again"))?;
+        }
+        Ok(())
+    }
+
+    /// A target that has crashed is started again, but not for ever.
+    fn mend(&mut self, number: usize, experiment: &mut Experiment, at: &str) {
+        let Some(seat) = self.fronts.iter_mut().find(|seat| seat.number == number) else {
+            return;
+        };
+        let Some(said) = seat.front.as_ref().and_then(|front| front.crash()) else {
+            return;
+        };
+        seat.crashes += 1;
+        let gives_up = seat.crashes > CRASHES_MAX;
+        seat.front = None;
+        let then = if gives_up {
+            "it is not started again"
+        } else {
+            "it was started again"
+        };
+        experiment.failures.push(Failure {
+            at: at.to_owned(),
+            why: format!("it had ended before this run; {then}. It said:\n{said}"),
+        });
+        if gives_up {
+            return;
+        }
+        let front = self.start(&self.part.target[number], experiment);
+        if let Some(seat) = self.fronts.iter_mut().find(|seat| seat.number == number) {
+            seat.front = front;
+        }
+    }
+
+    /// Starts a target and notes in the report what became of it.
+    fn start(&self, target: &Target, experiment: &mut Experiment) -> Option<Box<Front>> {
+        let started = target::start(target, &self.topology, false);
+        let wanted = self.topology.addresses.len();
+        let mut entries = experiment.targets.iter_mut();
+        let entry = entries.find(|entry| entry.name == target.name);
+        let entry = entry.expect("every wanted target has its row");
+        entry.servers = match target.program {
+            super::experiment::Program::Direct => 1,
+            _ => target.servers.unwrap_or(wanted) as u32,
+        };
+        match started {
+            Ok(Started::Front(front)) => {
+                entry.version.clone_from(&front.version);
+                entry.configs.clone_from(&front.configs);
+                entry.notes.clone_from(&front.notes);
+                entry.missing = None;
+                Some(front)
+            }
+            Ok(Started::Missing(why)) => {
+                entry.missing = Some(why);
+                None
+            }
+            Err(error) => {
+                entry.missing = Some("does not start: see below, what went wrong".to_owned());
+                experiment.failures.push(Failure {
+                    at: format!("the start of {}", target.name),
+                    why: format!("{error:#}"),
+                });
+                None
+            }
+        }
+    }
+
+    pub(crate) fn front(&self, number: usize) -> Option<&Front> {
+        let seat = self.fronts.iter().find(|seat| seat.number == number)?;
+        seat.front.as_deref()
+    }
+
+    pub(crate) fn task<'t>(&'t self, load: &'t Load, front: &'t Front, asked: Asked) -> Task<'t> {
+        let point = asked.point;
+        let (at_once, requests, rate) = match load.sweep {
+            Sweep::Threads | Sweep::Connections => (point, None, asked.rate),
+            Sweep::Requests if asked.rate.is_none() => (load.at_once, Some(point.into()), None),
+            Sweep::Requests => (load.at_once, None, asked.rate),
+            Sweep::Rate => (load.at_once, None, asked.rate.or(Some(f64::from(point)))),
+        };
+        Task {
+            load,
+            driver: self.topology.driver(),
+            addresses: front.addresses(load.sends),
+            point: at_once,
+            seconds: asked.seconds,
+            requests,
+            rate,
+            tables: self.part.servers.tables,
+            rows: self.part.servers.rows(self.depth).max(1),
+            seed: asked.seed,
+            room: self.topology.room(),
+        }
+    }
+}
+
+/// About as long as a run takes with everything around it.
+pub(crate) fn step_time(effort: &Effort) -> Duration {
+    const AROUND: Duration = Duration::from_millis(250);
+    Duration::from_secs(effort.seconds.into()) + Duration::from_millis(effort.pause_ms) + AROUND
+}
+
+/// Loads whose generator is not installed, with the reason.
+pub(crate) fn missing_tools(part: &Part) -> Vec<(String, String)> {
+    let loads = part.load.iter();
+    loads
+        .filter_map(|load| Some((load.name.clone(), load::missing(&load.tool)?)))
+        .collect()
+}

@@ -1,0 +1,467 @@
+//! Runs experiments one after another, keeps what is done, and lets nothing pull the rest down.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::experiment::{self, Depth, Effort, Load, Program, Sweep, Target};
+use super::keeper::Keeper;
+use super::outcome::{self, Cell, FORMAT, Failure, Loop, Metric, Outcome};
+use super::part::{self, Stage, step_time};
+use super::progress::{Progress, short};
+use super::{companion, fault, machine, versions};
+use crate::stop::Stop;
+
+/// What may be left out or changed of the experiments.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    pub(crate) blocks: Option<usize>,
+    pub(crate) seconds: Option<u32>,
+    /// Only targets whose name or program contains one of these; all when empty.
+    pub(crate) targets: Vec<String>,
+    /// Only loads whose name contains one of these; all when empty.
+    pub(crate) loads: Vec<String>,
+    /// No fault trials.
+    pub(crate) no_faults: bool,
+}
+
+/// A whole run.
+pub(crate) struct Runner {
+    pub(crate) depth: Depth,
+    pub(crate) progress: Progress,
+    pub(crate) stop: Stop,
+    pub(crate) limits: Limits,
+    outcome: Outcome,
+    keeper: Keeper,
+    /// Runs whose numbers have not been shown yet, when nobody watches a live line.
+    shown: Option<(String, String)>,
+}
+
+impl Runner {
+    /// Goes on with an outcome, which may be empty.
+    pub(crate) fn new(outcome: Outcome, keeper: Keeper, limits: Limits, stop: Stop) -> Runner {
+        let depth = match outcome.scale.as_str() {
+            "quick" => Depth::Quick,
+            "full" => Depth::Full,
+            _ => Depth::Normal,
+        };
+        Runner {
+            depth,
+            progress: Progress::new(Duration::ZERO),
+            stop,
+            limits,
+            outcome,
+            keeper,
+            shown: None,
+        }
+    }
+
+    /// An outcome with nothing in it yet.
+    pub(crate) fn fresh(depth: Depth, seed: u64, command: String) -> Outcome {
+        Outcome {
+            format: FORMAT,
+            program: format!("evenkeel-lab {}", env!("CARGO_PKG_VERSION")),
+            command,
+            started_unix_s: unix_s(),
+            ended_unix_s: None,
+            scale: name(depth).to_owned(),
+            seed,
+            machine: machine::describe(),
+            versions: BTreeMap::new(),
+            notes: Vec::new(),
+            experiments: Vec::new(),
+        }
+    }
+
+    /// Runs them all. The outcome is whole as far as it goes, also when the user ended the run.
+    pub(crate) fn run(mut self, experiments: &[experiment::Experiment]) -> (Outcome, PathBuf) {
+        self.outcome.ended_unix_s = None;
+        let planned: Duration = experiments.iter().map(|one| self.time_of(one)).sum();
+        self.progress = Progress::new(planned);
+        self.progress.event(&format!(
+            "{} runs, about {}, results in {}",
+            name(self.depth),
+            short(planned),
+            self.keeper.directory().display()
+        ));
+        let mut whole = true;
+        for wanted in experiments {
+            whole &= self.experiment(wanted);
+            if self.stop.is_asked_for() {
+                break;
+            }
+        }
+        if whole {
+            self.outcome.ended_unix_s = Some(unix_s());
+        }
+        self.save();
+        self.progress.clear();
+        (self.outcome, self.keeper.directory().to_owned())
+    }
+
+    /// One experiment; whether it was gone through to its end.
+    fn experiment(&mut self, wanted: &experiment::Experiment) -> bool {
+        self.progress
+            .event(&format!("{} {}", wanted.code, wanted.title));
+        let place = self.place_of(wanted);
+        let mut state = self.outcome.experiments[place].clone();
+        let effort = self.effort(wanted);
+        let mut whole = true;
+        for part in &wanted.part {
+            for (load, why) in part::missing_tools(part) {
+                let note = format!("{load}: left out: {why}");
+                if !state.notes.contains(&note) {
+                    state.notes.push(note);
+                }
+            }
+            if let Err(error) = self.part(part, effort, &mut state) {
+                whole = false;
+                self.outcome.experiments[place] = state.clone();
+                self.save();
+                if self.stop.is_asked_for() {
+                    self.progress.event("interrupted: what is done is kept");
+                    return false;
+                }
+                self.fail(&mut state, &part.name, &format!("{error:#}"));
+            }
+            self.outcome.experiments[place] = state.clone();
+            self.save();
+        }
+        whole
+    }
+
+    fn part(
+        &mut self,
+        part: &experiment::Part,
+        effort: Effort,
+        state: &mut outcome::Experiment,
+    ) -> Result<()> {
+        self.keeper.check_disk()?;
+        let mut stage = Stage::set(part, self, state, effort)?;
+        stage.run(self, state)?;
+        companion::run(&mut stage, self, state)?;
+        if !self.limits.no_faults {
+            fault::run(&mut stage, self, state)?;
+        }
+        Ok(())
+    }
+
+    /// Where the experiment's results go; those of an earlier run are gone on with.
+    fn place_of(&mut self, wanted: &experiment::Experiment) -> usize {
+        let mut known = self.outcome.experiments.iter();
+        if let Some(place) = known.position(|one| one.name == wanted.name) {
+            self.outcome.experiments[place].failures.clear();
+            return place;
+        }
+        let fresh = self.blank(wanted);
+        self.outcome.experiments.push(fresh);
+        self.outcome.experiments.len() - 1
+    }
+
+    fn blank(&self, wanted: &experiment::Experiment) -> outcome::Experiment {
+        let effort = self.effort(wanted);
+        let parts = || wanted.part.iter();
+        let targets = parts().flat_map(|part| &part.target);
+        let targets = targets.filter(|target| self.wants(target, self.depth));
+        let loads = parts().flat_map(|part| &part.load);
+        let loads: Vec<&Load> = loads
+            .filter(|load| self.wants_load(load) && (self.depth != Depth::Quick || load.quick))
+            .collect();
+        let mut rows: Vec<outcome::Load> =
+            loads.iter().map(|load| load_row(load, &effort)).collect();
+        if effort.open_loop_percent.iter().next().is_some() {
+            let open = loads.iter().filter(|load| load.open_loop);
+            rows.extend(open.map(|load| companion::row(load, &effort)));
+        }
+        outcome::Experiment {
+            name: wanted.name.clone(),
+            title: if wanted.code.is_empty() {
+                wanted.title.clone()
+            } else {
+                format!("{} {}", wanted.code, wanted.title)
+            },
+            study: wanted.study.clone(),
+            topology: wanted.topology.trim().to_owned(),
+            targets: targets.map(target_row).collect(),
+            loads: rows,
+            references: wanted.references.clone(),
+            blocks_wanted: effort.blocks as u32,
+            findings: wanted.finding.clone(),
+            figures: wanted.figure.clone(),
+            notes: wanted.notes.clone(),
+            ..outcome::Experiment::default()
+        }
+    }
+
+    /// What the experiment says, with the user's own numbers.
+    fn effort(&self, wanted: &experiment::Experiment) -> Effort {
+        let mut effort = wanted.effort(self.depth);
+        effort.blocks = self.limits.blocks.unwrap_or(effort.blocks).max(1);
+        effort.seconds = self.limits.seconds.unwrap_or(effort.seconds).max(1);
+        effort
+    }
+
+    /// About how long an experiment takes.
+    pub(crate) fn time_of(&self, wanted: &experiment::Experiment) -> Duration {
+        const SERVERS: Duration = Duration::from_secs(25);
+        let effort = self.effort(wanted);
+        let mut time = Duration::ZERO;
+        for part in &wanted.part {
+            time += SERVERS;
+            let is_absent = |target: &Target| {
+                use Program::{Glb, Ipvs, Maxscale, MysqlProxy, Proxysql};
+                matches!(
+                    target.program,
+                    Glb | Ipvs | Maxscale | MysqlProxy | Proxysql
+                )
+            };
+            for load in part.load.iter().filter(|load| self.wants_load(load)) {
+                if self.depth == Depth::Quick && !load.quick {
+                    continue;
+                }
+                let takers = part.target.iter().filter(|target| {
+                    target.takes(load) && !is_absent(target) && self.wants(target, self.depth)
+                });
+                let takers = takers.count();
+                let runs = takers * load.points(self.depth).len() * effort.blocks;
+                time += step_time(&effort) * runs as u32;
+                if load.open_loop {
+                    let points = effort.open_loop_percent.iter().count();
+                    time += step_time(&effort) * (takers * points * effort.blocks) as u32;
+                }
+            }
+            if !self.limits.no_faults {
+                time += fault::time_of(part, &effort);
+            }
+        }
+        time
+    }
+
+    pub(crate) fn wants(&self, target: &Target, depth: Depth) -> bool {
+        let program = format!("{:?}", target.program).to_lowercase();
+        let named = |word: &String| target.name.contains(word.as_str()) || program == *word;
+        (depth != Depth::Quick || target.quick)
+            && (self.limits.targets.is_empty() || self.limits.targets.iter().any(named))
+    }
+
+    pub(crate) fn wants_load(&self, load: &Load) -> bool {
+        let named = |word: &String| load.name.contains(word.as_str());
+        let wanted = self.limits.loads.is_empty() || self.limits.loads.iter().any(named);
+        wanted && super::load::missing(&load.tool).is_none()
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.outcome.seed
+    }
+
+    pub(crate) fn note_versions(&mut self, versions: BTreeMap<String, String>) {
+        self.outcome.versions.extend(versions);
+    }
+
+    /// The first command of a load stands for all of them.
+    pub(crate) fn note_command(&mut self, state: &mut outcome::Experiment, load: &str, raw: &str) {
+        let mut loads = state.loads.iter_mut();
+        let Some(row) = loads.find(|row| row.name == load && row.command.is_empty()) else {
+            return;
+        };
+        let line = raw.lines().next().unwrap_or_default();
+        line.trim_start_matches("$ ").clone_into(&mut row.command);
+    }
+
+    pub(crate) fn keep_raw(
+        &mut self,
+        state: &mut outcome::Experiment,
+        path: &str,
+        text: &str,
+    ) -> String {
+        let kept = self.keeper.keep_raw(path, text);
+        if let Some(why) = self.keeper.take_complaint() {
+            self.fail(state, "the generators' own output", &why);
+        }
+        kept
+    }
+
+    /// Before each block: what there is is saved, and the disk has room for more.
+    pub(crate) fn begin_block(&mut self, state: &outcome::Experiment) -> Result<()> {
+        let mut known = self.outcome.experiments.iter_mut();
+        if let Some(kept) = known.find(|one| one.name == state.name) {
+            kept.clone_from(state);
+        }
+        self.save();
+        self.keeper.check_disk()
+    }
+
+    /// Takes a run in and shows its numbers.
+    pub(crate) fn add(
+        &mut self,
+        state: &mut outcome::Experiment,
+        cell: Cell,
+        at: &str,
+        planned: Duration,
+    ) {
+        self.progress.done(planned);
+        if let Some(why) = &cell.failure {
+            self.fail(state, at, why);
+        }
+        self.show(&cell);
+        // A run that failed before is replaced.
+        state.cells.retain(|old| {
+            (old.block, old.point) != (cell.block, cell.point)
+                || old.target != cell.target
+                || old.load != cell.load
+        });
+        state.cells.push(cell);
+    }
+
+    /// All targets of a load and point on one line.
+    fn show(&mut self, cell: &Cell) {
+        let title = format!("block {} {} at {}:", cell.block, cell.load, cell.point);
+        let numbers = numbers(cell);
+        match &mut self.shown {
+            Some((known, line)) if *known == title => {
+                line.push_str("; ");
+                line.push_str(&numbers);
+            }
+            _ => {
+                self.flush();
+                self.shown = Some((title, numbers));
+            }
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        if let Some((title, line)) = self.shown.take() {
+            let left = short(self.progress.left());
+            self.progress
+                .event(&format!("{title} {line} ({left} left)"));
+        }
+    }
+
+    /// Something went wrong; it is said at once and in the report.
+    pub(crate) fn fail(&mut self, state: &mut outcome::Experiment, at: &str, why: &str) {
+        let first = why.lines().next().unwrap_or_default();
+        self.progress.event(&format!("FAILED {at}: {first}"));
+        state.failures.push(Failure {
+            at: at.to_owned(),
+            why: why.to_owned(),
+        });
+    }
+
+    fn save(&mut self) {
+        self.flush();
+        if let Err(error) = self.keeper.save(&self.outcome) {
+            self.progress.event(&format!("{error:#}; going on without"));
+        }
+    }
+}
+
+/// Rate and 99th percentile, or what went wrong.
+fn numbers(cell: &Cell) -> String {
+    let value = |metric| cell.values.get(&metric).copied();
+    match (value(Metric::Rate), &cell.failure) {
+        (_, Some(_)) | (None, _) => format!("{} failed", cell.target),
+        (Some(rate), None) => {
+            let slow = value(Metric::P99Ms)
+                .or(value(Metric::MeanMs))
+                .unwrap_or(0.0);
+            format!("{} {rate:.0}/s {slow:.1} ms", cell.target)
+        }
+    }
+}
+
+fn target_row(target: &Target) -> outcome::Target {
+    let title = if target.title.is_empty() {
+        &target.name
+    } else {
+        &target.title
+    };
+    outcome::Target {
+        name: target.name.clone(),
+        title: title.clone(),
+        program: program(target.program).to_owned(),
+        servers: target.servers.unwrap_or(1) as u32,
+        missing: Some("did not get its turn".to_owned()),
+        ..outcome::Target::default()
+    }
+}
+
+/// As the report knows it; nothing stands between when it is empty.
+fn program(program: Program) -> &'static str {
+    match program {
+        Program::Direct | Program::OwnRoundRobin => "",
+        Program::Evenkeel => "evenkeel",
+        Program::Haproxy => "haproxy",
+        Program::Nginx => "nginx",
+        Program::MysqlRouter => "mysql-router",
+        Program::Pgpool => "pgpool",
+        Program::Pgbouncer => "pgbouncer",
+        Program::Odyssey => "odyssey",
+        Program::Glb => "glb",
+        Program::Proxysql => "proxysql",
+        Program::Maxscale => "maxscale",
+        Program::MysqlProxy => "mysql-proxy",
+        Program::Ipvs => "ipvs",
+        Program::Command => "command",
+    }
+}
+
+fn load_row(load: &Load, effort: &Effort) -> outcome::Load {
+    let title = if load.title.is_empty() {
+        &load.name
+    } else {
+        &load.title
+    };
+    let is_sql = matches!(
+        load.tool,
+        experiment::Tool::Sysbench | experiment::Tool::Pgbench
+    );
+    outcome::Load {
+        name: load.name.clone(),
+        title: title.clone(),
+        tool: format!("{:?}", load.tool).to_lowercase(),
+        command: String::new(),
+        kind: match load.sweep {
+            Sweep::Rate => Loop::Open,
+            _ => Loop::Closed,
+        },
+        counted: if is_sql { "transactions" } else { "requests" }.to_owned(),
+        axis: match load.sweep {
+            Sweep::Threads => "threads",
+            Sweep::Connections => "connections",
+            Sweep::Rate => "offered rate (requests/s)",
+            Sweep::Requests => "requests in all",
+        }
+        .to_owned(),
+        seconds: f64::from(effort.seconds),
+    }
+}
+
+/// Versions of the generators that will run.
+pub(crate) fn tool_versions(experiments: &[experiment::Experiment]) -> BTreeMap<String, String> {
+    let parts = experiments.iter().flat_map(|one| &one.part);
+    let loads = parts.flat_map(|part| &part.load);
+    loads
+        .filter_map(|load| versions::of_tool(load.tool))
+        .collect()
+}
+
+pub(crate) fn name(depth: Depth) -> &'static str {
+    match depth {
+        Depth::Quick => "quick",
+        Depth::Normal => "normal",
+        Depth::Full => "full",
+    }
+}
+
+fn unix_s() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |span| span.as_secs())
+}
+
+/// Where results go when nobody says: `evenkeel-bench-` and the seconds since 1970.
+pub(crate) fn default_directory() -> PathBuf {
+    Path::new(&format!("evenkeel-bench-{}", unix_s())).to_owned()
+}

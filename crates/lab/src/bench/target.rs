@@ -1,0 +1,279 @@
+//! What stands between load and servers, started as its own documentation and the study advise.
+
+mod evenkeel;
+mod haproxy;
+mod nginx;
+mod router;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::experiment::{Program, Sends, Target};
+use super::outcome::ConfigFile;
+use super::topology::Topology;
+use super::versions;
+use crate::rival::Rival;
+use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, free_port, procfs};
+
+/// A target that runs, or what it takes none of: a direct connection.
+pub(crate) struct Front {
+    pub(crate) name: String,
+    /// Where reads go; several only for a generator that goes round by itself.
+    pub(crate) reads: Vec<SocketAddr>,
+    /// Where writes go.
+    pub(crate) writes: Vec<SocketAddr>,
+    pub(crate) configs: Vec<ConfigFile>,
+    pub(crate) version: String,
+    pub(crate) notes: Vec<String>,
+    process: Process,
+}
+
+enum Process {
+    Nothing,
+    Evenkeel(Box<Balancer>),
+    Rival(Rival),
+}
+
+/// Whether it could be started.
+pub(crate) enum Started {
+    Front(Box<Front>),
+    /// Why not: a row of the report, not a failure.
+    Missing(String),
+}
+
+/// What a target is to be started with.
+pub(crate) struct Order<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) topology: &'a Topology,
+    pub(crate) servers: Vec<SocketAddr>,
+    /// Where clients connect.
+    pub(crate) listen: SocketAddr,
+    /// Writes must follow the primary when it changes.
+    pub(crate) follows_primary: bool,
+    /// A directory that every program can read.
+    pub(crate) room: &'a Path,
+}
+
+/// A balancer's process with its two ports.
+struct Running {
+    reads: SocketAddr,
+    writes: SocketAddr,
+    process: Process,
+    version: String,
+    notes: Vec<String>,
+}
+
+/// Starts it. A program that is not installed is no error; one that does not start is.
+pub(crate) fn start(
+    target: &Target,
+    topology: &Topology,
+    follows_primary: bool,
+) -> Result<Started> {
+    let count = target.servers.unwrap_or(topology.addresses.len());
+    let order = Order {
+        target,
+        topology,
+        servers: topology.addresses.iter().take(count).copied().collect(),
+        listen: another_port(),
+        follows_primary,
+        room: topology.room(),
+    };
+    let running = match target.program {
+        Program::Direct => return Ok(order.without_balancer(&order.direct())),
+        Program::OwnRoundRobin => return Ok(order.without_balancer(&order.servers)),
+        Program::Evenkeel => evenkeel::start(&order),
+        Program::Haproxy => haproxy::start(&order),
+        Program::Nginx => nginx::start(&order),
+        Program::MysqlRouter => router::start(&order),
+        Program::Pgpool => order.pooler(Pgpool::start(&order.servers, order.listen), "pgpool2"),
+        Program::Pgbouncer => {
+            let first = order.servers[0];
+            order.pooler(Pgbouncer::start(first, order.listen), "pgbouncer")
+        }
+        Program::Odyssey => order.pooler(Odyssey::start(&order.servers, order.listen), "odyssey"),
+        Program::Command => order.command(),
+        Program::Glb
+        | Program::Proxysql
+        | Program::Maxscale
+        | Program::MysqlProxy
+        | Program::Ipvs => {
+            return Ok(Started::Missing(absent(target.program)));
+        }
+    };
+    Ok(match running? {
+        Some(running) => Started::Front(Box::new(order.front(running))),
+        None => Started::Missing(
+            "not installed; `make rivals`, as root, installs the balancers that Debian has"
+                .to_owned(),
+        ),
+    })
+}
+
+impl Order<'_> {
+    /// Clients of a direct connection talk to the first server, or to the one that is named.
+    fn direct(&self) -> Vec<SocketAddr> {
+        let number = self.target.server.unwrap_or(1);
+        self.topology
+            .addresses
+            .get(number - 1)
+            .copied()
+            .into_iter()
+            .collect()
+    }
+
+    fn without_balancer(&self, addresses: &[SocketAddr]) -> Started {
+        Started::Front(Box::new(Front {
+            name: self.target.name.clone(),
+            reads: addresses.to_vec(),
+            writes: addresses.to_vec(),
+            configs: Vec::new(),
+            version: String::new(),
+            notes: Vec::new(),
+            process: Process::Nothing,
+        }))
+    }
+
+    fn front(&self, running: Running) -> Front {
+        let configs = match &running.process {
+            Process::Nothing => Vec::new(),
+            Process::Evenkeel(balancer) => vec![("evenkeel.toml".to_owned(), balancer.config())],
+            Process::Rival(rival) => rival.configs(),
+        };
+        let configs = configs
+            .into_iter()
+            .map(|(name, text)| ConfigFile { name, text });
+        Front {
+            name: self.target.name.clone(),
+            reads: vec![running.reads],
+            writes: vec![running.writes],
+            configs: configs.collect(),
+            version: running.version,
+            notes: running.notes,
+            process: running.process,
+        }
+    }
+
+    /// One that has a single port, of the rivals' root file system.
+    fn pooler<R: Into<Rival>>(
+        &self,
+        started: Result<Option<R>>,
+        package: &str,
+    ) -> Result<Option<Running>> {
+        let Some(rival) = started?.map(Into::into) else {
+            return Ok(None);
+        };
+        Ok(Some(Running {
+            reads: self.listen,
+            writes: self.listen,
+            process: Process::Rival(rival),
+            version: versions::of_package(package),
+            notes: Vec::new(),
+        }))
+    }
+
+    /// One of the user's: `{listen}`, `{host}`, `{port}` and `{servers}` in its words and in its
+    /// configuration are filled in, and `{config}` in its words.
+    fn command(&self) -> Result<Option<Running>> {
+        let servers: Vec<String> = self.servers.iter().map(SocketAddr::to_string).collect();
+        let fill = |text: &String| {
+            text.replace("{listen}", &self.listen.to_string())
+                .replace("{host}", &self.listen.ip().to_string())
+                .replace("{port}", &self.listen.port().to_string())
+                .replace("{servers}", &servers.join(" "))
+        };
+        let words: Vec<String> = self.target.start.iter().map(fill).collect();
+        let is_there = words.first().is_some_and(|program| {
+            Path::new(program).is_file() || crate::tool::find(program).is_ok()
+        });
+        if !is_there {
+            return Ok(None);
+        }
+        let rival = Rival::command(&words, &fill(&self.target.config), self.listen)?;
+        Ok(Some(Running {
+            reads: self.listen,
+            writes: self.listen,
+            process: Process::Rival(rival),
+            version: String::new(),
+            notes: Vec::new(),
+        }))
+    }
+
+    /// All servers for reads; the primary, or whoever follows it, for writes.
+    fn has_two_ports(&self) -> bool {
+        self.target.roles || self.follows_primary
+    }
+}
+
+impl Front {
+    /// Where a load of this kind goes.
+    pub(crate) fn addresses(&self, sends: Sends) -> &[SocketAddr] {
+        match sends {
+            Sends::Reads => &self.reads,
+            Sends::Writes => &self.writes,
+        }
+    }
+
+    /// The balancer's processes; none for a direct connection.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        match &self.process {
+            Process::Nothing => Vec::new(),
+            Process::Evenkeel(balancer) => balancer.pids(),
+            Process::Rival(rival) => rival.pids(),
+        }
+    }
+
+    pub(crate) fn cpu_us(&self) -> u64 {
+        procfs::cpu_us(&self.pids())
+    }
+
+    pub(crate) fn memory_kb(&self) -> u64 {
+        procfs::memory_kb(&self.pids())
+    }
+
+    /// What it said last, if it has ended though nobody asked it to.
+    pub(crate) fn crash(&self) -> Option<String> {
+        match &self.process {
+            Process::Evenkeel(balancer) if !balancer.is_running() => Some(balancer.log()),
+            Process::Rival(rival) if !rival.is_running() => Some(rival.log_tail()),
+            _ => None,
+        }
+    }
+
+    /// Evenkeel, if it is that.
+    pub(crate) fn evenkeel(&self) -> Option<&Balancer> {
+        match &self.process {
+            Process::Evenkeel(balancer) => Some(balancer),
+            _ => None,
+        }
+    }
+}
+
+/// A port of loopback that nobody has.
+fn another_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
+}
+
+/// What Debian has not, or what this kernel cannot do.
+fn absent(program: Program) -> String {
+    let found = |name: &str| crate::tool::find(name).is_ok();
+    match program {
+        Program::Ipvs if !Path::new("/proc/net/ip_vs").exists() => {
+            "not installed: this kernel has no ip_vs".to_owned()
+        }
+        Program::Glb if found("glbd") => unsupported("glb"),
+        Program::Proxysql if found("proxysql") => unsupported("ProxySQL"),
+        Program::Maxscale if found("maxscale") => unsupported("MaxScale"),
+        Program::MysqlProxy if found("mysql-proxy") => unsupported("MySQL Proxy"),
+        Program::Ipvs if found("ipvsadm") => unsupported("IPVS"),
+        _ => "not installed".to_owned(),
+    }
+}
+
+fn unsupported(name: &str) -> String {
+    format!(
+        "{name} is installed, but the lab does not know how to set it up: describe it as \
+         program = \"command\" in an experiment of your own"
+    )
+}

@@ -1,0 +1,103 @@
+//! Evenkeel: a port for reads and one for writes, or one port that understands the protocol.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+
+use super::super::experiment::{Balance, Mode, Speech};
+use super::super::versions;
+use super::{Order, Process, Running, another_port};
+use crate::Balancer;
+use crate::rival::WORKERS;
+
+/// `None` when this build does not speak the protocol that is wanted.
+pub(super) fn start(order: &Order) -> Result<Option<Running>> {
+    let writes = if order.has_two_ports() && order.target.mode == Mode::Tcp {
+        another_port()
+    } else {
+        order.listen
+    };
+    let balancer = Balancer::start(&config(order, writes))?;
+    let mut notes = Vec::new();
+    if order.target.mode == Mode::Tcp && order.topology.speech == Speech::Mysql {
+        notes.push("tcp mode: it does not look into the queries".to_owned());
+    }
+    Ok(Some(Running {
+        reads: order.listen,
+        writes,
+        process: Process::Evenkeel(Box::new(balancer)),
+        version: versions::of_evenkeel(),
+        notes,
+    }))
+}
+
+fn config(order: &Order, writes: SocketAddr) -> String {
+    let mut text = format!("[engine]\nworkers = {WORKERS}\n\n");
+    let protocol = match order.target.mode {
+        Mode::Tcp | Mode::Http => "tcp",
+        Mode::Mysql => "mysql",
+        Mode::Postgres => "postgres",
+    };
+    if writes == order.listen {
+        text.push_str(&service(order, "servers", protocol, order.listen, ""));
+    } else {
+        text.push_str(&service(order, "reads", protocol, order.listen, ""));
+        let role = "role = \"primary\"\n";
+        text.push_str(&service(order, "writes", protocol, writes, role));
+    }
+    text
+}
+
+fn service(order: &Order, name: &str, protocol: &str, listen: SocketAddr, further: &str) -> String {
+    let servers: String = order
+        .topology
+        .named(&order.servers)
+        .map(|(name, address)| format!("  {{ name = {name:?}, address = \"{address}\" }},\n"))
+        .collect();
+    let mut text = format!(
+        "[[service]]\nname = {name:?}\nprotocol = {protocol:?}\nlisten = \"{listen}\"\n\
+         balance = \"{}\"\nmax_connections = 20000\n{further}servers = [\n{servers}]\n",
+        balance(order.target.balance)
+    );
+    if protocol == "tcp" {
+        let (probe, account) = match order.topology.speech {
+            Speech::Mysql => ("mysql", Some(("monitor", "monitor"))),
+            Speech::Postgres => ("postgres", Some(("postgres", "postgres"))),
+            Speech::Http => ("http", None),
+        };
+        // Servers that nobody started for us have no account for a monitor.
+        let is_known = !order.topology.is_external();
+        let probe = if is_known { probe } else { "tcp" };
+        let _ = writeln!(text, "[service.health]\nprobe = {probe:?}");
+        if let Some((user, password)) = account.filter(|_| is_known) {
+            let _ = writeln!(
+                text,
+                "[service.monitor]\nuser = {user:?}\npassword = {password:?}"
+            );
+        }
+    } else {
+        let (user, password) = match order.topology.speech {
+            Speech::Postgres => ("postgres", "postgres"),
+            _ => ("monitor", "monitor"),
+        };
+        let reads = order.servers.len() > 1;
+        let _ = writeln!(
+            text,
+            "[service.monitor]\nuser = {user:?}\npassword = {password:?}\n\
+             [service.pool]\nmode = \"transaction\"\nsize = 20\n[service.split]\nreads = {reads}"
+        );
+    }
+    text.push('\n');
+    text
+}
+
+fn balance(balance: Balance) -> &'static str {
+    match balance {
+        Balance::RoundRobin => "round-robin",
+        Balance::LeastConnections => "least-connections",
+        Balance::Source => "source",
+        Balance::RandomTwo => "random-two",
+        Balance::LeastLatency => "least-latency",
+    }
+}

@@ -1,0 +1,303 @@
+//! The servers of a part: started in one lab, each held to its share, or there already.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::experiment::{ServerKind, Servers, Speech};
+use crate::sysbench::Driver;
+use crate::{
+    ClusterKind, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions, MysqlOptions,
+    PostgresOptions, Scene, Server, rootfs,
+};
+
+/// Servers that run.
+pub(crate) struct Topology {
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) speech: Speech,
+    /// What could not be done as wanted, for the report.
+    pub(crate) notes: Vec<String>,
+    home: Home,
+    room: PathBuf,
+}
+
+enum Home {
+    Scene(Box<Scene>),
+    Web(Lab, Vec<Server>),
+    External(tempfile::TempDir),
+}
+
+impl Topology {
+    /// Starts the servers and fills them.
+    pub(crate) fn start(servers: &Servers, rows: u32) -> Result<Topology> {
+        if let Some(why) = missing(servers.kind) {
+            bail!("{why}");
+        }
+        let mut notes = Vec::new();
+        let home = match servers.kind {
+            ServerKind::External => Home::External(tempfile::tempdir_in(crate::home())?),
+            _ => start(servers, rows, &mut notes)?,
+        };
+        let mut topology = Topology {
+            addresses: servers.address.clone(),
+            speech: servers.speech(),
+            notes,
+            room: PathBuf::new(),
+            home,
+        };
+        if !topology.is_external() {
+            let own = topology.servers().iter();
+            topology.addresses = own.map(|server| server.address).collect();
+        }
+        topology.room = topology.make_room()?;
+        topology.fill(servers)?;
+        topology.limit(servers);
+        Ok(topology)
+    }
+
+    /// The lab's servers; none when they are somebody else's.
+    pub(crate) fn servers(&self) -> &[Server] {
+        match &self.home {
+            Home::Scene(scene) => &scene.servers,
+            Home::Web(_, servers) => servers,
+            Home::External(_) => &[],
+        }
+    }
+
+    /// The cluster, if the servers are one whose writer can change.
+    pub(crate) fn scene(&self) -> Option<&Scene> {
+        match &self.home {
+            Home::Scene(scene) => Some(scene),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_external(&self) -> bool {
+        matches!(self.home, Home::External(_))
+    }
+
+    /// A directory that every program can read, and that ends with the servers.
+    pub(crate) fn room(&self) -> &Path {
+        &self.room
+    }
+
+    pub(crate) fn driver(&self) -> Driver {
+        match self.speech {
+            Speech::Postgres => Driver::Pgsql,
+            _ => Driver::Mysql,
+        }
+    }
+
+    /// The names of these servers.
+    pub(crate) fn named<'a>(
+        &'a self,
+        addresses: &'a [SocketAddr],
+    ) -> impl Iterator<Item = (String, SocketAddr)> + 'a {
+        addresses.iter().enumerate().map(|(number, address)| {
+            let mut own = self.servers().iter();
+            let found = own.find(|server| server.address == *address);
+            let name = found.map_or_else(
+                || format!("server-{}", number + 1),
+                |server| server.name.clone(),
+            );
+            (name, *address)
+        })
+    }
+
+    /// All processes of all servers.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.servers().iter().flat_map(Server::pids).collect()
+    }
+
+    /// A server of the lab that has ended though nobody asked it to, with what it said.
+    pub(crate) fn dead(&self) -> Option<(&Server, String)> {
+        let mut servers = self.servers().iter();
+        let found = servers.find(|server| !server.is_running());
+        found.map(|server| (server, server.log_tail()))
+    }
+
+    /// How many requests each server has had in its life; nothing where nobody counts them.
+    pub(crate) fn counts(&self) -> Vec<(String, u64)> {
+        let count = |server: &Server| -> Option<u64> {
+            match self.speech {
+                Speech::Mysql => {
+                    let answer = server.sql("SHOW GLOBAL STATUS LIKE 'Questions'").ok()?;
+                    answer.split_whitespace().last()?.parse().ok()
+                }
+                // What PostgreSQL counts it tells seconds later.
+                Speech::Postgres => None,
+                Speech::Http => {
+                    let page = crate::web::get(server.address, "/status").ok()?;
+                    // "server accepts handled requests", and below their three numbers.
+                    let line = page.lines().nth(2)?;
+                    line.split_whitespace().nth(2)?.parse().ok()
+                }
+            }
+        };
+        let all = self.servers().iter().map(|server| {
+            let count = count(server)?;
+            Some((server.name.clone(), count))
+        });
+        all.collect::<Option<Vec<_>>>().unwrap_or_default()
+    }
+
+    fn make_room(&self) -> Result<PathBuf> {
+        let parent = match &self.home {
+            Home::Scene(scene) => scene.lab.path(),
+            Home::Web(lab, _) => lab.path(),
+            Home::External(directory) => directory.path(),
+        };
+        let room = parent.join("bench");
+        std::fs::create_dir(&room).with_context(|| format!("cannot make {}", room.display()))?;
+        Ok(room)
+    }
+
+    /// Runs the experiment's own statements on the first server, and waits for the others.
+    fn fill(&self, servers: &Servers) -> Result<()> {
+        let Some(first) = self.servers().first() else {
+            return Ok(());
+        };
+        for statements in &servers.sql {
+            first
+                .sql(statements)
+                .context("the experiment's statements for the servers")?;
+        }
+        if servers.sql.is_empty() {
+            return Ok(());
+        }
+        match &self.home {
+            Home::Scene(scene) => scene.wait_caught_up(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds each server to its share. Without the rights for it they run without, and it is said.
+    fn limit(&mut self, wanted: &Servers) {
+        let mut notes = Vec::new();
+        for (number, server) in self.servers().iter().enumerate() {
+            let limits = [
+                wanted
+                    .share(number)
+                    .map(|percent| ("processor share", server.cpu_share(percent))),
+                wanted
+                    .memory_mb
+                    .map(|limit| ("memory limit", server.memory_limit(limit))),
+                wanted
+                    .delay_us
+                    .filter(|delay| *delay > 0 && server.has_link())
+                    .map(|delay| {
+                        let delayed = server.delay_packets(Duration::from_micros(delay));
+                        ("network delay", delayed)
+                    }),
+            ];
+            for (what, outcome) in limits.into_iter().flatten() {
+                if let Err(error) = outcome {
+                    let note = format!("{what}: not set, the servers run without: {error:#}");
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                }
+            }
+        }
+        self.notes.extend(notes);
+    }
+}
+
+/// Why servers of this kind cannot be started here; `None` when they can.
+fn missing(kind: ServerKind) -> Option<String> {
+    match kind {
+        ServerKind::Mysql | ServerKind::GroupReplication => {
+            rootfs::missing().or_else(|| rootfs::missing_program("mysqld"))
+        }
+        _ => None,
+    }
+}
+
+/// A lab with namespaces if a delay is wanted and this machine allows it.
+fn lab(servers: &Servers, notes: &mut Vec<String>) -> Result<Lab> {
+    const NAME: &str = "bench";
+    if servers.delay_us.is_none() {
+        return Lab::new(NAME);
+    }
+    Lab::in_namespaces(NAME).or_else(|error| {
+        notes.push(format!(
+            "network namespaces: not made, the servers share the machine's network: {error:#}"
+        ));
+        Lab::new(NAME)
+    })
+}
+
+fn start(servers: &Servers, rows: u32, notes: &mut Vec<String>) -> Result<Home> {
+    let lab = lab(servers, notes)?;
+    let sbtest_rows = Some(rows).filter(|rows| *rows > 0);
+    let sbtest_tables = servers.tables;
+    let replicas = servers.count - 1;
+    let mut group: Option<GroupReplication> = None;
+    let (kind, started) = match servers.kind {
+        ServerKind::Mariadb => {
+            let options = MariadbOptions {
+                replicas,
+                sbtest_rows,
+                sbtest_tables,
+            };
+            (ClusterKind::Mariadb, lab.mariadb(options)?.servers())
+        }
+        ServerKind::Mysql => {
+            let options = MysqlOptions {
+                replicas,
+                sbtest_rows,
+                sbtest_tables,
+            };
+            (ClusterKind::Mysql, lab.mysql(options)?.servers())
+        }
+        ServerKind::Postgres => {
+            let options = PostgresOptions {
+                replicas,
+                sbtest_rows,
+                sbtest_tables,
+                version: None,
+            };
+            (ClusterKind::Postgres, lab.postgres(options)?.servers())
+        }
+        ServerKind::Galera => {
+            let options = GaleraOptions {
+                nodes: servers.count,
+                sbtest_rows,
+                sbtest_tables,
+            };
+            (ClusterKind::Galera, lab.galera(options)?.nodes)
+        }
+        ServerKind::GroupReplication => {
+            let options = GroupOptions {
+                nodes: servers.count,
+                sbtest_rows,
+                sbtest_tables,
+            };
+            let members = group
+                .insert(lab.group_replication(options)?)
+                .members
+                .clone();
+            elect_in_order(&members)?;
+            (ClusterKind::GroupReplication, members)
+        }
+        ServerKind::Web => {
+            let started = lab.web(servers.count)?;
+            return Ok(Home::Web(lab, started));
+        }
+        ServerKind::External => bail!("external servers are not started"),
+    };
+    Ok(Home::Scene(Box::new(Scene::of(kind, lab, started, group))))
+}
+
+/// A balancer that knows no group takes the next in its list when the first is gone: let that be
+/// the one which the group elects.
+fn elect_in_order(members: &[Server]) -> Result<()> {
+    for (weight, member) in (1..=90).rev().step_by(10).zip(members) {
+        member.sql(&format!(
+            "SET GLOBAL group_replication_member_weight={weight}"
+        ))?;
+    }
+    Ok(())
+}
