@@ -55,6 +55,40 @@ fn a_write_wakes_who_waits_for_one_and_nobody_else() {
 }
 
 #[test]
+fn no_write_is_slept_through_while_two_workers_write() {
+    const LAST_US: u64 = 50_000;
+    let knowledge = Knowledge::new(2);
+    let write = |worker: usize| {
+        let knowledge = Arc::clone(&knowledge);
+        std::thread::spawn(move || {
+            for now_us in 1..=LAST_US {
+                knowledge.wrote(worker, now_us);
+                if now_us % 64 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        })
+    };
+    let workers = [write(0), write(1)];
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().build().unwrap();
+    let track = knowledge.track();
+    let watching = async {
+        let mut seen_us = 0;
+        while seen_us < LAST_US {
+            track.written_after(seen_us).await;
+            seen_us = knowledge.writes().last_us();
+        }
+    };
+    let limit = std::time::Duration::from_secs(30);
+    let ended = runtime.block_on(async { tokio::time::timeout(limit, watching).await });
+    assert!(ended.is_ok(), "asleep, though there are writes");
+    workers
+        .into_iter()
+        .for_each(|worker| worker.join().unwrap());
+}
+
+#[test]
 fn a_sample_counts_while_its_primarys_time_lasts() {
     let knowledge = Knowledge::new(1);
     let track = knowledge.track();
