@@ -79,13 +79,15 @@ fn reset(name: &[u8], out: &mut Vec<u8>) {
     out.push(b';');
 }
 
-fn set(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+/// Writes one SET.
+pub(super) fn set(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let names = match values::is_list_of_names(name) {
-        true => values::names_of(value),
+        // Written as the server would write it, or it would be shown as something else.
+        true => values::names_of(value).filter(|names| *values::flattened(name, names) == *value),
         false => Some(vec![value.into()]),
     };
     let Some(names) = names else {
-        // An empty list, or one that cannot be split here: SET has no way to say it.
+        // An empty list, one that cannot be split here, one spaced otherwise: SET cannot say it.
         out.extend_from_slice(b"SELECT pg_catalog.set_config(");
         values::literal(out, name);
         out.push(b',');

@@ -5,7 +5,7 @@ use evenkeel_policy::route::{Isolation, Modes};
 
 use super::super::meaning::{Does, Meaning};
 use super::interner::Draft;
-use super::{Interner, OnServer, Reported, Settings, reported, values};
+use super::{Interner, OnServer, Reported, Settings, differing, reported, values};
 use evenkeel_wire::sql::facts::Discard;
 
 /// The transaction status of a ReadyForQuery.
@@ -45,6 +45,8 @@ struct Pending {
     changes: Vec<Change>,
     releases: Vec<Release>,
     savepoints: Vec<Savepoint>,
+    /// So many of the changes have been looked at for what they owe to the startup message.
+    restored: usize,
 }
 
 #[derive(Debug)]
@@ -137,22 +139,61 @@ impl Journal {
     }
 
     /// The server is ready for the next: `on` is what it has, and both are brought up to date.
-    pub fn ready(&mut self, status: Status, on: &mut OnServer, interner: &Interner) {
+    ///
+    /// Whether settings were reset that the client's startup message has: to the server, which
+    /// does not know it, that was the way to its own defaults. Before the client is told
+    /// ReadyForQuery, [`OnServer::prepare`] puts them in place, within a transaction
+    /// [`Journal::restore`].
+    pub fn ready(&mut self, status: Status, on: &mut OnServer, interner: &Interner) -> bool {
         let is_idle = status == Status::Idle;
+        let mut has_changed = false;
         if let Some(mut pending) = self.pending.take() {
             if is_idle && !self.has_failed {
                 self.commit(&mut pending);
             }
             let committed = std::mem::take(&mut pending.committed);
+            has_changed = !committed.is_empty();
             self.settle(&committed, on, interner);
             if !is_idle {
                 self.pending = Some(pending);
             }
         }
-        if is_idle {
+        if is_idle && (has_changed || on.reports != on.settled) {
             self.explain(on, interner);
         }
         self.has_failed = status == Status::Failed;
+        match status {
+            Status::Idle => has_changed && !self.startup.is_empty() && on.now != self.now,
+            Status::InTransaction => self.owed().next().is_some(),
+            Status::Failed => false,
+        }
+    }
+
+    /// Within a transaction: writes the SQL, to be sent at once, that sets what was reset to what
+    /// the client began with. A rollback takes back both.
+    pub fn restore(&mut self, out: &mut Vec<u8>) {
+        let owed: Vec<Change> = self
+            .owed()
+            .map(|(name, value)| Change::Set(name.into(), value.into()))
+            .collect();
+        for change in owed {
+            if let Change::Set(name, value) = &change {
+                differing::set(name, value, out);
+            }
+            self.change(change);
+        }
+        let pending = self.pending();
+        pending.restored = pending.changes.len();
+    }
+
+    /// The settings of the startup message that were reset since the last look.
+    fn owed(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let pending = self.pending.as_deref();
+        let changes = pending.map(|pending| pending.changes.get(pending.restored..));
+        let changes = changes.flatten().unwrap_or_default();
+        self.startup
+            .iter()
+            .filter(move |(name, _)| changes.iter().any(|change| change.resets(name)))
     }
 
     /// One effect of a complete statement.
@@ -228,6 +269,7 @@ impl Journal {
 
     fn commit(&mut self, pending: &mut Pending) {
         pending.committed.append(&mut pending.changes);
+        pending.restored = 0;
         for release in pending.releases.drain(..) {
             self.pins.release(release);
         }
@@ -261,13 +303,12 @@ impl Journal {
 
     /// Reports that no text has explained: a function has set something.
     fn explain(&mut self, on: &mut OnServer, interner: &Interner) {
-        if on.reports == on.settled {
-            return;
-        }
         for (name, value) in on.reports.clone().iter() {
-            let is_new = on.settled.get(name) != Some(value) && reported::is_settable(name);
-            let known = on.now.get(name).or_else(|| on.login.get(name));
-            if is_new && known != Some(value) {
+            let is_explained = match on.now.get(name) {
+                Some(known) => known == value || on.settled.get(name) == Some(value),
+                None => on.login.get(name) == Some(value),
+            };
+            if reported::is_settable(name) && !is_explained {
                 on.now = interner.with(&on.now, name, value);
                 self.now = interner.with(&self.now, name, value);
             }
@@ -304,17 +345,28 @@ impl Pending {
         if let Some(savepoint) = self.savepoints.last() {
             self.changes.truncate(savepoint.changes);
             self.releases.truncate(savepoint.releases);
+            self.restored = self.restored.min(savepoint.changes);
         }
     }
 
     fn forget(&mut self) {
         self.changes.clear();
+        self.restored = 0;
         self.releases.clear();
         self.savepoints.clear();
     }
 }
 
 impl Change {
+    fn resets(&self, name: &[u8]) -> bool {
+        match self {
+            Change::Reset(own) => **own == *name,
+            Change::ResetAll => name != ROLE && name != SESSION_AUTHORIZATION,
+            Change::Everything => true,
+            Change::Set(..) => false,
+        }
+    }
+
     /// Makes it in a set that began as `startup`.
     fn make(&self, set: &mut Draft, startup: &Settings) {
         match self {

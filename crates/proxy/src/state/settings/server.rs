@@ -8,7 +8,7 @@ use super::{Interner, Journal, Settings, difference};
 pub struct OnServer {
     /// Those that differ from what it began with, by SET.
     pub(super) now: Settings,
-    /// What it reported when it was opened.
+    /// What it reports where nothing is set: as it was opened, or a reload has made it since.
     pub(super) login: Settings,
     /// What it has reported last.
     pub(super) reports: Settings,
@@ -31,17 +31,16 @@ impl OnServer {
             .collect();
         let kept = lower.iter().filter(|(name, _)| reported::is_kept(name));
         let login = interner.of(kept.map(|(name, value)| (&**name, *value)));
-        let defaults = interner.of(login.iter().filter(|(name, _)| FOLLOWED.contains(name)));
         OnServer {
             now: interner.empty(),
             reports: login.clone(),
             settled: login.clone(),
+            defaults: defaults(&login, interner),
             login,
-            defaults,
         }
     }
 
-    /// What it reported when it was opened: what a client is greeted with.
+    /// What it reports where nothing is set: what a client is greeted with.
     #[must_use]
     pub fn login(&self) -> &Settings {
         &self.login
@@ -81,15 +80,35 @@ impl OnServer {
     }
 
     /// What [`OnServer::prepare`] wanted is in place.
-    pub fn placed(&mut self, wanted: Settings) {
+    pub fn placed(&mut self, wanted: Settings, interner: &Interner) {
         self.now = wanted;
-        self.settled = self.reports.clone();
+        self.settle(interner);
     }
 
-    /// DISCARD ALL, or RESET of everything, was done to it between two clients.
+    /// DISCARD ALL was done to it between two clients.
     pub fn discarded(&mut self, interner: &Interner) {
         self.now = interner.empty();
+        self.settle(interner);
+    }
+
+    /// A ParameterStatus came while no client had it: the server's configuration was read anew.
+    pub fn hear_idle(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
+        self.hear(name, value, interner);
+        self.settle(interner);
+    }
+
+    /// All that it has is known: what it reports of anything else is its default.
+    fn settle(&mut self, interner: &Interner) {
         self.settled = self.reports.clone();
+        if self.reports == self.login {
+            return;
+        }
+        for (name, value) in self.reports.iter() {
+            if self.now.get(name).is_none() && self.login.get(name) != Some(value) {
+                self.login = interner.with(&self.login, name, value);
+                self.defaults = defaults(&self.login, interner);
+            }
+        }
     }
 
     /// The client's settings, and the defaults that it was greeted with where this server has
@@ -109,4 +128,8 @@ impl OnServer {
         }
         wanted
     }
+}
+
+fn defaults(login: &Settings, interner: &Interner) -> Settings {
+    interner.of(login.iter().filter(|(name, _)| FOLLOWED.contains(name)))
 }

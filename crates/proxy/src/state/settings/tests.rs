@@ -23,6 +23,8 @@ struct Scene {
     interner: Interner,
     on: OnServer,
     journal: Journal,
+    /// What the last `ready` said.
+    owes: bool,
 }
 
 impl Scene {
@@ -43,6 +45,7 @@ impl Scene {
             interner,
             on,
             journal,
+            owes: false,
         }
     }
 
@@ -61,7 +64,7 @@ impl Scene {
         if fails {
             self.journal.failed(Some(&meaning));
         }
-        self.journal.ready(status, &mut self.on, &self.interner);
+        self.owes = self.journal.ready(status, &mut self.on, &self.interner);
     }
 
     fn script(&mut self, texts: &[&str]) {
@@ -175,7 +178,9 @@ fn savepoints_take_back_what_came_after_them() {
 fn a_reset_goes_back_to_what_the_client_began_with() {
     let mut scene = Scene::with_startup(&[("TimeZone", "Asia/Tokyo"), ("options", "-c a.b=s")]);
     assert_eq!(scene.has(), "a.b=s timezone=Asia/Tokyo");
-    scene.on.placed(scene.journal.settings().clone());
+    scene
+        .on
+        .placed(scene.journal.settings().clone(), &scene.interner);
     scene.script(&["SET a.b = 1", "SET c.d = 2"]);
     assert_eq!(scene.has(), "a.b=1 c.d=2 timezone=Asia/Tokyo");
     scene.script(&["RESET a.b"]);
@@ -187,6 +192,39 @@ fn a_reset_goes_back_to_what_the_client_began_with() {
     scene.script(&["RESET ALL"]);
     assert_eq!(scene.has(), "a.b=s timezone=Asia/Tokyo");
     assert!(scene.on.settings().is_empty());
+}
+
+#[test]
+fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
+    let mut scene = Scene::with_startup(&[("timezone", "Asia/Tokyo"), ("a.b", "s")]);
+    scene
+        .on
+        .placed(scene.journal.settings().clone(), &scene.interner);
+    let restored = |scene: &mut Scene, text: &str| {
+        scene.run(text, Status::InTransaction);
+        let mut out = Vec::new();
+        if scene.owes {
+            scene.journal.restore(&mut out);
+        }
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(restored(&mut scene, "BEGIN"), "");
+    assert_eq!(restored(&mut scene, "SAVEPOINT s"), "");
+    assert_eq!(restored(&mut scene, "SET a.b = 1"), "");
+    assert_eq!(
+        restored(&mut scene, "RESET c.d; RESET a.b"),
+        "SET \"a\".\"b\" TO 's';"
+    );
+    assert_eq!(restored(&mut scene, "SELECT 1"), "");
+    let both = "SET \"a\".\"b\" TO 's';SET \"timezone\" TO 'Asia/Tokyo';";
+    assert_eq!(restored(&mut scene, "RESET ALL"), both);
+    assert_eq!(restored(&mut scene, "ROLLBACK TO s"), "");
+    assert_eq!(restored(&mut scene, "RESET a.b"), "SET \"a\".\"b\" TO 's';");
+    scene.run("COMMIT", Status::Idle);
+    assert!(!scene.owes);
+    assert_eq!(scene.on.settings(), scene.journal.settings());
+    scene.run("RESET a.b", Status::Idle);
+    assert!(scene.owes);
 }
 
 #[test]
@@ -297,6 +335,11 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
     }
 }
 
+fn ready(scene: &mut Scene) -> bool {
+    let Scene { interner, on, .. } = scene;
+    scene.journal.ready(Status::Idle, on, interner)
+}
+
 #[test]
 fn a_lock_taken_by_a_text_that_failed_outlives_a_release_that_was_under_way() {
     let mut scene = Scene::new();
@@ -305,13 +348,9 @@ fn a_lock_taken_by_a_text_that_failed_outlives_a_release_that_was_under_way() {
     scene.journal.sent(&unlock);
     scene.journal.sent(&lock);
     scene.journal.succeeded(&unlock, 0);
-    scene
-        .journal
-        .ready(Status::Idle, &mut scene.on, &scene.interner);
+    assert!(!ready(&mut scene));
     scene.journal.failed(Some(&lock));
-    scene
-        .journal
-        .ready(Status::Idle, &mut scene.on, &scene.interner);
+    assert!(!ready(&mut scene));
     assert!(scene.journal.pins.has(Pin::NamedLock));
 }
 

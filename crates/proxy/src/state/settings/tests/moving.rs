@@ -97,7 +97,7 @@ fn who_one_is_comes_off_first_and_on_last_and_the_search_path_before_what_it_fin
 #[test]
 fn lists_of_names_are_set_name_by_name() {
     for (value, expect) in [
-        ("a, \"B c\",d", "SET \"search_path\" TO 'a','B c','d';"),
+        ("a, \"B c\", d", "SET \"search_path\" TO 'a','B c','d';"),
         (
             "\"$user\", public",
             "SET \"search_path\" TO '$user','public';",
@@ -105,7 +105,10 @@ fn lists_of_names_are_set_name_by_name() {
         ("\"a\"\"b\"", "SET \"search_path\" TO 'a\"b';"),
         ("\"a, b\"", "SET \"search_path\" TO 'a, b';"),
         ("\"\"", "SET \"search_path\" TO '';"),
-        ("A", "SET \"search_path\" TO 'a';"),
+        (
+            "A",
+            "SELECT pg_catalog.set_config('search_path','A',false);",
+        ),
         ("", "SELECT pg_catalog.set_config('search_path','',false);"),
         (
             "a,,b",

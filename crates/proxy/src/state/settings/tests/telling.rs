@@ -53,7 +53,7 @@ fn a_reset_is_explained_by_what_the_server_began_with() {
         .on
         .prepare(&scene.journal, &scene.interner, &mut Vec::new());
     scene.report("TimeZone", "Asia/Tokyo");
-    scene.on.placed(wanted.unwrap());
+    scene.on.placed(wanted.unwrap(), &scene.interner);
     assert!(scene.report("TimeZone", "Etc/UTC"));
     scene.script(&["RESET timezone"]);
     assert_eq!(scene.has(), "timezone=Asia/Tokyo");
@@ -64,7 +64,7 @@ fn a_reset_is_explained_by_what_the_server_began_with() {
         .unwrap();
     assert_eq!(out, b"SET \"timezone\" TO 'Asia/Tokyo';");
     scene.on.hear(b"TimeZone", b"Asia/Tokyo", &scene.interner);
-    scene.on.placed(wanted);
+    scene.on.placed(wanted, &scene.interner);
     assert_eq!(told(&mut scene), "TimeZone=Asia/Tokyo");
     assert_eq!(told(&mut scene), "");
 }
@@ -75,6 +75,7 @@ fn told(scene: &mut Scene) -> String {
         interner,
         on,
         journal,
+        ..
     } = scene;
     let own = journal.settings().clone();
     journal
@@ -119,7 +120,7 @@ fn a_server_with_other_defaults_is_made_to_look_like_the_one_that_greeted() {
         .unwrap();
     assert_eq!(out, b"SET \"timezone\" TO 'Etc/UTC';");
     scene.on.hear(b"TimeZone", b"Etc/UTC", &scene.interner);
-    scene.on.placed(wanted);
+    scene.on.placed(wanted, &scene.interner);
     assert_eq!(
         scene.on.prepare(&scene.journal, &scene.interner, &mut out),
         None
@@ -158,4 +159,33 @@ fn a_connection_that_was_cleaned_has_nothing() {
             .is_some()
     );
     assert_eq!(out, b"SET \"a\".\"b\" TO '1';");
+}
+
+#[test]
+fn a_reset_of_all_before_a_function_sets_it_again_is_seen_though_nothing_is_reported() {
+    let mut scene = Scene::new();
+    scene.report("TimeZone", "Asia/Tokyo");
+    scene.script(&["SELECT hidden()", "RESET ALL; SELECT hidden()"]);
+    assert_eq!(scene.has(), "timezone=Asia/Tokyo");
+}
+
+#[test]
+fn a_reload_of_the_servers_configuration_is_nobodys_setting() {
+    let mut scene = Scene::new();
+    scene
+        .on
+        .hear_idle(b"TimeZone", b"Europe/Rome", &scene.interner);
+    scene.script(&["SELECT 1"]);
+    assert_eq!(scene.has(), "");
+    // The client goes on with what it was greeted with.
+    let mut out = Vec::new();
+    assert!(
+        scene
+            .on
+            .prepare(&scene.journal, &scene.interner, &mut out)
+            .is_some()
+    );
+    assert_eq!(out, b"SET \"timezone\" TO 'Etc/UTC';");
+    let told = scene.on.login().get(b"timezone");
+    assert_eq!(told, Some(&b"Europe/Rome"[..]), "for clients to come");
 }
