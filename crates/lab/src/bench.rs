@@ -2,17 +2,19 @@
 
 mod cell;
 mod companion;
+pub mod compare;
 mod experiment;
 mod fault;
 mod keeper;
 mod load;
 mod machine;
-#[expect(dead_code, unused_imports, reason = "the report is built on it")]
 pub(crate) mod outcome;
 mod part;
 mod progress;
+pub mod report;
 mod runner;
 mod schedule;
+pub(crate) mod statistics;
 mod target;
 mod topology;
 mod versions;
@@ -81,8 +83,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         None => fresh(options, stop.clone())?,
     };
     runner.note_versions(runner::tool_versions(&experiments));
-    let (_outcome, directory) = runner.run(&experiments);
-    println!("{}", directory.display());
+    let (outcome, directory) = runner.run(&experiments);
+    match report::write(&outcome, &directory) {
+        Ok(page) => println!("{}", page.display()),
+        // The results are there all the same: `evenkeel-lab report` makes it from them.
+        Err(error) => eprintln!("no report: {error:#}; results: {}", directory.display()),
+    }
     if stop.is_asked_for() {
         eprintln!(
             "interrupted; go on with: evenkeel-lab bench --resume {}",

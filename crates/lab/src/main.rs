@@ -56,6 +56,10 @@ enum Command {
     Demo,
     /// Run published experiments again, or one of your own, and report what holds here.
     Bench(bench::Options),
+    /// Draw the report of a bench run again, from its results.
+    Report(bench::report::Options),
+    /// Whether two bench runs say the same: which ratios lie within the other's interval.
+    Compare(bench::compare::Options),
     /// Run PostgreSQL's, lib/pq's and pgbench's own tests directly and through a pooler.
     Compat(compat::Options),
     /// Measure Evenkeel and its rivals in interleaved blocks and print ratios.
@@ -82,6 +86,8 @@ fn main() -> ExitCode {
         Command::JoinAgain(target) => control::tell("join-again", &target),
         Command::Demo => demo::run(),
         Command::Bench(options) => bench::run(&options),
+        Command::Report(options) => bench::report::run(&options),
+        Command::Compare(options) => bench::compare::run(&options),
         Command::Compat(options) => compat::command(&options),
         Command::Measure(options) => measure::run(&options),
     };

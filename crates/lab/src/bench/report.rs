@@ -12,12 +12,50 @@ mod tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::Args;
 use serde::Serialize;
 
 use super::outcome::{FORMAT, Outcome};
 use super::statistics::{Analysis, analyse};
+
+/// Which run, and where to.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The folder of a run, or its outcome.json or report.json.
+    run: PathBuf,
+    /// Where the report goes; the run's folder when left out.
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+}
+
+/// Makes the report from the results that are there, also of a run that was killed.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let file = results(&options.run);
+    let folder = options
+        .to
+        .as_deref()
+        .or(file.parent())
+        .unwrap_or(Path::new("."));
+    let page = write(&read(&file)?, folder)?;
+    println!("{}", page.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In a folder the runner's own file is the newest.
+fn results(run: &Path) -> PathBuf {
+    if !run.is_dir() {
+        return run.to_owned();
+    }
+    let own = run.join("outcome.json");
+    if own.is_file() {
+        own
+    } else {
+        run.join("report.json")
+    }
+}
 
 /// The measured facts with what was worked out from them; [`read`] takes only the facts.
 #[derive(Serialize)]
@@ -50,10 +88,14 @@ pub(crate) fn write(outcome: &Outcome, folder: &Path) -> Result<PathBuf> {
 
 /// Reads what [`write`] or the runner has written.
 pub(crate) fn read(path: &Path) -> Result<Outcome> {
-    let text = fs::read_to_string(path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let path = &results(path);
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let outcome: Outcome = serde_json::from_str(&text).with_context(|| {
-        format!("{} is not the report.json of a bench run", path.display())
+        format!(
+            "{} is not the outcome.json or report.json of a bench run",
+            path.display()
+        )
     })?;
     if outcome.format > FORMAT {
         anyhow::bail!(

@@ -10,7 +10,7 @@ mod sample;
 mod summary;
 
 pub(crate) use alarm::Alarm;
-pub(crate) use bootstrap::{Interval, Reading, median};
+pub(crate) use bootstrap::{Bootstrap, Interval, Reading, median};
 pub(crate) use finding::{Judged, Verdict};
 pub(crate) use outage::OutageSummary;
 pub(crate) use pairs::{Points, Question, ratio, within};
@@ -42,23 +42,24 @@ pub(crate) struct Analysed {
 
 /// Works everything out; the same outcome gives the same analysis.
 pub(crate) fn analyse(outcome: &Outcome) -> Analysis {
+    let bootstrap = Bootstrap::new(outcome.seed);
     Analysis {
         alarms: alarm::of_machine(outcome),
         experiments: outcome
             .experiments
             .iter()
-            .map(|experiment| analyse_one(outcome, experiment))
+            .map(|experiment| analyse_one(outcome, experiment, &bootstrap))
             .collect(),
     }
 }
 
-fn analyse_one(outcome: &Outcome, experiment: &Experiment) -> Analysed {
-    let ratios = summary::ratios(experiment, outcome.seed);
+fn analyse_one(outcome: &Outcome, experiment: &Experiment, bootstrap: &Bootstrap) -> Analysed {
+    let ratios = summary::ratios(experiment, bootstrap);
     Analysed {
         name: experiment.name.clone(),
-        findings: finding::judge(experiment, outcome.seed),
+        findings: finding::judge(experiment, bootstrap),
         alarms: alarm::of_experiment(outcome, experiment, &ratios),
-        outages: outage::summaries(&experiment.faults, outcome.seed),
+        outages: outage::summaries(&experiment.faults, bootstrap),
         summaries: summary::summaries(experiment),
         ratios,
     }

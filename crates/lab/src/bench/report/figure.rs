@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::html::Svg;
 use crate::bench::outcome::{Better, Cell, Drawing, Experiment, Figure, Load, Metric};
-use crate::bench::statistics::{Points, Summary, within};
+use crate::bench::statistics::{Bootstrap, Points, Summary, within};
 use palette::Look;
 
 /// What is drawn, and everything it is drawn from.
@@ -22,7 +22,7 @@ struct Subject<'a> {
     summaries: &'a [Summary],
     cells: Vec<&'a Cell>,
     looks: &'a [Look],
-    seed: u64,
+    bootstrap: &'a Bootstrap,
 }
 
 /// Draws a figure; nothing when there is nothing to show.
@@ -30,7 +30,7 @@ pub(super) fn draw(
     experiment: &Experiment,
     figure: &Figure,
     summaries: &[Summary],
-    seed: u64,
+    bootstrap: &Bootstrap,
 ) -> Result<Option<Svg>> {
     let subject = Subject {
         experiment,
@@ -38,7 +38,7 @@ pub(super) fn draw(
         summaries,
         cells: experiment.cells.iter().collect(),
         looks: &palette::looks(&experiment.targets),
-        seed,
+        bootstrap,
     };
     let loads = subject.loads();
     match (figure.drawing, loads.first()) {
@@ -80,7 +80,8 @@ impl<'a> Subject<'a> {
     }
 
     fn title(&self, target: &'a str) -> &'a str {
-        self.index_of(target).map_or(target, |index| self.title_of(index))
+        self.index_of(target)
+            .map_or(target, |index| self.title_of(index))
     }
 
     fn title_of(&self, target: usize) -> &'a str {
@@ -88,7 +89,10 @@ impl<'a> Subject<'a> {
     }
 
     fn index_of(&self, target: &str) -> Option<usize> {
-        self.experiment.targets.iter().position(|t| t.name == target)
+        self.experiment
+            .targets
+            .iter()
+            .position(|t| t.name == target)
     }
 
     /// What each target that the figure is about has to show, in the experiment's order.

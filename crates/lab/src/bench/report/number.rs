@@ -26,9 +26,17 @@ pub(super) fn on_axis(value: f64, step: f64) -> String {
         let scaled = step * 10f64.powi(decimals as i32);
         (scaled - scaled.round()).abs() < 1e-6
     };
-    let decimals = if exact(decimals) { decimals } else { decimals + 1 };
+    let decimals = if exact(decimals) {
+        decimals
+    } else {
+        decimals + 1
+    };
     let text = format!("{value:.decimals$}");
-    if value.abs() >= 10_000.0 { apart(&text) } else { text }
+    if value.abs() >= 1_000.0 {
+        apart(&text)
+    } else {
+        text
+    }
 }
 
 /// `1.87`, `12.4`, `0.052`.
@@ -137,6 +145,9 @@ mod tests {
     #[test]
     fn lengths_have_one_unit_or_two() {
         let of = |seconds| length(Duration::from_secs(seconds));
-        assert_eq!((of(48), of(750), of(7_500)), ("48 s".into(), "13 min".into(), "2 h 05 min".into()));
+        assert_eq!(
+            (of(48), of(750), of(7_500)),
+            ("48 s".into(), "13 min".into(), "2 h 05 min".into())
+        );
     }
 }

@@ -8,7 +8,7 @@ mod tables;
 use super::figure;
 use super::html::Html;
 use crate::bench::outcome::Outcome;
-use crate::bench::statistics::{Analysis, Verdict};
+use crate::bench::statistics::{Analysis, Bootstrap, Verdict};
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -18,13 +18,20 @@ pub(super) fn render(outcome: &Outcome, analysis: &Analysis) -> String {
     html.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     html.raw("<meta name=\"color-scheme\" content=\"light dark\">\n");
-    html.element("title", &format!("Evenkeel bench, {}", opening::day(outcome)));
+    html.element(
+        "title",
+        &format!("Evenkeel bench, {}", opening::day(outcome)),
+    );
     html.raw("<style>\n").raw(STYLE);
-    html.style(&format!("@media screen and (prefers-color-scheme:dark){{{}}}", figure::dark_rules()));
+    html.style(&format!(
+        "@media screen and (prefers-color-scheme:dark){{{}}}",
+        figure::dark_rules()
+    ));
     html.raw("</style>\n</head>\n<body>\n<main>\n");
     opening::write(&mut html, outcome, analysis);
+    let bootstrap = Bootstrap::new(outcome.seed);
     for (experiment, analysed) in outcome.experiments.iter().zip(&analysis.experiments) {
-        experiment::write(&mut html, outcome, experiment, analysed);
+        experiment::write(&mut html, experiment, analysed, &bootstrap);
     }
     appendix::write(&mut html, outcome, analysis);
     html.raw("</main>\n</body>\n</html>\n");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bench::outcome::{Drawing, Figure, Metric};
-use crate::bench::statistics::Verdict;
+use crate::bench::statistics::{Bootstrap, Verdict};
 
 fn page(outcome: &Outcome) -> String {
     page::render(outcome, &analyse(outcome))
@@ -19,9 +19,21 @@ fn a_report_is_five_files_and_can_be_read_again() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["cells.csv", "faults.csv", "ratios.csv", "report.html", "report.json"]);
+    assert_eq!(
+        names,
+        [
+            "cells.csv",
+            "faults.csv",
+            "ratios.csv",
+            "report.html",
+            "report.json"
+        ]
+    );
     let again = read(&folder.path().join("report.json")).unwrap();
-    assert!(page(&again) == page(&outcome), "the same facts give the same page");
+    assert!(
+        page(&again) == page(&outcome),
+        "the same facts give the same page"
+    );
 }
 
 #[test]
@@ -81,7 +93,7 @@ fn verdicts_stand_on_the_page_in_words() {
         assert!(page.contains(verdict.words()), "{verdict:?}");
     }
     assert!(page.contains("not installed"));
-    assert!(page.contains("The load generator was up to 93 %"));
+    assert!(page.contains("The load generator was busy up to 93 %"));
 }
 
 #[test]
@@ -94,7 +106,7 @@ fn every_kind_of_figure_is_drawn_with_its_unit() {
         (Drawing::Percent, "% of one server direct"),
         (Drawing::Bars, "queries per second"),
         (Drawing::Shares, "share of queries"),
-        (Drawing::Outage, "ms since the fault"),
+        (Drawing::Outage, "ms since primary stopped"),
         (Drawing::Ratios, "× one server direct"),
         (Drawing::Cpu, "CPU µs per query"),
     ] {
@@ -110,7 +122,10 @@ fn every_kind_of_figure_is_drawn_with_its_unit() {
             scenario: None,
         };
         let summaries = &analysis.experiments[0].summaries;
-        let svg = figure::draw(experiment, &figure, summaries, 1).unwrap().unwrap().0;
+        let svg = figure::draw(experiment, &figure, summaries, &Bootstrap::new(1))
+            .unwrap()
+            .unwrap()
+            .0;
         assert!(svg.contains(unit), "{drawing:?}: {unit}");
         assert!(svg.contains("Evenkeel"), "{drawing:?}");
         assert!(svg.ends_with("</svg>\n"), "{drawing:?}");
@@ -140,7 +155,10 @@ fn a_sweep_of_one_point_becomes_bars() {
     let experiment = &outcome.experiments[0];
     let summaries = &analysis.experiments[0].summaries;
     let figure = &experiment.figures[0];
-    let svg = figure::draw(experiment, figure, summaries, 1).unwrap().unwrap().0;
+    let svg = figure::draw(experiment, figure, summaries, &Bootstrap::new(1))
+        .unwrap()
+        .unwrap()
+        .0;
     assert!(svg.contains("rect"));
 }
 
@@ -151,7 +169,13 @@ fn a_file_of_a_newer_program_is_refused_with_a_reason() {
     outcome.format = FORMAT + 1;
     write(&outcome, folder.path()).unwrap();
     let error = read(&folder.path().join("report.json")).unwrap_err();
-    assert!(error.to_string().contains("written by a newer program"), "{error}");
+    assert!(
+        error.to_string().contains("written by a newer program"),
+        "{error}"
+    );
     let error = read(&folder.path().join("cells.csv")).unwrap_err();
-    assert!(error.to_string().contains("is not the report.json"), "{error}");
+    assert!(
+        error.to_string().contains("is not the outcome.json"),
+        "{error}"
+    );
 }

@@ -91,7 +91,7 @@ fn saturated_load(experiment: &Experiment) -> Option<Alarm> {
     let seen = seen(experiment, busy, LOAD_BUSY_PERCENT)?;
     Some(Alarm {
         kind: Kind::SaturatedLoad,
-        seen: format!("the load generator was {seen}"),
+        seen: format!("the load generator was busy {seen}"),
         means: "it measures itself there: rates are its limit and latency includes its own \
             queue. Compare CPU per request, or give it more cores"
             .to_owned(),
@@ -129,7 +129,8 @@ fn seen(experiment: &Experiment, of: impl Fn(&Cell) -> f64, limit: f64) -> Optio
     let most = over.iter().map(|cell| of(cell)).fold(0.0, f64::max);
     let mut places: Vec<String> = Vec::new();
     for cell in &over {
-        let place = place(experiment, &cell.target, &cell.load, cell.point);
+        // What all targets suffer from is said once.
+        let place = sweep_place(experiment, &cell.load, cell.point);
         if !places.contains(&place) {
             places.push(place);
         }
@@ -204,7 +205,10 @@ fn failed_runs(experiment: &Experiment) -> Option<Alarm> {
         .collect();
     (!places.is_empty()).then(|| Alarm {
         kind: Kind::FailedRuns,
-        seen: format!("{} runs gave nothing: {}", places.len(), listed(&places)),
+        seen: match places.as_slice() {
+            [only] => format!("one run gave nothing: {only}"),
+            several => format!("{} runs gave nothing: {}", several.len(), listed(several)),
+        },
         means: "they are left out of every figure; see \"What went wrong\"".to_owned(),
     })
 }
@@ -212,11 +216,13 @@ fn failed_runs(experiment: &Experiment) -> Option<Alarm> {
 fn place(experiment: &Experiment, target: &str, load: &str, point: f64) -> String {
     let title = experiment.targets.iter().find(|t| t.name == target);
     let title = title.map_or(target, |target| target.title.as_str());
-    let load = experiment.loads.iter().find(|l| l.name == load);
-    match load {
-        Some(load) => format!("{title}, {}, {point} {}", load.name, load.axis),
-        None => format!("{title}, {point}"),
-    }
+    format!("{title}, {}", sweep_place(experiment, load, point))
+}
+
+fn sweep_place(experiment: &Experiment, load: &str, point: f64) -> String {
+    let found = experiment.loads.iter().find(|l| l.name == load);
+    let axis = found.map_or("", |load| load.axis.as_str());
+    format!("{load}, {point} {axis}")
 }
 
 fn listed(places: &[String]) -> String {

@@ -1,5 +1,9 @@
 //! The median of a few blocks, and how far another run's median may lie from it.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use serde::Serialize;
 
 /// Ratios nearer to 1 than this are no difference worth a word.
@@ -54,44 +58,72 @@ impl Interval {
     }
 }
 
-/// The bootstrap's 95 % interval of the median: blocks are drawn with replacement, and the middle
-/// 95 % of the medians so found are kept. Values that are not finite are left out; nothing is left
-/// of none.
-pub(crate) fn interval(values: &[f64], seed: u64) -> Option<Interval> {
-    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    let (least, most) = (*sorted.first()?, *sorted.last()?);
-    let middle = middle(&sorted);
-    let blocks = sorted.len();
-    if blocks < 3 {
-        return Some(Interval {
-            low: least,
-            middle,
-            high: most,
-            blocks,
-        });
-    }
-    let medians = medians(&sorted, seed);
-    let tail = (TAIL * (DRAWS - 1) as f64).floor() as usize;
-    Some(Interval {
-        low: medians[tail],
-        middle,
-        high: medians[DRAWS - 1 - tail],
-        blocks,
-    })
+/// Draws blocks with replacement. How they fall depends on the seed and on how many blocks there
+/// are, so each number of blocks is drawn once and serves all intervals.
+pub(crate) struct Bootstrap {
+    seed: u64,
+    drawn: RefCell<BTreeMap<usize, Rc<[Ranks]>>>,
 }
 
-fn medians(sorted: &[f64], seed: u64) -> Vec<f64> {
-    let mut random = Random(seed);
-    let mut draw = vec![0.0; sorted.len()];
-    let mut medians = Vec::with_capacity(DRAWS);
-    for _ in 0..DRAWS {
-        draw.fill_with(|| sorted[random.below(sorted.len())]);
-        draw.sort_by(f64::total_cmp);
-        medians.push(middle(&draw));
+/// Of the one or two values in the middle of a draw, by their rank among all.
+type Ranks = (usize, usize);
+
+impl Bootstrap {
+    pub(crate) fn new(seed: u64) -> Bootstrap {
+        Bootstrap {
+            seed,
+            drawn: RefCell::default(),
+        }
     }
-    medians.sort_by(f64::total_cmp);
-    medians
+
+    /// The 95 % interval of the median: the middle 95 % of the medians of the draws. Values that are
+    /// not finite are left out; nothing is left of none.
+    pub(crate) fn interval(&self, values: &[f64]) -> Option<Interval> {
+        let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let (least, most) = (*sorted.first()?, *sorted.last()?);
+        let middle = middle(&sorted);
+        let blocks = sorted.len();
+        let (low, high) = match blocks {
+            0..3 => (least, most),
+            _ => self.tails(&sorted),
+        };
+        Some(Interval {
+            low,
+            middle,
+            high,
+            blocks,
+        })
+    }
+
+    fn tails(&self, sorted: &[f64]) -> (f64, f64) {
+        let ranks = self.ranks(sorted.len());
+        let mut medians: Vec<f64> = ranks
+            .iter()
+            .map(|(lower, upper)| f64::midpoint(sorted[*lower], sorted[*upper]))
+            .collect();
+        let tail = (TAIL * (DRAWS - 1) as f64).floor() as usize;
+        let low = *medians.select_nth_unstable_by(tail, f64::total_cmp).1;
+        let high = *medians
+            .select_nth_unstable_by(DRAWS - 1 - tail, f64::total_cmp)
+            .1;
+        (low, high)
+    }
+
+    fn ranks(&self, blocks: usize) -> Rc<[Ranks]> {
+        let mut drawn = self.drawn.borrow_mut();
+        let draw = || {
+            let mut random = Random(self.seed);
+            let mut draw = vec![0; blocks];
+            let mut ranks = || {
+                draw.fill_with(|| random.below(blocks));
+                draw.sort_unstable();
+                (draw[(blocks - 1) / 2], draw[blocks / 2])
+            };
+            (0..DRAWS).map(|_| ranks()).collect()
+        };
+        drawn.entry(blocks).or_insert_with(draw).clone()
+    }
 }
 
 /// The middle value, or the mean of the two in the middle; nothing of none.
@@ -149,7 +181,9 @@ mod tests {
     fn five_blocks_give_their_range() {
         // A median of five draws is the least block when three or more draws are it: 5.8 % of the
         // time, more than the tail of 2.5 %.
-        let interval = interval(&[1.0, 1.3, 1.1, 0.9, 1.2], 7).unwrap();
+        let interval = Bootstrap::new(7)
+            .interval(&[1.0, 1.3, 1.1, 0.9, 1.2])
+            .unwrap();
         assert_eq!(
             (interval.low, interval.middle, interval.high),
             (0.9, 1.1, 1.3)
@@ -162,7 +196,7 @@ mod tests {
         // binomial(9, 2/9) >= 5, which is 2.6 %, and rank 1 with 0.1 %.
         let values: Vec<f64> = (1..=9).map(f64::from).collect();
         for seed in [1, 2] {
-            let interval = interval(&values, seed).unwrap();
+            let interval = Bootstrap::new(seed).interval(&values).unwrap();
             assert!((2.0..=3.0).contains(&interval.low), "{interval:?}");
             assert_eq!(interval.middle, 5.0);
             assert!((7.0..=8.0).contains(&interval.high), "{interval:?}");
@@ -173,7 +207,7 @@ mod tests {
     fn the_interval_narrows_with_the_blocks_as_theory_says() {
         // 101 even steps from 0 to 1: the 95 % interval of the median is 0.5 +- 1.96/(2 sqrt 101).
         let values: Vec<f64> = (0..=100).map(|step| f64::from(step) / 100.0).collect();
-        let interval = interval(&values, 3).unwrap();
+        let interval = Bootstrap::new(3).interval(&values).unwrap();
         assert!((interval.low - 0.402).abs() < 0.02, "{interval:?}");
         assert!((interval.high - 0.598).abs() < 0.02, "{interval:?}");
     }
@@ -181,14 +215,17 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_interval_again() {
         let values: Vec<f64> = (0..12).map(|step| f64::from(step * step)).collect();
-        assert_eq!(interval(&values, 5), interval(&values, 5));
+        let of = |seed| Bootstrap::new(seed).interval(&values);
+        assert_eq!(of(5), of(5));
     }
 
     #[test]
     fn what_is_not_finite_is_left_out() {
-        let interval = interval(&[f64::NAN, 2.0, f64::INFINITY], 1).unwrap();
+        let interval = Bootstrap::new(1)
+            .interval(&[f64::NAN, 2.0, f64::INFINITY])
+            .unwrap();
         assert_eq!((interval.middle, interval.blocks), (2.0, 1));
-        assert_eq!(super::interval(&[f64::NAN], 1), None);
+        assert_eq!(Bootstrap::new(1).interval(&[f64::NAN]), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::bootstrap::{BAND, Interval, Reading, median};
+use super::bootstrap::{BAND, Bootstrap, Interval, Reading, median};
 use super::outage;
 use super::pairs::{Points, Question, ratio};
 use crate::bench::outcome::{Better, Cell, Check, Experiment, Finding, Metric};
@@ -44,8 +44,11 @@ impl Verdict {
 }
 
 /// All findings of an experiment, in its order.
-pub(crate) fn judge(experiment: &Experiment, seed: u64) -> Vec<Judged> {
-    let court = Court { experiment, seed };
+pub(crate) fn judge(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Judged> {
+    let court = Court {
+        experiment,
+        bootstrap,
+    };
     let findings = experiment.findings.iter();
     findings.map(|finding| court.finding(finding)).collect()
 }
@@ -55,7 +58,7 @@ type Opinion = (Verdict, String);
 
 struct Court<'a> {
     experiment: &'a Experiment,
-    seed: u64,
+    bootstrap: &'a Bootstrap,
 }
 
 impl Court<'_> {
@@ -244,15 +247,16 @@ impl Court<'_> {
             Verdict::DoesNotHold
         };
         let numbers = format!(
-            "{} is best at {at} ({best:.1} {}); wanted {from} to {until}",
+            "{} is best at {at} ({best:.decimals$} {}); wanted {from} to {until}",
             self.title(target),
-            metric.short()
+            metric.short(),
+            decimals = if best >= 100.0 { 0 } else { 2 },
         );
         (verdict, numbers)
     }
 
     fn outage(&self, target: &str, scenario: &str, at_most_ms: f64) -> Opinion {
-        let found = outage::summaries(&self.experiment.faults, self.seed);
+        let found = outage::summaries(&self.experiment.faults, self.bootstrap);
         let found = found
             .iter()
             .find(|found| found.target == target && found.scenario == scenario);
@@ -292,7 +296,7 @@ impl Court<'_> {
 
     fn ask(&self, question: &Question) -> Option<Interval> {
         let cells: Vec<&Cell> = self.experiment.cells.iter().collect();
-        ratio(&cells, question, self.seed)
+        ratio(&cells, question, self.bootstrap)
     }
 
     fn points(&self, load: &str) -> Vec<f64> {

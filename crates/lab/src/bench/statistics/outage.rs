@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::bootstrap::{Interval, interval};
+use super::bootstrap::{Bootstrap, Interval};
 use crate::bench::outcome::FaultTrial;
 
 /// All trials of one scenario with one target.
@@ -30,7 +30,7 @@ pub(crate) struct OutageSummary {
 }
 
 /// In the order in which target and scenario first appear.
-pub(crate) fn summaries(trials: &[FaultTrial], seed: u64) -> Vec<OutageSummary> {
+pub(crate) fn summaries(trials: &[FaultTrial], bootstrap: &Bootstrap) -> Vec<OutageSummary> {
     let mut kinds: Vec<(&str, &str)> = Vec::new();
     for trial in trials {
         let kind = (trial.target.as_str(), trial.scenario.as_str());
@@ -43,12 +43,12 @@ pub(crate) fn summaries(trials: &[FaultTrial], seed: u64) -> Vec<OutageSummary> 
         .map(|(target, scenario)| {
             let of_kind = |t: &&FaultTrial| t.target == target && t.scenario == scenario;
             let trials: Vec<&FaultTrial> = trials.iter().filter(of_kind).collect();
-            summary(&trials, seed)
+            summary(&trials, bootstrap)
         })
         .collect()
 }
 
-fn summary(all: &[&FaultTrial], seed: u64) -> OutageSummary {
+fn summary(all: &[&FaultTrial], bootstrap: &Bootstrap) -> OutageSummary {
     let trials: Vec<&FaultTrial> = all
         .iter()
         .copied()
@@ -65,7 +65,7 @@ fn summary(all: &[&FaultTrial], seed: u64) -> OutageSummary {
         trials: trials.len(),
         failed_trials: all.len() - trials.len(),
         without_end: trials.len() - outages.len(),
-        outage_ms: interval(&outages, seed),
+        outage_ms: bootstrap.interval(&outages),
         longest_ms: outages.iter().copied().fold(0.0, f64::max),
         steps: steps(&trials),
         acknowledged: sum(&|trial| trial.acknowledged),
@@ -121,7 +121,7 @@ mod tests {
             trial(Some(5.0), Some(305.0)),
             trial(None, None),
         ];
-        let found = &summaries(&trials, 1)[0];
+        let found = &summaries(&trials, &Bootstrap::new(1))[0];
         assert_eq!(found.outage_ms.unwrap().middle, 100.0);
         assert_eq!((found.longest_ms, found.acknowledged), (300.0, 30));
     }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_trial_without_an_end_is_counted_and_not_averaged() {
         let trials = [trial(Some(5.0), None), trial(Some(5.0), Some(15.0))];
-        let found = &summaries(&trials, 1)[0];
+        let found = &summaries(&trials, &Bootstrap::new(1))[0];
         assert_eq!((found.trials, found.without_end), (2, 1));
         assert_eq!(found.outage_ms.unwrap().middle, 10.0);
     }
@@ -138,7 +138,7 @@ mod tests {
     fn a_trial_that_failed_as_a_trial_counts_for_nothing_else() {
         let mut failed = trial(Some(0.0), Some(9_000.0));
         failed.failure = Some("the server did not start again".to_owned());
-        let found = &summaries(&[failed, trial(Some(0.0), Some(20.0))], 1)[0];
+        let found = &summaries(&[failed, trial(Some(0.0), Some(20.0))], &Bootstrap::new(1))[0];
         assert_eq!((found.trials, found.failed_trials), (1, 1));
         assert_eq!((found.longest_ms, found.acknowledged), (20.0, 10));
     }

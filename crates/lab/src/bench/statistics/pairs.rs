@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::bootstrap::{Interval, interval};
+use super::bootstrap::{Bootstrap, Interval};
 use crate::bench::outcome::{Cell, Metric};
 
 /// First and last point of a sweep that count; all when absent.
@@ -21,7 +21,11 @@ pub(crate) struct Question<'a> {
 /// The ratio in each block is the geometric mean of the ratios at the points; the answer is the
 /// median of the blocks with its interval. Blocks and points that only one of the two has are left
 /// out, and so is what cannot be divided.
-pub(crate) fn ratio(cells: &[&Cell], question: &Question, seed: u64) -> Option<Interval> {
+pub(crate) fn ratio(
+    cells: &[&Cell],
+    question: &Question,
+    bootstrap: &Bootstrap,
+) -> Option<Interval> {
     let above = values(cells, question, question.target);
     let below = values(cells, question, question.to);
     let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
@@ -43,7 +47,7 @@ pub(crate) fn ratio(cells: &[&Cell], question: &Question, seed: u64) -> Option<I
         .filter(|logarithms| logarithms.len() == whole)
         .map(|logarithms| (logarithms.iter().sum::<f64>() / whole as f64).exp())
         .collect();
-    interval(&ratios, seed ^ fingerprint(question))
+    bootstrap.interval(&ratios)
 }
 
 /// The target's values by block and point. A point is compared by its bits: it comes from one list.
@@ -64,14 +68,6 @@ pub(crate) fn within(points: Points, point: f64) -> bool {
     points.is_none_or(|(from, until)| (from..=until).contains(&point))
 }
 
-/// FNV-1a over the question, so that each is drawn with numbers of its own, whatever else is asked.
-fn fingerprint(question: &Question) -> u64 {
-    let text = format!("{question:?}");
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::sample::cell;
@@ -86,7 +82,11 @@ mod tests {
     };
 
     fn asked(cells: &[Cell], question: &Question) -> Option<Interval> {
-        ratio(&cells.iter().collect::<Vec<_>>(), question, 1)
+        ratio(
+            &cells.iter().collect::<Vec<_>>(),
+            question,
+            &Bootstrap::new(1),
+        )
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::bootstrap::{Interval, Reading, median};
+use super::bootstrap::{Bootstrap, Interval, Reading, median};
 use super::pairs::{Question, ratio};
 use crate::bench::outcome::{Cell, Experiment, Load, Metric};
 
@@ -81,7 +81,7 @@ pub(crate) fn summaries(experiment: &Experiment) -> Vec<Summary> {
 }
 
 /// Each target's ratio to each reference at each point.
-pub(crate) fn ratios(experiment: &Experiment, seed: u64) -> Vec<Ratio> {
+pub(crate) fn ratios(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Ratio> {
     let mut ratios = Vec::new();
     for (load, at_points) in by_load_and_point(experiment) {
         for target in &experiment.targets {
@@ -95,7 +95,7 @@ pub(crate) fn ratios(experiment: &Experiment, seed: u64) -> Vec<Ratio> {
                             to,
                             points: None,
                         };
-                        let interval = ratio(cells, &question, seed)?;
+                        let interval = ratio(cells, &question, bootstrap)?;
                         Some(Ratio::of(&question, *point, interval))
                     };
                     ratios.extend(COMPARED.iter().filter_map(found));
@@ -178,7 +178,7 @@ mod tests {
         for target in ["direct", "own"] {
             experiment.cells.push(cell(target, "read", 8.0, 1, 2.0));
         }
-        let found = ratios(&experiment, 1);
+        let found = ratios(&experiment, &Bootstrap::new(1));
         let pairs: Vec<_> = found
             .iter()
             .map(|r| (r.target.as_str(), r.to.as_str()))

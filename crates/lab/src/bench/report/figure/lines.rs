@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use plotters::prelude::*;
 
+use super::Subject;
 use super::chart::{
     self, Area, Axis, Chart, Frame, SCALE, Style, TEXT_SIZE, WIDTH, chart, drawing, room_for,
 };
 use super::palette::{AXIS, Look, TEXT};
-use super::Subject;
 use crate::bench::outcome::Load;
 use crate::bench::report::html::Svg;
 use crate::bench::statistics::{Question, ratio};
@@ -37,7 +37,13 @@ pub(super) fn medians(subject: &Subject, load: &Load) -> Result<Option<Svg>> {
             places: places.into_values().collect(),
         }
     });
-    draw(subject, load, courses, &subject.figure.metric.label(&load.counted), "")
+    draw(
+        subject,
+        load,
+        courses,
+        &subject.figure.metric.label(&load.counted),
+        "",
+    )
 }
 
 /// Per cent of the reference within each block, with the band of the interval.
@@ -54,8 +60,11 @@ pub(super) fn percent(subject: &Subject, load: &Load) -> Result<Option<Svg>> {
                 to: reference,
                 points: Some((point, point)),
             };
-            let found = ratio(&subject.cells, &question, subject.seed)?;
-            Some((point, [found.low, found.middle, found.high].map(|r| 100.0 * r)))
+            let found = ratio(&subject.cells, &question, subject.bootstrap)?;
+            Some((
+                point,
+                [found.low, found.middle, found.high].map(|r| 100.0 * r),
+            ))
         };
         let points = subject.points(&load.name);
         Course {
@@ -121,12 +130,21 @@ fn draw(
 /// A thin line across, at what counts as equal.
 fn level(area: &Area, chart: &Chart, across: &Axis, value: f64) -> Result<()> {
     let ends = [across.range.start, across.range.end].map(|x| place(chart, (x, value)));
-    chart::line(area, &ends, Some((2, 3)), AXIS.paint().stroke_width(SCALE as u32))
+    chart::line(
+        area,
+        &ends,
+        Some((2, 3)),
+        AXIS.paint().stroke_width(SCALE as u32),
+    )
 }
 
 fn band(area: &Area, chart: &Chart, course: &Course, look: Look) -> Result<()> {
     let lower = course.places.iter().map(|(x, values)| (*x, values[0]));
-    let upper = course.places.iter().rev().map(|(x, values)| (*x, values[2]));
+    let upper = course
+        .places
+        .iter()
+        .rev()
+        .map(|(x, values)| (*x, values[2]));
     let outline: Vec<(i32, i32)> = lower.chain(upper).map(|p| place(chart, p)).collect();
     area.draw(&Polygon::new(outline, look.ink.paint().mix(0.13).filled()))?;
     Ok(())
@@ -139,7 +157,12 @@ fn stroke(area: &Area, chart: &Chart, course: &Course, look: Look) -> Result<()>
         .map(|(x, values)| place(chart, (*x, values[1])))
         .collect();
     let width = if look.is_strong { 5 } else { 3 };
-    chart::line(area, &places, look.dash, look.ink.paint().stroke_width(width))?;
+    chart::line(
+        area,
+        &places,
+        look.dash,
+        look.ink.paint().stroke_width(width),
+    )?;
     // Many points need no marks to be seen, only enough of them to tell the lines apart.
     let every = places.len().div_ceil(12);
     for (index, at) in places.iter().enumerate() {
@@ -204,7 +227,6 @@ fn apart(wanted: &[i32], step: i32, (from, until): (i32, i32)) -> Vec<i32> {
 fn place(chart: &Chart, at: (f64, f64)) -> (i32, i32) {
     chart.plotting_area().map_coordinate(&at)
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,9 @@ const MANY: usize = 12;
 
 /// The trials of one target and scenario.
 struct Group<'t> {
-    title: String,
+    title: &'t str,
+    /// Below the title, where scenarios differ.
+    scenario: &'t str,
     is_strong: bool,
     trials: Vec<&'t FaultTrial>,
     summary: OutageSummary,
@@ -42,13 +44,20 @@ pub(super) fn timeline(subject: &Subject) -> Result<Option<Svg>> {
         return Ok(None);
     }
     let frame = Frame {
-        left: room_for(groups.iter().map(|g| g.title.as_str()), LABEL_MOST) + 16,
+        left: room_for(
+            groups.iter().flat_map(|g| [g.title, g.scenario]),
+            LABEL_MOST,
+        ) + 16,
         right: 110,
         top: HEADING,
         bottom: FOOT,
     };
     let rows: i32 = groups.iter().map(|group| group.height + GAP).sum();
-    let across = Axis::from_zero(most.max(1.0), "ms since the fault");
+    let fault = match groups[0].scenario {
+        "" => groups[0].summary.scenario.as_str(),
+        _ => "the fault",
+    };
+    let across = Axis::from_zero(most.max(1.0), &format!("ms since {fault}"));
     let svg = drawing(HEADING + rows + FOOT, |area| {
         let chart = chart(area, frame, &across, &Axis::rows(rows as usize))?;
         legend(area, frame.left, &steps)?;
@@ -66,7 +75,10 @@ pub(super) fn timeline(subject: &Subject) -> Result<Option<Svg>> {
 fn groups<'t>(subject: &'t Subject) -> Vec<Group<'t>> {
     let figure = subject.figure;
     let faults = &subject.experiment.faults;
-    let scenarios = figure.scenario.is_none();
+    let several = faults
+        .iter()
+        .any(|trial| trial.scenario != faults[0].scenario);
+    let is_told = figure.scenario.is_none() && several;
     let wanted = |found: &OutageSummary| {
         let scenario = figure.scenario.as_ref();
         let is_target = figure.targets.is_empty() || figure.targets.contains(&found.target);
@@ -78,23 +90,32 @@ fn groups<'t>(subject: &'t Subject) -> Vec<Group<'t>> {
             t.target == summary.target && t.scenario == summary.scenario && t.failure.is_none()
         };
         let mut trials: Vec<&FaultTrial> = faults.iter().filter(of_group).collect();
-        trials.sort_by(|a, b| a.outage_ms().unwrap_or(f64::MAX).total_cmp(&b.outage_ms().unwrap_or(f64::MAX)));
-        let title = subject.title(&summary.target);
-        let thickness = if trials.len() > MANY { TRIAL_THIN } else { TRIAL };
+        trials.sort_by(|a, b| {
+            a.outage_ms()
+                .unwrap_or(f64::MAX)
+                .total_cmp(&b.outage_ms().unwrap_or(f64::MAX))
+        });
+        let (title, scenario) = match trials.first() {
+            Some(first) => (subject.title(&first.target), first.scenario.as_str()),
+            None => ("", ""),
+        };
+        let thickness = if trials.len() > MANY {
+            TRIAL_THIN
+        } else {
+            TRIAL
+        };
         Group {
-            title: if scenarios {
-                format!("{title}: {}", summary.scenario)
-            } else {
-                title.to_owned()
-            },
+            title,
+            scenario: if is_told { scenario } else { "" },
             is_strong: index.is_some_and(|index| subject.looks[index].is_strong),
             height: (trials.len() as i32 * thickness).max(2 * TEXT_SIZE as i32),
             trials,
             summary,
         }
     };
-    let all = outage::summaries(faults, subject.seed);
-    all.into_iter().filter(wanted).map(group).collect()
+    let all = outage::summaries(faults, subject.bootstrap);
+    let groups = all.into_iter().filter(wanted).map(group);
+    groups.filter(|group| !group.trials.is_empty()).collect()
 }
 
 fn step_names(groups: &[Group]) -> Vec<String> {
@@ -116,7 +137,10 @@ fn draw_group(
     at: &dyn Fn(f64) -> i32,
 ) -> Result<()> {
     let middle = top + group.height / 2;
-    chart::row_label(area, frame, middle, &group.title, group.is_strong)?;
+    let below = if group.scenario.is_empty() { 0 } else { 7 };
+    chart::row_label(area, frame, middle - below, group.title, group.is_strong)?;
+    let style = Style::new(MUTED).to_the(HPos::Right);
+    chart::text(area, (frame.left - 8, middle + 8), group.scenario, style)?;
     let thickness = group.height / group.trials.len().max(1) as i32;
     for (index, trial) in group.trials.iter().enumerate() {
         let y = (top + thickness * index as i32) * SCALE;
@@ -148,7 +172,11 @@ fn draw_trial(
         area.draw(&Rectangle::new(corners, ink.paint().filled()))
     };
     if let (Some(error), Some(success)) = (trial.first_error_ms, trial.first_success_ms) {
-        let unknown = if trial.steps.is_empty() { PARTS[1] } else { GRID };
+        let unknown = if trial.steps.is_empty() {
+            PARTS[1]
+        } else {
+            GRID
+        };
         bar(error, success, unknown)?;
     }
     for step in &trial.steps {
@@ -157,7 +185,11 @@ fn draw_trial(
         bar(step.from_ms, step.to_ms, ink)?;
     }
     if trial.first_error_ms.is_none() {
-        let spot = Circle::new((at(0.0) + 2 * SCALE, (upper + lower) / 2), 2 * SCALE, AXIS.paint());
+        let spot = Circle::new(
+            (at(0.0) + 2 * SCALE, (upper + lower) / 2),
+            2 * SCALE,
+            AXIS.paint(),
+        );
         area.draw(&spot)?;
     }
     Ok(())
@@ -170,7 +202,12 @@ fn legend(area: &Area, left: i32, steps: &[String]) -> Result<()> {
         let ink = PARTS[index % PARTS.len()];
         area.draw(&Rectangle::new(corners, ink.paint().filled()))?;
         area.draw(&Rectangle::new(corners, AXIS.paint().stroke_width(1)))?;
-        chart::text(area, (x + 20, 13), name, Style::new(TEXT).to_the(HPos::Left))?;
+        chart::text(
+            area,
+            (x + 20, 13),
+            name,
+            Style::new(TEXT).to_the(HPos::Left),
+        )?;
         x += 34 + width_of(name);
     }
     Ok(())

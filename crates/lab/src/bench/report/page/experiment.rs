@@ -4,25 +4,29 @@ use super::super::figure;
 use super::super::html::Html;
 use super::opening::alarms;
 use super::{tables, verdict};
-use crate::bench::outcome::{Drawing, Experiment, Figure, Loop, Metric, Outcome};
-use crate::bench::statistics::Analysed;
+use crate::bench::outcome::{Drawing, Experiment, Figure, Loop, Metric};
+use crate::bench::statistics::{Analysed, Bootstrap};
 
 pub(super) fn write(
     html: &mut Html,
-    outcome: &Outcome,
     experiment: &Experiment,
     analysed: &Analysed,
+    bootstrap: &Bootstrap,
 ) {
-    html.with("section class=\"experiment\"", ("id", &experiment.name), |html| {
-        html.element("h2", &experiment.title);
-        study(html, experiment);
-        findings(html, analysed);
-        cautions(html, experiment, analysed);
-        figures(html, outcome, experiment, analysed);
-        tables::at_peak(html, experiment, analysed);
-        tables::outages(html, experiment, analysed);
-        went_wrong(html, experiment);
-    });
+    html.with(
+        "section class=\"experiment\"",
+        ("id", &experiment.name),
+        |html| {
+            html.element("h2", &experiment.title);
+            study(html, experiment);
+            findings(html, analysed);
+            cautions(html, experiment, analysed);
+            figures(html, experiment, analysed, bootstrap);
+            tables::at_peak(html, experiment, analysed);
+            tables::outages(html, experiment, analysed);
+            went_wrong(html, experiment);
+        },
+    );
 }
 
 fn study(html: &mut Html, experiment: &Experiment) {
@@ -67,7 +71,10 @@ fn findings(html: &mut Html, analysed: &Analysed) {
 fn cautions(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
     let of_targets = experiment.targets.iter().flat_map(|target| {
         let title = &target.title;
-        target.notes.iter().map(move |note| format!("{title}: {note}"))
+        target
+            .notes
+            .iter()
+            .map(move |note| format!("{title}: {note}"))
     });
     let notes: Vec<String> = experiment.notes.iter().cloned().chain(of_targets).collect();
     if analysed.alarms.is_empty() && notes.is_empty() {
@@ -83,10 +90,10 @@ fn cautions(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
     });
 }
 
-fn figures(html: &mut Html, outcome: &Outcome, experiment: &Experiment, analysed: &Analysed) {
+fn figures(html: &mut Html, experiment: &Experiment, analysed: &Analysed, bootstrap: &Bootstrap) {
     html.inside("div class=\"figures\"", |html| {
         for wanted in experiment.figures.iter().chain(&added(experiment)) {
-            let drawn = figure::draw(experiment, wanted, &analysed.summaries, outcome.seed);
+            let drawn = figure::draw(experiment, wanted, &analysed.summaries, bootstrap);
             match drawn {
                 Ok(Some(svg)) => {
                     html.inside("figure", |html| {
@@ -136,7 +143,11 @@ fn added(experiment: &Experiment) -> Vec<Figure> {
         "How long writes failed",
         "One line per trial, the shortest first; on the right the median.",
     );
-    let shares = figure(Drawing::Shares, "Who was given the work", "Dashes: even shares.");
+    let shares = figure(
+        Drawing::Shares,
+        "Who was given the work",
+        "Dashes: even shares.",
+    );
     let mut added = Vec::new();
     for figure in [ratios, cpu, shares, outage] {
         if !asks(figure.drawing) {
@@ -156,7 +167,11 @@ fn caption(experiment: &Experiment, figure: &Figure) -> String {
         None => String::new(),
     };
     let parts = [figure.caption.trim(), closing.as_str()];
-    parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" ")
+    parts
+        .into_iter()
+        .filter(|p| !p.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn went_wrong(html: &mut Html, experiment: &Experiment) {

@@ -70,7 +70,10 @@ struct Peak<'a> {
 impl Peak<'_> {
     fn write(&self, html: &mut Html) {
         let load = self.load;
-        html.element("h3", &format!("{}, {} {}", load.title, self.point, load.axis));
+        html.element(
+            "h3",
+            &format!("{}, {} {}", load.title, self.point, load.axis),
+        );
         html.inside("table class=\"numbers\"", |html| {
             html.inside("thead", |html| {
                 html.inside("tr", |html| self.heading(html));
@@ -84,14 +87,15 @@ impl Peak<'_> {
     }
 
     fn heading(&self, html: &mut Html) {
-        html.element("th", "").element("th", &format!("{}/s", self.load.counted));
+        html.element("th", "")
+            .element("th", &format!("{}/s", self.load.counted));
         for reference in &self.references {
             html.element("th", &format!("× {}", title(self.experiment, reference)));
         }
         for metric in &self.columns {
             html.element("th", metric.short());
         }
-        html.element("th", "CPU goes to");
+        html.element("th class=\"words\"", "CPU goes to");
     }
 
     fn row(&self, html: &mut Html, target: &Target) {
@@ -114,7 +118,8 @@ impl Peak<'_> {
             return;
         };
         html.inside(opening, |html| {
-            html.element("th", &target.title).element("td", &short(rate));
+            html.element("th", &target.title)
+                .element("td", &short(rate));
             for reference in &self.references {
                 html.inside("td", |html| self.ratio(html, target, reference));
             }
@@ -197,8 +202,9 @@ pub(super) fn outages(html: &mut Html, experiment: &Experiment, analysed: &Analy
     }
     html.element("h3", "Faults: what writers saw");
     html.inside("table class=\"numbers\"", |html| {
-        html.raw("<thead><tr><th></th><th>fault</th><th>trials</th><th>outage ms</th>");
-        html.raw("<th>longest</th><th>made of</th><th>written</th><th>failed</th><th>lost</th>");
+        html.raw("<thead><tr><th></th><th class=\"words\">fault</th><th>trials</th>");
+        html.raw("<th>outage ms</th><th>longest</th><th class=\"words\">made of</th>");
+        html.raw("<th>written</th><th>failed</th><th>lost</th>");
         html.raw("<th>doubled</th><th>refused, yet there</th><th>not caught up</th></tr></thead>");
         html.inside("tbody", |html| {
             for found in &analysed.outages {
@@ -214,13 +220,20 @@ fn outage(html: &mut Html, experiment: &Experiment, found: &OutageSummary) {
         trials += &format!(" (+{} that failed)", found.failed_trials);
     }
     let mut length = found.outage_ms.map_or("–".to_owned(), |outage| {
-        format!("{} ({}–{})", short(outage.middle), short(outage.low), short(outage.high))
+        format!(
+            "{} ({}–{})",
+            short(outage.middle),
+            short(outage.low),
+            short(outage.high)
+        )
     });
     if found.without_end > 0 {
         length += &format!(", {} without end", found.without_end);
     }
     let steps = found.steps.iter();
-    let steps: Vec<String> = steps.map(|(name, ms)| format!("{name} {}", short(*ms))).collect();
+    let steps: Vec<String> = steps
+        .map(|(name, ms)| format!("{name} {}", short(*ms)))
+        .collect();
     html.element("th", title(experiment, &found.target));
     html.element("td class=\"small\"", &found.scenario);
     html.element("td", &trials).element("td", &length);

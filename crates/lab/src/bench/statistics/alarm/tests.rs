@@ -1,13 +1,17 @@
 //! Each alarm is raised by what it is for, and by nothing else.
 
 use super::super::sample::{cell, experiment, outcome};
-use super::super::summary;
+use super::super::{Bootstrap, summary};
 use super::*;
 
 fn alarms(experiment: Experiment) -> Vec<Alarm> {
     let outcome = outcome(experiment);
     let experiment = &outcome.experiments[0];
-    of_experiment(&outcome, experiment, &summary::ratios(experiment, 1))
+    of_experiment(
+        &outcome,
+        experiment,
+        &summary::ratios(experiment, &Bootstrap::new(1)),
+    )
 }
 
 fn kinds(experiment: Experiment) -> Vec<Kind> {
@@ -41,7 +45,7 @@ fn a_load_generator_at_its_limit_is_named_with_its_place() {
     assert_eq!(found[0].kind, Kind::SaturatedLoad);
     assert_eq!(
         found[0].seen,
-        "the load generator was up to 97 %, in 1 of 10 runs: own, read, 8 threads"
+        "the load generator was busy up to 97 %, in 1 of 10 runs: read, 8 threads"
     );
 }
 

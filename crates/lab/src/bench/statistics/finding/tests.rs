@@ -28,7 +28,7 @@ fn judged(mut experiment: Experiment, check: &str, verdict: Verdict, numbers: &s
         published: String::new(),
         checks: vec![check],
     }];
-    let judged = &judge(&experiment, 1)[0];
+    let judged = &judge(&experiment, &Bootstrap::new(1))[0];
     assert_eq!(judged.numbers, [numbers]);
     assert_eq!(judged.verdict, verdict);
 }
@@ -143,7 +143,7 @@ fn a_knee_is_the_first_point_that_gains() {
 fn a_peak_may_be_missed_by_three_percent() {
     let of = |at_16: f64| measured(&[("own", &[(8.0, at_16), (64.0, 100.0), (128.0, 50.0)])]);
     let check = "check = \"peak\"\nload = \"read\"\ntarget = \"own\"\nfrom = 8\nuntil = 32";
-    let numbers = "own is best at 64 (100.0 per second); wanted 8 to 32";
+    let numbers = "own is best at 64 (100 per second); wanted 8 to 32";
     judged(of(98.0), check, Verdict::Holds, numbers);
     judged(of(90.0), check, Verdict::DoesNotHold, numbers);
 }
