@@ -195,7 +195,7 @@ impl Scene {
         let client = &mut self.clients[client];
         let Lent { connection, on } = &mut self.lent[client.at];
         let mut sql = Vec::new();
-        client.journal.restore(&mut sql);
+        client.journal.restore(on, &mut sql);
         let sql = String::from_utf8(sql).unwrap();
         let answer = connection.query(&sql);
         assert_eq!(answer.error, None, "{sql}");
@@ -293,11 +293,7 @@ fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_ow
         last[client].clear();
         loop {
             let text = scripts::text(|bound| dice.below(bound));
-            // That a function has gone back to what the startup message said, not to what the
-            // server began with, nobody can see.
-            if text.contains("back()")
-                && STARTUPS[client].iter().any(|(name, _)| *name == "TimeZone")
-            {
+            if scripts::cannot_be_followed(&text) && !STARTUPS[client].is_empty() {
                 continue;
             }
             let status = scene.run(client, &text);

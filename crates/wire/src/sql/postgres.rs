@@ -78,7 +78,7 @@ pub fn encoding_is_safe(client_encoding: &[u8]) -> bool {
     let counts = |byte: &&u8| byte.is_ascii_alphanumeric();
     let clean = || client_encoding.iter().filter(counts);
     let is = |name: &&[u8]| clean().map(u8::to_ascii_lowercase).eq(name.iter().copied());
-    !UNSAFE_ENCODINGS.iter().any(|name| is(name))
+    !UNSAFE_ENCODINGS.iter().any(is)
 }
 
 const UNSAFE_ENCODINGS: [&[u8]; 17] = [

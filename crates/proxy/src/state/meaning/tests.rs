@@ -105,7 +105,7 @@ fn a_read_is_as_volatile_as_the_worst_that_it_calls() {
         ("SELECT * FROM nobody_knows", Volatility::Unknown),
         ("WITH x AS (SELECT 1) SELECT * FROM x", Volatility::None),
         (
-            "WITH a AS (TABLE t), x (b, c) AS NOT MATERIALIZED ((SELECT 1, now())) SELECT * FROM x, a",
+            "WITH a AS (TABLE t), x (b) AS NOT MATERIALIZED ((SELECT now())) SELECT * FROM x, a",
             Volatility::Stable,
         ),
         // Of that name only within another schema.
@@ -278,4 +278,31 @@ fn a_point_select_is_read_in_little_time() {
     let each = begin.elapsed() / rounds;
     println!("{} ns each", each.as_nanos());
     assert!(each.as_micros() < 200, "{each:?}");
+}
+
+/// Whatever bytes come, they are read: every beginning and every ending of these, with a byte
+/// changed.
+#[test]
+fn every_part_of_a_text_is_read_without_harm() {
+    for text in [
+        "SET search_path TO a, \"B c\", E'x\\'y', $q$z$q$, -1.5, +0x1F -- evenkeel: primary",
+        "SELECT pg_catalog.set_config('a.b', NULL, false), set_config($1, (f(2)), true) AS x",
+        "DO LANGUAGE plpgsql $$ <<a>> BEGIN SET x = 1; EXECUTE 'y'; PERFORM f(1); END $$",
+        "CREATE LOCAL TEMP TABLE x (a int) ON COMMIT DROP AS WITH y (b) AS (SELECT 1) TABLE y",
+        "SAVEPOINT \"A\"; ROLLBACK TO a; SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+        "PREPARE p (int) AS SELECT U&\"\\0061\"(1); EXPLAIN ANALYZE CREATE TEMP TABLE x AS TABLE y",
+    ] {
+        for cut in 0..=text.len() {
+            for part in [&text.as_bytes()[..cut], &text.as_bytes()[cut..]] {
+                for byte in [b'\'', b'"', b'(', b')', b'\\', b'$', b',', b'.', 0, 0xff] {
+                    let mut changed = part.to_vec();
+                    if let Some(last) = changed.last_mut() {
+                        *last = byte;
+                    }
+                    let _ = super::read(&changed, byte == b',', Some(&Catalog));
+                }
+                let _ = super::read(part, false, None);
+            }
+        }
+    }
 }

@@ -36,7 +36,9 @@ impl std::fmt::Debug for Sets {
 
 /// A set on its way to another worker's interner.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Moved(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub struct Moved(Vec<Pair>);
+
+type Pair = (Box<[u8]>, Box<[u8]>);
 
 impl Default for Interner {
     fn default() -> Interner {

@@ -164,16 +164,16 @@ impl Journal {
         self.has_failed = status == Status::Failed;
         match status {
             Status::Idle => has_changed && !self.startup.is_empty() && on.now != self.now,
-            Status::InTransaction => self.owed().next().is_some(),
+            Status::InTransaction => self.owed(on).next().is_some(),
             Status::Failed => false,
         }
     }
 
     /// Within a transaction: writes the SQL, to be sent at once, that sets what was reset to what
     /// the client began with. A rollback takes back both.
-    pub fn restore(&mut self, out: &mut Vec<u8>) {
+    pub fn restore(&mut self, on: &OnServer, out: &mut Vec<u8>) {
         let owed: Vec<Change> = self
-            .owed()
+            .owed(on)
             .map(|(name, value)| Change::Set(name.into(), value.into()))
             .collect();
         for change in owed {
@@ -186,14 +186,16 @@ impl Journal {
         pending.restored = pending.changes.len();
     }
 
-    /// The settings of the startup message that were reset since the last look.
-    fn owed(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    /// The settings of the startup message that were reset since the last look, but for those that
+    /// a function has set again, as their reports tell.
+    fn owed(&self, on: &OnServer) -> impl Iterator<Item = (&[u8], &[u8])> {
         let pending = self.pending.as_deref();
         let changes = pending.map(|pending| pending.changes.get(pending.restored..));
         let changes = changes.flatten().unwrap_or_default();
-        self.startup
-            .iter()
-            .filter(move |(name, _)| changes.iter().any(|change| change.resets(name)))
+        self.startup.iter().filter(move |(name, _)| {
+            let is_reset = changes.iter().any(|change| change.resets(name));
+            is_reset && on.reports.get(name) == on.login.get(name)
+        })
     }
 
     /// One effect of a complete statement.

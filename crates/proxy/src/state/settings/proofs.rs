@@ -15,8 +15,10 @@ const ALWAYS_RIGHT: &[u8] = b"application_name";
 #[derive(Debug, Default)]
 pub struct Proofs {
     /// The reported value of a setting by its name and its value as a client gives it.
-    known: HashMap<(Box<[u8]>, Box<[u8]>), Option<Box<[u8]>>>,
+    known: HashMap<(Text, Text), Option<Text>>,
 }
+
+type Text = Box<[u8]>;
 
 impl Proofs {
     /// Whether a login with these settings must wait for a server to accept them: else its error

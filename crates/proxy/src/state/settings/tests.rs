@@ -204,7 +204,7 @@ fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
         scene.run(text, Status::InTransaction);
         let mut out = Vec::new();
         if scene.owes {
-            scene.journal.restore(&mut out);
+            scene.journal.restore(&scene.on, &mut out);
         }
         String::from_utf8(out).unwrap()
     };

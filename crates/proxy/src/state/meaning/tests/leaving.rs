@@ -203,7 +203,7 @@ fn blocks_of_code_are_read_word_by_word() {
     check(&[
         ("DO $$ BEGIN NULL; END $$", &[]),
         (
-            "DO $$ BEGIN UPDATE t SET a = 1; INSERT INTO t VALUES (1) ON CONFLICT DO UPDATE SET a = 2; END $$",
+            "DO $$ BEGIN UPDATE t SET a = 1; INSERT INTO t ON CONFLICT DO UPDATE SET a = 2; END $$",
             &[],
         ),
         (

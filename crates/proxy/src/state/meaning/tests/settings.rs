@@ -162,7 +162,8 @@ fn session_characteristics_are_defaults_of_the_session() {
             &["default_transaction_read_only = on"],
         ),
         (
-            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE, NOT DEFERRABLE",
+            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, \
+             READ WRITE, NOT DEFERRABLE",
             &[
                 "default_transaction_read_only = off",
                 "default_transaction_isolation = repeatable read",

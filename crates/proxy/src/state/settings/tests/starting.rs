@@ -1,4 +1,4 @@
-//! Startup messages.
+//! What startup messages set, and whether servers take it.
 
 use super::*;
 
