@@ -49,7 +49,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with a run that was ended before its time, with its experiments, seed and extent.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "out", "seed", "quick", "full", "blocks", "seconds", "target", "load", "no_faults"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "out", "seed", "quick", "full", "blocks", "seconds", "target", "load", "trials"])]
     resume: Option<PathBuf>,
     /// From which orders and the loads' random numbers are drawn.
     #[arg(long)]
@@ -66,9 +66,9 @@ pub struct Options {
     /// Only loads whose name contains one of these words.
     #[arg(long, value_delimiter = ',', value_name = "WORDS")]
     load: Vec<String>,
-    /// No fault trials.
+    /// Trials of each fault instead of the experiment's own number; 0 for none.
     #[arg(long)]
-    no_faults: bool,
+    trials: Option<usize>,
 }
 
 /// Runs experiments and writes the report.
@@ -121,7 +121,7 @@ fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
         seconds: options.seconds,
         targets: options.target.clone(),
         loads: options.load.clone(),
-        no_faults: options.no_faults,
+        trials: options.trials,
     };
     let directory = options.out.clone().unwrap_or_else(runner::default_directory);
     let keeper = Keeper::create(&directory)?;

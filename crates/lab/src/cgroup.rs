@@ -108,7 +108,7 @@ fn find(
             Some(&"cgroup")
                 if right
                     .last()
-                    .is_some_and(|options| options.split(',').any(|word| word == "cpu")) =>
+                    .is_some_and(|options| options.split(',').any(|word| word == controller)) =>
             {
                 return Ok(Controller::Version1(mount));
             }
@@ -137,6 +137,13 @@ mod tests {
     fn a_hybrid_machine_whose_cgroup2_has_no_cpu_controller_uses_version_1() {
         let found = find(HYBRID, "cpu", |_, _| false).expect("one hierarchy has cpu");
         assert_eq!(found, Controller::Version1("/sys/fs/cgroup/cpu".into()));
+    }
+
+    #[test]
+    fn each_controller_is_found_in_its_own_hierarchy() {
+        let memory = format!("{HYBRID}33 29 0:28 / /sys/fs/cgroup/memory rw - cgroup c rw,memory\n");
+        let found = find(&memory, "memory", |_, _| false).expect("one hierarchy has memory");
+        assert_eq!(found, Controller::Version1("/sys/fs/cgroup/memory".into()));
     }
 
     #[test]

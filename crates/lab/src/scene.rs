@@ -17,6 +17,9 @@ use witness::Witness;
 /// How long a cluster that elects its writer itself may take.
 const ELECTION_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long a server may take to end before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
 /// How long replicas may take to have what was written.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
@@ -89,7 +92,7 @@ pub enum How {
     Planned,
     /// It dies by `kill -9`.
     Killed,
-    /// It is ended cleanly, as for maintenance, and nobody was told before.
+    /// It is ended as a service manager ends it, and nobody was told before.
     Stopped,
 }
 
@@ -213,6 +216,15 @@ impl Scene {
         found.context("nobody takes the writes")
     }
 
+    /// Has the first server take the writes again, if others can.
+    pub fn hand_back(&self) -> Result<()> {
+        let writer = self.writer()?;
+        if self.kind == ClusterKind::Galera || writer.name == self.servers[0].name {
+            return Ok(());
+        }
+        self.change(&writer, How::Planned).map(drop)
+    }
+
     /// Another server takes the writes of this one. The old one of Galera is stopped, as for
     /// maintenance; the others' becomes a replica at once.
     pub fn change(&self, old: &Server, how: How) -> Result<Change> {
@@ -231,7 +243,7 @@ impl Scene {
                 if how == How::Killed {
                     old.kill()?;
                 } else {
-                    old.stop()?;
+                    old.stop_or_kill(STOP_LIMIT)?;
                 }
                 let change = self.lab.fail_over(old)?;
                 Ok(Change {
@@ -280,7 +292,8 @@ impl Scene {
         witness.begin();
         match (how, &self.group) {
             (How::Killed, _) => old.kill()?,
-            (How::Stopped, _) | (How::Planned, None) => old.stop()?,
+            (How::Stopped, _) => old.stop_or_kill(STOP_LIMIT)?,
+            (How::Planned, None) => old.stop()?,
             (How::Planned, Some(group)) => group.make_primary(self.other_than(old)?)?,
         }
         let writable_at = witness.first_write(ELECTION_LIMIT)?;

@@ -101,6 +101,11 @@ impl Server {
         self.process.stop(STOP_LIMIT)
     }
 
+    /// Ends it as a service manager does: asked first, and killed when it has not ended by then.
+    pub fn stop_or_kill(&self, limit: Duration) -> Result<()> {
+        self.process.stop(limit).or_else(|_| self.process.kill())
+    }
+
     /// Starts it again on the same port with the same data, and waits until it answers.
     ///
     /// A node of Galera or of a group joins its cluster, or founds it anew when no node runs.

@@ -4,7 +4,7 @@ mod trial;
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::experiment::{Effort, Fault, Part, Program, Target};
 use super::outcome::{Experiment, FaultTrial};
@@ -15,7 +15,7 @@ use crate::Scene;
 use trial::Trial;
 
 /// About as long as a trial takes, with the server's return.
-const TRIAL: Duration = Duration::from_secs(15);
+const TRIAL: Duration = Duration::from_secs(30);
 
 /// About how long all of a part's trials take.
 pub(crate) fn time_of(part: &Part, effort: &Effort) -> Duration {
@@ -69,12 +69,13 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Direct connections have nowhere to go.
+/// Direct connections have nowhere to go, and nginx asks no server whether it takes writes.
 fn can_be_tried(target: &Target) -> bool {
     !matches!(
         target.program,
         Program::Direct
             | Program::OwnRoundRobin
+            | Program::Nginx
             | Program::Glb
             | Program::Proxysql
             | Program::Maxscale
@@ -174,10 +175,13 @@ fn one(
     settle(scene)
 }
 
-/// All servers run and have all rows, or nothing more can be tried here.
+/// All servers run and have all rows, and the first takes the writes again, which is where those
+/// balancers send them that know no cluster; or nothing more can be tried here.
 fn settle(scene: &Scene) -> Result<()> {
     for server in scene.servers.iter().filter(|server| !server.is_running()) {
         scene.bring_back(server)?;
     }
+    scene.wait_caught_up()?;
+    scene.hand_back().context("the first server's return as primary")?;
     scene.wait_caught_up()
 }

@@ -24,8 +24,8 @@ pub(crate) struct Limits {
     pub(crate) targets: Vec<String>,
     /// Only loads whose name contains one of these; all when empty.
     pub(crate) loads: Vec<String>,
-    /// No fault trials.
-    pub(crate) no_faults: bool,
+    /// Trials of each fault; none at 0.
+    pub(crate) trials: Option<usize>,
 }
 
 /// A whole run.
@@ -143,10 +143,7 @@ impl Runner {
         let mut stage = Stage::set(part, self, state, effort)?;
         stage.run(self, state)?;
         companion::run(&mut stage, self, state)?;
-        if !self.limits.no_faults {
-            fault::run(&mut stage, self, state)?;
-        }
-        Ok(())
+        fault::run(&mut stage, self, state)
     }
 
     /// Where the experiment's results go; those of an earlier run are gone on with.
@@ -200,6 +197,7 @@ impl Runner {
     fn effort(&self, wanted: &experiment::Experiment) -> Effort {
         let mut effort = wanted.effort(self.depth);
         effort.blocks = self.limits.blocks.unwrap_or(effort.blocks).max(1);
+        effort.trials = self.limits.trials.unwrap_or(effort.trials);
         effort.seconds = self.limits.seconds.unwrap_or(effort.seconds).max(1);
         effort
     }
@@ -233,9 +231,7 @@ impl Runner {
                     time += step_time(&effort) * (takers * points * effort.blocks) as u32;
                 }
             }
-            if !self.limits.no_faults {
-                time += fault::time_of(part, &effort);
-            }
+            time += fault::time_of(part, &effort);
         }
         time
     }

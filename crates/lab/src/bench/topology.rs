@@ -194,9 +194,9 @@ impl Topology {
             ];
             for (what, outcome) in limits.into_iter().flatten() {
                 if let Err(error) = outcome {
-                    let note = format!("{what}: not set, the servers run without: {error:#}");
-                    if !notes.contains(&note) {
-                        notes.push(note);
+                    let begins = format!("{what}: not set, the servers run without: ");
+                    if !notes.iter().any(|note: &String| note.starts_with(&begins)) {
+                        notes.push(format!("{begins}{error:#}"));
                     }
                 }
             }

@@ -15,7 +15,7 @@ use crate::{Scene, Server, WriteProbe, WriteProbeOptions, eventually};
 /// Writes that succeed before and after a fault.
 const CALM_WRITES: usize = 30;
 /// How long the writes may take to come back.
-const RETURN_LIMIT: Duration = Duration::from_secs(60);
+const RETURN_LIMIT: Duration = Duration::from_secs(30);
 /// How long a secondary is away.
 const AWAY: Duration = Duration::from_millis(1500);
 
@@ -185,14 +185,15 @@ fn cut(cuts: &[(&str, Option<f64>)], end_ms: f64) -> Vec<FaultStep> {
     steps
 }
 
-/// From the first failed write after the fault to the last that came back by then.
+/// The longest after the fault and before the server's return; one without an end is that.
 fn outage(log: &WriteLog, change: &Change, until: SystemTime) -> Option<Outage> {
     let mut outages = log.outages();
     outages.retain(|one| (change.begun..=until).contains(&one.first_error));
-    let last = outages.last().cloned()?;
-    let mut first = outages.swap_remove(0);
-    first.first_success = last.first_success;
-    Some(first)
+    outages.into_iter().max_by_key(|one| {
+        let end = one.first_success.unwrap_or(until);
+        let length = end.duration_since(one.first_error).unwrap_or_default();
+        (one.first_success.is_none(), length)
+    })
 }
 
 /// Waits until enough writes that were begun since then have succeeded.

@@ -32,16 +32,12 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
         _ => text.push_str(&stream(order, writes)),
     }
     let rival = Rival::nginx(&text, order.listen)?;
-    let mut notes = Vec::new();
-    if order.follows_primary {
-        notes.push("nginx asks no server whether it is the primary".to_owned());
-    }
     Ok(Some(Running {
         reads: order.listen,
         writes,
         process: Process::Rival(rival),
         version: versions::said(&program, &["-v"]),
-        notes,
+        notes: Vec::new(),
     }))
 }
 
