@@ -18,8 +18,12 @@ const SAMPLE_INTERVAL_US: u64 = 2_000;
 /// Between two questions to a replica that catches up.
 const FOLLOW_INTERVAL_MS: u64 = 5;
 
-/// To one that does not move.
+/// To one that was asked a moment after the write.
+const FOLLOW_INTERVAL_MS_MIN: u64 = 2;
+
+/// To one that has not moved for more than so many answers.
 const FOLLOW_INTERVAL_MS_MAX: u64 = 100;
+const PATIENT_ANSWERS: u32 = 8;
 
 /// After a question without an answer.
 const FAILED_INTERVAL_MS: u64 = 100;
@@ -148,40 +152,53 @@ impl<T: Tells> Follower<T> {
     }
 }
 
-/// How often a replica is asked: less and less while it does not move.
+/// How often a replica is asked: again at once if it may have it any moment, and less and less
+/// while it does not move.
 struct Pace {
-    interval_ms: u64,
     asked: Option<Instant>,
     at: u64,
+    /// Answers in a row that told the same.
+    unmoved: u32,
 }
 
 impl Pace {
     fn new() -> Pace {
         Pace {
-            interval_ms: FOLLOW_INTERVAL_MS,
             asked: None,
             at: 0,
+            unmoved: 0,
         }
     }
 
     fn due(&self) -> Instant {
-        let interval = Duration::from_millis(self.interval_ms);
+        let interval = Duration::from_millis(self.interval_ms());
         self.asked
             .map_or_else(Instant::now, |asked| asked + interval)
     }
 
+    fn interval_ms(&self) -> u64 {
+        let slower = self
+            .unmoved
+            .saturating_sub(PATIENT_ANSWERS)
+            .min(u64::BITS / 2);
+        match self.unmoved {
+            1 | 2 => FOLLOW_INTERVAL_MS_MIN,
+            _ => (FOLLOW_INTERVAL_MS << slower).min(FOLLOW_INTERVAL_MS_MAX),
+        }
+    }
+
     fn asked(&mut self, at: u64) {
         self.asked = Some(Instant::now());
-        self.interval_ms = match at == self.at {
-            true => (2 * self.interval_ms).min(FOLLOW_INTERVAL_MS_MAX),
-            false => FOLLOW_INTERVAL_MS,
+        self.unmoved = match at == self.at {
+            true => self.unmoved.saturating_add(1),
+            false => 0,
         };
         self.at = at;
     }
 
     /// It had come as far as was known: there is no reason to think that it stands still.
     fn hurry(&mut self) {
-        self.interval_ms = FOLLOW_INTERVAL_MS;
+        self.unmoved = 0;
     }
 }
 
