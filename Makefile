@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup rivals build demo test bench package
+.PHONY: help setup rivals build demo test bench compat chaos package
 # One step at a time, in the order written, whatever -j says.
 .NOTPARALLEL:
 
@@ -48,6 +48,14 @@ test: setup ## everything a change must pass
 bench: setup ## measure against nginx and HAProxy, print ratios
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab measure
+
+compat: rivals ## PostgreSQL's, lib/pq's and pgbench's own tests, directly and through Evenkeel
+	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
+	@$(TARGET)/release/evenkeel-lab compat
+
+chaos: setup ## ten minutes of clients and servers killed in the middle, and a look at what came of it
+	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
+	@$(TARGET)/release/evenkeel-lab chaos
 
 package: setup ## build the Debian package, of a release build
 	$(call step,package,cargo xtask package)

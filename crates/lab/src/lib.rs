@@ -6,6 +6,7 @@
 pub mod balancer;
 pub mod bench;
 mod cgroup;
+pub mod chaos;
 pub mod compat;
 pub mod config;
 pub mod galera;

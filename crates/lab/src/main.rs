@@ -8,7 +8,7 @@ mod up;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use evenkeel_lab::{bench, compat, row, stop, table};
+use evenkeel_lab::{bench, chaos, compat, row, stop, table};
 
 /// Real servers on loopback, to try and to measure Evenkeel with; gone when the lab stops.
 #[derive(Parser)]
@@ -60,6 +60,8 @@ enum Command {
     Report(bench::report::Options),
     /// Whether two bench runs say the same: which ratios lie within the other's interval.
     Compare(bench::compare::Options),
+    /// Kill clients and servers under load for long, and look whether anything came out wrong.
+    Chaos(chaos::Options),
     /// Run PostgreSQL's, lib/pq's and pgbench's own tests directly and through a pooler.
     Compat(compat::Options),
     /// Measure Evenkeel and its rivals in interleaved blocks and print ratios.
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => bench::report::run(&options),
         Command::Compare(options) => bench::compare::run(&options),
+        Command::Chaos(options) => chaos::command(&options),
         Command::Compat(options) => compat::command(&options),
         Command::Measure(options) => measure::run(&options),
     };

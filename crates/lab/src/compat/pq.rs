@@ -178,7 +178,7 @@ mod tests {
             "\n",
             r#"{"Action":"run","Package":"github.com/lib/pq","Test":"TestExec"}"#,
             "\n",
-            r#"{"Action":"output","Package":"github.com/lib/pq","Test":"TestExec","Output":"why\n"}"#,
+            r#"{"Action":"output","Package":"github.com/lib/pq","Test":"TestExec","Output":"x\n"}"#,
             "\n",
             r#"{"Action":"fail","Package":"github.com/lib/pq","Test":"TestExec"}"#,
             "\n",
@@ -189,7 +189,7 @@ mod tests {
         );
         let cases = cases(said);
         assert_eq!(cases["TestExec"].verdict, Verdict::Failed);
-        assert_eq!(cases["TestExec"].output, "why\n");
+        assert_eq!(cases["TestExec"].output, "x\n");
         assert_eq!(cases["hstore TestHstore"].verdict, Verdict::Passed);
         assert_eq!(cases["TestStuck"].verdict, Verdict::Missing);
     }

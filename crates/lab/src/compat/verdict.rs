@@ -54,8 +54,8 @@ pub struct Difference {
     pub reason: Option<String>,
 }
 
-/// The tests whose verdicts differ and, where the words of a failure are worth comparing, those that
-/// failed in both runs with other words.
+/// The tests whose verdicts differ and, where the words of a failure are worth comparing, those
+/// that failed in both runs with other words.
 pub(super) fn differences(direct: &Cases, through: &Cases, by_words: bool) -> Vec<Difference> {
     let missing = Case {
         verdict: Verdict::Missing,

@@ -1,0 +1,218 @@
+//! Everything that can happen to clients and servers, at once and for long; nothing wrong may come
+//! of it.
+//!
+//! Writers write rows with unique ids and look at once whether they see them, readers only read,
+//! cruel clients leave in the middle of everything, and servers are killed, frozen and promoted
+//! meanwhile. Every session tags its queries, rows and settings: another tag was another's.
+
+mod client;
+mod cruel;
+mod director;
+mod notes;
+mod reader;
+mod report;
+mod seed;
+mod stage;
+mod writer;
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+
+use self::client::Client;
+use self::director::Director;
+use self::seed::Chance;
+use self::stage::Stage;
+use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions, eventually};
+pub use notes::Wrong;
+pub use report::{Outage, Report};
+
+/// Server connections of the pool.
+const POOL_SIZE: u32 = 20;
+const READY_LIMIT: Duration = Duration::from_secs(20);
+
+/// Whose clients and servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// PostgreSQL: a primary with two replicas, one of which has every acknowledged row.
+    Postgres,
+}
+
+/// What to do.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// How long.
+    #[arg(long, default_value_t = 600)]
+    pub seconds: u64,
+    /// Which databases.
+    #[arg(long, value_enum, default_value = "postgres")]
+    pub kind: Kind,
+    /// What stands in front.
+    #[arg(long, value_enum, default_value = "io-uring")]
+    pub pooler: PoolerKind,
+    /// When a server connection is given to another client.
+    #[arg(long, value_enum, default_value = "transaction")]
+    pub mode: PoolMode,
+    /// Sessions that write.
+    #[arg(long, default_value_t = 24)]
+    pub writers: u64,
+    /// Sessions that only read.
+    #[arg(long, default_value_t = 8)]
+    pub readers: u64,
+    /// Clients that leave in the middle of something, one connection after the other.
+    #[arg(long, default_value_t = 6)]
+    pub cruel: u64,
+    /// Milliseconds between two events at the servers, half as long to one and a half times.
+    #[arg(long, default_value_t = 4000)]
+    pub calm_ms: u64,
+    /// The longest that an answer may take.
+    #[arg(long, default_value_t = 25_000)]
+    pub limit_ms: u64,
+    /// The same events and cruelties again.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// PostgreSQL's version; the newest of this machine if none is given.
+    #[arg(long)]
+    pub version: Option<u32>,
+    /// Reads on the primary only.
+    #[arg(long)]
+    pub no_split: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seconds: 600,
+            kind: Kind::Postgres,
+            pooler: PoolerKind::IoUring,
+            mode: PoolMode::Transaction,
+            writers: 24,
+            readers: 8,
+            cruel: 6,
+            calm_ms: 4000,
+            limit_ms: 25_000,
+            seed: 1,
+            version: None,
+            no_split: false,
+        }
+    }
+}
+
+/// `evenkeel-lab chaos`: fails when anything went wrong, or writes or reads waited too long.
+pub fn command(options: &Options) -> Result<ExitCode> {
+    let Some(report) = run(options)? else {
+        eprintln!("{}: not installed", options.pooler.name());
+        return Ok(ExitCode::FAILURE);
+    };
+    println!("{report}");
+    Ok(if report.is_faultless() && report.is_in_time() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// From the start of the servers to the verdict; `None`: what should be in front is not installed.
+pub fn run(options: &Options) -> Result<Option<Report>> {
+    let lab = Lab::new("chaos")?;
+    let cluster = lab.postgres(PostgresOptions {
+        replicas: 2,
+        version: options.version,
+        ..PostgresOptions::default()
+    })?;
+    let mut director = Director {
+        lab: &lab,
+        servers: cluster.servers(),
+        is_followed: options.pooler.is_evenkeel(),
+        calm: Duration::from_millis(options.calm_ms),
+        chance: Chance::new(options.seed, 0),
+    };
+    director.prepare()?;
+    let pooling = PoolerOptions {
+        mode: options.mode,
+        size: POOL_SIZE,
+        reads: !options.no_split,
+        ..PoolerOptions::default()
+    };
+    let Some(pooler) = Pooler::start(options.pooler, &director.servers, &pooling)? else {
+        return Ok(None);
+    };
+    let limit = Duration::from_millis(options.limit_ms);
+    let stage = Stage::new(pooler.address, limit, options.seed);
+    make_tables(&stage)?;
+    let until = Instant::now() + Duration::from_secs(options.seconds);
+    let happened = thread::scope(|scope| {
+        for number in 1..=options.writers {
+            let mut writer = writer::Writer::new(&stage, number);
+            scope.spawn(move || writer.run());
+        }
+        for number in 1..=options.readers {
+            let stage = &stage;
+            scope.spawn(move || reader::read(stage, number));
+        }
+        for number in 1..=options.cruel {
+            let stage = &stage;
+            scope.spawn(move || cruel::torment(stage, number));
+        }
+        let happened = director.run(until);
+        stage.end();
+        happened
+    });
+    let said = || {
+        pooler.balancer().map_or(String::new(), |balancer| {
+            format!("Evenkeel said:\n{}", balancer.log())
+        })
+    };
+    let happened = happened.with_context(said)?;
+    let connections_max = match options.pooler {
+        PoolerKind::Direct | PoolerKind::Tcp => 0,
+        _ => POOL_SIZE,
+    };
+    let left = report::left_behind(&director.servers, connections_max);
+    let mut content = stage.notes.content();
+    content.wrongs.extend(left);
+    let mut report = Report::of(&mut content, &happened, &director.primary()?)?;
+    drop(content);
+    report.wrongs.extend(all_places_free(&stage));
+    Ok(Some(report))
+}
+
+/// Who has just been started may not know yet who is primary.
+fn make_tables(stage: &Stage) -> Result<()> {
+    let mut last = String::new();
+    let client = eventually(READY_LIMIT, "a first session", || {
+        let client = stage.connect("tables");
+        last = client
+            .as_ref()
+            .err()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        Ok(client.ok())
+    });
+    let mut client = client.with_context(|| format!("{}: {last}", stage.address))?;
+    let made = client.query(stage::TABLES);
+    made.map_err(|failure| anyhow!("the tables of chaos: {failure}"))?;
+    Ok(())
+}
+
+/// As many transactions at once as the pool has connections: none of them may have gone astray.
+fn all_places_free(stage: &Stage) -> Vec<(Wrong, String)> {
+    let mut clients: Vec<Client> = Vec::new();
+    for number in 1..=POOL_SIZE {
+        let begun = stage
+            .connect("places")
+            .and_then(|mut client| client.query("BEGIN; SELECT 1").map(|_| client));
+        match begun {
+            Ok(client) => clients.push(client),
+            Err(failure) => {
+                let what = format!("transaction {number} of {POOL_SIZE} at once: {failure}");
+                return vec![(Wrong::Stuck, what)];
+            }
+        }
+    }
+    clients.into_iter().for_each(Client::leave);
+    Vec::new()
+}

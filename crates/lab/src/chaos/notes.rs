@@ -1,0 +1,158 @@
+//! What all participants have seen, in one place.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use super::client::Failure;
+
+/// What became of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The server said that it is done: it must be there, whatever happens.
+    Acknowledged,
+    /// The server said that it is not: it must not be there.
+    Refused(String),
+    /// Nobody said.
+    Unknown(String),
+}
+
+/// One write of a session; its rows come together or not at all.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    pub(super) session: u64,
+    /// None: it did not come to a write, there was no connection.
+    pub(super) ids: Vec<u64>,
+    pub(super) ended: SystemTime,
+    pub(super) outcome: Outcome,
+}
+
+/// One read of a session that only reads.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) begun: SystemTime,
+    pub(super) ended: SystemTime,
+    pub(super) failure: Option<String>,
+}
+
+/// What must not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wrong {
+    /// A session saw what belongs to another: rows, settings, notifications, cancels.
+    Foreign,
+    /// An acknowledged row is not there.
+    Lost,
+    /// A session did not see its own write.
+    Stale,
+    /// A row is there twice.
+    Doubled,
+    /// A row is there that its session never committed, or half of a transaction.
+    Ghost,
+    /// A row is there though its session was told that it is not.
+    Refused,
+    /// Messages that the protocol does not allow.
+    Protocol,
+    /// An answer that never came, or something left behind on a server by who has gone.
+    Stuck,
+}
+
+impl Wrong {
+    /// All of them, the worst first.
+    pub const ALL: [Wrong; 8] = [
+        Wrong::Foreign,
+        Wrong::Lost,
+        Wrong::Stale,
+        Wrong::Doubled,
+        Wrong::Ghost,
+        Wrong::Refused,
+        Wrong::Protocol,
+        Wrong::Stuck,
+    ];
+
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wrong::Foreign => "foreign",
+            Wrong::Lost => "lost",
+            Wrong::Stale => "stale",
+            Wrong::Doubled => "doubled",
+            Wrong::Ghost => "ghosts",
+            Wrong::Refused => "refused-but-there",
+            Wrong::Protocol => "protocol",
+            Wrong::Stuck => "stuck",
+        }
+    }
+}
+
+/// Filled in while they run.
+#[derive(Default)]
+pub(super) struct Notes(Mutex<Content>);
+
+#[derive(Default)]
+pub(super) struct Content {
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) readings: Vec<Reading>,
+    pub(super) wrongs: Vec<(Wrong, String)>,
+    /// What was done to connections, and how often.
+    pub(super) cruelties: BTreeMap<&'static str, u64>,
+    pub(super) checks: u64,
+}
+
+impl Notes {
+    pub(super) fn content(&self) -> MutexGuard<'_, Content> {
+        self.0.lock().expect("no holder of the lock panics")
+    }
+
+    pub(super) fn wrong(&self, what: Wrong, detail: String) {
+        eprintln!("WRONG: {what:?}: {detail}");
+        self.content().wrongs.push((what, detail));
+    }
+
+    /// What a failure proves by itself, whoever met it.
+    pub(super) fn judge(&self, who: &str, failure: &Failure) {
+        match failure {
+            Failure::Broken(what) => self.wrong(Wrong::Protocol, format!("{who}: {what}")),
+            Failure::Late(what) => self.wrong(Wrong::Stuck, format!("{who}: {what}")),
+            Failure::Refused(error) | Failure::Ended(error) if is_users_cancel(error) => {
+                let what = format!("{who}: a cancel that it never asked for: {}", error.text);
+                self.wrong(Wrong::Foreign, what);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether what was asked for came back; another's is the worst that can happen.
+    pub(super) fn compare(&self, who: &str, wanted: &str, came: Option<&str>) -> bool {
+        self.content().checks += 1;
+        if came == Some(wanted) {
+            return true;
+        }
+        let what = format!("{who}: wanted {wanted:?}, and {came:?} came");
+        self.wrong(Wrong::Foreign, what);
+        false
+    }
+}
+
+/// 57014 has other reasons too: limits of the statement, conflicts of a standby.
+fn is_users_cancel(error: &super::client::SqlError) -> bool {
+    error.state == "57014" && error.text.contains("user request")
+}
+
+/// How a write's outcome follows from its failure.
+pub(super) fn outcome(failure: &Failure) -> Outcome {
+    let text = failure.to_string();
+    match failure {
+        // Class 08 are lost connections, 57P the operator's interventions, 40003 says it itself.
+        Failure::Refused(error) if !is_doubtful(&error.state) => Outcome::Refused(text),
+        _ => Outcome::Unknown(text),
+    }
+}
+
+fn is_doubtful(state: &str) -> bool {
+    state.starts_with("08") || state.starts_with("57P") || state == "40003"
+}
+
+/// From one instant to a later one.
+pub(super) fn between(begun: SystemTime, ended: SystemTime) -> Duration {
+    ended.duration_since(begun).unwrap_or_default()
+}

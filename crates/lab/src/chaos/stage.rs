@@ -1,0 +1,51 @@
+//! What all participants share: where to connect, until when, and what they note.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::client::{Client, Failure};
+use super::notes::Notes;
+use super::seed::Chance;
+
+/// The tables, made once.
+pub(super) const TABLES: &str = "CREATE TABLE chaos (session bigint NOT NULL, id bigint NOT NULL, \
+    tag text NOT NULL); CREATE INDEX ON chaos (session, id); CREATE TABLE chaos_ghost (tag text)";
+
+/// Shared by all threads.
+pub(super) struct Stage {
+    pub(super) address: SocketAddr,
+    /// How long any answer may take; longer than writes may wait for a new primary.
+    pub(super) limit: Duration,
+    pub(super) seed: u64,
+    pub(super) notes: Notes,
+    end: AtomicBool,
+}
+
+impl Stage {
+    pub(super) fn new(address: SocketAddr, limit: Duration, seed: u64) -> Stage {
+        Stage {
+            address,
+            limit,
+            seed,
+            notes: Notes::default(),
+            end: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn connect(&self, name: &str) -> Result<Client, Failure> {
+        Client::connect(self.address, name, self.limit)
+    }
+
+    pub(super) fn chance(&self, participant: u64) -> Chance {
+        Chance::new(self.seed, participant)
+    }
+
+    pub(super) fn goes_on(&self) -> bool {
+        !self.end.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end(&self) {
+        self.end.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,64 @@
+//! A short part of PostgreSQL's own tests ends the same through Evenkeel as at the server.
+//!
+//! `make compat` runs all of them. TO SEE THIS RED: have a SET not follow its client.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+use evenkeel_lab::compat::{Options, Suite, run};
+use evenkeel_lab::{PoolMode, PoolerKind};
+
+#[test]
+fn a_dozen_regression_files_end_as_at_the_server_in_transaction_and_session_mode() {
+    let options = Options {
+        suite: vec![Suite::Regress],
+        pooler: vec![PoolerKind::IoUring],
+        mode: vec![PoolMode::Transaction, PoolMode::Session],
+        ..short()
+    };
+    explained(Suite::Regress, &options);
+}
+
+#[test]
+fn the_regression_files_end_as_at_the_server_without_io_uring_and_with_reads_on_a_replica() {
+    let options = Options {
+        suite: vec![Suite::Regress],
+        pooler: vec![PoolerKind::Epoll],
+        mode: vec![PoolMode::Transaction],
+        reads: true,
+        ..short()
+    };
+    explained(Suite::Regress, &options);
+}
+
+#[test]
+fn pgbench_does_what_it_does_at_the_server_in_all_of_its_modes() {
+    let options = Options {
+        suite: vec![Suite::Pgbench],
+        pooler: vec![PoolerKind::IoUring, PoolerKind::Epoll],
+        mode: vec![PoolMode::Transaction],
+        ..short()
+    };
+    explained(Suite::Pgbench, &options);
+}
+
+fn short() -> Options {
+    Options {
+        short: true,
+        ..Options::default()
+    }
+}
+
+/// What this machine cannot run is skipped, and said.
+fn explained(suite: Suite, options: &Options) {
+    if let Some(why) = suite.missing(options) {
+        println!("skipped: {why}");
+        return;
+    }
+    let comparisons = run(options).unwrap();
+    assert!(!comparisons.is_empty());
+    for comparison in comparisons {
+        assert!(comparison.passed > 0, "{comparison}");
+        assert!(comparison.is_explained(), "{comparison}");
+        println!("{comparison}");
+    }
+}
