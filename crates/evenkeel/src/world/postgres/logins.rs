@@ -133,6 +133,11 @@ pub(super) struct Servers {
 
 impl Knows for Servers {
     async fn look_up(&self, user: &str) -> Answer {
+        if self.askers.is_empty() {
+            let why = "no account is set that reads them: user in [service.auth] or \
+                       [service.monitor]";
+            return Err(NoLogin::Unavailable(why.to_owned()));
+        }
         let order = self.roster.borrow().by_preference();
         let mut answer = Err(NoLogin::Unavailable("no server is up".to_owned()));
         for id in order {

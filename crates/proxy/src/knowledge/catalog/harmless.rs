@@ -21,6 +21,7 @@ const FUNCTIONS: &[&str] = &[
     "pg_sleep_for",
     "pg_sleep_until",
     "pg_table_size",
+    "pg_tablespace_size",
     "pg_total_relation_size",
     "random",
     "random_normal",

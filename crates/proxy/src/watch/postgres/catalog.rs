@@ -80,12 +80,6 @@ impl CatalogAsker {
         }
     }
 
-    /// What was read is known no more: the next reading is a whole one.
-    pub fn forget(&mut self) {
-        self.fingerprint = None;
-        self.views = HashMap::new();
-    }
-
     async fn run(
         &mut self,
         target: &Target,
