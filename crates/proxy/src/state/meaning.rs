@@ -7,11 +7,15 @@ mod routing;
 #[cfg(test)]
 mod tests;
 
-use evenkeel_policy::pins::{Pin, Release};
+pub use block::binds as bound_by_body;
+
+use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Kind, Modes, Statement, Traits, Volatility};
 use evenkeel_wire::sql::facts::Discard;
 use evenkeel_wire::sql::{hint, postgres};
 use smallvec::{SmallVec, smallvec};
+
+use crate::knowledge::Catalog;
 
 /// What is known of a database's functions and relations.
 pub trait Lookup {
@@ -21,11 +25,30 @@ pub trait Lookup {
     /// A table, a view, anything that can be read from.
     fn relation(&self, name: &[u8]) -> Volatility;
 
+    /// The worst that a statement may call without naming it: operators, casts, types.
+    fn implied(&self) -> Volatility {
+        Volatility::None
+    }
+
     /// What calling a function of that name may leave behind in the session, as far as its body
     /// tells.
-    fn binds(&self, name: &[u8]) -> Option<Pin> {
+    fn binds(&self, name: &[u8]) -> Pins {
         let _ = name;
-        None
+        Pins::NONE
+    }
+}
+
+impl Lookup for Catalog {
+    fn function(&self, name: &[u8]) -> Volatility {
+        Catalog::function(self, name)
+    }
+
+    fn relation(&self, name: &[u8]) -> Volatility {
+        Catalog::relation(self, name)
+    }
+
+    fn implied(&self) -> Volatility {
+        Catalog::implied(self)
     }
 }
 

@@ -1,13 +1,15 @@
 //! DO: a block of code given as a string, read for what it may leave behind.
 
-use evenkeel_policy::pins::Pin;
+use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::sql::facts::Statement;
 use evenkeel_wire::sql::name::identifier;
 use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Kind, Span, Token, Word};
 
+use smallvec::SmallVec;
+
 use super::effects::Effects;
-use super::{Reader, pins};
+use super::{Does, Reader, pins};
 
 /// What SQL that is not in the text, or code in another language, may leave behind.
 const ANYTHING: [Pin; 6] = [
@@ -37,9 +39,38 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
         }
     }
     match postgres::string_value(code.of(own), reader.backslashes) {
-        Some(code) if speaks => read(reader, &code, effects),
+        Some(code) if speaks => read(reader, &code, true, effects),
         _ => anything(effects),
     }
+}
+
+/// What calling a function with this body, in SQL or PL/pgSQL, may leave behind: for
+/// [`super::Lookup::binds`].
+///
+/// SQL that the body makes at run time is not counted, nor are sequences, which nearly every
+/// function that inserts draws from.
+#[must_use]
+pub fn binds(body: &[u8]) -> Pins {
+    let reader = Reader {
+        text: body,
+        backslashes: false,
+        catalog: None,
+    };
+    let mut list = SmallVec::new();
+    let mut effects = Effects {
+        statement: 0,
+        list: &mut list,
+    };
+    read(&reader, body, false, &mut effects);
+    let mut pins = Pins::NONE;
+    for effect in &list {
+        match effect.does {
+            Does::Pin(Pin::Sequence) => {}
+            Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(pin),
+            _ => {}
+        }
+    }
+    pins
 }
 
 fn anything(effects: &mut Effects<'_>) {
@@ -49,7 +80,9 @@ fn anything(effects: &mut Effects<'_>) {
 }
 
 /// Goes through code in PL/pgSQL word by word: it says too much rather than too little.
-fn read(reader: &Reader<'_>, code: &[u8], effects: &mut Effects<'_>) {
+///
+/// `dynamic`: what it makes at run time may be anything.
+fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'_>) {
     let whole = Statement {
         span: Span {
             start: 0,
@@ -64,9 +97,16 @@ fn read(reader: &Reader<'_>, code: &[u8], effects: &mut Effects<'_>) {
     while token.kind != Kind::End {
         let next = tokens.next_token();
         match token.kind {
-            Kind::Broken | Kind::EscapedName => anything(effects),
+            Kind::Broken | Kind::EscapedName if dynamic => anything(effects),
             Kind::Word | Kind::QuotedName if next.kind == Kind::Open => {
                 call(reader, &identifier(token.span.of(code)), locally, effects);
+            }
+            Kind::Word if token.word == EXECUTE => {
+                // GRANT EXECUTE ON …, CREATE TRIGGER … EXECUTE FUNCTION …
+                let names = next.is(ON) || next.is(FUNCTION) || next.is(PROCEDURE);
+                if dynamic && !names {
+                    anything(effects);
+                }
             }
             Kind::Word => word(token, last, next, effects),
             _ => {}
@@ -91,9 +131,6 @@ fn word(token: Token, last: Token, next: Token, effects: &mut Effects<'_>) {
     match token.word {
         SET if next.is(LOCAL) || next.is(TRANSACTION) => {}
         SET | RESET if begins_statement(last) => effects.pin_on_success(Pin::Settings),
-        // GRANT EXECUTE ON …, CREATE TRIGGER … EXECUTE FUNCTION …
-        EXECUTE if next.is(ON) || next.is(FUNCTION) || next.is(PROCEDURE) => {}
-        EXECUTE => anything(effects),
         TEMP | TEMPORARY | PG_TEMP => effects.pin_on_success(Pin::TemporaryTable),
         LISTEN if begins_statement(last) => effects.pin_on_success(Pin::Listen),
         LOAD if begins_statement(last) => effects.pin(Pin::Library),

@@ -112,8 +112,10 @@ pub(super) fn function(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'
     } else if name == b"set_limit" {
         // pg_trgm's: sets a setting.
         effects.pin_on_success(Pin::Settings);
-    } else if let Some(pin) = reader.catalog.and_then(|catalog| catalog.binds(name)) {
-        effects.pin(pin);
+    } else if let Some(catalog) = reader.catalog {
+        for pin in catalog.binds(name).iter() {
+            effects.pin(pin);
+        }
     }
 }
 

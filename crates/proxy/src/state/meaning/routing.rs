@@ -186,5 +186,6 @@ fn calls(reader: &Reader<'_>, facts: &facts::Statement, kind: Kind) -> Volatilit
             known => known,
         }
     });
-    Volatility::worst(functions.chain(relations))
+    let implied = is_run.then(|| catalog.implied());
+    Volatility::worst(functions.chain(relations).chain(implied))
 }

@@ -25,8 +25,12 @@ impl Lookup for Catalog {
         }
     }
 
-    fn binds(&self, name: &[u8]) -> Option<Pin> {
-        (name == b"audit").then_some(Pin::Settings)
+    fn binds(&self, name: &[u8]) -> Pins {
+        let mut pins = Pins::NONE;
+        if name == b"audit" {
+            pins.add(Pin::Settings);
+        }
+        pins
     }
 }
 

@@ -145,28 +145,30 @@ impl Journal {
     /// ReadyForQuery, [`OnServer::prepare`] puts them in place, within a transaction
     /// [`Journal::restore`].
     pub fn ready(&mut self, status: Status, on: &mut OnServer, interner: &Interner) -> bool {
-        let is_idle = status == Status::Idle;
-        let mut has_changed = false;
-        if let Some(mut pending) = self.pending.take() {
-            if is_idle && !self.has_failed {
-                self.commit(&mut pending);
-            }
-            let committed = std::mem::take(&mut pending.committed);
-            has_changed = !committed.is_empty();
-            self.settle(&committed, on, interner);
-            if !is_idle {
-                self.pending = Some(pending);
-            }
-        }
-        if is_idle && (has_changed || on.reports != on.settled) {
-            self.explain(on, interner);
-        }
-        self.has_failed = status == Status::Failed;
-        match status {
-            Status::Idle => has_changed && !self.startup.is_empty() && on.now != self.now,
+        let owes = match status {
+            Status::Idle => self.settle(on, interner),
             Status::InTransaction => self.owed(on).next().is_some(),
             Status::Failed => false,
+        };
+        self.has_failed = status == Status::Failed;
+        owes
+    }
+
+    /// No transaction is open. What the server reports is that of the session only now, so what
+    /// was committed on the way waits until then.
+    fn settle(&mut self, on: &mut OnServer, interner: &Interner) -> bool {
+        let pending = self.pending.take();
+        let has_changed = pending.is_some_and(|mut pending| {
+            if !self.has_failed {
+                self.commit(&mut pending);
+            }
+            self.take_over(&pending.committed, on, interner);
+            !pending.committed.is_empty()
+        });
+        if has_changed || on.reports != on.settled {
+            self.explain(on, interner);
         }
+        has_changed && !self.startup.is_empty() && on.now != self.now
     }
 
     /// Within a transaction: writes the SQL, to be sent at once, that sets what was reset to what
@@ -278,7 +280,7 @@ impl Journal {
     }
 
     /// Changes that are committed become those of the client and of its server connection.
-    fn settle(&mut self, changes: &[Change], on: &mut OnServer, interner: &Interner) {
+    fn take_over(&mut self, changes: &[Change], on: &mut OnServer, interner: &Interner) {
         if changes.is_empty() {
             return;
         }

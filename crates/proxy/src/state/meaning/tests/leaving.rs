@@ -243,3 +243,25 @@ fn blocks_of_code_are_read_word_by_word() {
         ("DO $$ it ends in a 'string $$", DYNAMIC),
     ]);
 }
+
+#[test]
+fn a_function_binds_by_what_its_body_says() {
+    for (body, expect) in [
+        ("SELECT a FROM t", ""),
+        ("SELECT set_config('a.b', $1, true)", ""),
+        (
+            "SELECT set_config('a.b', $1, false)",
+            "settings that cannot be followed",
+        ),
+        (
+            "BEGIN PERFORM pg_advisory_lock(1); END",
+            "advisory or named locks",
+        ),
+        ("BEGIN CREATE TEMP TABLE x (a int); END", "temporary tables"),
+        ("BEGIN EXECUTE format('x'); PERFORM nextval('s'); END", ""),
+        ("it ends in a 'string", ""),
+    ] {
+        let pins = crate::state::meaning::bound_by_body(body.as_bytes());
+        assert_eq!(pins.to_string(), expect, "{body}");
+    }
+}

@@ -189,3 +189,38 @@ fn a_reload_of_the_servers_configuration_is_nobodys_setting() {
     let told = scene.on.login().get(b"timezone");
     assert_eq!(told, Some(&b"Europe/Rome"[..]), "for clients to come");
 }
+
+#[test]
+fn a_value_already_reported_is_known_by_that_report() {
+    let mut scene = Scene::new();
+    scene.script(&["SET timezone = 'etc/utc'"]);
+    assert_eq!(scene.has(), "timezone=Etc/UTC");
+    assert_eq!(scene.on.settings(), scene.journal.settings());
+}
+
+#[test]
+fn a_report_from_within_a_chained_transaction_says_nothing_of_what_was_committed_before_it() {
+    let mut scene = Scene::new();
+    scene.run("BEGIN; SET datestyle = 'SQL, DMY'", Status::InTransaction);
+    scene.report("DateStyle", "German, DMY");
+    let chained = "COMMIT AND CHAIN; SET datestyle = german";
+    scene.run(chained, Status::InTransaction);
+    scene.report("DateStyle", "SQL, DMY");
+    scene.run("ROLLBACK", Status::Idle);
+    assert_eq!(scene.has(), "datestyle=SQL, DMY");
+    assert_eq!(scene.on.settings(), scene.journal.settings());
+}
+
+#[test]
+fn what_a_function_has_set_behind_a_reset_is_not_taken_back() {
+    let mut scene = Scene::with_startup(&[("timezone", "Asia/Tokyo")]);
+    let own = scene.journal.settings().clone();
+    scene.report("TimeZone", "Asia/Tokyo");
+    scene.on.placed(own, &scene.interner);
+    scene.report("TimeZone", "Pacific/Auckland");
+    let text = "BEGIN; RESET ALL; SELECT hidden()";
+    scene.run(text, Status::InTransaction);
+    assert!(!scene.owes);
+    scene.run("COMMIT", Status::Idle);
+    assert_eq!(scene.has(), "timezone=Pacific/Auckland");
+}
