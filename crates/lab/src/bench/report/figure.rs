@@ -84,6 +84,11 @@ impl<'a> Subject<'a> {
             .map_or(target, |index| self.title_of(index))
     }
 
+    fn servers(&self, target: &str) -> u32 {
+        self.index_of(target)
+            .map_or(0, |index| self.experiment.targets[index].servers)
+    }
+
     fn title_of(&self, target: usize) -> &'a str {
         &self.experiment.targets[target].title
     }

@@ -18,6 +18,11 @@ pub(super) fn short(value: f64) -> String {
     if size >= 1_000.0 { apart(&text) } else { text }
 }
 
+/// A number of things.
+pub(super) fn count(value: u64) -> String {
+    apart(&value.to_string())
+}
+
 /// For axes: the digits that the step needs, and no more.
 pub(super) fn on_axis(value: f64, step: f64) -> String {
     let decimals = (-step.abs().log10().floor()).clamp(0.0, 6.0) as usize;

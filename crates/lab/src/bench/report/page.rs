@@ -29,9 +29,10 @@ pub(super) fn render(outcome: &Outcome, analysis: &Analysis) -> String {
     ));
     html.raw("</style>\n</head>\n<body>\n<main>\n");
     opening::write(&mut html, outcome, analysis);
+    let is_only = outcome.experiments.len() == 1;
     let bootstrap = Bootstrap::new(outcome.seed);
     for (experiment, analysed) in outcome.experiments.iter().zip(&analysis.experiments) {
-        experiment::write(&mut html, experiment, analysed, &bootstrap);
+        experiment::write(&mut html, experiment, analysed, &bootstrap, is_only);
     }
     appendix::write(&mut html, outcome, analysis);
     html.raw("</main>\n</body>\n</html>\n");

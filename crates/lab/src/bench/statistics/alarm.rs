@@ -163,7 +163,7 @@ fn faster_than_direct(experiment: &Experiment, ratios: &[Ratio]) -> Option<Alarm
         .filter(strange)
         .map(|ratio| {
             let place = place(experiment, &ratio.target, &ratio.load, ratio.point);
-            format!("{place} (x {:.2})", ratio.interval.middle)
+            format!("{place} (× {:.2})", ratio.interval.middle)
         })
         .collect();
     (!places.is_empty()).then(|| Alarm {
@@ -172,8 +172,9 @@ fn faster_than_direct(experiment: &Experiment, ratios: &[Ratio]) -> Option<Alarm
             "faster than direct with no more servers: {}",
             listed(&places)
         ),
-        means: "a detour cannot be shorter: the load generator or the server is the limit, or \
-            connections differ (number, reuse, TLS). Do not take it for a merit of the proxy"
+        means: "a detour is not shorter by itself: either the servers have fewer connections to \
+            keep (pooling), or the load generator is the limit, or connections differ (reuse, \
+            TLS). Find out which before you call it a merit"
             .to_owned(),
     })
 }
@@ -182,9 +183,10 @@ fn few_blocks(experiment: &Experiment) -> Option<Alarm> {
     let done = experiment.cells.iter().map(|cell| cell.block).max()?;
     let seen = match done {
         _ if done < experiment.blocks_wanted => {
-            format!("{done} of {} blocks were run", experiment.blocks_wanted)
+            format!("{done} of {} blocks done", experiment.blocks_wanted)
         }
-        _ if done < BLOCKS_LEAST => format!("{done} blocks were run"),
+        1 => "only one block".to_owned(),
+        _ if done < BLOCKS_LEAST => format!("only {done} blocks"),
         _ => return None,
     };
     Some(Alarm {

@@ -9,6 +9,9 @@ use serde::Serialize;
 /// Ratios nearer to 1 than this are no difference worth a word.
 pub(crate) const BAND: f64 = 0.03;
 
+/// With fewer blocks nothing is said.
+pub(crate) const BLOCKS_LEAST: usize = 3;
+
 /// Blocks are drawn anew so often; more changes no digit that is shown.
 const DRAWS: usize = 2_000;
 /// What lies outside the interval on each side.
@@ -34,14 +37,16 @@ pub(crate) enum Reading {
     Less,
     /// All of it lies within 3 % of 1.
     NoDifference,
-    /// It lies on both sides of a limit: these blocks do not settle it.
+    /// It lies on both sides of a limit, or there are too few blocks: these do not settle it.
     Unsettled,
 }
 
 impl Interval {
     /// What it says, as a ratio.
     pub(crate) fn reading(self) -> Reading {
-        if self.low > 1.0 + BAND {
+        if self.blocks < BLOCKS_LEAST {
+            Reading::Unsettled
+        } else if self.low > 1.0 + BAND {
             Reading::More
         } else if self.high < 1.0 - BAND {
             Reading::Less
@@ -85,7 +90,7 @@ impl Bootstrap {
         let middle = middle(&sorted);
         let blocks = sorted.len();
         let (low, high) = match blocks {
-            0..3 => (least, most),
+            0..BLOCKS_LEAST => (least, most),
             _ => self.tails(&sorted),
         };
         Some(Interval {
@@ -241,6 +246,16 @@ mod tests {
         ] {
             assert_eq!(of(low, high).reading(), expect, "{low}..{high}");
         }
+    }
+
+    #[test]
+    fn two_blocks_settle_nothing() {
+        let blocks = 2;
+        let interval = Interval {
+            blocks,
+            ..of(1.5, 1.6)
+        };
+        assert_eq!(interval.reading(), Reading::Unsettled);
     }
 
     #[test]

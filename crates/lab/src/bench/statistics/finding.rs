@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::bootstrap::{BAND, Bootstrap, Interval, Reading, median};
+use super::bootstrap::{BAND, BLOCKS_LEAST, Bootstrap, Interval, Reading, median};
 use super::outage;
 use super::pairs::{Points, Question, ratio};
 use crate::bench::outcome::{Better, Cell, Check, Experiment, Finding, Metric};
-
-/// With fewer blocks or trials nothing is said.
-const LEAST: usize = 3;
 
 /// A finding with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -140,7 +137,7 @@ impl Court<'_> {
             at_least.unwrap_or(f64::NEG_INFINITY),
             at_most.unwrap_or(f64::INFINITY),
         );
-        let verdict = if found.blocks < LEAST {
+        let verdict = if found.blocks < BLOCKS_LEAST {
             Verdict::NotShown
         } else if found.low >= least && found.high <= most {
             Verdict::Holds
@@ -184,7 +181,7 @@ impl Court<'_> {
     }
 
     fn knee(&self, question: &Question, gain: f64, (from, until): (f64, f64)) -> Opinion {
-        let ratios: Vec<(f64, f64)> = self
+        let ratios: Vec<(f64, Interval)> = self
             .points(question.load)
             .into_iter()
             .filter_map(|point| {
@@ -193,15 +190,17 @@ impl Court<'_> {
                     points,
                     ..*question
                 })?;
-                Some((point, found.middle))
+                Some((point, found))
             })
             .collect();
         if ratios.is_empty() {
             return self.not_run(question);
         }
         let is_measured = ratios.iter().any(|(at, _)| (from..=until).contains(at));
-        let reached = ratios.iter().find(|(_, ratio)| *ratio >= gain);
+        let is_enough = ratios.iter().all(|(_, found)| found.blocks >= BLOCKS_LEAST);
+        let reached = ratios.iter().find(|(_, found)| found.middle >= gain);
         let verdict = match reached {
+            _ if !is_enough => Verdict::NotShown,
             Some((at, _)) if (from..=until).contains(at) => Verdict::Holds,
             Some((at, _)) if *at > until && !is_measured => Verdict::NotShown,
             None if !is_measured => Verdict::NotShown,
@@ -209,13 +208,22 @@ impl Court<'_> {
         };
         let pair = self.pair(question);
         let numbers = match reached {
-            Some((at, ratio)) => format!("{pair} reaches x {gain} at {at} (x {ratio:.2})"),
+            Some((at, found)) => format!(
+                "{pair} reaches × {gain} at {at} (× {:.2}; {})",
+                found.middle,
+                several(found.blocks, "block")
+            ),
             None => {
-                let most = ratios.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
-                format!("{pair} never reaches x {gain}; the most is x {most:.2}")
+                let most = ratios.iter().map(|(_, found)| found.middle);
+                let most = most.fold(0.0, f64::max);
+                format!("{pair} never reaches × {gain}; the most is × {most:.2}")
             }
         };
-        (verdict, format!("{numbers}; wanted {from} to {until}"))
+        let axis = self.axis(question.load);
+        (
+            verdict,
+            format!("{numbers}; wanted {from} to {until} {axis}"),
+        )
     }
 
     fn peak(&self, load: &str, metric: Metric, target: &str, (from, until): (f64, f64)) -> Opinion {
@@ -228,7 +236,7 @@ impl Court<'_> {
             .iter()
             .copied()
             .reduce(|best, next| if better(next.1, best.1) { next } else { best });
-        let Some((at, best)) = best else {
+        let Some((at, best, _)) = best else {
             return (
                 Verdict::NotShown,
                 format!("{} was not run", self.title(target)),
@@ -237,19 +245,21 @@ impl Court<'_> {
         let near = |value: f64| (value / best - 1.0).abs() <= BAND;
         let mut within = medians
             .iter()
-            .filter(|(at, _)| (from..=until).contains(at))
+            .filter(|(at, ..)| (from..=until).contains(at))
             .peekable();
-        let verdict = if medians.len() < 2 || within.peek().is_none() {
+        let is_enough = medians.iter().all(|(.., blocks)| *blocks >= BLOCKS_LEAST);
+        let verdict = if !is_enough || medians.len() < 2 || within.peek().is_none() {
             Verdict::NotShown
-        } else if within.any(|(_, value)| near(*value)) {
+        } else if within.any(|(_, value, _)| near(*value)) {
             Verdict::Holds
         } else {
             Verdict::DoesNotHold
         };
         let numbers = format!(
-            "{} is best at {at} ({best:.decimals$} {}); wanted {from} to {until}",
+            "{} is best at {at} ({best:.decimals$} {}); wanted {from} to {until} {}",
             self.title(target),
             metric.short(),
+            self.axis(load),
             decimals = if best >= 100.0 { 0 } else { 2 },
         );
         (verdict, numbers)
@@ -268,8 +278,10 @@ impl Court<'_> {
             );
         };
         let counts = format!(
-            "{} trials, lost {}, doubled {}",
-            found.trials, found.lost, found.doubled
+            "{}, lost {}, doubled {}",
+            several(found.trials, "trial"),
+            found.lost,
+            found.doubled
         );
         if found.lost + found.doubled + found.without_end as u64 > 0 {
             let numbers = format!("{title}: {counts}, without end {}", found.without_end);
@@ -278,7 +290,7 @@ impl Court<'_> {
         let Some(outage) = found.outage_ms else {
             return (Verdict::NotShown, format!("{title}: {counts}"));
         };
-        let verdict = if outage.blocks < LEAST {
+        let verdict = if outage.blocks < BLOCKS_LEAST {
             Verdict::NotShown
         } else if outage.high <= at_most_ms {
             Verdict::Holds
@@ -312,7 +324,8 @@ impl Court<'_> {
         points
     }
 
-    fn medians(&self, load: &str, metric: Metric, target: &str) -> Vec<(f64, f64)> {
+    /// Point, median and number of blocks.
+    fn medians(&self, load: &str, metric: Metric, target: &str) -> Vec<(f64, f64, usize)> {
         let mut values: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         let cells = self.experiment.cells.iter();
         for cell in cells.filter(|c| c.load == load && c.target == target && c.failure.is_none()) {
@@ -321,28 +334,31 @@ impl Court<'_> {
         }
         values
             .into_iter()
-            .filter_map(|(bits, values)| Some((f64::from_bits(bits), median(&values)?)))
+            .filter_map(|(bits, values)| {
+                Some((f64::from_bits(bits), median(&values)?, values.len()))
+            })
             .collect()
     }
 
     fn told(&self, question: &Question, found: Interval) -> String {
         format!(
-            "{} x {:.2} ({:.2} to {:.2}; {} blocks)",
+            "{} × {:.2} ({:.2} to {:.2}; {})",
             self.pair(question),
             found.middle,
             found.low,
             found.high,
-            found.blocks
+            several(found.blocks, "block")
         )
     }
 
-    /// "HAProxy / direct, p95 ms".
+    /// "HAProxy / direct, p95 ms, simple-read:".
     fn pair(&self, question: &Question) -> String {
         format!(
-            "{} / {}, {}:",
+            "{} / {}, {}, {}:",
             self.title(question.target),
             self.title(question.to),
-            question.metric.short()
+            question.metric.short(),
+            question.load
         )
     }
 
@@ -356,19 +372,32 @@ impl Court<'_> {
         (Verdict::NotShown, format!("{} {why}", self.pair(question)))
     }
 
+    fn axis(&self, load: &str) -> &str {
+        let load = self.experiment.loads.iter().find(|l| l.name == load);
+        load.map_or("", |load| load.axis.as_str())
+    }
+
     fn title<'a>(&'a self, name: &'a str) -> &'a str {
         let target = self.experiment.targets.iter().find(|t| t.name == name);
         target.map_or(name, |target| target.title.as_str())
     }
 }
 
+fn several(count: usize, thing: &str) -> String {
+    match count {
+        1 => format!("one {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
 /// Better by more than 3 %, with the whole interval; equal is not in order.
 fn in_order(found: Interval) -> Verdict {
     match found.reading() {
-        _ if found.blocks < LEAST => Verdict::NotShown,
         Reading::More => Verdict::Holds,
         Reading::Less | Reading::NoDifference => Verdict::DoesNotHold,
-        Reading::Unsettled if found.high <= 1.0 => Verdict::DoesNotHold,
+        Reading::Unsettled if found.high <= 1.0 && found.blocks >= BLOCKS_LEAST => {
+            Verdict::DoesNotHold
+        }
         Reading::Unsettled => Verdict::NotShown,
     }
 }

@@ -184,6 +184,6 @@ mod tests {
             .map(|r| (r.target.as_str(), r.to.as_str()))
             .collect();
         assert_eq!(pairs, [("direct", "own"), ("own", "direct")]);
-        assert_eq!(found[0].reading, Reading::NoDifference);
+        assert_eq!(found[0].reading, Reading::Unsettled, "one block");
     }
 }

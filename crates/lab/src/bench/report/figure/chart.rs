@@ -52,12 +52,17 @@ pub(super) struct Axis {
 impl Axis {
     /// From nothing to a round number above this.
     pub(super) fn from_zero(most: f64, label: &str) -> Axis {
-        Axis::between(0.0, most, label)
+        Axis::between(0.0, most, label, 5.0)
+    }
+
+    /// The same with fewer labels, for the width of a row beside its name and number.
+    pub(super) fn across(most: f64, label: &str) -> Axis {
+        Axis::between(0.0, most, label, 3.5)
     }
 
     /// Between round numbers outside these.
-    pub(super) fn between(least: f64, most: f64, label: &str) -> Axis {
-        let step = step((most - least).max(f64::MIN_POSITIVE));
+    fn between(least: f64, most: f64, label: &str, labels: f64) -> Axis {
+        let step = step((most - least).max(f64::MIN_POSITIVE), labels);
         let (first, last) = ((least / step).floor(), (most / step).ceil());
         let last = if last > first { last } else { first + 1.0 };
         let count = (last - first).round() as u32;
@@ -88,7 +93,11 @@ impl Axis {
         Axis {
             range,
             ticks,
-            step: if points.iter().all(|p| p.fract() == 0.0) { 1.0 } else { 0.1 },
+            step: if points.iter().all(|p| p.fract() == 0.0) {
+                1.0
+            } else {
+                0.1
+            },
             label: label.to_owned(),
             unit: "",
         }
@@ -140,9 +149,9 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// A round step that gives four to eight labels.
-fn step(span: f64) -> f64 {
-    let rough = span / 5.0;
+/// A round step that gives about so many labels.
+fn step(span: f64, labels: f64) -> f64 {
+    let rough = span / labels;
     let magnitude = 10f64.powf(rough.log10().floor());
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
     let fitting = steps.into_iter().find(|s| s * magnitude >= rough * 0.999);
@@ -233,9 +242,7 @@ pub(super) fn text(area: &Area, (x, y): (i32, i32), words: &str, style: Style) -
     };
     let font = ("sans-serif", size, face).into_text_style(area);
     let paint = style.ink.paint();
-    let font = font
-        .color(&paint)
-        .pos(Pos::new(style.across, VPos::Center));
+    let font = font.color(&paint).pos(Pos::new(style.across, VPos::Center));
     area.draw(&Text::new(words, (x * SCALE, y * SCALE), font))?;
     Ok(())
 }
@@ -303,16 +310,32 @@ pub(super) fn line(
         None => area.draw(&PathElement::new(places.to_vec(), style))?,
         Some((drawn, left_out)) => {
             let (drawn, left_out) = (drawn * SCALE, left_out * SCALE);
-            area.draw(&DashedPathElement::new(places.to_vec(), drawn, left_out, style))?;
+            area.draw(&DashedPathElement::new(
+                places.to_vec(),
+                drawn,
+                left_out,
+                style,
+            ))?;
         }
     }
     Ok(())
 }
 
 /// The labels of rows, left of the plot.
-pub(super) fn row_label(area: &Area, frame: Frame, y: i32, words: &str, is_strong: bool) -> Result<()> {
+pub(super) fn row_label(
+    area: &Area,
+    frame: Frame,
+    y: i32,
+    words: &str,
+    is_strong: bool,
+) -> Result<()> {
     let style = Style::new(TEXT).to_the(HPos::Right).bold(is_strong);
-    text(area, (frame.left - 8, y), &cut(words, frame.left - 12), style)
+    text(
+        area,
+        (frame.left - 8, y),
+        &cut(words, frame.left - 12),
+        style,
+    )
 }
 
 #[cfg(test)]
@@ -321,7 +344,12 @@ mod tests {
 
     #[test]
     fn an_axis_ends_on_a_round_number_with_few_labels() {
-        for (most, end) in [(34_994.0, 40_000.0), (97.0, 100.0), (0.21, 0.25), (1.0, 1.0)] {
+        for (most, end) in [
+            (34_994.0, 40_000.0),
+            (97.0, 100.0),
+            (0.21, 0.25),
+            (1.0, 1.0),
+        ] {
             let axis = Axis::from_zero(most, "");
             assert!((axis.range.end - end).abs() < 1e-9, "{most}: {axis:?}");
             assert!((4..=9).contains(&axis.ticks.len()), "{most}: {axis:?}");

@@ -6,18 +6,19 @@ use plotters::style::text_anchor::HPos;
 
 use super::Subject;
 use super::chart::{
-    self, Area, Axis, Frame, SCALE, Style, TEXT_SIZE, WIDTH, chart, drawing, room_for, width_of,
+    self, Area, Axis, Chart, Frame, SCALE, Style, TEXT_SIZE, WIDTH, chart, drawing, room_for,
+    row_label,
 };
 use super::palette::{AXIS, GRID, Ink, MUTED, PARTS, TEXT};
+use super::rows::{draw_legend, legend_height};
 use crate::bench::outcome::FaultTrial;
 use crate::bench::report::html::Svg;
 use crate::bench::report::number::short;
 use crate::bench::statistics::{OutageSummary, outage};
 
-const HEADING: i32 = 28;
 const FOOT: i32 = 44;
 const GAP: i32 = 14;
-const LABEL_MOST: i32 = 180;
+const LABEL_MOST: i32 = 210;
 /// A trial's height; thinner where there are many.
 const TRIAL: i32 = 9;
 const TRIAL_THIN: i32 = 6;
@@ -49,22 +50,32 @@ pub(super) fn timeline(subject: &Subject) -> Result<Option<Svg>> {
             LABEL_MOST,
         ) + 16,
         right: 110,
-        top: HEADING,
+        top: 0,
         bottom: FOOT,
+    };
+    let frame = Frame {
+        top: legend_height(frame.left, &steps).max(GAP),
+        ..frame
     };
     let rows: i32 = groups.iter().map(|group| group.height + GAP).sum();
     let fault = match groups[0].scenario {
         "" => groups[0].summary.scenario.as_str(),
         _ => "the fault",
     };
-    let across = Axis::from_zero(most.max(1.0), &format!("ms since {fault}"));
-    let svg = drawing(HEADING + rows + FOOT, |area| {
-        let chart = chart(area, frame, &across, &Axis::rows(rows as usize))?;
-        legend(area, frame.left, &steps)?;
-        let at = |ms: f64| chart.plotting_area().map_coordinate(&(ms, 0.0)).0;
+    let across = Axis::across(most.max(1.0), &format!("ms since {fault}"));
+    let svg = drawing(frame.top + rows + FOOT, |area| {
+        let axes = Axis::rows(rows as usize);
+        let timeline = Timeline {
+            area,
+            frame,
+            steps: &steps,
+            edge_ms: across.range.end,
+            chart: chart(area, frame, &across, &axes)?,
+        };
+        draw_legend(area, frame.left, &steps)?;
         let mut top = frame.top + GAP / 2;
         for group in &groups {
-            draw_group(area, frame, group, &steps, top, &at)?;
+            timeline.group(group, top)?;
             top += group.height + GAP;
         }
         Ok(())
@@ -128,87 +139,80 @@ fn step_names(groups: &[Group]) -> Vec<String> {
     names
 }
 
-fn draw_group(
-    area: &Area,
+/// Where trials are drawn.
+struct Timeline<'s, 'b, 'a> {
+    area: &'s Area<'a>,
+    chart: Chart<'b, 'a>,
     frame: Frame,
-    group: &Group,
-    steps: &[String],
-    top: i32,
-    at: &dyn Fn(f64) -> i32,
-) -> Result<()> {
-    let middle = top + group.height / 2;
-    let below = if group.scenario.is_empty() { 0 } else { 7 };
-    chart::row_label(area, frame, middle - below, group.title, group.is_strong)?;
-    let style = Style::new(MUTED).to_the(HPos::Right);
-    chart::text(area, (frame.left - 8, middle + 8), group.scenario, style)?;
-    let thickness = group.height / group.trials.len().max(1) as i32;
-    for (index, trial) in group.trials.iter().enumerate() {
-        let y = (top + thickness * index as i32) * SCALE;
-        let heights = (y, y + (thickness - 1).min(TRIAL) * SCALE);
-        draw_trial(area, trial, steps, heights, at)?;
-    }
-    let (upper, lower) = match group.summary.outage_ms {
-        Some(outage) => (
-            format!("{} ms", short(outage.middle)),
-            format!("longest {}", short(group.summary.longest_ms)),
-        ),
-        None => ("never ended".to_owned(), String::new()),
-    };
-    let bold = Style::new(TEXT).bold(group.is_strong);
-    let right = WIDTH - frame.right + 8;
-    chart::text(area, (right, middle - 7), &upper, bold)?;
-    chart::text(area, (right, middle + 8), &lower, Style::new(MUTED))
+    steps: &'s [String],
+    /// Where the axis ends.
+    edge_ms: f64,
 }
 
-fn draw_trial(
-    area: &Area,
-    trial: &FaultTrial,
-    steps: &[String],
-    (upper, lower): (i32, i32),
-    at: &dyn Fn(f64) -> i32,
-) -> Result<()> {
-    let bar = |from: f64, until: f64, ink: Ink| {
-        let corners = [(at(from), upper), (at(until).max(at(from) + SCALE), lower)];
-        area.draw(&Rectangle::new(corners, ink.paint().filled()))
-    };
-    if let (Some(error), Some(success)) = (trial.first_error_ms, trial.first_success_ms) {
+impl Timeline<'_, '_, '_> {
+    fn group(&self, group: &Group, top: i32) -> Result<()> {
+        let middle = top + group.height / 2;
+        self.names(group, middle)?;
+        let thickness = group.height / group.trials.len().max(1) as i32;
+        for (index, trial) in group.trials.iter().enumerate() {
+            let y = (top + thickness * index as i32) * SCALE;
+            self.trial(trial, (y, y + (thickness - 1).min(TRIAL) * SCALE))?;
+        }
+        let (upper, lower) = match group.summary.outage_ms {
+            Some(outage) => (
+                format!("{} ms", short(outage.middle)),
+                format!("longest {}", short(group.summary.longest_ms)),
+            ),
+            None => ("never ended".to_owned(), String::new()),
+        };
+        let bold = Style::new(TEXT).bold(group.is_strong);
+        let right = WIDTH - self.frame.right + 8;
+        chart::text(self.area, (right, middle - 7), &upper, bold)?;
+        chart::text(self.area, (right, middle + 8), &lower, Style::new(MUTED))
+    }
+
+    fn names(&self, group: &Group, middle: i32) -> Result<()> {
+        let (area, frame) = (self.area, self.frame);
+        if group.scenario.is_empty() {
+            return row_label(area, frame, middle, group.title, group.is_strong);
+        }
+        row_label(area, frame, middle - 7, group.title, group.is_strong)?;
+        let below = Style::new(MUTED).to_the(HPos::Right);
+        let words = chart::cut(group.scenario, frame.left - 12);
+        chart::text(area, (frame.left - 8, middle + 8), &words, below)
+    }
+
+    fn trial(&self, trial: &FaultTrial, (upper, lower): (i32, i32)) -> Result<()> {
+        let Some(error_ms) = trial.first_error_ms else {
+            let middle = (self.at(0.0) + 2 * SCALE, (upper + lower) / 2);
+            let spot = Circle::new(middle, 2 * SCALE, AXIS.paint().filled());
+            return Ok(self.area.draw(&spot)?);
+        };
+        // Without an end it goes on to the edge.
+        let success_ms = trial.first_success_ms.unwrap_or(self.edge_ms);
         let unknown = if trial.steps.is_empty() {
             PARTS[1]
         } else {
             GRID
         };
-        bar(error, success, unknown)?;
+        self.bar((error_ms, success_ms), (upper, lower), unknown)?;
+        for step in &trial.steps {
+            let number = self.steps.iter().position(|name| *name == step.name);
+            let ink = PARTS[number.unwrap_or(0) % PARTS.len()];
+            self.bar((step.from_ms, step.to_ms), (upper, lower), ink)?;
+        }
+        Ok(())
     }
-    for step in &trial.steps {
-        let number = steps.iter().position(|name| *name == step.name);
-        let ink = PARTS[number.unwrap_or(0) % PARTS.len()];
-        bar(step.from_ms, step.to_ms, ink)?;
-    }
-    if trial.first_error_ms.is_none() {
-        let spot = Circle::new(
-            (at(0.0) + 2 * SCALE, (upper + lower) / 2),
-            2 * SCALE,
-            AXIS.paint(),
-        );
-        area.draw(&spot)?;
-    }
-    Ok(())
-}
 
-fn legend(area: &Area, left: i32, steps: &[String]) -> Result<()> {
-    let mut x = left;
-    for (index, name) in steps.iter().enumerate() {
-        let corners = [(x * SCALE, 8 * SCALE), ((x + 14) * SCALE, 18 * SCALE)];
-        let ink = PARTS[index % PARTS.len()];
-        area.draw(&Rectangle::new(corners, ink.paint().filled()))?;
-        area.draw(&Rectangle::new(corners, AXIS.paint().stroke_width(1)))?;
-        chart::text(
-            area,
-            (x + 20, 13),
-            name,
-            Style::new(TEXT).to_the(HPos::Left),
-        )?;
-        x += 34 + width_of(name);
+    fn bar(&self, (from, until): (f64, f64), (upper, lower): (i32, i32), ink: Ink) -> Result<()> {
+        let left = self.at(from);
+        // What lasted no time is seen all the same.
+        let right = self.at(until).max(left + SCALE);
+        let bar = Rectangle::new([(left, upper), (right, lower)], ink.paint().filled());
+        Ok(self.area.draw(&bar)?)
     }
-    Ok(())
+
+    fn at(&self, ms: f64) -> i32 {
+        self.chart.plotting_area().map_coordinate(&(ms, 0.0)).0
+    }
 }

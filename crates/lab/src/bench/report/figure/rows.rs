@@ -6,7 +6,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::Subject;
 use super::chart::{
-    self, Area, Axis, Chart, Frame, SCALE, Style, chart, drawing, room_for, row_label,
+    self, Area, Axis, Chart, Frame, SCALE, Style, WIDTH, chart, drawing, room_for, row_label,
     width_of,
 };
 use super::palette::{AXIS, GRID, Ink, PAPER, PARTS, TEXT};
@@ -18,7 +18,8 @@ use crate::bench::statistics::{Interval, Question, median, ratio};
 const ROW: i32 = 24;
 const HEADING: i32 = 26;
 const FOOT: i32 = 44;
-const LABEL_MOST: i32 = 200;
+const LEGEND_LINE: i32 = 18;
+const LABEL_MOST: i32 = 226;
 
 /// A panel of rows: its heading, its axis, one row per target that has something to show.
 struct Panel<T> {
@@ -47,7 +48,7 @@ fn panels<T>(
         top: HEADING,
         bottom: FOOT,
     };
-    let top = if legend.is_empty() { 0 } else { HEADING };
+    let top = legend_height(frame.left, legend);
     let heights = panels
         .iter()
         .map(|p| HEADING + FOOT + ROW * p.rows.len() as i32);
@@ -120,17 +121,45 @@ impl Stage<'_, '_, '_> {
     }
 }
 
-fn draw_legend(area: &Area, left: i32, legend: &[String]) -> Result<()> {
-    let mut x = left;
-    for (part, words) in legend.iter().enumerate() {
-        let corner = (x * SCALE, (HEADING / 2 - 5) * SCALE);
-        let other = ((x + 14) * SCALE, (HEADING / 2 + 5) * SCALE);
+/// Where each name of a legend stands: its line, and its left edge. Over the plot where there is
+/// room, over the labels too where it needs more, in several lines where that is not enough.
+fn legend_places(left: i32, legend: &[String]) -> Vec<(i32, i32)> {
+    let width = |words: &String| 34 + width_of(words);
+    let length: i32 = legend.iter().map(width).sum();
+    let first = left.min(WIDTH - length).max(4);
+    let (mut line, mut x) = (0, first);
+    let mut places = Vec::new();
+    for words in legend {
+        if x > first && x + width(words) > WIDTH {
+            (line, x) = (line + 1, first);
+        }
+        places.push((line, x));
+        x += width(words);
+    }
+    places
+}
+
+/// The height that a legend takes.
+pub(super) fn legend_height(left: i32, legend: &[String]) -> i32 {
+    let places = legend_places(left, legend);
+    places
+        .last()
+        .map_or(0, |(line, _)| HEADING + line * LEGEND_LINE)
+}
+
+/// What each part is called.
+pub(super) fn draw_legend(area: &Area, left: i32, legend: &[String]) -> Result<()> {
+    let places = legend_places(left, legend);
+    for (part, (words, (line, x))) in legend.iter().zip(places).enumerate() {
+        let middle = HEADING / 2 + line * LEGEND_LINE;
+        let corners = [
+            (x * SCALE, (middle - 5) * SCALE),
+            ((x + 14) * SCALE, (middle + 5) * SCALE),
+        ];
         let ink = PARTS[part % PARTS.len()];
-        area.draw(&Rectangle::new([corner, other], ink.paint().filled()))?;
-        let edge = AXIS.paint().stroke_width(1);
-        area.draw(&Rectangle::new([corner, other], edge))?;
-        chart::text(area, (x + 20, HEADING / 2), words, Style::new(TEXT))?;
-        x += 34 + width_of(words);
+        area.draw(&Rectangle::new(corners, ink.paint().filled()))?;
+        area.draw(&Rectangle::new(corners, AXIS.paint().stroke_width(1)))?;
+        chart::text(area, (x + 20, middle), words, Style::new(TEXT))?;
     }
     Ok(())
 }
@@ -170,7 +199,7 @@ pub(super) fn bars(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
         };
         let rows = subject.rows(bar);
         let most = rows.iter().map(|(_, bar)| bar.most).fold(0.0, f64::max);
-        let axis = Axis::from_zero(most, &figure.metric.label(&load.counted));
+        let axis = Axis::across(most, &figure.metric.label(&load.counted));
         Panel {
             heading: load.title.clone(),
             axis,
@@ -222,7 +251,7 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
         );
         (!rows.is_empty()).then(|| Panel {
             heading: format!("{} — {peak} {}", load.title, load.axis),
-            axis: Axis::from_zero(most * 1.02, &label),
+            axis: Axis::across(most * 1.02, &label),
             rows,
         })
     };
@@ -233,12 +262,9 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
         stage.whisker((found.low, found.high), row, look.ink)?;
         let at = stage.place(found.middle, row);
         chart::marker(stage.area, at, look.marker, look.ink)?;
-        let words = format!(
-            "{} ({}–{})",
-            as_ratio(found.middle),
-            as_ratio(found.low),
-            as_ratio(found.high)
-        );
+        let range = format!(" ({}–{})", as_ratio(found.low), as_ratio(found.high));
+        let range = if found.blocks < 3 { "" } else { &range };
+        let words = format!("{}{range}", as_ratio(found.middle));
         let style = Style::new(TEXT).bold(look.is_strong);
         stage.words(found.high, row, 10, &words, style)
     })
@@ -255,11 +281,10 @@ pub(super) fn shares(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
     servers.sort();
     let panel = |load: &&Load| Panel {
         heading: load.title.clone(),
-        axis: Axis::from_zero(100.0, &format!("share of {}", load.counted)).with_unit("%"),
+        axis: Axis::across(100.0, &format!("share of {}", load.counted)).with_unit("%"),
         rows: subject.rows(|name| {
             let shares = subject.shares(name, &load.name, &servers)?;
-            let used = shares.iter().filter(|share| **share > 0.0).count();
-            (used > 1).then_some(shares)
+            (subject.servers(name) > 1).then_some(shares)
         }),
     };
     let all: Vec<Panel<Vec<f64>>> = loads
@@ -267,11 +292,11 @@ pub(super) fn shares(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
         .map(panel)
         .filter(|p| !p.rows.is_empty())
         .collect();
-    panels(subject, &all, 24, &servers, |stage, _, shares, row| {
+    panels(subject, &all, 24, &servers, |stage, target, shares, row| {
         stack(stage, shares, row, |share| format!("{share:.0} %"))?;
-        let used = shares.iter().filter(|share| **share > 0.0).count();
+        let used = subject.experiment.targets[target].servers;
         for part in 1..used {
-            stage.upright_in_row(100.0 * part as f64 / used as f64, row)?;
+            stage.upright_in_row(100.0 * f64::from(part) / f64::from(used), row)?;
         }
         Ok(())
     })
@@ -304,7 +329,7 @@ pub(super) fn cpu(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
         let most = rows.iter().map(|(_, parts)| sum(parts)).fold(0.0, f64::max);
         Panel {
             heading: load.title.clone(),
-            axis: Axis::from_zero(most, &format!("CPU µs per {}", singular(&load.counted))),
+            axis: Axis::across(most, &format!("CPU µs per {}", singular(&load.counted))),
             rows,
         }
     };
@@ -369,6 +394,16 @@ fn singular(counted: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_legend_takes_several_lines() {
+        let words = |length: usize| vec!["x".repeat(length); 4];
+        assert_eq!(legend_height(200, &words(5)), HEADING);
+        let places = legend_places(200, &words(20));
+        assert_eq!((places[0], places[3].0), ((0, 4), 1));
+        assert_eq!(legend_height(200, &words(20)), HEADING + LEGEND_LINE);
+        assert_eq!(legend_height(200, &[]), 0);
+    }
 
     #[test]
     fn what_is_counted_has_a_singular() {

@@ -12,6 +12,7 @@ pub(super) fn write(
     experiment: &Experiment,
     analysed: &Analysed,
     bootstrap: &Bootstrap,
+    is_only: bool,
 ) {
     html.with(
         "section class=\"experiment\"",
@@ -19,7 +20,10 @@ pub(super) fn write(
         |html| {
             html.element("h2", &experiment.title);
             study(html, experiment);
-            findings(html, analysed);
+            // An only experiment's findings stand right above.
+            if !is_only {
+                findings(html, analysed);
+            }
             cautions(html, experiment, analysed);
             figures(html, experiment, analysed, bootstrap);
             tables::at_peak(html, experiment, analysed);
@@ -69,25 +73,34 @@ fn findings(html: &mut Html, analysed: &Analysed) {
 }
 
 fn cautions(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
-    let of_targets = experiment.targets.iter().flat_map(|target| {
-        let title = &target.title;
-        target
-            .notes
-            .iter()
-            .map(move |note| format!("{title}: {note}"))
-    });
-    let notes: Vec<String> = experiment.notes.iter().cloned().chain(of_targets).collect();
-    if analysed.alarms.is_empty() && notes.is_empty() {
-        return;
-    }
-    html.inside("div class=\"caution\"", |html| {
-        html.inside("ul", |html| {
-            alarms(html, &analysed.alarms);
-            for note in &notes {
-                html.element("li", note);
-            }
+    if !analysed.alarms.is_empty() {
+        html.inside("div class=\"caution\"", |html| {
+            html.inside("ul", |html| alarms(html, &analysed.alarms));
         });
+    }
+    html.inside("ul class=\"notes\"", |html| {
+        for note in notes(experiment) {
+            html.element("li", &note);
+        }
     });
+}
+
+/// The experiment's and the targets' notes, each once.
+fn notes(experiment: &Experiment) -> Vec<String> {
+    let mut notes = experiment.notes.clone();
+    notes.dedup();
+    let mut of_targets: Vec<(&str, Vec<&str>)> = Vec::new();
+    for target in &experiment.targets {
+        for note in &target.notes {
+            match of_targets.iter_mut().find(|(known, _)| known == note) {
+                Some((_, titles)) => titles.push(&target.title),
+                None => of_targets.push((note, vec![&target.title])),
+            }
+        }
+    }
+    let told = of_targets.iter();
+    notes.extend(told.map(|(note, titles)| format!("{}: {note}", titles.join("; "))));
+    notes
 }
 
 fn figures(html: &mut Html, experiment: &Experiment, analysed: &Analysed, bootstrap: &Bootstrap) {

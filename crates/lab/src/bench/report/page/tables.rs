@@ -1,14 +1,13 @@
 //! The tables of an experiment: every target at the busiest point, and the outages.
 
 use super::super::html::Html;
-use super::super::number::{ratio as as_ratio, short};
+use super::super::number::{count, ratio as as_ratio, short};
 use crate::bench::outcome::{Better, Experiment, Load, Metric, Target};
 use crate::bench::statistics::{Analysed, OutageSummary, Ratio, Reading, Summary};
 
 /// In the columns, where a load has them.
-const COLUMNS: [Metric; 8] = [
+const COLUMNS: [Metric; 7] = [
     Metric::MeanMs,
-    Metric::P50Ms,
     Metric::P95Ms,
     Metric::P99Ms,
     Metric::MaxMs,
@@ -72,7 +71,7 @@ impl Peak<'_> {
         let load = self.load;
         html.element(
             "h3",
-            &format!("{}, {} {}", load.title, self.point, load.axis),
+            &format!("{} – {} {}", load.title, self.point, load.axis),
         );
         html.inside("table class=\"numbers\"", |html| {
             html.inside("thead", |html| {
@@ -95,7 +94,7 @@ impl Peak<'_> {
         for metric in &self.columns {
             html.element("th", metric.short());
         }
-        html.element("th class=\"words\"", "CPU goes to");
+        html.element("th class=\"words\"", "CPU goes to, %");
     }
 
     fn row(&self, html: &mut Html, target: &Target) {
@@ -155,7 +154,11 @@ impl Peak<'_> {
         html.element("strong", &as_ratio(found.interval.middle));
         let (low, high) = (as_ratio(found.interval.low), as_ratio(found.interval.high));
         let reading = reading(found.reading, found.metric.better());
-        html.element("span class=\"small\"", &format!(" {low}–{high} {reading}"));
+        let range = match found.interval.blocks {
+            0..3 => String::new(),
+            _ => format!(" {low}–{high}"),
+        };
+        html.element("span class=\"small\"", &format!("{range} {reading}"));
     }
 
     /// Whose processor time a request mostly is.
@@ -174,7 +177,7 @@ impl Peak<'_> {
         let words: Vec<String> = parts
             .iter()
             .filter(|(_, part)| *part > 0.0)
-            .map(|(name, part)| format!("{name} {:.0} %", 100.0 * part / all))
+            .map(|(name, part)| format!("{name} {:.0}", 100.0 * part / all))
             .collect();
         words.join(", ")
     }
@@ -220,6 +223,9 @@ fn outage(html: &mut Html, experiment: &Experiment, found: &OutageSummary) {
         trials += &format!(" (+{} that failed)", found.failed_trials);
     }
     let mut length = found.outage_ms.map_or("–".to_owned(), |outage| {
+        if outage.blocks < 3 {
+            return short(outage.middle);
+        }
         format!(
             "{} ({}–{})",
             short(outage.middle),
@@ -239,7 +245,7 @@ fn outage(html: &mut Html, experiment: &Experiment, found: &OutageSummary) {
     html.element("td", &trials).element("td", &length);
     html.element("td", &short(found.longest_ms));
     html.element("td class=\"small\"", &steps.join(", "));
-    for count in [
+    for number in [
         found.acknowledged,
         found.failed,
         found.lost,
@@ -247,6 +253,6 @@ fn outage(html: &mut Html, experiment: &Experiment, found: &OutageSummary) {
         found.unexpected,
         found.behind,
     ] {
-        html.element("td", &short(count as f64));
+        html.element("td", &count(number));
     }
 }

@@ -78,7 +78,7 @@ fn missing_blocks_and_failed_runs_are_told() {
     cut_short.cells.truncate(6);
     let found = alarms(cut_short);
     assert_eq!(found[0].kind, Kind::FewBlocks);
-    assert_eq!(found[0].seen, "3 of 5 blocks were run");
+    assert_eq!(found[0].seen, "3 of 5 blocks done");
     let mut quick = five_blocks(90.0);
     quick.blocks_wanted = 3;
     quick.cells.truncate(6);

@@ -43,14 +43,17 @@ fn ratio_of(rate: f64, wanted: &str) -> (Experiment, String) {
 #[test]
 fn a_ratio_must_lie_on_the_right_side_with_its_whole_interval() {
     let (experiment, check) = ratio_of(190.0, "at_least = 1.5");
-    let numbers = "own / direct, per second: x 1.90 (1.90 to 1.90; 5 blocks); wanted at least 1.5";
+    let numbers =
+        "own / direct, per second, read: × 1.90 (1.90 to 1.90; 5 blocks); wanted at least 1.5";
     judged(experiment, &check, Verdict::Holds, numbers);
     let (experiment, check) = ratio_of(60.0, "at_most = 0.5");
-    let numbers = "own / direct, per second: x 0.60 (0.60 to 0.60; 5 blocks); wanted at most 0.5";
+    let numbers =
+        "own / direct, per second, read: × 0.60 (0.60 to 0.60; 5 blocks); wanted at most 0.5";
     judged(experiment, &check, Verdict::DoesNotHold, numbers);
     let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
     experiment.cells[1].values.insert(Metric::Rate, 140.0);
-    let numbers = "own / direct, per second: x 1.90 (1.40 to 1.90; 5 blocks); wanted at least 1.5";
+    let numbers =
+        "own / direct, per second, read: × 1.90 (1.40 to 1.90; 5 blocks); wanted at least 1.5";
     judged(experiment, &check, Verdict::NotShown, numbers);
 }
 
@@ -58,8 +61,18 @@ fn a_ratio_must_lie_on_the_right_side_with_its_whole_interval() {
 fn two_blocks_say_nothing() {
     let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
     experiment.cells.truncate(4);
-    let numbers = "own / direct, per second: x 1.90 (1.90 to 1.90; 2 blocks); wanted at least 1.5";
+    let numbers =
+        "own / direct, per second, read: × 1.90 (1.90 to 1.90; 2 blocks); wanted at least 1.5";
     judged(experiment, &check, Verdict::NotShown, numbers);
+}
+
+#[test]
+fn two_blocks_say_nothing_of_a_knee_either() {
+    let mut experiment = measured(&[("direct", &[(4.0, 40.0)]), ("own", &[(4.0, 60.0)])]);
+    experiment.cells.truncate(4);
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50; 2 blocks); \
+        wanted 3 to 8 threads";
+    judged(experiment, KNEE, Verdict::NotShown, numbers);
 }
 
 #[test]
@@ -67,7 +80,7 @@ fn who_is_not_installed_is_the_reason() {
     let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
     experiment.cells.retain(|cell| cell.target == "direct");
     experiment.targets[1].missing = Some("not installed".to_owned());
-    let numbers = "own / direct, per second: own: not installed";
+    let numbers = "own / direct, per second, read: own: not installed";
     judged(experiment, &check, Verdict::NotShown, numbers);
 }
 
@@ -82,11 +95,11 @@ fn an_order_holds_when_each_is_better_than_the_next() {
             ("c", &[(8.0, 100.0)]),
         ])
     };
-    let numbers = "a / b, per second: x 1.50 (1.50 to 1.50; 5 blocks); \
-        b / c, per second: x 2.00 (2.00 to 2.00; 5 blocks)";
+    let numbers = "a / b, per second, read: × 1.50 (1.50 to 1.50; 5 blocks); \
+        b / c, per second, read: × 2.00 (2.00 to 2.00; 5 blocks)";
     judged(of(200.0), ORDER, Verdict::Holds, numbers);
-    let numbers = "a / b, per second: x 2.94 (2.94 to 2.94; 5 blocks); \
-        b / c, per second: x 1.02 (1.02 to 1.02; 5 blocks)";
+    let numbers = "a / b, per second, read: × 2.94 (2.94 to 2.94; 5 blocks); \
+        b / c, per second, read: × 1.02 (1.02 to 1.02; 5 blocks)";
     judged(of(102.0), ORDER, Verdict::DoesNotHold, numbers);
 }
 
@@ -97,7 +110,7 @@ fn of_latencies_the_smaller_is_better() {
         cell.values = BTreeMap::from([(Metric::P95Ms, cell.values[&Metric::Rate])]);
     }
     let check = "check = \"order\"\nload = \"read\"\nmetric = \"p95-ms\"\ntargets = [\"a\", \"b\"]";
-    let numbers = "b / a, p95 ms: x 2.00 (2.00 to 2.00; 5 blocks)";
+    let numbers = "b / a, p95 ms, read: × 2.00 (2.00 to 2.00; 5 blocks)";
     judged(experiment, check, Verdict::Holds, numbers);
 }
 
@@ -108,29 +121,28 @@ const KNEE: &str = "check = \"knee\"\nload = \"read\"\ntarget = \"own\"\nto = \"
 fn a_knee_is_the_first_point_that_gains() {
     let direct: &[(f64, f64)] = &[(1.0, 10.0), (4.0, 40.0), (16.0, 50.0)];
     let of = |own| measured(&[("direct", direct), ("own", own)]);
-    let numbers = "own / direct, per second: reaches x 1.1 at 4 (x 1.50); wanted 3 to 8";
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50; 5 blocks); wanted 3 to 8 threads";
     judged(
         of(&[(1.0, 8.0), (4.0, 60.0), (16.0, 90.0)]),
         KNEE,
         Verdict::Holds,
         numbers,
     );
-    let numbers = "own / direct, per second: reaches x 1.1 at 16 (x 1.80); wanted 3 to 8";
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 16 (× 1.80; 5 blocks); wanted 3 to 8 threads";
     judged(
         of(&[(1.0, 8.0), (4.0, 30.0), (16.0, 90.0)]),
         KNEE,
         Verdict::DoesNotHold,
         numbers,
     );
-    let numbers = "own / direct, per second: reaches x 1.1 at 16 (x 1.80); wanted 3 to 8";
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 16 (× 1.80; 5 blocks); wanted 3 to 8 threads";
     judged(
         of(&[(1.0, 8.0), (16.0, 90.0)]),
         KNEE,
         Verdict::NotShown,
         numbers,
     );
-    let numbers =
-        "own / direct, per second: never reaches x 1.1; the most is x 0.80; wanted 3 to 8";
+    let numbers = "own / direct, per second, read: never reaches × 1.1; the most is × 0.80; wanted 3 to 8 threads";
     judged(
         of(&[(1.0, 8.0), (4.0, 20.0)]),
         KNEE,
@@ -143,7 +155,7 @@ fn a_knee_is_the_first_point_that_gains() {
 fn a_peak_may_be_missed_by_three_percent() {
     let of = |at_16: f64| measured(&[("own", &[(8.0, at_16), (64.0, 100.0), (128.0, 50.0)])]);
     let check = "check = \"peak\"\nload = \"read\"\ntarget = \"own\"\nfrom = 8\nuntil = 32";
-    let numbers = "own is best at 64 (100 per second); wanted 8 to 32";
+    let numbers = "own is best at 64 (100 per second); wanted 8 to 32 threads";
     judged(of(98.0), check, Verdict::Holds, numbers);
     judged(of(90.0), check, Verdict::DoesNotHold, numbers);
 }
