@@ -49,7 +49,14 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with a run that was ended before its time, with its experiments, seed and extent.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "out", "seed", "quick", "full", "blocks", "seconds", "target", "load", "trials"])]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = [
+            "experiments", "out", "seed", "quick", "full", "blocks", "seconds", "target", "load",
+            "trials",
+        ],
+    )]
     resume: Option<PathBuf>,
     /// From which orders and the loads' random numbers are drawn.
     #[arg(long)]
@@ -156,5 +163,5 @@ fn command() -> String {
 /// Small enough to be typed again.
 fn drawn() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(1, |span| u64::from(span.subsec_nanos() / 1000))
+    now.map_or(1, |span| u64::from(span.subsec_micros()))
 }

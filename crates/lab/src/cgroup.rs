@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn each_controller_is_found_in_its_own_hierarchy() {
-        let memory = format!("{HYBRID}33 29 0:28 / /sys/fs/cgroup/memory rw - cgroup c rw,memory\n");
+        let line = "33 29 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let memory = format!("{HYBRID}{line}");
         let found = find(&memory, "memory", |_, _| false).expect("one hierarchy has memory");
         assert_eq!(found, Controller::Version1("/sys/fs/cgroup/memory".into()));
     }

@@ -21,6 +21,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sysbench", "sysbench"),
     ("wrk", "wrk"),
     ("ab", "apache2-utils"),
+    ("httperf", "httperf"),
+    ("pgbench", "postgresql"),
     ("ip", "iproute2"),
     ("bridge", "iproute2"),
     ("tc", "iproute2"),

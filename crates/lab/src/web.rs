@@ -31,8 +31,9 @@ const WORK_BYTES: usize = 60 << 10;
 
 impl Lab {
     /// Starts `count` web servers with keep-alive on: `/` answers the server's name, `/29b`, `/1k`,
-    /// `/100k`, `/1m`, `/100m` and `/1g` files of that size, `/slow` takes about two seconds. `/work`
-    /// costs some milliseconds of processor time for those who accept gzip. `/status` counts requests.
+    /// `/100k`, `/1m`, `/100m` and `/1g` files of that size, `/slow` takes about two seconds,
+    /// `/work` some milliseconds of processor time for those who accept gzip. `/status` counts the
+    /// requests.
     pub fn web(&self, count: usize) -> Result<Vec<Server>> {
         let servers = (1..=count)
             .map(|number| self.enlist_web(&format!("web-{number}")))

@@ -56,6 +56,11 @@ pub(crate) fn measure(
             .map_or(0, |span| span.as_millis() as u64),
         seconds,
         values,
+        each_second: run
+            .report
+            .as_ref()
+            .map(|report| report.each_second.clone())
+            .unwrap_or_default(),
         shares: shares(&counts, &topology.counts()),
         vitals: Vitals {
             load_busy_percent: load_busy(task, &used, seconds * busy_of),

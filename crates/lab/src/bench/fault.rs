@@ -90,7 +90,7 @@ fn start(
     stage: &Stage,
     runner: &mut Runner,
     experiment: &mut Experiment,
-) -> Vec<Box<Front>> {
+) -> Vec<Front> {
     let mut fronts = Vec::new();
     for target in wanted {
         match target::start(target, &stage.topology, true) {
@@ -112,7 +112,7 @@ fn start(
                             .collect::<Vec<_>>(),
                     );
                 }
-                fronts.push(front);
+                fronts.push(*front);
             }
             Ok(Started::Missing(_)) => {}
             Err(error) => {

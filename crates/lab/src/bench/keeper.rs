@@ -1,4 +1,4 @@
-//! The directory of a run: its results after each step, the generators' own output, what is resumed.
+//! The directory of a run: its results, the generators' own output, what it was asked for.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -159,7 +159,7 @@ fn free_mb(path: &Path) -> Option<u64> {
         let mut stat: libc::statvfs = std::mem::zeroed();
         (libc::statvfs(path.as_ptr(), &raw mut stat) != 0, stat)
     };
-    (!failed).then(|| stat.f_bavail * stat.f_frsize >> 20)
+    (!failed).then(|| (stat.f_bavail * stat.f_frsize) >> 20)
 }
 
 #[cfg(test)]

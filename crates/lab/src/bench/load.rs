@@ -56,6 +56,8 @@ pub(crate) struct Report {
     pub(crate) latency: Latency,
     /// Spread of the work over the threads: mean and standard deviation of events per thread.
     pub(crate) fairness: Option<(f64, f64)>,
+    /// Requests of each second, where the tool tells.
+    pub(crate) each_second: Vec<f64>,
 }
 
 /// Milliseconds; what a tool does not tell is absent.

@@ -33,7 +33,7 @@ pub(crate) struct Front {
 enum Process {
     Nothing,
     Evenkeel(Box<Balancer>),
-    Rival(Rival),
+    Rival(Box<Rival>),
 }
 
 /// Whether it could be started.
@@ -167,7 +167,7 @@ impl Order<'_> {
         Ok(Some(Running {
             reads: self.listen,
             writes: self.listen,
-            process: Process::Rival(rival),
+            process: Process::Rival(Box::new(rival)),
             version: versions::of_package(package),
             notes: Vec::new(),
         }))
@@ -194,7 +194,7 @@ impl Order<'_> {
         Ok(Some(Running {
             reads: self.listen,
             writes: self.listen,
-            process: Process::Rival(rival),
+            process: Process::Rival(Box::new(rival)),
             version: String::new(),
             notes: Vec::new(),
         }))

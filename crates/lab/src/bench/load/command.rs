@@ -43,7 +43,6 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
         } else {
             0.0
         },
-        queries: None,
         errors: value("errors:").unwrap_or(0.0) as u64,
         latency: Latency {
             mean: value("mean_ms:"),
@@ -52,7 +51,7 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
             p99: value("p99_ms:"),
             max: value("max_ms:"),
         },
-        fairness: None,
+        ..Report::default()
     })
 }
 

@@ -47,7 +47,6 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
         } else {
             0.0
         },
-        queries: None,
         errors: (errors.unwrap_or(0.0) + bad) as u64,
         latency: Latency {
             mean: number_after(times, "avg "),
@@ -56,7 +55,7 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
             p99: None,
             max: number_after(times, "max "),
         },
-        fairness: None,
+        ..Report::default()
     })
 }
 

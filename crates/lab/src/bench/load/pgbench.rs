@@ -82,7 +82,6 @@ pub(super) fn read(text: &str, room: &Path) -> Result<Report, String> {
     Ok(Report {
         requests: requests as u64,
         requests_per_s: per_s,
-        queries: None,
         errors: (failed + aborted) as u64,
         latency: Latency {
             mean: number_after(text, "latency average ="),
@@ -91,7 +90,7 @@ pub(super) fn read(text: &str, room: &Path) -> Result<Report, String> {
             p99: at(0.99),
             max: at(1.0),
         },
-        fairness: None,
+        ..Report::default()
     })
 }
 

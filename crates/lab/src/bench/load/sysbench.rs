@@ -19,7 +19,7 @@ pub(super) fn command(task: &Task) -> Result<Command> {
         .arg(format!("--table-size={}", task.rows))
         .arg(format!("--threads={}", task.point))
         .arg(format!("--rand-seed={}", task.seed.max(1)))
-        .args(["--histogram", "--percentile=99"]);
+        .args(["--histogram", "--percentile=99", "--report-interval=1"]);
     match task.requests {
         Some(requests) => command.args([format!("--events={requests}"), "--time=0".to_owned()]),
         None => command.arg(format!("--time={}", task.seconds)),
@@ -115,6 +115,11 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
             max: counted("max:"),
         },
         fairness,
+        each_second: text
+            .lines()
+            .filter(|line| line.starts_with('['))
+            .filter_map(|line| number_after(line, "tps:"))
+            .collect(),
     })
 }
 
@@ -151,6 +156,7 @@ mod tests {
     use super::*;
 
     const OUTPUT: &str = "\
+[ 1s ] thds: 4 tps: 48.50 qps: 820.11 (r/w/o: 1/2/3) lat (ms,99%): 0.65 err/s: 2.00 reconn/s: 1.00
 Latency histogram (values are in milliseconds)
        value  ------------- distribution ------------- count
        0.100 |****************************************  40
@@ -197,6 +203,7 @@ Threads fairness:
                 max: Some(4.22),
             },
             fairness: Some((25.0, 1.5)),
+            each_second: vec![48.5],
         };
         assert_eq!(read(OUTPUT), Ok(expected));
     }

@@ -39,7 +39,6 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
     Ok(Report {
         requests: report.requests,
         requests_per_s: report.requests_per_s,
-        queries: None,
         errors: report.errors,
         latency: Latency {
             mean: number_after(text, "\nmean:"),
@@ -48,7 +47,7 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
             p99: number_after(text, "percentile 99:"),
             max: number_after(text, "longest:"),
         },
-        fairness: None,
+        ..Report::default()
     })
 }
 

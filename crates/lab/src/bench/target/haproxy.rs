@@ -34,7 +34,7 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     Ok(Some(Running {
         reads: order.listen,
         writes,
-        process: Process::Rival(rival),
+        process: Process::Rival(Box::new(rival)),
         version,
         notes: Vec::new(),
     }))

@@ -35,7 +35,7 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     Ok(Some(Running {
         reads: order.listen,
         writes,
-        process: Process::Rival(rival),
+        process: Process::Rival(Box::new(rival)),
         version: versions::said(&program, &["-v"]),
         notes: Vec::new(),
     }))

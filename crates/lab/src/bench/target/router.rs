@@ -36,7 +36,7 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     Ok(Some(Running {
         reads: order.listen,
         writes,
-        process: Process::Rival(rival),
+        process: Process::Rival(Box::new(rival)),
         version: versions::of_package("mysql-router"),
         notes,
     }))

@@ -1,0 +1,260 @@
+//! `evenkeel-lab bench` as its users see it: their own experiment, mishaps, a run gone on with.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use evenkeel_lab::eventually;
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Three targets that run, one of which dies after a second, and one that is not installed.
+const WEB: &str = r#"
+name = "own"
+title = "My own"
+references = ["direct"]
+quick = { blocks = BLOCKS, seconds = 1 }
+normal = { blocks = 1, seconds = 1 }
+full = { blocks = 1, seconds = 1 }
+
+[[part]]
+name = "web"
+servers = { kind = "web", count = 2 }
+
+[[part.target]]
+name = "direct"
+program = "direct"
+
+[[part.target]]
+name = "nginx"
+program = "nginx"
+mode = "http"
+
+[[part.target]]
+name = "mine"
+program = "command"
+start = ["/bin/sh", "-c", "nginx -e stderr -c {config} & trap 'kill -9 $!' EXIT; sleep 1; kill -9 $!"]
+config = """
+daemon off; master_process off; pid {room}/pid; events { worker_connections 100; }
+stream_or_http
+"""
+
+[[part.target]]
+name = "glb"
+program = "glb"
+
+[[part.load]]
+name = "pages"
+tool = "ab"
+page = "/29b"
+sweep = "requests"
+at_once = 2
+points = { quick = [POINTS], normal = [100], full = [100] }
+
+[[finding]]
+statement = "a proxy costs something"
+checks = [{ check = "ratio", load = "pages", target = "nginx", to = "direct", at_most = 0.95 }]
+
+[[figure]]
+title = "pages"
+drawing = "bars"
+load = "pages"
+"#;
+
+const HTTP: &str = "http { access_log off; client_body_temp_path {room}/a; proxy_temp_path \
+    {room}/b; fastcgi_temp_path {room}/c; uwsgi_temp_path {room}/d; scgi_temp_path {room}/e; \
+    server { listen {listen}; location / { return 200 mine; } } }";
+
+/// Nobody listens there, and these servers cannot be started.
+const MISHAPS: &str = r#"
+[[part]]
+name = "nobody there"
+servers = { kind = "external", address = ["127.0.0.1:1"], speaks = "http" }
+
+[[part.target]]
+name = "nobody"
+program = "direct"
+
+[[part.load]]
+name = "nobody-pages"
+tool = "ab"
+sweep = "requests"
+points = { quick = [10], normal = [10], full = [10] }
+
+[[part]]
+name = "no servers"
+servers = { kind = "mysql", count = 2 }
+
+[[part.target]]
+name = "none"
+program = "direct"
+
+[[part.load]]
+name = "queries"
+tool = "sysbench"
+script = "oltp_point_select"
+sweep = "threads"
+points = { quick = [1], normal = [1], full = [1] }
+"#;
+
+#[test]
+fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_start() {
+    let home = tempfile::tempdir().unwrap();
+    let text = WEB.to_owned() + MISHAPS;
+    let file = experiment(home.path(), &text, "3", "200, 400");
+    let out = home.path().join("out");
+    let output = bench(&[&file, "--quick", "--seed", "7", "--out", &text_of(&out)])
+        .env("EVENKEEL_RIVALS", "/nonexistent")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+
+    let outcome = results(&out);
+    let own = &outcome["experiments"][0];
+    assert_eq!(outcome["seed"], 7);
+    for target in ["direct", "nginx"] {
+        assert_eq!(sound(own, target).len(), 6, "{target}: {}", said(&output));
+    }
+    let cell = sound(own, "nginx")[0];
+    for value in ["rate", "p99-ms", "balancer-cpu-us", "servers-cpu-us"] {
+        assert!(cell["values"][value].is_number(), "no {value}: {cell}");
+    }
+    assert!(cell["shares"][1]["requests"].as_u64().unwrap() >= 90);
+    let raw = fs::read_to_string(out.join(cell["raw"].as_str().unwrap())).unwrap();
+    assert!(raw.starts_with("$ ") && raw.contains("Requests per second"));
+
+    let row = |name: &str| {
+        let mut rows = own["targets"].as_array().unwrap().iter();
+        rows.find(|row| row["name"] == name).unwrap()
+    };
+    assert_eq!(row("glb")["missing"], "not installed");
+    let config = row("nginx")["configs"][0]["text"].as_str().unwrap();
+    assert!(config.contains("proxy_pass"), "{config}");
+
+    let failures = own["failures"].to_string();
+    for part in [
+        "it had ended before this run; it was started again",
+        "no root file system in /nonexistent",
+        "nothing was answered",
+    ] {
+        let found = failures.to_lowercase().contains(&part.to_lowercase());
+        assert!(found, "{part:?} is not in {failures}");
+    }
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("a proxy costs something") && page.contains("not installed"));
+}
+
+#[test]
+fn what_was_done_before_ctrl_c_is_kept_and_gone_on_with() {
+    let home = tempfile::tempdir().unwrap();
+    let file = experiment(home.path(), WEB, "10", "1000");
+    let out = home.path().join("out");
+    let mut running = bench(&[
+        &file,
+        "--quick",
+        "--target",
+        "direct,nginx",
+        "--out",
+        &text_of(&out),
+    ])
+    .stderr(Stdio::null())
+    .spawn()
+    .unwrap();
+    eventually(LIMIT, "results of two blocks", || {
+        Ok((out.join("outcome.json").exists() && done(&out) >= 2).then_some(()))
+    })
+    .unwrap();
+    interrupt(&running);
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    let before = results(&out);
+    let kept = done(&out);
+    assert!(before["ended_unix_s"].is_null() && kept < 20, "{kept} runs");
+    assert!(out.join("report.html").exists());
+
+    let again = bench(&[&file, "--quick", "--out", &text_of(&out)])
+        .output()
+        .unwrap();
+    assert!(said(&again).contains("--resume"), "{}", said(&again));
+
+    let output = bench(&["--resume", &text_of(&out)]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let after = results(&out);
+    assert!(after["ended_unix_s"].is_number());
+    assert_eq!(done(&out), 20);
+    assert_eq!(
+        after["experiments"][0]["cells"][0],
+        before["experiments"][0]["cells"][0]
+    );
+}
+
+#[test]
+fn a_mistake_in_an_experiment_is_said_before_anything_is_started() {
+    let home = tempfile::tempdir().unwrap();
+    let file = experiment(
+        home.path(),
+        &WEB.replace("tool = \"ab\"", "tool = \"abc\""),
+        "1",
+        "1",
+    );
+    let output = bench(&[&file, "--quick"]).output().unwrap();
+    let said = said(&output);
+    assert!(!output.status.success());
+    assert!(said.contains("unknown variant `abc`"), "{said}");
+}
+
+fn experiment(home: &Path, text: &str, blocks: &str, points: &str) -> String {
+    let text = text
+        .replace("BLOCKS", blocks)
+        .replace("POINTS", points)
+        .replace("stream_or_http", HTTP);
+    let file = home.join("own.toml");
+    fs::write(&file, text).unwrap();
+    text_of(&file)
+}
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel-lab"));
+    command.arg("bench").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn results(out: &Path) -> Value {
+    serde_json::from_slice(&fs::read(out.join("outcome.json")).unwrap()).unwrap()
+}
+
+/// Runs that gave numbers.
+fn done(out: &Path) -> usize {
+    let results = results(out);
+    let cells = results["experiments"][0]["cells"].as_array();
+    cells.map_or(0, |cells| {
+        let sound = cells.iter().filter(|cell| cell["failure"].is_null());
+        sound.count()
+    })
+}
+
+fn sound<'a>(experiment: &'a Value, target: &str) -> Vec<&'a Value> {
+    let cells = experiment["cells"].as_array().unwrap().iter();
+    cells
+        .filter(|cell| cell["target"] == target && cell["failure"].is_null())
+        .collect()
+}
+
+fn interrupt(child: &Child) {
+    let status = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned()
+}
+
+fn text_of(path: &Path) -> String {
+    path.display().to_string()
+}
