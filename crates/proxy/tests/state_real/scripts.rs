@@ -108,9 +108,11 @@ pub(crate) fn text(mut below: impl FnMut(usize) -> usize) -> String {
 
 /// What a client with a startup message of its own may not say here: that a function has gone back
 /// to what it says nobody can see, and within one text a RESET goes back to the server's default,
-/// on which a part of a `DateStyle` then builds.
+/// by which a part of a `DateStyle` is completed and a character has an equivalent or none.
 pub(crate) fn cannot_be_followed(text: &str) -> bool {
-    let style = text.to_lowercase().matches("datestyle").count();
-    let resets = text.contains("RESET ALL") || text.contains("RESET DateStyle");
-    text.contains("back()") || text.contains(';') && resets && style > 0
+    let resets = ["RESET", "SET NAMES;"]
+        .iter()
+        .any(|reset| text.contains(reset));
+    let depends = text.to_lowercase().contains("datestyle") || !text.is_ascii();
+    text.contains("back()") || text.contains(';') && resets && depends
 }

@@ -195,7 +195,8 @@ impl Journal {
         let changes = pending.map(|pending| pending.changes.get(pending.restored..));
         let changes = changes.flatten().unwrap_or_default();
         self.startup.iter().filter(move |(name, _)| {
-            let is_reset = changes.iter().any(|change| change.resets(name));
+            let last = changes.iter().rfind(|change| change.touches(name));
+            let is_reset = last.is_some_and(|change| !matches!(change, Change::Set(..)));
             is_reset && on.reports.get(name) == on.login.get(name)
         })
     }
@@ -362,12 +363,11 @@ impl Pending {
 }
 
 impl Change {
-    fn resets(&self, name: &[u8]) -> bool {
+    fn touches(&self, name: &[u8]) -> bool {
         match self {
-            Change::Reset(own) => **own == *name,
+            Change::Set(own, _) | Change::Reset(own) => **own == *name,
             Change::ResetAll => name != ROLE && name != SESSION_AUTHORIZATION,
             Change::Everything => true,
-            Change::Set(..) => false,
         }
     }
 

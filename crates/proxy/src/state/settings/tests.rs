@@ -216,6 +216,7 @@ fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
         "SET \"a\".\"b\" TO 's';"
     );
     assert_eq!(restored(&mut scene, "SELECT 1"), "");
+    assert_eq!(restored(&mut scene, "RESET a.b; SET a.b = 2"), "");
     let both = "SET \"a\".\"b\" TO 's';SET \"timezone\" TO 'Asia/Tokyo';";
     assert_eq!(restored(&mut scene, "RESET ALL"), both);
     assert_eq!(restored(&mut scene, "ROLLBACK TO s"), "");
