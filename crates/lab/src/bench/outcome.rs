@@ -1,7 +1,7 @@
-//! What a run has measured: everything the report, the statistics and `compare` read, as serde types.
+//! What a run has measured, as serde types: all that the report, the statistics, `compare` read.
 //!
-//! Facts only: a median, an interval, a verdict or an alarm is worked out from these, so that an old
-//! file can be judged again by a newer program.
+//! Facts only: a median, an interval, a verdict or an alarm is worked out from these, so that an
+//! old file can be judged again by a newer program.
 
 mod experiment;
 mod fault;

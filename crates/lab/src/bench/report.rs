@@ -66,8 +66,8 @@ struct Document<'a> {
 }
 
 /// Writes `report.html`, `report.json`, `cells.csv`, `ratios.csv` and `faults.csv` into a folder
-/// and gives the page's path. Each file takes the place of its forerunner only when it is whole, the
-/// JSON first: from it the others can be made again.
+/// and gives the page's path. Each file takes the place of its forerunner only when it is whole,
+/// the JSON first: from it the others can be made again.
 pub(crate) fn write(outcome: &Outcome, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;

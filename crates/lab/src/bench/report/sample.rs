@@ -18,9 +18,13 @@ pub(crate) fn outcome(weather: u64) -> Outcome {
         scale: "quick".to_owned(),
         seed: 7,
         machine: machine(),
-        versions: [("sysbench", "1.0.20"), ("HAProxy", "3.2.4"), ("MySQL Router", "9.7.0")]
-            .map(|(name, version)| (name.to_owned(), version.to_owned()))
-            .into(),
+        versions: [
+            ("sysbench", "1.0.20"),
+            ("HAProxy", "3.2.4"),
+            ("MySQL Router", "9.7.0"),
+        ]
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
+        .into(),
         notes: vec![
             "SYNTHETIC SAMPLE: these numbers were invented to try the report.".to_owned(),
             "No right to make control groups: servers share the cores without limits.".to_owned(),
@@ -45,19 +49,12 @@ fn machine() -> Machine {
 }
 
 fn router(weather: u64) -> Experiment {
-    let targets = vec![
-        target("direct", "one server direct", "", 1),
-        target("evenkeel", "Evenkeel", "evenkeel", 3),
-        target("evenkeel-least", "Evenkeel, least connections", "evenkeel", 3),
-        target("haproxy", "HAProxy", "haproxy", 3),
-        target("mysql-router", "MySQL Router", "mysql-router", 3),
-        target("nginx", "nginx stream", "nginx", 3),
-        Target {
-            missing: Some("not installed".to_owned()),
-            ..target("proxysql", "ProxySQL", "proxysql", 3)
-        },
-    ];
-    let loads = vec![load("flights", "Flight records, read", "queries", Loop::Closed)];
+    let loads = vec![load(
+        "flights",
+        "Flight records, read",
+        "queries",
+        Loop::Closed,
+    )];
     let mut experiment = Experiment {
         name: "router-against-haproxy".to_owned(),
         title: "MySQL Router against HAProxy on InnoDB Cluster".to_owned(),
@@ -70,15 +67,30 @@ fn router(weather: u64) -> Experiment {
             differs: "MySQL 8.4, everything on one machine, evenkeel in tcp mode.".to_owned(),
         }),
         topology: "Three MySQL 8.4 servers in Group Replication, single primary.".to_owned(),
-        targets,
+        targets: router_targets(),
         loads,
         references: vec!["direct".to_owned(), "mysql-router".to_owned()],
         blocks_wanted: 5,
         findings: router_findings(),
         figures: vec![
-            figure("Throughput over threads", Drawing::Lines, Metric::Rate, Some("flights")),
-            figure("Latency over threads", Drawing::Lines, Metric::P95Ms, Some("flights")),
-            figure("In per cent of direct", Drawing::Percent, Metric::Rate, Some("flights")),
+            figure(
+                "Throughput over threads",
+                Drawing::Lines,
+                Metric::Rate,
+                Some("flights"),
+            ),
+            figure(
+                "Latency over threads",
+                Drawing::Lines,
+                Metric::P95Ms,
+                Some("flights"),
+            ),
+            figure(
+                "In per cent of direct",
+                Drawing::Percent,
+                Metric::Rate,
+                Some("flights"),
+            ),
             figure("Summary", Drawing::Bars, Metric::Rate, Some("flights")),
         ],
         failures: vec![Failure {
@@ -88,11 +100,45 @@ fn router(weather: u64) -> Experiment {
         }],
         ..Experiment::default()
     };
-    let factors = [1.0, 0.78, 0.77, 0.66, 0.42, 0.64];
     let mut dice = Dice(weather);
+    experiment.cells = router_cells(&experiment.targets, &mut dice);
+    let outages_ms = [
+        ("evenkeel", 640.0),
+        ("mysql-router", 2_300.0),
+        ("haproxy", 4_100.0),
+    ];
+    for (target, base_ms) in outages_ms {
+        experiment.faults.extend(trials(target, base_ms, &mut dice));
+    }
+    experiment
+}
+
+fn router_targets() -> Vec<Target> {
+    vec![
+        target("direct", "one server direct", "", 1),
+        target("evenkeel", "Evenkeel", "evenkeel", 3),
+        target(
+            "evenkeel-least",
+            "Evenkeel, least connections",
+            "evenkeel",
+            3,
+        ),
+        target("haproxy", "HAProxy", "haproxy", 3),
+        target("mysql-router", "MySQL Router", "mysql-router", 3),
+        target("nginx", "nginx stream", "nginx", 3),
+        Target {
+            missing: Some("not installed".to_owned()),
+            ..target("proxysql", "ProxySQL", "proxysql", 3)
+        },
+    ]
+}
+
+fn router_cells(targets: &[Target], dice: &mut Dice) -> Vec<Cell> {
+    let factors = [1.0, 0.78, 0.77, 0.66, 0.42, 0.64];
+    let mut cells = Vec::new();
     for block in 1..=5 {
         let slow = dice.around(1.0, 0.08);
-        for (turn, (target, factor)) in experiment.targets.clone().iter().zip(factors).enumerate() {
+        for (turn, (target, factor)) in targets.iter().zip(factors).enumerate() {
             for threads in [8.0, 16.0, 32.0, 64.0, 80.0, 96.0, 112.0, 128.0] {
                 let knee = 1.0 - (threads / 128.0) * 0.18;
                 let rate = 24_000.0 * factor * knee * slow * dice.around(1.0, 0.03);
@@ -103,14 +149,11 @@ fn router(weather: u64) -> Experiment {
                 if target.name == "nginx" && block == 4 && threads > 120.0 {
                     cell.failure = Some("sysbench gave up: connection refused".to_owned());
                 }
-                experiment.cells.push(cell);
+                cells.push(cell);
             }
         }
     }
-    for (target, base_ms) in [("evenkeel", 640.0), ("mysql-router", 2_300.0), ("haproxy", 4_100.0)] {
-        experiment.faults.extend(trials(target, base_ms, &mut dice));
-    }
-    experiment
+    cells
 }
 
 fn router_findings() -> Vec<Finding> {
@@ -163,32 +206,39 @@ fn router_findings() -> Vec<Finding> {
 }
 
 fn two_databases(weather: u64) -> Experiment {
-    let targets = vec![
-        target("mysql-direct", "MySQL direct", "", 1),
-        target("mysql-one", "HAProxy, one server", "haproxy", 1),
-        target("mysql-two", "HAProxy, two servers", "haproxy", 2),
-        target("evenkeel-two", "Evenkeel, two servers", "evenkeel", 2),
-        target("postgres-direct", "PostgreSQL direct", "", 1),
-        target("pgpool-two", "Pgpool-II, two servers", "pgpool", 2),
-    ];
-    let loads = vec![
-        load("simple-read", "MySQL simple read: one point select", "transactions", Loop::Closed),
-        load("write", "MySQL write: one update", "transactions", Loop::Closed),
-        load("postgres-read", "PostgreSQL simple read", "transactions", Loop::Open),
-    ];
     let mut experiment = Experiment {
         name: "two-databases".to_owned(),
         title: "Two databases behind a balancer".to_owned(),
         topology: "A primary and a replica, each held to 50 % of a core.".to_owned(),
-        targets,
-        loads,
+        targets: database_targets(),
+        loads: database_loads(),
         references: vec!["mysql-direct".to_owned(), "postgres-direct".to_owned()],
         blocks_wanted: 5,
         figures: vec![
-            figure("Simple read", Drawing::Lines, Metric::Rate, Some("simple-read")),
-            figure("Simple read in per cent of direct", Drawing::Percent, Metric::Rate, Some("simple-read")),
-            figure("Average of 20 to 65 threads", Drawing::Bars, Metric::Rate, None),
-            figure("PostgreSQL", Drawing::Lines, Metric::Rate, Some("postgres-read")),
+            figure(
+                "Simple read",
+                Drawing::Lines,
+                Metric::Rate,
+                Some("simple-read"),
+            ),
+            figure(
+                "In per cent",
+                Drawing::Percent,
+                Metric::Rate,
+                Some("simple-read"),
+            ),
+            figure(
+                "Average of 20 to 65 threads",
+                Drawing::Bars,
+                Metric::Rate,
+                None,
+            ),
+            figure(
+                "PostgreSQL",
+                Drawing::Lines,
+                Metric::Rate,
+                Some("postgres-read"),
+            ),
         ],
         findings: vec![Finding {
             statement: "Two servers read nearly twice as fast as one".to_owned(),
@@ -205,6 +255,45 @@ fn two_databases(weather: u64) -> Experiment {
         }],
         ..Experiment::default()
     };
+    experiment.cells = database_cells(&experiment.targets, weather + 1);
+    experiment
+}
+
+fn database_targets() -> Vec<Target> {
+    vec![
+        target("mysql-direct", "MySQL direct", "", 1),
+        target("mysql-one", "HAProxy, one server", "haproxy", 1),
+        target("mysql-two", "HAProxy, two servers", "haproxy", 2),
+        target("evenkeel-two", "Evenkeel, two servers", "evenkeel", 2),
+        target("postgres-direct", "PostgreSQL direct", "", 1),
+        target("pgpool-two", "Pgpool-II, two servers", "pgpool", 2),
+    ]
+}
+
+fn database_loads() -> Vec<Load> {
+    vec![
+        load(
+            "simple-read",
+            "MySQL simple read: one point select",
+            "transactions",
+            Loop::Closed,
+        ),
+        load(
+            "write",
+            "MySQL write: one update",
+            "transactions",
+            Loop::Closed,
+        ),
+        load(
+            "postgres-read",
+            "PostgreSQL simple read",
+            "transactions",
+            Loop::Open,
+        ),
+    ]
+}
+
+fn database_cells(targets: &[Target], weather: u64) -> Vec<Cell> {
     let courses = [
         ("mysql-direct", "simple-read", 18_000.0),
         ("mysql-one", "simple-read", 15_500.0),
@@ -216,22 +305,22 @@ fn two_databases(weather: u64) -> Experiment {
         ("postgres-direct", "postgres-read", 21_700.0),
         ("pgpool-two", "postgres-read", 10_900.0),
     ];
-    let mut dice = Dice(weather + 1);
+    let mut cells = Vec::new();
+    let mut dice = Dice(weather);
     for block in 1..=5 {
         let slow = dice.around(1.0, 0.05);
         for (turn, (name, load, most)) in courses.iter().enumerate() {
-            let targets = &experiment.targets;
-            let target = targets.iter().find(|t| t.name == *name).expect("is there").clone();
+            let target = targets.iter().find(|t| t.name == *name).expect("is there");
             for threads in (1..=65).step_by(4) {
                 let threads = f64::from(threads);
                 let rise = 1.0 - (-threads / 6.0).exp();
                 let rate = most * rise * slow * dice.around(1.0, 0.02);
                 let turn = turn as u32 + 1;
-                experiment.cells.push(cell(&target, load, threads, block, turn, rate));
+                cells.push(cell(target, load, threads, block, turn, rate));
             }
         }
     }
-    experiment
+    cells
 }
 
 fn target(name: &str, title: &str, program: &str, servers: u32) -> Target {
@@ -322,7 +411,12 @@ fn shares(requests: &[u64]) -> Vec<ServerShare> {
 }
 
 fn trials(target: &str, base_ms: f64, dice: &mut Dice) -> Vec<FaultTrial> {
-    let parts = [("detect", 0.45), ("decide", 0.1), ("promote", 0.25), ("route", 0.2)];
+    let parts = [
+        ("detect", 0.45),
+        ("decide", 0.1),
+        ("promote", 0.25),
+        ("route", 0.2),
+    ];
     let trial = |trial| {
         let error_ms = dice.around(8.0, 0.5);
         let length_ms = dice.around(base_ms, 0.35);
@@ -358,7 +452,8 @@ struct Dice(u64);
 impl Dice {
     /// About this value, by at most this part of it.
     fn around(&mut self, value: f64, part: f64) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = next.wrapping_add(1_442_695_040_888_963_407);
         let unit = (self.0 >> 40) as f64 / f64::from(1 << 24);
         value * (1.0 + part * (2.0 * unit - 1.0))
     }

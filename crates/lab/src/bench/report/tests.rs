@@ -1,4 +1,4 @@
-//! The report of the made-up outcome: whole, readable again, and nothing from outside in it as markup.
+//! The report of the made-up outcome: whole, readable again, nothing from outside as markup.
 
 use super::*;
 use crate::bench::outcome::{Drawing, Figure, Metric};

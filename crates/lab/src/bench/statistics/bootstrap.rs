@@ -81,8 +81,8 @@ impl Bootstrap {
         }
     }
 
-    /// The 95 % interval of the median: the middle 95 % of the medians of the draws. Values that are
-    /// not finite are left out; nothing is left of none.
+    /// The 95 % interval of the median: the middle 95 % of the medians of the draws. Values that
+    /// are not finite are left out; nothing is left of none.
     pub(crate) fn interval(&self, values: &[f64]) -> Option<Interval> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);

@@ -300,7 +300,8 @@ impl Court<'_> {
             Verdict::NotShown
         };
         let numbers = format!(
-            "{title}: outage {:.0} ms ({:.0} to {:.0}), {counts}; wanted at most {at_most_ms:.0} ms",
+            "{title}: outage {:.0} ms ({:.0} to {:.0}), {counts}; \
+             wanted at most {at_most_ms:.0} ms",
             outage.middle, outage.low, outage.high
         );
         (verdict, numbers)

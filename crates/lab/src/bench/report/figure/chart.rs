@@ -52,23 +52,20 @@ pub(super) struct Axis {
 impl Axis {
     /// From nothing to a round number above this.
     pub(super) fn from_zero(most: f64, label: &str) -> Axis {
-        Axis::between(0.0, most, label, 5.0)
+        Axis::rising(most, label, 5.0)
     }
 
     /// The same with fewer labels, for the width of a row beside its name and number.
     pub(super) fn across(most: f64, label: &str) -> Axis {
-        Axis::between(0.0, most, label, 3.5)
+        Axis::rising(most, label, 3.5)
     }
 
-    /// Between round numbers outside these.
-    fn between(least: f64, most: f64, label: &str, labels: f64) -> Axis {
-        let step = step((most - least).max(f64::MIN_POSITIVE), labels);
-        let (first, last) = ((least / step).floor(), (most / step).ceil());
-        let last = if last > first { last } else { first + 1.0 };
-        let count = (last - first).round() as u32;
+    fn rising(most: f64, label: &str, labels: f64) -> Axis {
+        let step = step(most.max(f64::MIN_POSITIVE), labels);
+        let count = (most / step).ceil().max(1.0) as u32;
         Axis {
-            range: first * step..last * step,
-            ticks: (0..=count).map(|n| (first + f64::from(n)) * step).collect(),
+            range: 0.0..f64::from(count) * step,
+            ticks: (0..=count).map(|n| f64::from(n) * step).collect(),
             step,
             label: label.to_owned(),
             unit: "",

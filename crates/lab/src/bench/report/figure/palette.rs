@@ -48,13 +48,16 @@ const UNKNOWN: [Ink; 3] = [
     ink(0x7d4e00, 0xd9b06b),
 ];
 
-/// Parts of a whole, from dark to light on paper; texts on them are PAPER or TEXT.
-pub(super) const PARTS: [Ink; 5] = [
+/// Parts of a whole, from dark to light on paper, then two more of another hue; texts on the first
+/// two are PAPER, on the others TEXT.
+pub(super) const PARTS: [Ink; 7] = [
     ink(0x0a3d91, 0x79b8ff),
     ink(0x4f86d9, 0x4579b8),
     ink(0x9dbdee, 0x2f527f),
     ink(0xc9daf5, 0x253f60),
     ink(0xe6eefb, 0x1d2f47),
+    ink(0x8f3d00, 0xffb27a),
+    ink(0xe39a5f, 0xa8622b),
 ];
 
 /// What a target looks like in the figures of one experiment.
@@ -169,7 +172,9 @@ mod tests {
 
     #[test]
     fn targets_of_one_program_differ_in_more_than_colour() {
-        let looks = looks(&targets(&["", "haproxy", "haproxy", "evenkeel", "evenkeel"]));
+        let looks = looks(&targets(&[
+            "", "haproxy", "haproxy", "evenkeel", "evenkeel",
+        ]));
         assert_eq!(looks[1].ink, looks[2].ink);
         assert_ne!(looks[1].dash, looks[2].dash);
         assert_ne!(looks[3].marker, looks[4].marker);
@@ -187,7 +192,11 @@ mod tests {
     #[test]
     fn every_colour_can_be_told_by_its_light_form() {
         let rules = dark_rules();
-        let mut lights: Vec<&str> = rules.split("svg [fill=\"").skip(1).map(|r| &r[..7]).collect();
+        let mut lights: Vec<&str> = rules
+            .split("svg [fill=\"")
+            .skip(1)
+            .map(|r| &r[..7])
+            .collect();
         let count = lights.len();
         lights.sort_unstable();
         lights.dedup();

@@ -121,28 +121,32 @@ const KNEE: &str = "check = \"knee\"\nload = \"read\"\ntarget = \"own\"\nto = \"
 fn a_knee_is_the_first_point_that_gains() {
     let direct: &[(f64, f64)] = &[(1.0, 10.0), (4.0, 40.0), (16.0, 50.0)];
     let of = |own| measured(&[("direct", direct), ("own", own)]);
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50; 5 blocks); wanted 3 to 8 threads";
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50; 5 blocks); \
+        wanted 3 to 8 threads";
     judged(
         of(&[(1.0, 8.0), (4.0, 60.0), (16.0, 90.0)]),
         KNEE,
         Verdict::Holds,
         numbers,
     );
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 16 (× 1.80; 5 blocks); wanted 3 to 8 threads";
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 16 (× 1.80; 5 blocks); \
+        wanted 3 to 8 threads";
     judged(
         of(&[(1.0, 8.0), (4.0, 30.0), (16.0, 90.0)]),
         KNEE,
         Verdict::DoesNotHold,
         numbers,
     );
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 16 (× 1.80; 5 blocks); wanted 3 to 8 threads";
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 16 (× 1.80; 5 blocks); \
+        wanted 3 to 8 threads";
     judged(
         of(&[(1.0, 8.0), (16.0, 90.0)]),
         KNEE,
         Verdict::NotShown,
         numbers,
     );
-    let numbers = "own / direct, per second, read: never reaches × 1.1; the most is × 0.80; wanted 3 to 8 threads";
+    let numbers = "own / direct, per second, read: never reaches × 1.1; the most is × 0.80; \
+        wanted 3 to 8 threads";
     judged(
         of(&[(1.0, 8.0), (4.0, 20.0)]),
         KNEE,
