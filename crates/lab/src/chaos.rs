@@ -26,13 +26,12 @@ use self::client::Client;
 use self::director::Director;
 use self::seed::Chance;
 use self::stage::Stage;
-use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions, eventually};
+use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions};
 pub use notes::Wrong;
 pub use report::{Outage, Report};
 
 /// Server connections of the pool.
 const POOL_SIZE: u32 = 20;
-const READY_LIMIT: Duration = Duration::from_secs(20);
 
 /// Whose clients and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -180,22 +179,11 @@ pub fn run(options: &Options) -> Result<Option<Report>> {
     Ok(Some(report))
 }
 
-/// Who has just been started may not know yet who is primary.
 fn make_tables(stage: &Stage) -> Result<()> {
-    let mut last = String::new();
-    let client = eventually(READY_LIMIT, "a first session", || {
-        let client = stage.connect("tables");
-        last = client
-            .as_ref()
-            .err()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        Ok(client.ok())
-    });
-    let mut client = client.with_context(|| format!("{}: {last}", stage.address))?;
-    let made = client.query(stage::TABLES);
-    made.map_err(|failure| anyhow!("the tables of chaos: {failure}"))?;
-    Ok(())
+    let made = stage
+        .connect("tables")
+        .and_then(|mut client| client.query(stage::TABLES).map(drop));
+    made.map_err(|failure| anyhow!("the tables of chaos, on {}: {failure}", stage.address))
 }
 
 /// As many transactions at once as the pool has connections: none of them may have gone astray.

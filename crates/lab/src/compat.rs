@@ -16,11 +16,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions, Server};
 pub use known::Known;
@@ -28,7 +27,6 @@ pub use verdict::{Case, Cases, Difference, Verdict};
 
 /// Server connections; a group of the regression suite is twenty tests at once.
 const POOL_SIZE: u32 = 40;
-const ASK_LIMIT: Duration = Duration::from_secs(30);
 
 /// Whose tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -295,29 +293,6 @@ fn count(cases: &Cases, verdict: &Verdict) -> usize {
         .values()
         .filter(|case| case.verdict == *verdict)
         .count()
-}
-
-/// One value, as the superuser.
-fn ask(address: SocketAddr, database: &str, query: &str) -> Result<Option<String>> {
-    let mut config = tokio_postgres::Config::new();
-    config.host(address.ip().to_string()).port(address.port());
-    config
-        .user("postgres")
-        .password("postgres")
-        .dbname(database);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let asking = async {
-        let (client, connection) = config.connect(NoTls).await?;
-        tokio::spawn(connection);
-        client.simple_query(query).await
-    };
-    let messages = runtime.block_on(async { tokio::time::timeout(ASK_LIMIT, asking).await })??;
-    Ok(messages.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    }))
 }
 
 impl Comparison {

@@ -1,11 +1,18 @@
 //! What can stand between PostgreSQL's clients and servers: nothing, Evenkeel, a rival.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::scene::Wanted;
-use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, Server, free_port, procfs};
+use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, Server, eventually, free_port, procfs};
+
+const READY_LIMIT: Duration = Duration::from_secs(20);
+const ASK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -151,11 +158,34 @@ impl Pooler {
             PoolerKind::Direct => primary.address,
             _ => listen,
         };
-        Ok(process.map(|process| Pooler {
+        let Some(process) = process else {
+            return Ok(None);
+        };
+        let pooler = Pooler {
             kind,
             address,
             process,
-        }))
+        };
+        pooler.wait_ready()?;
+        Ok(Some(pooler))
+    }
+
+    /// Who has just been started may not know yet who is primary.
+    fn wait_ready(&self) -> Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let mut last = String::new();
+        let ready = eventually(READY_LIMIT, "a first session", || {
+            let asked = runtime.block_on(ask(self.address, "sbtest", "SELECT 1"));
+            last = asked
+                .as_ref()
+                .err()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            Ok(asked.ok())
+        });
+        let log = self.balancer().map(Balancer::log).unwrap_or_default();
+        ready.with_context(|| format!("{}: {last}\n{log}", self.kind.name()))?;
+        Ok(())
     }
 
     /// Processor time used so far.
@@ -185,6 +215,30 @@ impl Pooler {
             Running::Pgpool(pgpool) => pgpool.pids(),
         }
     }
+}
+
+/// One value, as the superuser.
+pub(crate) async fn ask(
+    address: SocketAddr,
+    database: &str,
+    query: &str,
+) -> Result<Option<String>> {
+    let mut config = tokio_postgres::Config::new();
+    config.host(address.ip().to_string()).port(address.port());
+    config
+        .user("postgres")
+        .password("postgres")
+        .dbname(database);
+    let asking = async {
+        let (client, connection) = config.connect(NoTls).await?;
+        tokio::spawn(connection);
+        client.simple_query(query).await
+    };
+    let messages = timeout(ASK_LIMIT, asking).await??;
+    Ok(messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    }))
 }
 
 /// The monitor is the superuser here: it also reads the clients' verifiers.

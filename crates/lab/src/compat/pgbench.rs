@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tokio::runtime::Builder;
 
 use super::step::{Ended, Step};
 use super::verdict::{Case, Cases, Verdict};
 use crate::Server;
+use crate::pooler::ask;
 use crate::postgres::programs::Programs;
 use crate::postgres::server_user;
 
@@ -157,7 +159,8 @@ fn count(address: SocketAddr) -> Result<u64> {
 
 /// Asked where the transactions were done, so that nothing of them can be under way elsewhere.
 fn query(address: SocketAddr, text: &str) -> Result<String> {
-    let answer = super::ask(address, "bench", text);
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(ask(address, "bench", text));
     let answer = answer.with_context(|| format!("{address}: {text}"))?;
     Ok(answer.unwrap_or_default())
 }

@@ -20,6 +20,17 @@ use crate::program::Program;
 const MODULE: &str = "github.com/lib/pq";
 const VERSION: &str = "v1.12.3";
 const LIMIT: Duration = Duration::from_secs(600);
+/// A test that waits 100 ms for something panics when the machine is busy, and all others end with
+/// it: such a run says nothing.
+const RUNS_MAX: usize = 5;
+const ARGUMENTS: [&str; 6] = [
+    "test",
+    "-json",
+    "-count=1",
+    "-parallel=2",
+    "-timeout=8m",
+    "./...",
+];
 
 /// What the suite wants to find; its own instructions are for a server that trusts most of them.
 const ACCOUNTS: [&str; 6] = [
@@ -47,24 +58,28 @@ pub(super) fn run(server: &Server, address: SocketAddr, room: &Path) -> Result<C
         server.sql(statement)?;
     }
     allow_md5(server)?;
-    let ended = Step {
+    let step = Step {
         program: &go,
-        arguments: ["test", "-json", "-count=1", "-timeout=8m", "./..."]
-            .map(str::to_owned)
-            .into(),
+        arguments: ARGUMENTS.map(str::to_owned).into(),
         environment: environment(&go, address),
         user: None,
         directory: &source,
         output: room.join("go-test.json"),
         limit: LIMIT,
         child_limit: LIMIT,
+    };
+    let mut last = Cases::new();
+    for _ in 0..RUNS_MAX {
+        let ended = step.run()?;
+        last = cases(&ended.said);
+        if last.is_empty() {
+            bail!("lib/pq's tests did not run; go said:\n{}", ended.said);
+        }
+        if last.values().all(|case| case.verdict != Verdict::Missing) {
+            break;
+        }
     }
-    .run()?;
-    let cases = cases(&ended.said);
-    if cases.is_empty() {
-        bail!("lib/pq's tests did not run; go said:\n{}", ended.said);
-    }
-    Ok(cases)
+    Ok(last)
 }
 
 /// The lab's servers take SCRAM only. The first line that fits counts, so it goes to the top.
