@@ -174,7 +174,7 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&reader, statement);
         meaning.writes |= routing::may_write(&routed);
-        meaning.changes_catalog |= routing::changes_catalog(&routed);
+        meaning.changes_catalog |= routing::changes_catalog(statement.kind, &routed);
         meaning.statements.push(routed);
         let mut effects = effects::Effects {
             statement: u32::try_from(index).unwrap_or(u32::MAX),

@@ -33,12 +33,14 @@ pub(super) fn may_write(statement: &Statement) -> bool {
 
 /// Whether what is known of functions and relations may be another behind it. Temporary ones are
 /// nobody else's, and their session is bound.
-pub(super) fn changes_catalog(statement: &Statement) -> bool {
+pub(super) fn changes_catalog(facts: facts::Kind, statement: &Statement) -> bool {
     match statement.kind {
         Kind::Ddl => !statement.traits.any(Traits::TEMPORARY),
         Kind::Read => {
             statement.traits.any(Traits::MAKES_TABLE) && !statement.traits.any(Traits::TEMPORARY)
         }
+        // Migrations are often blocks of code; procedures are mostly called for other things.
+        Kind::Routine => facts == facts::Kind::Do,
         Kind::Unknown => true,
         _ => false,
     }

@@ -232,6 +232,8 @@ fn ddl_changes_the_catalog_but_temporary_tables_do_not() {
         ("SELECT 1", false),
         ("INSERT INTO t VALUES (1)", false),
         ("SELECT 1; DROP FUNCTION f", true),
+        ("DO 'begin end'", true),
+        ("CALL p()", false),
     ] {
         assert_eq!(read(text).changes_catalog, expect, "{text}");
     }

@@ -243,11 +243,19 @@ impl Journal {
 
     fn set(&mut self, name: &[u8], value: &[u8]) {
         let readable = value.is_ascii() || self.reported.is_utf8() && str::from_utf8(value).is_ok();
-        if !readable {
-            // It could be put in place only in the encoding that it was written in.
+        // In another encoding it could be put in place only in that one; what one may set by way
+        // of a role, the user that logs in may not.
+        if !readable || self.has_role() && values::is_of_superusers(name) {
             return self.bind(Pin::Settings);
         }
         self.change(Change::Set(name.into(), value.into()));
+    }
+
+    fn has_role(&self) -> bool {
+        let pending = self.pending.as_deref();
+        let mut changes = pending.into_iter().flat_map(|pending| &pending.changes);
+        self.now.get(ROLE).is_some()
+            || changes.any(|change| matches!(change, Change::Set(name, _) if **name == *ROLE))
     }
 
     fn change(&mut self, change: Change) {

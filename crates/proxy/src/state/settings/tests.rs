@@ -331,6 +331,18 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
             "",
         ),
         (&["LOAD 'x'", "DISCARD ALL"], "loaded library"),
+        (
+            &["SET log_statement = 'all'", "SET ROLE r", "SET a.b = 1"],
+            "",
+        ),
+        (
+            &["SET ROLE admin", "SET log_statement = 'all'"],
+            "settings that cannot be followed",
+        ),
+        (
+            &["BEGIN", "SET ROLE admin", "SET wal_compression = on"],
+            "settings that cannot be followed",
+        ),
     ] {
         assert_eq!(pins(texts), expect, "{texts:?}");
     }

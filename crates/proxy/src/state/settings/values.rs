@@ -13,6 +13,34 @@ const LISTS_OF_NAMES: [&[u8]; 4] = [
     b"session_preload_libraries",
 ];
 
+/// Settings that only a superuser may change, and some beside them that begin alike.
+const OF_SUPERUSERS: [&[u8]; 24] = [
+    b"allow_",
+    b"backtrace_functions",
+    b"commit_delay",
+    b"compute_query_id",
+    b"deadlock_timeout",
+    b"debug_discard_caches",
+    b"dynamic_library_path",
+    b"event_triggers",
+    b"extension_",
+    b"ignore_checksum_failure",
+    b"jit_dump_bitcode",
+    b"lc_messages",
+    b"lo_compat_privileges",
+    b"log_",
+    b"max_stack_depth",
+    b"output_plugin_libraries",
+    b"session_preload_libraries",
+    b"session_replication_role",
+    b"temp_file_limit",
+    b"track_",
+    b"update_process_title",
+    b"wal_",
+    b"zero_damaged_pages",
+    b"auto_explain.",
+];
+
 /// What settings were called before, and servers still accept.
 const FORMER_NAMES: [(&[u8], &[u8]); 2] = [
     (b"sort_mem", b"work_mem"),
@@ -22,6 +50,12 @@ const FORMER_NAMES: [(&[u8], &[u8]); 2] = [
 /// Whether the value is a list of names, see above.
 pub(super) fn is_list_of_names(name: &[u8]) -> bool {
     LISTS_OF_NAMES.contains(&name)
+}
+
+/// Whether it may take a superuser to set it.
+pub(super) fn is_of_superusers(name: &[u8]) -> bool {
+    let mut names = OF_SUPERUSERS.iter();
+    names.any(|beginning| name.starts_with(beginning))
 }
 
 /// A setting's name from its value as text: in lower case, as it is called today; `None` if that
