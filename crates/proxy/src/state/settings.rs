@@ -19,7 +19,7 @@ pub use interner::{Interner, Moved};
 pub use journal::{Journal, Status};
 pub use proofs::Proofs;
 pub use reported::{Reported, spelling};
-pub use server::OnServer;
+pub use server::{Carried, OnServer};
 pub use startup::{StartupError, from_startup};
 
 /// A name, or a value: shared by the sets that have it.

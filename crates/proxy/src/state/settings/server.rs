@@ -1,7 +1,7 @@
 //! What a server connection has: settings that were put in place on it, and what it reported.
 
 use super::reported::{self, FOLLOWED};
-use super::{Interner, Journal, Settings, difference};
+use super::{Interner, Journal, Moved, Settings, difference};
 
 /// The settings of one server connection, which was opened without any of its own.
 #[derive(Debug, Clone)]
@@ -18,7 +18,40 @@ pub struct OnServer {
     pub(super) defaults: Settings,
 }
 
+/// What is known of a server connection, on its way to another worker with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carried {
+    now: Moved,
+    login: Moved,
+    reports: Moved,
+    settled: Moved,
+}
+
 impl OnServer {
+    /// To another worker.
+    #[must_use]
+    pub fn export(&self) -> Carried {
+        Carried {
+            now: self.now.export(),
+            login: self.login.export(),
+            reports: self.reports.export(),
+            settled: self.settled.export(),
+        }
+    }
+
+    /// From another worker.
+    #[must_use]
+    pub fn import(carried: &Carried, interner: &Interner) -> OnServer {
+        let login = interner.import(&carried.login);
+        OnServer {
+            now: interner.import(&carried.now),
+            reports: interner.import(&carried.reports),
+            settled: interner.import(&carried.settled),
+            defaults: defaults(&login, interner),
+            login,
+        }
+    }
+
     /// As it is after its login; `reports` are the ParameterStatus messages of that.
     #[must_use]
     pub fn new<'a>(

@@ -42,6 +42,19 @@ fn a_set_moves_to_another_worker() {
 }
 
 #[test]
+fn what_is_known_of_a_connection_moves_with_it() {
+    let mut scene = Scene::new();
+    scene.script(&["SET a.b = 1"]);
+    scene.on.hear(b"TimeZone", b"Asia/Tokyo", &scene.interner);
+    let carried = scene.on.export();
+    let carried = std::thread::spawn(move || carried).join().unwrap();
+    let there = Interner::new();
+    let arrived = OnServer::import(&carried, &there);
+    assert_eq!(shown(arrived.settings()), "a.b=1");
+    assert_eq!(arrived.export(), scene.on.export());
+}
+
+#[test]
 fn sets_that_nobody_has_any_more_are_forgotten() {
     let interner = Interner::new();
     for number in 0..10_000_u32 {
