@@ -99,6 +99,9 @@ async fn serve(
     let (driver, io_reason) = choose_driver(plan.engine.io);
     let workers = plan.engine.workers.unwrap_or_else(cores);
     let (engine, events) = Engine::start(driver, workers)?;
+    engine
+        .identify(plan.peers.instance, std::process::id())
+        .map_err(|error| RunError::Runtime(std::io::Error::other(error)))?;
     let io = driver.name();
     tracing::info!("data plane: {io} ({io_reason}), workers: {workers}");
     let (control, requests) = ControlHandle::channel();

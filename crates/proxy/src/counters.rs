@@ -90,7 +90,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    fn new(bounds: &'static [u64]) -> Self {
+    pub(crate) fn new(bounds: &'static [u64]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self {
             bounds,

@@ -6,6 +6,7 @@ mod executor;
 pub(crate) mod live;
 pub(crate) mod reactor;
 pub(crate) mod ring;
+pub(crate) mod spares;
 pub(crate) mod worker;
 
 use std::io;
@@ -13,16 +14,22 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, fence,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use arc_swap::ArcSwapOption;
+use evenkeel_policy::lending::Scope;
+use evenkeel_wire::postgres::startup::CancelKey;
 use thiserror::Error;
 
+use crate::cancel::{Addressee, Claim, Keyring};
 use crate::listen::{Accepted, Listener, ListenerShared};
 use crate::record::CutReason;
 use crate::server::Server;
+use crate::service::postgres::PostgresService;
 use crate::service::{Service, View};
 use crate::upstream::lease::Registry;
+use crate::upstream::lending::Errand;
 use crate::upstream::queue;
 use event::Event;
 
@@ -96,6 +103,10 @@ pub(crate) struct Shared {
     pub(crate) sessions: Vec<AtomicUsize>,
     pub(crate) orders: Vec<flume::Sender<Order>>,
     pub(crate) records_wanted: AtomicBool,
+    /// Makes and reads the keys of cancel requests.
+    pub(crate) keyring: OnceLock<Keyring>,
+    /// Takes cancel requests to the process that this one has taken over from.
+    pub(crate) former: ArcSwapOption<Former>,
     events: flume::Sender<Event>,
     events_dropped: AtomicU64,
 }
@@ -124,8 +135,18 @@ pub(crate) enum Order {
         reason: CutReason,
         done: CutCount,
     },
+    /// Somebody shows the key of a session's cancel request.
+    Cancel(Claim),
+    /// Something about a pool of server connections.
+    Lending {
+        service_id: u64,
+        errand: Errand,
+    },
     Stop,
 }
+
+/// Gets the process number and the secret of a cancel request.
+pub type Former = Box<dyn Fn(u32, Vec<u8>) + Send + Sync>;
 
 /// How many sessions an order has cut so far; the workers count while they carry it out.
 #[derive(Debug, Clone, Default)]
@@ -169,6 +190,8 @@ impl Engine {
             sessions: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             orders,
             records_wanted: AtomicBool::new(false),
+            keyring: OnceLock::new(),
+            former: ArcSwapOption::empty(),
             events,
             events_dropped: AtomicU64::new(0),
         });
@@ -198,6 +221,46 @@ impl Engine {
             },
             receiver,
         ))
+    }
+
+    /// Who this process is among several: needed before any client of a database logs in.
+    pub fn identify(&self, instance: u16, generation: u32) -> Result<(), rustls::Error> {
+        let keyring = Keyring::new(instance, generation)?;
+        // A second call changes nothing: keys were given out.
+        let _ = self.shared.keyring.set(keyring);
+        Ok(())
+    }
+
+    /// Where cancel requests go that are for the process which this one has taken over from.
+    pub fn set_former(&self, former: Option<Former>) {
+        self.shared.former.store(former.map(Arc::new));
+    }
+
+    /// A cancel request that another process has taken.
+    pub fn cancel(&self, process: u32, secret: &[u8]) {
+        let key = CancelKey { process, secret };
+        let Some(Addressee::Here(claim)) = self.shared.keyring.get().map(|ring| ring.read(key))
+        else {
+            return;
+        };
+        for index in claim.workers(self.shared.orders.len()) {
+            let _ = self.shared.orders[index].send(Order::Cancel(claim));
+        }
+    }
+
+    /// Limits all server connections of a service that lends them.
+    pub fn limit_pools(&self, service: &Service, limit: u32) {
+        let Some(shared) = &service.postgres else {
+            return;
+        };
+        let mut orders = Vec::new();
+        let books = &shared.lender.books;
+        books.set_limit(Scope::Service, limit, crate::now_ms(), &mut orders);
+        for order in orders {
+            let (to, service_id) = (order.worker, service.id);
+            let errand = Errand::Order(order);
+            let _ = self.shared.orders[to].send(Order::Lending { service_id, errand });
+        }
     }
 
     /// The driver in use.
@@ -235,8 +298,14 @@ impl Engine {
     }
 
     /// A new service; it serves nobody until a listener brings clients.
-    pub fn add_service(&self, name: &str, view: View) -> Arc<Service> {
-        let service = Service::new(self.new_id(), name.into(), view, self.workers());
+    pub fn add_service(
+        &self,
+        name: &str,
+        view: View,
+        postgres: Option<Arc<PostgresService>>,
+    ) -> Arc<Service> {
+        let workers = self.workers();
+        let service = Service::new(self.new_id(), name.into(), view, workers, postgres);
         let service = Arc::new(service);
         self.shared.registry.add(&service);
         service

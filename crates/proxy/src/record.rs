@@ -30,6 +30,12 @@ pub enum Ending {
     QueueTimeout,
     /// The client left before it had a server.
     ClientLeft,
+    /// A transaction lasted longer than it may.
+    TransactionTimeout,
+    /// The client said nothing in an open transaction for longer than it may.
+    IdleInTransaction,
+    /// The client was told this.
+    Told(String),
     /// The service had `max_connections` clients.
     OverLimit,
     /// A bad or missing PROXY header from a listed peer, or any from a stranger.
@@ -78,6 +84,9 @@ impl std::fmt::Display for Ending {
             Self::QueueFull => f.write_str("queue full"),
             Self::QueueTimeout => f.write_str("queue timeout"),
             Self::ClientLeft => f.write_str("client left while waiting"),
+            Self::TransactionTimeout => f.write_str("transaction timeout"),
+            Self::IdleInTransaction => f.write_str("idle in transaction"),
+            Self::Told(what) => write!(f, "ended with an error: {what}"),
             Self::OverLimit => f.write_str("over max_connections"),
             Self::ProxyHeader(why) => write!(f, "PROXY header: {why}"),
         }

@@ -1,5 +1,9 @@
 //! One service as the data plane sees it: an immutable view, replaced as a whole, and its numbers.
 
+pub mod figures;
+pub(crate) mod line;
+pub mod postgres;
+
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
@@ -12,6 +16,7 @@ use crate::dice::dice;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::upstream::queue::Queue;
+use postgres::{PostgresService, PostgresView};
 
 /// How a service is to be served from now on; nothing in it changes.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub struct View {
     pub pool: Pool,
     /// The servers, in the order of the pool's members.
     pub servers: Vec<Arc<Server>>,
+    /// For a service that speaks PostgreSQL.
+    pub postgres: Option<PostgresView>,
 }
 
 impl View {
@@ -79,17 +86,26 @@ pub struct Service {
     /// Its clients against `max_connections`.
     pub places: Places,
     pub(crate) queue: Queue,
+    /// For a service that speaks PostgreSQL.
+    pub postgres: Option<Arc<PostgresService>>,
     view: ArcSwap<View>,
 }
 
 impl Service {
-    pub(crate) fn new(id: u64, name: Arc<str>, view: View, workers: usize) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        name: Arc<str>,
+        view: View,
+        workers: usize,
+        postgres: Option<Arc<PostgresService>>,
+    ) -> Self {
         Self {
             id,
             name,
             counters: ServiceCounters::new(workers),
             places: Places::new(view.settings.max_connections),
             queue: Queue::default(),
+            postgres,
             view: ArcSwap::from_pointee(view),
         }
     }

@@ -1,6 +1,7 @@
 //! The only corridor: one conversation with one client, from its accept to its record.
 
 mod hello;
+pub(crate) mod postgres;
 mod refuse;
 mod tcp;
 
@@ -29,7 +30,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     } = accepted;
     let started_ms = clock::now_ms();
     let live = Rc::new(Live::new(Arc::clone(&service)));
-    let _enrolled = worker.enrol(Rc::clone(&live));
+    let enrolled = worker.enrol(Rc::clone(&live));
     let Ok(client) = Socket::new(&worker, SharedFd::new(socket2::Socket::from(socket))) else {
         return;
     };
@@ -38,6 +39,9 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
         None => {
             refuse::politely(&worker, client);
             Ending::OverLimit
+        }
+        Some(seat) if service.postgres.is_some() => {
+            postgres::converse(&worker, &seat, &live, enrolled.key, client, &mut record).await
         }
         Some(seat) => tcp::converse(&worker, &seat, &live, client, &mut record).await,
     };

@@ -1,5 +1,8 @@
 //! A connected stream socket on either driver: the few functions through which all bytes go.
 
+mod chunk;
+
+use std::cell::RefCell;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,9 +14,11 @@ use compio::driver::op::{Interest, PollOnce};
 use socket2::TcpKeepalive;
 
 use crate::engine::reactor::Readiness;
-use crate::engine::ring::{Buffer, Receiving, Ring};
+use crate::engine::ring::{Buffer, Port, Receiving, Ring};
 use crate::engine::worker::{Poller, Worker};
 use crate::settings::Keepalive;
+
+pub(crate) use chunk::Chunk;
 
 /// One socket, owned by one session on one worker.
 pub(crate) struct Socket {
@@ -22,6 +27,10 @@ pub(crate) struct Socket {
     readiness: Option<Rc<Readiness>>,
     /// On io_uring: the worker's ring.
     ring: Option<Rc<Ring>>,
+    /// On io_uring: standing requests, for those who look at the socket by `poll_…`.
+    port: RefCell<Option<Rc<Port>>>,
+    /// On epoll: what the last send left.
+    rest: RefCell<Vec<u8>>,
 }
 
 impl Socket {
@@ -34,6 +43,8 @@ impl Socket {
             shared,
             readiness,
             ring,
+            port: RefCell::default(),
+            rest: RefCell::default(),
         })
     }
 
@@ -182,6 +193,9 @@ impl Drop for Socket {
     fn drop(&mut self) {
         if let Some(readiness) = &self.readiness {
             readiness.forget();
+        }
+        if let (Some(ring), Some(port)) = (&self.ring, self.port.get_mut()) {
+            ring.close_port(port);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod lease;
+pub(crate) mod lending;
 pub(crate) mod queue;
 
 use std::sync::Arc;

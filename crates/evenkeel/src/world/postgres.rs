@@ -5,6 +5,7 @@ mod catalogs;
 mod logins;
 mod positions;
 mod roster;
+pub(super) mod serving;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use evenkeel_policy::cluster::{Report, Role};
 use evenkeel_policy::health::Standing;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::probe::Account;
+use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::{LoginAsker, PositionAsker};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -280,9 +282,11 @@ impl World {
                 continue;
             }
             let seen = self.seen(index);
+            let primary = seen.primary;
             if let Some(learning) = &mut self.services[index].learning {
                 learning.brief(seen);
             }
+            self.publish_cast(index, primary);
         }
     }
 
@@ -313,6 +317,28 @@ impl World {
             }
         }
         seen
+    }
+
+    /// A new part of a server reaches the sessions, and who waits for a primary goes on.
+    fn publish_cast(&mut self, index: usize, primary: Option<u64>) {
+        let service = &self.services[index].service;
+        let before = {
+            let view = service.view();
+            let own = view.postgres.as_ref();
+            own.and_then(|own| own.primary)
+                .map(|index| view.servers[index].id)
+        };
+        if self.cast_has_changed(index) {
+            self.publish(index);
+        }
+        if before != primary
+            && let Some(former) = before
+        {
+            let service_id = self.services[index].service.id;
+            self.engine
+                .cut(Some(service_id), Some(former), CutReason::PrimaryChanged);
+        }
+        self.tell_turn(index);
     }
 
     /// Sessions doubt what these servers are thought to be.

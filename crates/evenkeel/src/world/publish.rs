@@ -148,12 +148,14 @@ impl World {
             });
             servers.push(Arc::clone(&state.server));
         }
+        let postgres = self.postgres_view(service, &members, &servers);
         let pool = Pool::new(service.plan.balance, members, Arc::clone(&service.cursor));
         (
             View {
                 settings: settings(&service.plan),
                 pool,
                 servers,
+                postgres,
             },
             next_ramp_ms,
         )

@@ -11,6 +11,7 @@ use evenkeel_proxy::{Server, View, now_ms};
 use super::cluster::asks_roles;
 use super::leaving::Leaving;
 use super::listening::{Bound, Listening};
+use super::postgres::serving;
 use super::publish::{keepalive, settings};
 use super::server::{ServerState, Watch};
 use super::service::ServiceState;
@@ -302,6 +303,8 @@ impl World {
         service.plan = plan.clone();
         // They stand in the order of the former plan.
         service.fits.clear();
+        self.adopt_database_plan(&service);
+        service.adopt_tls();
         service
     }
 
@@ -312,10 +315,17 @@ impl World {
             settings: settings(plan),
             pool: nobody,
             servers: Vec::new(),
+            postgres: None,
         };
-        ServiceState {
+        let workers = self.engine.workers();
+        let database = plan.database.as_deref();
+        let knowledge = database.map(|_| Knowledge::new(workers));
+        let shared = database
+            .zip(knowledge.as_ref())
+            .map(|(plan, knowledge)| serving::shared(plan, workers, knowledge));
+        let mut service = ServiceState {
             plan: plan.clone(),
-            service: self.engine.add_service(&plan.name, view),
+            service: self.engine.add_service(&plan.name, view, shared),
             cursor,
             listening: Vec::new(),
             weights: BTreeMap::new(),
@@ -325,12 +335,13 @@ impl World {
             refusals: super::refusals::Refusals::default(),
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
-            knowledge: plan
-                .database
-                .as_ref()
-                .map(|_| Knowledge::new(self.engine.workers())),
+            knowledge,
+            acceptor: None,
             learning: None,
-        }
+        };
+        self.adopt_database_plan(&service);
+        service.adopt_tls();
+        service
     }
 
     /// Gives all services their sockets, where they began without.

@@ -7,11 +7,12 @@ use evenkeel_policy::pool::Cursor;
 use evenkeel_proxy::Service;
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::tls::Acceptor;
 
 use super::fit::Fit;
 use super::history::History;
 use super::listening::Listening;
-use super::postgres::Learning;
+use super::postgres::{Learning, serving};
 use super::refusals::Refusals;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
@@ -34,6 +35,8 @@ pub(super) struct ServiceState {
     pub(super) state_since_ms: u64,
     /// What its sessions know of the servers, if it speaks PostgreSQL.
     pub(super) knowledge: Option<Arc<Knowledge>>,
+    /// TLS towards its clients.
+    pub(super) acceptor: Option<Arc<Acceptor>>,
     /// The tasks that find it out.
     pub(super) learning: Option<Learning>,
 }
@@ -44,6 +47,21 @@ impl ServiceState {
             .servers
             .iter()
             .any(|server| server.address == *address)
+    }
+
+    /// A certificate that was renewed is used for the next clients.
+    pub(super) fn adopt_tls(&mut self) {
+        let plan = self
+            .plan
+            .database
+            .as_ref()
+            .and_then(|plan| plan.tls.as_ref());
+        match serving::acceptor(plan) {
+            Ok(acceptor) => self.acceptor = acceptor,
+            Err(why) => {
+                tracing::error!(service = self.plan.name, "TLS stays as it was: {why}");
+            }
+        }
     }
 
     pub(super) fn weight(&self, server: &ServerPlan) -> u32 {

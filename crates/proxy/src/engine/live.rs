@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::os::fd::RawFd;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::record::{CutReason, Ending};
 use crate::relay::Way;
 use crate::server::Server;
 use crate::service::{Service, View};
+use crate::session::postgres::card::{Card, Doing, Overdue};
 use crate::socket;
 
 /// A live session; on the heap once, because its worker's sweeper looks at it too.
@@ -31,6 +33,8 @@ pub(crate) struct Live {
     /// When the server had last got something to answer, before its first byte; zero for never.
     asked_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
+    /// Of a session that speaks a database's protocol.
+    card: RefCell<Option<Rc<Card>>>,
     interrupt: RefCell<Option<Interrupt>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -78,6 +82,7 @@ impl Live {
             untaken_bytes: Cell::new(0),
             asked_us: Cell::new(0),
             first_byte_us: Cell::new(None),
+            card: RefCell::new(None),
             interrupt: RefCell::new(None),
             waker: RefCell::new(None),
         }
@@ -114,6 +119,43 @@ impl Live {
         let mut interrupt = self.interrupt.borrow_mut();
         if matches!(*interrupt, Some(Interrupt::Elsewhere(_))) {
             *interrupt = None;
+        }
+    }
+
+    /// The session has logged in.
+    pub(crate) fn take_card(&self, card: &Rc<Card>) {
+        self.card.replace(Some(Rc::clone(card)));
+    }
+
+    /// It ends.
+    pub(crate) fn drop_card(&self) {
+        self.card.replace(None);
+    }
+
+    pub(crate) fn card(&self) -> Option<Rc<Card>> {
+        self.card.borrow().clone()
+    }
+
+    /// Bytes of a session that goes from server to server.
+    pub(crate) fn moved_at(&self, worker: &Worker, way: Way, bytes: u64, server: Option<&Server>) {
+        self.last_byte_ms.set(worker.swept_at_ms());
+        let of_service = self.service.counters.bytes.of(worker.index);
+        let of_server = server.map(|server| server.counters.bytes.of(worker.index));
+        match way {
+            Way::FromClient => {
+                self.from_client.set(self.from_client.get() + bytes);
+                of_service.add_from_client(bytes);
+                if let Some(of_server) = of_server {
+                    of_server.add_from_client(bytes);
+                }
+            }
+            Way::ToClient => {
+                self.to_client.set(self.to_client.get() + bytes);
+                of_service.add_to_client(bytes);
+                if let Some(of_server) = of_server {
+                    of_server.add_to_client(bytes);
+                }
+            }
         }
     }
 
@@ -234,6 +276,9 @@ impl Live {
     /// Its server was found to be dead: a client that has heard nothing of it yet goes on elsewhere
     /// if it has said nothing either, and is cut if it has, since nobody knows what became of it.
     pub(crate) fn leave_dead_server(&self) {
+        if let Some(card) = self.card() {
+            return card.forsake();
+        }
         if self.nothing_said() {
             self.interrupt(Interrupt::Elsewhere("found to be down".to_owned()));
         } else if self.to_client.get() == 0 {
@@ -275,12 +320,17 @@ impl Live {
     pub(crate) fn matches(&self, service_id: Option<u64>, server_id: Option<u64>) -> bool {
         let relaying = self.relaying.borrow();
         let own_server = relaying.as_ref().map(|relaying| relaying.server.id);
+        let card = self.card.borrow();
+        let is_at = |id| card.as_ref().is_some_and(|card| card.is_at(id));
         service_id.is_none_or(|id| id == self.service.id)
-            && server_id.is_none_or(|id| own_server == Some(id))
+            && server_id.is_none_or(|id| own_server == Some(id) || is_at(id))
     }
 
     /// Looks after the session twice a second: timeouts, a reset that nobody waits for, keepalive.
     pub(crate) fn sweep(&self, now_ms: u64) {
+        if let Some(card) = self.card() {
+            return self.sweep_card(&card, now_ms);
+        }
         let mut relaying = self.relaying.borrow_mut();
         let Some(relaying) = relaying.as_mut() else {
             return;
@@ -300,6 +350,24 @@ impl Live {
             .or_else(|| relaying.dead_peer(now_ms))
         {
             self.cut(ending);
+        }
+    }
+
+    /// The limits of a session that speaks a database's protocol.
+    fn sweep_card(&self, card: &Card, now_ms: u64) {
+        let view = self.service.view();
+        let Some(own) = &view.postgres else { return };
+        match card.overdue(own, now_ms) {
+            Some(Overdue::Query) => card.ask_for_cancel(),
+            Some(Overdue::Transaction) => self.cut(Ending::TransactionTimeout),
+            Some(Overdue::IdleInTransaction) => self.cut(Ending::IdleInTransaction),
+            None => {}
+        }
+        let idle = view.settings.idle_timeout;
+        let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
+        let is_idle = matches!(card.doing(), Doing::Idle | Doing::Bound);
+        if is_idle && !idle.is_zero() && silent_ms >= (idle + SWEEP_INTERVAL).as_millis() {
+            self.cut(Ending::IdleTimeout);
         }
     }
 

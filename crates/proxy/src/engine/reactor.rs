@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Events taken per epoll_wait(2); more wait for the next turn.
@@ -71,6 +71,17 @@ impl Reactor {
         }
         sockets[index as usize] = Some(Rc::clone(&readiness));
         Ok(readiness)
+    }
+
+    /// Watches a descriptor no more, though a duplicate of it stays open.
+    pub(crate) fn remove(&self, fd: RawFd) {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        let epoll = self.epoll.as_raw_fd();
+        // SAFETY: `event` lives through the call; the kernel checks the descriptors.
+        #[expect(unsafe_code, reason = "epoll has no safe form in std")]
+        unsafe {
+            libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event);
+        }
     }
 
     fn add(&self, fd: RawFd, events: i32, key: u64) -> io::Result<()> {
@@ -174,11 +185,30 @@ impl Readiness {
     }
 
     pub(crate) async fn readable(&self) {
-        ready(&self.readable, &self.reader).await;
+        poll_fn(|context| self.poll_readable(context)).await;
     }
 
     pub(crate) async fn writable(&self) {
-        ready(&self.writable, &self.writer).await;
+        poll_fn(|context| self.poll_writable(context)).await;
+    }
+
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        ready(&self.readable, &self.reader, context)
+    }
+
+    pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
+        ready(&self.writable, &self.writer, context)
+    }
+
+    /// Whether a receive may have something to say.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable.get()
+    }
+
+    /// Nobody is woken any more.
+    pub(crate) fn forget_wakers(&self) {
+        self.reader.borrow_mut().take();
+        self.writer.borrow_mut().take();
     }
 
     /// The descriptor is about to be closed, and its number to be used again.
@@ -189,19 +219,20 @@ impl Readiness {
     }
 }
 
-async fn ready(flag: &Cell<bool>, waiting: &RefCell<Option<Waker>>) {
-    poll_fn(|context| {
-        if flag.get() {
-            return Poll::Ready(());
-        }
-        let mut waiting = waiting.borrow_mut();
-        match waiting.as_ref() {
-            Some(known) if known.will_wake(context.waker()) => {}
-            _ => *waiting = Some(context.waker().clone()),
-        }
-        Poll::Pending
-    })
-    .await;
+fn ready(
+    flag: &Cell<bool>,
+    waiting: &RefCell<Option<Waker>>,
+    context: &mut Context<'_>,
+) -> Poll<()> {
+    if flag.get() {
+        return Poll::Ready(());
+    }
+    let mut waiting = waiting.borrow_mut();
+    match waiting.as_ref() {
+        Some(known) if known.will_wake(context.waker()) => {}
+        _ => *waiting = Some(context.waker().clone()),
+    }
+    Poll::Pending
 }
 
 fn wake(waiting: &RefCell<Option<Waker>>) {

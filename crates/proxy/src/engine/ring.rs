@@ -4,6 +4,7 @@
 //! what has been done comes out.
 
 mod buffers;
+pub(crate) mod port;
 mod receiving;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,10 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use slab::Slab;
 
+use super::spares::Spares;
 pub(crate) use buffers::Buffer;
 use buffers::Buffers;
+pub(crate) use port::Port;
 pub(crate) use receiving::{Next, Receiving};
 use receiving::{RECEIVING, Stream};
 
@@ -44,6 +47,8 @@ pub(crate) struct Ring {
     uring: RefCell<IoUring>,
     requests: RefCell<Slab<Request>>,
     streams: RefCell<Slab<Stream>>,
+    ports: RefCell<Slab<Rc<Port>>>,
+    spares: Spares,
     /// Those of this turn, by key.
     quiet_sends: RefCell<Vec<usize>>,
     buffers: Rc<Buffers>,
@@ -78,6 +83,8 @@ impl Ring {
             uring: RefCell::new(uring),
             requests: RefCell::default(),
             streams: RefCell::default(),
+            ports: RefCell::default(),
+            spares: Spares::default(),
             quiet_sends: RefCell::default(),
             buffers,
             answers: RefCell::default(),
@@ -186,6 +193,7 @@ impl Ring {
             match key {
                 RUNTIME => is_runtime_ready = true,
                 NOBODY => {}
+                _ if key & port::PORT != 0 => self.deliver_to_port(key, result, flags),
                 _ if key & RECEIVING != 0 => self.received(key, result, flags),
                 _ => self.deliver(key as usize, result),
             }

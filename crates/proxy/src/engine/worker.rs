@@ -1,6 +1,7 @@
 //! One worker: a thread with its own runtime and its own sessions.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -16,10 +17,16 @@ use super::executor::Executor;
 use super::live::Live;
 use super::reactor::Reactor;
 use super::ring::Ring;
+use super::spares::Spares;
 use super::{Driver, Order, Shared};
+use crate::cancel::Claim;
 use crate::listen::{self, ListenerShared};
 use crate::record::Ending;
 use crate::relay::LARGE_BYTES;
+use crate::service::Service;
+use crate::session::postgres::cancel;
+use crate::state::settings::Interner;
+use crate::upstream::lending::Lending;
 
 /// Timeouts are kept to twice this precision; it costs a look at each session.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -42,6 +49,10 @@ pub(crate) struct Worker {
     executor: Executor,
     pub(crate) scratch: RefCell<Box<[u8]>>,
     large: RefCell<Vec<Box<[u8]>>>,
+    spares: Spares,
+    interner: Interner,
+    /// This worker's part of the pools of each service that has any, by the service's id.
+    lendings: RefCell<HashMap<u64, Rc<Lending>>>,
     sessions: RefCell<Slab<Rc<Live>>>,
     /// A listener's id, and what keeps its accepts going.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
@@ -67,6 +78,9 @@ impl Worker {
             executor: Executor::new(runtime.waker()),
             scratch: RefCell::new(vec![0; scratch_bytes].into_boxed_slice()),
             large: RefCell::default(),
+            spares: Spares::default(),
+            interner: Interner::new(),
+            lendings: RefCell::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
             swept_at_ms: Cell::new(crate::clock::now_ms()),
@@ -94,6 +108,44 @@ impl Worker {
         }
     }
 
+    /// Empty memory for a send.
+    pub(crate) fn spare(&self) -> Vec<u8> {
+        match &self.poller {
+            Poller::IoUring(ring) => ring.spare(),
+            Poller::Epoll(_) => self.spares.take(),
+        }
+    }
+
+    /// Takes memory back.
+    pub(crate) fn keep_spare(&self, bytes: Vec<u8>) {
+        match &self.poller {
+            Poller::IoUring(ring) => ring.keep_spare(bytes),
+            Poller::Epoll(_) => self.spares.keep(bytes),
+        }
+    }
+
+    /// Sets of sessions' settings.
+    pub(crate) fn interner(&self) -> &Interner {
+        &self.interner
+    }
+
+    /// This worker's part of a service's pools; `None`: the service has none.
+    pub(crate) fn lending(self: &Rc<Self>, service: &Arc<Service>) -> Option<Rc<Lending>> {
+        if let Some(known) = self.lendings.borrow().get(&service.id) {
+            return Some(Rc::clone(known));
+        }
+        let lender = &service.postgres.as_ref()?.lender;
+        let lending = Rc::new(Lending::new(self, service, lender));
+        self.lendings
+            .borrow_mut()
+            .insert(service.id, Rc::clone(&lending));
+        Some(lending)
+    }
+
+    fn lending_of(&self, service_id: u64) -> Option<Rc<Lending>> {
+        self.lendings.borrow().get(&service_id).cloned()
+    }
+
     /// Makes a session known to the sweeper until the guard is dropped.
     pub(crate) fn enrol(self: &Rc<Self>, live: Rc<Live>) -> Enrolled {
         let key = self.sessions.borrow_mut().insert(live);
@@ -108,6 +160,10 @@ impl Worker {
         self.swept_at_ms.set(now_ms);
         for (_, live) in self.sessions.borrow().iter() {
             live.sweep(now_ms);
+        }
+        let lendings: Vec<_> = self.lendings.borrow().values().cloned().collect();
+        for lending in lendings {
+            lending.upkeep();
         }
     }
 
@@ -131,12 +187,34 @@ impl Worker {
             } => {
                 for (_, live) in self.sessions.borrow().iter() {
                     if live.matches(service_id, server_id) {
-                        live.cut(Ending::Cut(reason));
+                        match live.card().filter(|_| server_id.is_some()) {
+                            Some(card) => card.forsake(),
+                            None => live.cut(Ending::Cut(reason)),
+                        }
                         done.add();
                     }
                 }
             }
+            Order::Cancel(claim) => self.cancel(claim),
+            Order::Lending { service_id, errand } => {
+                if let Some(lending) = self.lending_of(service_id) {
+                    lending.run_errand(self, errand);
+                }
+            }
             Order::Stop => self.stopped.set(true),
+        }
+    }
+
+    fn cancel(self: &Rc<Self>, claim: Claim) {
+        let sessions = self.sessions.borrow();
+        let meant = claim.slots(sessions.capacity().max(sessions.len()));
+        for slot in meant {
+            let Some(live) = sessions.get(slot) else {
+                continue;
+            };
+            if let Some(card) = live.card() {
+                cancel::carry_out(self, claim, &card, &live.service);
+            }
         }
     }
 
@@ -202,7 +280,7 @@ impl Drop for LargeBuffer<'_> {
 /// A session's entry in its worker's list.
 pub(crate) struct Enrolled {
     worker: Rc<Worker>,
-    key: usize,
+    pub(crate) key: usize,
 }
 
 impl Drop for Enrolled {

@@ -18,7 +18,7 @@ pub use differing::difference;
 pub use interner::{Interner, Moved};
 pub use journal::{Journal, Status};
 pub use proofs::Proofs;
-pub use reported::{Reported, spelling};
+pub use reported::{Reported, is_of_server, spelling};
 pub use server::{Carried, OnServer};
 pub use startup::{StartupError, from_startup};
 

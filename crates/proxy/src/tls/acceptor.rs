@@ -17,6 +17,7 @@ use super::{
 const SECTION: &str = "[service.tls]";
 
 /// What all clients of a service share. A reload makes a new one; connections keep theirs.
+#[derive(Debug)]
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     end_point: Option<Arc<[u8]>>,

@@ -11,10 +11,10 @@ use crate::settings::Settings;
 use crate::socket::Socket;
 
 /// Why there is no connection.
-pub(super) struct Failed {
-    pub(super) why: String,
+pub(crate) struct Failed {
+    pub(crate) why: String,
     /// Descriptors, ports or memory of this machine ran out: the server cannot help it.
-    pub(super) ours: bool,
+    pub(crate) ours: bool,
 }
 
 impl Failed {
@@ -51,7 +51,7 @@ impl Failed {
 }
 
 /// Connects to the server's current endpoint.
-pub(super) async fn connect(
+pub(crate) async fn connect(
     worker: &Worker,
     server: &Server,
     settings: &Settings,

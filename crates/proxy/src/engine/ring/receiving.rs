@@ -19,7 +19,7 @@ use super::{Asked, Buffer, Ring, checked};
 pub(super) const RECEIVING: u64 = 1 << 32;
 
 /// `IORING_RECVSEND_POLL_FIRST` of io_uring_enter(2): do not try before there is something.
-const POLL_FIRST: u16 = 1;
+pub(super) const POLL_FIRST: u16 = 1;
 
 /// `IORING_RECV_MULTISHOT` of io_uring_enter(2).
 const MULTISHOT: u16 = 1 << 1;

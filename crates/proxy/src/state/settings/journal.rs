@@ -201,6 +201,12 @@ impl Journal {
         })
     }
 
+    /// The server connection is gone, and with it the open transaction.
+    pub fn lost(&mut self) {
+        self.pending = None;
+        self.has_failed = false;
+    }
+
     /// One effect of a complete statement.
     fn apply(&mut self, does: &Does) {
         match does {

@@ -34,6 +34,12 @@ const SPELLINGS: [(&[u8], &[u8]); 3] = [
     (b"timezone", b"TimeZone"),
 ];
 
+/// Whether a report, spelled as servers do, tells of the server itself.
+#[must_use]
+pub fn is_of_server(name: &[u8]) -> bool {
+    OF_SERVER.contains(&name)
+}
+
 /// Whether it belongs to what is compared.
 pub(super) fn is_kept(name: &[u8]) -> bool {
     !OF_SERVER.contains(&name)

@@ -1,0 +1,15 @@
+//! Random bytes that must be secret: salts, nonces, keys.
+
+use rustls::crypto::ring;
+
+/// So many of them.
+///
+/// # Panics
+/// If the system gives none: nothing secret can be made then.
+#[expect(clippy::expect_used, reason = "without random bytes no login is safe")]
+pub fn secret<const LENGTH: usize>() -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    let random = ring::default_provider().secure_random;
+    random.fill(&mut bytes).expect("the system's random bytes");
+    bytes
+}

@@ -1,0 +1,172 @@
+//! The line of those who wait for a primary, over all workers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use evenkeel_policy::waiting::{Answer, Primary, Settings, Ticket, Trouble, Waiting, Work};
+
+/// One who waits; his turn comes from any thread.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    state: Mutex<TurnState>,
+}
+
+#[derive(Debug, Default)]
+struct TurnState {
+    outcome: Option<Result<(), Trouble>>,
+    waker: Option<Waker>,
+}
+
+impl Turn {
+    /// His turn, or the end of his waiting.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), Trouble>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = state.outcome {
+            return Poll::Ready(outcome);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn comes(&self, outcome: Result<(), Trouble>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.outcome = Some(outcome);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// One service's line.
+#[derive(Debug)]
+pub(crate) struct Line {
+    waiting: Mutex<(Waiting, BTreeMap<Ticket, Arc<Turn>>)>,
+    calm: AtomicBool,
+}
+
+/// What one who asks for the primary is told.
+pub(crate) enum Told {
+    Go,
+    Wait(Ticket, Arc<Turn>),
+    Fail(Trouble),
+}
+
+impl Line {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            waiting: Mutex::new((Waiting::new(settings), BTreeMap::new())),
+            calm: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn set_settings(&self, settings: Settings) {
+        self.lock().0.set_settings(settings);
+    }
+
+    /// Whether there is a primary, and nobody who waited for it comes first.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.load(Relaxed)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().0.len()
+    }
+
+    /// New work for the primary.
+    pub(crate) fn ask(&self, now_ms: u64) -> Told {
+        let mut line = self.lock();
+        let told = match line.0.ask(Work::New, now_ms) {
+            Answer::Go => Told::Go,
+            Answer::Fail(trouble) => Told::Fail(trouble),
+            Answer::Wait(ticket) => {
+                let turn = Arc::<Turn>::default();
+                line.1.insert(ticket, Arc::clone(&turn));
+                Told::Wait(ticket, turn)
+            }
+        };
+        self.publish(&line.0);
+        told
+    }
+
+    /// What the servers' roles are now.
+    pub(crate) fn turn(&self, primary: Primary) {
+        let mut line = self.lock();
+        let tickets = line.0.turn(primary);
+        self.call(line, &tickets);
+    }
+
+    /// Whose turn it was has come to the primary, or does not want to any more.
+    pub(crate) fn done(&self, ticket: Ticket) {
+        let mut line = self.lock();
+        let tickets = line.0.done(ticket);
+        self.call(line, &tickets);
+    }
+
+    /// The primary was none for him: he waits on, in his old place.
+    pub(crate) fn wait_on(&self, ticket: Ticket) -> Arc<Turn> {
+        let mut line = self.lock();
+        line.0.wait_on(ticket);
+        let turn = Arc::<Turn>::default();
+        line.1.insert(ticket, Arc::clone(&turn));
+        self.publish(&line.0);
+        turn
+    }
+
+    pub(crate) fn cancel(&self, ticket: Ticket) {
+        let mut line = self.lock();
+        line.1.remove(&ticket);
+        if line.0.cancel(ticket) {
+            self.publish(&line.0);
+            return;
+        }
+        // His turn has come meanwhile: the next one's, then.
+        let tickets = line.0.done(ticket);
+        self.call(line, &tickets);
+    }
+
+    /// Tells those who have waited too long.
+    pub(crate) fn expire(&self, now_ms: u64) {
+        if self.is_calm() {
+            return;
+        }
+        let mut line = self.lock();
+        let expired = line.0.expire(now_ms);
+        self.publish(&line.0);
+        let turns: Vec<_> = expired
+            .into_iter()
+            .filter_map(|(ticket, trouble)| Some((line.1.remove(&ticket)?, trouble)))
+            .collect();
+        drop(line);
+        for (turn, trouble) in turns {
+            turn.comes(Err(trouble));
+        }
+    }
+
+    fn call(
+        &self,
+        mut line: MutexGuard<'_, (Waiting, BTreeMap<Ticket, Arc<Turn>>)>,
+        tickets: &[Ticket],
+    ) {
+        self.publish(&line.0);
+        let turns: Vec<_> = tickets
+            .iter()
+            .filter_map(|ticket| line.1.remove(ticket))
+            .collect();
+        drop(line);
+        for turn in turns {
+            turn.comes(Ok(()));
+        }
+    }
+
+    fn publish(&self, waiting: &Waiting) {
+        self.calm.store(waiting.is_calm(), Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Waiting, BTreeMap<Ticket, Arc<Turn>>)> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,449 @@
+//! `protocol = "postgres"`: log the client in, then lend it a server connection for each
+//! transaction.
+
+pub(crate) mod account;
+pub(crate) mod cancel;
+pub(crate) mod card;
+mod complaint;
+mod from_client;
+mod from_server;
+pub(crate) mod join;
+mod leave;
+mod login;
+mod obtain;
+pub(crate) mod server;
+pub(crate) mod statements;
+mod unit;
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use evenkeel_policy::causality;
+use evenkeel_policy::load::Load;
+use evenkeel_policy::waiting::Ticket;
+use evenkeel_wire::postgres::conversation::{Due, Sending};
+use evenkeel_wire::postgres::requests::Requests;
+use smallvec::SmallVec;
+
+use self::account::Account;
+use self::card::{Card, Doing};
+use self::complaint::Complaint;
+use self::from_client::{Bound, Effects, Input, Unnamed};
+use self::server::ServerConnection;
+use self::statements::Names;
+use crate::engine::live::{Interrupt, Live};
+use crate::engine::worker::Worker;
+use crate::record::{CutReason, Ending, Record};
+use crate::relay::Way;
+use crate::server::Server;
+use crate::service::Seat;
+use crate::service::figures::Figures;
+use crate::service::line::Turn;
+use crate::service::postgres::PostgresService;
+use crate::socket::{Chunk, Socket};
+use crate::state::settings::{Journal, Settings};
+use crate::stream::Stream;
+use crate::upstream::lending::{Lending, Place};
+
+/// A Query or Parse longer than this is not read but passed on, and binds its session.
+const TEXT_LENGTH_MAX: usize = 1024 * 1024;
+
+/// What a waiting client may send ahead.
+const HELD_LENGTH_MAX: usize = 64 * 1024;
+
+/// A unit of up to so many bytes is kept until its answer begins, so that it can run elsewhere.
+const KEPT_LENGTH_MAX: usize = 16 * 1024;
+
+/// Requests that may be on their way to a server while its answers wait for a slow client.
+const PIPELINED_MAX: usize = 1_000;
+
+/// Why a session is over.
+enum End {
+    /// The client said so, or left.
+    ClientLeft,
+    /// The client's connection broke.
+    ClientBroke(String),
+    /// It is told this, and that was it.
+    Fatal(Complaint),
+}
+
+/// One client.
+struct Session<'a> {
+    worker: &'a Rc<Worker>,
+    seat: &'a Seat,
+    live: &'a Live,
+    shared: Arc<PostgresService>,
+    lending: Rc<Lending>,
+    account: Rc<Account>,
+    client: Stream,
+    walker: Requests,
+    /// What became of the message whose rest is still to come.
+    passing: Sending,
+    /// Bytes of the client that wait.
+    held: Vec<u8>,
+    /// Answers of ours that have not gone out.
+    answers: Vec<u8>,
+    server: Option<Box<ServerConnection>>,
+    /// Where that goes, or the one that is waited for.
+    at: Option<At>,
+    place: Rc<Place>,
+    stage: Stage,
+    /// It came to the primary after waiting for one, and lets the next one follow.
+    resumed: Option<Ticket>,
+    names: Names,
+    unnamed: Unnamed,
+    bound: Bound,
+    journal: Journal,
+    effects: Effects,
+    /// The request under way has left something behind.
+    noted: bool,
+    token: causality::Token,
+    /// It changed the catalog: what is known of it may be old on replicas.
+    changed_catalog: bool,
+    /// What runs now.
+    unit: Unit,
+    /// Why the unit that was held is not run.
+    refusal: Option<Complaint>,
+    /// What a server said about a setting of ours.
+    refused_setting: ([u8; 5], String),
+    card: Rc<Card>,
+}
+
+/// Where a session's connection goes.
+struct At {
+    server: Arc<Server>,
+    is_replica: bool,
+    busy: Arc<Load>,
+    epoch: u64,
+}
+
+impl Drop for At {
+    fn drop(&mut self) {
+        self.busy.release();
+    }
+}
+
+/// What a session waits for.
+enum Stage {
+    /// The client: no connection is lent, or one that takes more.
+    Ready,
+    /// A connection, until this moment.
+    Connection { until_ms: u64, since_us: u64 },
+    /// A primary.
+    Primary { ticket: Ticket, turn: Arc<Turn> },
+    /// Our own SETs, which make these settings.
+    Preparing(Settings),
+    /// The end of what failed, to run it elsewhere.
+    Rescue,
+}
+
+/// What the client wants done as one, and how it fares.
+struct Unit {
+    /// Its bytes, while they can be sent again.
+    kept: Option<Vec<u8>>,
+    is_read: bool,
+    may_write: bool,
+    /// All of it has been sent to a server.
+    is_sent: bool,
+    reached_server: bool,
+    reached_client: bool,
+    /// Servers that failed it.
+    tried: SmallVec<[u64; 2]>,
+    /// If it was turned away, nothing of it was run.
+    is_atomic: bool,
+    /// The server's last word was passed on.
+    fatal_was_sent: bool,
+    /// It must not go to a replica (again).
+    rescues: u32,
+    primary_only: bool,
+    since_us: u64,
+    /// Something in it failed.
+    has_failed: bool,
+    /// The rest of a batch that was refused is passed over up to its Sync.
+    skipping: bool,
+}
+
+impl Unit {
+    fn new() -> Self {
+        Self {
+            kept: Some(Vec::new()),
+            is_read: false,
+            may_write: false,
+            is_sent: false,
+            reached_server: false,
+            reached_client: false,
+            tried: SmallVec::new(),
+            is_atomic: true,
+            fatal_was_sent: false,
+            rescues: 0,
+            primary_only: false,
+            since_us: 0,
+            has_failed: false,
+            skipping: false,
+        }
+    }
+}
+
+/// One conversation; what is left to say is why it ended.
+pub(super) async fn converse(
+    worker: &Rc<Worker>,
+    seat: &Seat,
+    live: &Live,
+    slot: usize,
+    socket: Socket,
+    record: &mut Record,
+) -> Ending {
+    let service = seat.service();
+    let (Some(shared), Some(lending)) = (service.postgres.clone(), worker.lending(service)) else {
+        return Ending::NoServer;
+    };
+    let door = login::Door {
+        worker,
+        seat,
+        live,
+        shared,
+        lending,
+        peer: record.client,
+        slot,
+    };
+    let mut session = match Box::pin(live.unless_cut(door.admit(Stream::plain(socket)))).await {
+        Ok(Ok(session)) => session,
+        Ok(Err(ending)) => return ending,
+        Err(interrupt) => return ending_of(interrupt),
+    };
+    live.take_card(&session.card);
+    let outcome = live
+        .unless_cut(poll_fn(|context| session.poll(context)))
+        .await;
+    live.drop_card();
+    let (ending, last_word) = match outcome {
+        Ok(End::ClientLeft) => (Ending::ClientClosed, None),
+        Ok(End::ClientBroke(why)) => (Ending::ResetByClient(why), None),
+        Ok(End::Fatal(complaint)) => {
+            let why = complaint.message.clone();
+            (Ending::Told(why), Some(complaint))
+        }
+        Err(interrupt) => {
+            let ending = ending_of(interrupt);
+            let complaint = Complaint::of_ending(&ending);
+            (ending, Some(complaint))
+        }
+    };
+    if let Some(complaint) = last_word {
+        Box::pin(session.say_last(&complaint)).await;
+    }
+    ending
+}
+
+fn ending_of(interrupt: Interrupt) -> Ending {
+    match interrupt {
+        Interrupt::End(ending) => ending,
+        Interrupt::Elsewhere(_) => Ending::Cut(CutReason::ServerDown),
+    }
+}
+
+impl Session<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        loop {
+            match self.step(context) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(end) => return Poll::Ready(end),
+            }
+        }
+    }
+
+    /// One thing that can be done now. False: nothing can.
+    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        if let Some(delivery) = self.place.take(context) {
+            self.delivered(delivery)?;
+            return Ok(true);
+        }
+        if self.card.take_call(context) {
+            self.called()?;
+            return Ok(true);
+        }
+        if let Stage::Primary { turn, .. } = &self.stage
+            && let Poll::Ready(outcome) = turn.poll(context)
+        {
+            self.turn_has_come(outcome)?;
+            return Ok(true);
+        }
+        let is_client_ready = match self.client.poll_sent(context) {
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(error)) => return Err(End::ClientBroke(error.to_string())),
+            Poll::Pending => false,
+        };
+        if is_client_ready && !self.answers.is_empty() {
+            self.send_answers()?;
+            return Ok(true);
+        }
+        if is_client_ready && self.step_server(context)? {
+            return Ok(true);
+        }
+        self.step_client(context, is_client_ready)
+    }
+
+    /// Takes what the server says. False: it says nothing.
+    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        let worker = self.worker;
+        let Some(server) = &mut self.server else {
+            return Ok(false);
+        };
+        let Poll::Ready(chunk) = server.stream.poll_chunk(worker, context) else {
+            return Ok(false);
+        };
+        match chunk {
+            Ok(Some(chunk)) => self.hear(chunk)?,
+            Ok(None) => self.server_lost("closed the connection")?,
+            Err(error) => self.server_lost(&error.to_string())?,
+        }
+        Ok(true)
+    }
+
+    /// Takes what the client says. False: it says nothing, or must wait.
+    fn step_client(
+        &mut self,
+        context: &mut Context<'_>,
+        is_client_ready: bool,
+    ) -> Result<bool, End> {
+        let takes_more = match (&self.stage, &mut self.server) {
+            (Stage::Ready, None) => is_client_ready,
+            (Stage::Ready, Some(server)) => match server.stream.poll_sent(context) {
+                Poll::Ready(Ok(())) => {
+                    is_client_ready || server.conversation.owed() < PIPELINED_MAX
+                }
+                Poll::Ready(Err(error)) => {
+                    self.server_lost(&error.to_string())?;
+                    return Ok(true);
+                }
+                Poll::Pending => false,
+            },
+            _ => true,
+        };
+        if !takes_more || self.held.len() >= self.held_max() {
+            return Ok(false);
+        }
+        let worker = self.worker;
+        let chunk = match self.client.poll_chunk(worker, context) {
+            Poll::Ready(Ok(Some(chunk))) => chunk,
+            Poll::Ready(Ok(None)) => return Err(End::ClientLeft),
+            Poll::Ready(Err(error)) => return Err(End::ClientBroke(error.to_string())),
+            Poll::Pending => return Ok(false),
+        };
+        self.received(chunk)?;
+        Ok(true)
+    }
+
+    /// A message that must be seen whole may be as long as texts may be.
+    fn held_max(&self) -> usize {
+        match (&self.stage, self.is_paused()) {
+            (Stage::Ready, false) => usize::MAX,
+            _ => HELD_LENGTH_MAX,
+        }
+    }
+
+    fn received(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+        let length = chunk.bytes().len() as u64;
+        self.live
+            .moved_at(self.worker, Way::FromClient, length, self.at_server());
+        if !matches!(self.stage, Stage::Ready) {
+            self.hold(chunk.bytes());
+            return Ok(());
+        }
+        if self.held.is_empty() {
+            return self.take(Input::Chunk(chunk));
+        }
+        self.hold(chunk.bytes());
+        drop(chunk);
+        self.go_on()
+    }
+
+    fn at_server(&self) -> Option<&Server> {
+        self.at.as_ref().map(|at| &*at.server)
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        if self.held.capacity() == 0 {
+            self.held = self.worker.spare();
+        }
+        self.held.extend_from_slice(bytes);
+    }
+
+    /// Goes on with what was held.
+    fn go_on(&mut self) -> Result<(), End> {
+        if self.held.is_empty() || self.is_paused() {
+            return Ok(());
+        }
+        let held = std::mem::take(&mut self.held);
+        self.take(Input::Held(held))
+    }
+
+    /// Bytes of the client, from where the last ones ended: all of them are sent on, answered, or
+    /// held.
+    fn take(&mut self, input: Input<'_>) -> Result<(), End> {
+        if self.server.is_some() {
+            return self.forward(input);
+        }
+        self.begin(input)
+    }
+
+    /// Sends what we have to say ourselves.
+    fn send_answers(&mut self) -> Result<(), End> {
+        let out = std::mem::take(&mut self.answers);
+        self.unit.reached_client = true;
+        let length = out.len() as u64;
+        self.live.moved_at(self.worker, Way::ToClient, length, None);
+        let sent = self.client.send_own(self.worker, out);
+        sent.map_err(|error| End::ClientBroke(error.to_string()))
+    }
+
+    /// Where answers of ours go.
+    fn answers(&mut self) -> &mut Vec<u8> {
+        if self.answers.capacity() == 0 {
+            self.answers = self.worker.spare();
+        }
+        &mut self.answers
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.shared.figures()[self.worker.index]
+    }
+
+    /// A replica works at a unit: the next one may have to go elsewhere.
+    fn is_paused(&self) -> bool {
+        let is_replica = self.at.as_ref().is_some_and(|at| at.is_replica);
+        self.server.is_some() && is_replica && self.unit.is_sent
+    }
+
+    /// An error has made a request undone.
+    fn passed_over(&mut self, due: Due, server: &mut ServerConnection) {
+        match due {
+            Due::ParseDiscarded(token) => {
+                if let Some(id) = from_client::unnamed_of(token) {
+                    server.unnamed = if server.unnamed == id {
+                        0
+                    } else {
+                        server.unnamed
+                    };
+                } else if let Some(id) = from_client::statement_of(token) {
+                    server.prepared.remove(id);
+                    self.names.discarded(token.0);
+                }
+            }
+            Due::CloseDiscarded(token) => {
+                if let Some(id) = from_client::statement_of(token) {
+                    server.prepared.restore(id);
+                }
+            }
+            Due::AnswerDiscarded(_, token) => self.names.discarded(token.0),
+            Due::Answer(..) => {}
+        }
+    }
+
+    fn does(&self, doing: Doing) {
+        self.card.does(doing, self.worker);
+    }
+}

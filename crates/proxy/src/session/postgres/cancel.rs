@@ -1,0 +1,113 @@
+//! Cancel requests: they come over connections of their own, and reach the session that was given
+//! their key, the process that has it, or the Evenkeel that has it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use evenkeel_wire::postgres::build;
+use evenkeel_wire::postgres::startup::CancelKey;
+
+use super::card::{Card, Target};
+use super::join;
+use crate::cancel::{Addressee, Claim};
+use crate::engine::Order;
+use crate::engine::worker::Worker;
+use crate::server::Server;
+use crate::service::Service;
+
+/// A server that does not close a cancel connection within this does not listen.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Somebody shows a key. There is no answer, whatever comes of it.
+pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelKey<'_>) {
+    let shared = &worker.shared;
+    let Some(keyring) = shared.keyring.get() else {
+        return;
+    };
+    match keyring.read(key) {
+        Addressee::Here(claim) => {
+            for index in claim.workers(shared.orders.len()) {
+                // A worker that is gone has no sessions.
+                let _ = shared.orders[index].send(Order::Cancel(claim));
+            }
+        }
+        Addressee::OtherProcess => {
+            if let Some(forward) = shared.former.load().as_ref() {
+                forward(key.process, key.secret.to_vec());
+            }
+        }
+        Addressee::Peer(instance) => {
+            let view = service.view_owned();
+            let peer = view
+                .postgres
+                .as_ref()
+                .and_then(|own| own.peers.get(&instance));
+            if let Some(peer) = peer {
+                pass_on(worker, service, peer, key).await;
+            }
+        }
+        Addressee::Nobody => {}
+    }
+}
+
+/// To the Evenkeel that gave the key out.
+async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: CancelKey<'_>) {
+    let secret = crate::cancel::passed_on(key.secret);
+    let passing = async {
+        let view = service.view_owned();
+        let Ok(mut stream) = join::dial(worker, &view, peer).await else {
+            return;
+        };
+        let mut out = Vec::new();
+        let process = key.process;
+        build::cancel(
+            &mut out,
+            CancelKey {
+                process,
+                secret: &secret,
+            },
+        );
+        let _ = stream.send(worker, &out).await;
+        let _ = stream.receive(worker, &mut out).await;
+    };
+    let _ = compio::time::timeout(LIMIT, passing).await;
+}
+
+/// On the worker that may have the session: cancels what it does, or what it waits for.
+pub(crate) fn carry_out(worker: &Rc<Worker>, claim: Claim, card: &Rc<Card>, service: &Service) {
+    if !claim.fits(card.secret) {
+        return;
+    }
+    cancel(worker, card, service);
+}
+
+/// Cancels what a session does, or what it waits for.
+pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<Card>, service: &Service) {
+    card.cancel();
+    let Some(target) = card.target() else {
+        return;
+    };
+    target.cancels.begin();
+    let (home, view) = (Rc::clone(worker), service.view_owned());
+    worker.spawn(async move {
+        let sending = send(&home, &view, &target);
+        let _ = compio::time::timeout(LIMIT, sending).await;
+        target.cancels.end();
+    });
+}
+
+/// The server has done what it was asked for when it closes this connection.
+async fn send(worker: &Rc<Worker>, view: &crate::service::View, target: &Target) {
+    let Some((process, secret)) = &target.key else {
+        return;
+    };
+    let Ok(mut stream) = join::dial(worker, view, &target.server).await else {
+        return;
+    };
+    let mut out = Vec::new();
+    let process = *process;
+    build::cancel(&mut out, CancelKey { process, secret });
+    if stream.send(worker, &out).await.is_ok() {
+        let _ = stream.receive(worker, &mut out).await;
+    }
+}

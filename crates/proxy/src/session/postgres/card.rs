@@ -1,0 +1,270 @@
+//! What is known of a session from outside while it lives: what it does, since when, on which
+//! server; and how it is called when something has happened that concerns it.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use evenkeel_policy::pins::Pins;
+
+use super::account::Account;
+use super::server::{Cancelling, ServerConnection};
+use crate::cancel;
+use crate::clock;
+use crate::engine::worker::Worker;
+use crate::server::Server;
+use crate::service::postgres::{PostgresView, Times};
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Nothing: its client has nothing to ask.
+    Idle,
+    /// It waits for a server connection.
+    Waiting,
+    /// It waits for a primary.
+    WaitingForPrimary,
+    /// Its server works.
+    Active,
+    /// It has an open transaction, in which its client says nothing.
+    InTransaction,
+    /// It has a server connection that it is bound to, and nothing to do.
+    Bound,
+}
+
+impl Doing {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Doing::Idle => "idle",
+            Doing::Waiting => "waiting",
+            Doing::WaitingForPrimary => "waiting for a primary",
+            Doing::Active => "active",
+            Doing::InTransaction => "idle in transaction",
+            Doing::Bound => "bound",
+        }
+    }
+}
+
+/// How a query is cancelled at its server.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) server: Arc<Server>,
+    pub(crate) key: Option<(u32, Box<[u8]>)>,
+    pub(crate) cancels: Rc<Cancelling>,
+}
+
+/// One session's card.
+pub(crate) struct Card {
+    pub(crate) account: Rc<Account>,
+    pub(crate) secret: cancel::Secret,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) since_ms: u64,
+    doing: Cell<Doing>,
+    doing_since_ms: Cell<u64>,
+    transaction_since_ms: Cell<u64>,
+    target: RefCell<Option<Target>>,
+    pins: Cell<Pins>,
+    /// When to call, in milliseconds of the clock; zero: never.
+    deadline_ms: Cell<u64>,
+    /// A query was cancelled for its time already.
+    is_timed_out: Cell<bool>,
+    cancelled: Cell<bool>,
+    /// Its query is to be cancelled for its time.
+    overtime: Cell<bool>,
+    /// Its server is not to be used any more.
+    forsaken: Cell<bool>,
+    called: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A limit that a session has passed.
+pub(crate) enum Overdue {
+    /// Its query is to be cancelled.
+    Query,
+    /// Its transaction lasts too long.
+    Transaction,
+    /// Its client said nothing in an open transaction for too long.
+    IdleInTransaction,
+}
+
+impl Card {
+    pub(crate) fn new(
+        account: &Rc<Account>,
+        secret: cancel::Secret,
+        peer: Option<SocketAddr>,
+    ) -> Rc<Self> {
+        let now_ms = clock::now_ms();
+        Rc::new(Self {
+            account: Rc::clone(account),
+            secret,
+            peer,
+            since_ms: now_ms,
+            doing: Cell::new(Doing::Idle),
+            doing_since_ms: Cell::new(now_ms),
+            transaction_since_ms: Cell::new(0),
+            target: RefCell::default(),
+            pins: Cell::new(Pins::NONE),
+            deadline_ms: Cell::new(0),
+            is_timed_out: Cell::new(false),
+            cancelled: Cell::new(false),
+            overtime: Cell::new(false),
+            forsaken: Cell::new(false),
+            called: Cell::new(false),
+            waker: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn doing(&self) -> Doing {
+        self.doing.get()
+    }
+
+    pub(crate) fn doing_since_ms(&self) -> u64 {
+        self.doing_since_ms.get()
+    }
+
+    pub(crate) fn pins(&self) -> Pins {
+        self.pins.get()
+    }
+
+    pub(crate) fn set_pins(&self, pins: Pins) {
+        self.pins.set(pins);
+    }
+
+    pub(crate) fn server(&self) -> Option<Arc<Server>> {
+        let target = self.target.borrow();
+        target.as_ref().map(|target| Arc::clone(&target.server))
+    }
+
+    pub(crate) fn is_at(&self, server_id: u64) -> bool {
+        let target = self.target.borrow();
+        target
+            .as_ref()
+            .is_some_and(|target| target.server.id == server_id)
+    }
+
+    pub(crate) fn target(&self) -> Option<Target> {
+        self.target.borrow().clone()
+    }
+
+    /// From now on it does this; the time is the worker's, as precise as limits are.
+    pub(crate) fn does(&self, doing: Doing, worker: &Worker) {
+        if self.doing.replace(doing) == doing {
+            return;
+        }
+        let now_ms = worker.swept_at_ms();
+        self.doing_since_ms.set(now_ms);
+        self.is_timed_out.set(false);
+        match doing {
+            Doing::Idle | Doing::Bound => self.transaction_since_ms.set(0),
+            Doing::Active if self.transaction_since_ms.get() == 0 => {
+                self.transaction_since_ms.set(now_ms);
+            }
+            _ => {}
+        }
+    }
+
+    /// It has a server connection.
+    pub(crate) fn has(&self, server: &ServerConnection) {
+        self.target.replace(Some(Target {
+            server: Arc::clone(&server.pooled.server),
+            key: server.key.clone(),
+            cancels: Rc::clone(&server.cancels),
+        }));
+    }
+
+    /// It has none any more.
+    pub(crate) fn has_none(&self) {
+        self.target.replace(None);
+    }
+
+    pub(crate) fn set_deadline(&self, deadline_ms: u64) {
+        self.deadline_ms.set(deadline_ms);
+    }
+
+    /// Something has happened that the session must look at.
+    pub(crate) fn call(&self) {
+        self.called.set(true);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether it was called; if not, it will be woken.
+    pub(crate) fn take_call(&self, context: &Context<'_>) -> bool {
+        if self.called.replace(false) {
+            return true;
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(context.waker()))
+        {
+            *waker = Some(context.waker().clone());
+        }
+        false
+    }
+
+    /// The client wants what it waits for no more.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.set(true);
+        self.call();
+    }
+
+    /// Its server is dead, or the primary no longer.
+    pub(crate) fn forsake(&self) {
+        self.forsaken.set(true);
+        self.call();
+    }
+
+    pub(crate) fn take_forsaken(&self) -> bool {
+        self.forsaken.replace(false)
+    }
+
+    /// Its query takes too long.
+    pub(crate) fn ask_for_cancel(&self) {
+        self.overtime.set(true);
+        self.call();
+    }
+
+    pub(crate) fn take_overtime(&self) -> bool {
+        self.overtime.replace(false)
+    }
+
+    pub(crate) fn take_cancel(&self) -> bool {
+        self.cancelled.replace(false)
+    }
+
+    /// Looks at the limits, twice a second.
+    pub(crate) fn overdue(&self, view: &PostgresView, now_ms: u64) -> Option<Overdue> {
+        let deadline_ms = self.deadline_ms.get();
+        if deadline_ms != 0 && now_ms >= deadline_ms {
+            self.call();
+        }
+        let Times {
+            query,
+            transaction,
+            idle_in_transaction,
+            ..
+        } = view.times;
+        let passed = |since_ms: u64, limit: std::time::Duration| {
+            let since = u128::from(now_ms.saturating_sub(since_ms));
+            !limit.is_zero() && since_ms != 0 && since >= limit.as_millis()
+        };
+        if passed(self.transaction_since_ms.get(), transaction) {
+            return Some(Overdue::Transaction);
+        }
+        match self.doing.get() {
+            Doing::Active
+                if passed(self.doing_since_ms.get(), query) && !self.is_timed_out.replace(true) =>
+            {
+                Some(Overdue::Query)
+            }
+            Doing::InTransaction if passed(self.doing_since_ms.get(), idle_in_transaction) => {
+                Some(Overdue::IdleInTransaction)
+            }
+            _ => None,
+        }
+    }
+}

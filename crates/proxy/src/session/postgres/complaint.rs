@@ -1,0 +1,139 @@
+//! What a client of a PostgreSQL service is told when it is we who have something to say.
+
+use evenkeel_policy::lending::Refusal;
+use evenkeel_policy::waiting::Trouble;
+use evenkeel_wire::postgres::backend::SqlState;
+use evenkeel_wire::postgres::build;
+
+use super::join::JoinError;
+use crate::record::{CutReason, Ending};
+
+/// An error in the making. Every text names what happened, and what to do if there is anything.
+#[derive(Debug, Clone)]
+pub(crate) struct Complaint {
+    pub(crate) sqlstate: SqlState,
+    pub(crate) message: String,
+    pub(crate) detail: Option<String>,
+    pub(crate) hint: Option<&'static str>,
+}
+
+impl Complaint {
+    pub(crate) fn new(sqlstate: &[u8; 5], message: impl Into<String>) -> Self {
+        Self {
+            sqlstate: SqlState(*sqlstate),
+            message: message.into(),
+            detail: None,
+            hint: None,
+        }
+    }
+
+    pub(crate) fn detail(self, detail: impl Into<String>) -> Self {
+        Self {
+            detail: Some(detail.into()),
+            ..self
+        }
+    }
+
+    pub(crate) fn hint(self, hint: &'static str) -> Self {
+        Self {
+            hint: Some(hint),
+            ..self
+        }
+    }
+
+    /// The client does not keep to the protocol.
+    pub(crate) fn protocol(what: impl std::fmt::Display) -> Self {
+        Self::new(b"08P01", format!("protocol violation: {what}"))
+    }
+
+    /// The client has waited for a connection in vain.
+    pub(crate) fn waited() -> Self {
+        Self::new(
+            b"53300",
+            "no server connection became free in time; nothing was run: retry",
+        )
+        .hint("Every connection of the pool was in use: see [service.pool] size and wait_ms.")
+    }
+
+    /// There is no use in waiting for a connection.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::QueueFull => Self::new(
+                b"53300",
+                "as many clients wait for a server connection as may; nothing was run: retry later",
+            )
+            .hint("See [service.pool] size and queue_length."),
+            Refusal::NoneAllowed => Self::new(
+                b"53300",
+                "a limit of this service allows no server connection at all; nothing was run",
+            )
+            .hint("A limit of [service.pool] or of a server is zero."),
+            Refusal::Outdated => Self::new(
+                b"57P01",
+                "the server or the credential of this session is no longer in use: log in again",
+            ),
+        }
+    }
+
+    /// No connection could be opened.
+    pub(crate) fn of_join(error: &JoinError) -> Self {
+        Self::new(&error.sqlstate, error.message.clone())
+    }
+
+    /// There is no primary, or was none any more.
+    pub(crate) fn of_trouble(trouble: Trouble) -> Self {
+        let sqlstate = match trouble {
+            Trouble::NoPrimary { .. } => b"57P03",
+            Trouble::QueueFull => b"53300",
+            Trouble::TransactionLost => b"40001",
+            Trouble::OutcomeUnknown => b"08007",
+        };
+        Self::new(sqlstate, trouble.to_string())
+    }
+
+    /// A session that is ended from outside.
+    pub(crate) fn of_ending(ending: &Ending) -> Self {
+        match ending {
+            Ending::IdleTimeout => Self::new(
+                b"57P05",
+                "the session ends: nothing was said for longer than idle_timeout_ms",
+            ),
+            Ending::TransactionTimeout => Self::new(
+                b"25P04",
+                "the session ends: its transaction lasted longer than transaction_timeout_ms",
+            ),
+            Ending::IdleInTransaction => Self::new(
+                b"25P03",
+                "the session ends: nothing was said in an open transaction for longer than \
+                 idle_in_transaction_timeout_ms",
+            ),
+            Ending::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => Self::new(
+                b"57P01",
+                "the session ends: its transaction was on a server that is the primary no longer, \
+                 and is lost: retry it from the beginning",
+            ),
+            ending => Self::new(b"57P01", format!("the session ends: {ending}")),
+        }
+    }
+
+    /// As an error after which the session goes on.
+    pub(crate) fn write_error(&self, out: &mut Vec<u8>) {
+        self.write(out, "ERROR");
+    }
+
+    /// As the last word of the session.
+    pub(crate) fn write_fatal(&self, out: &mut Vec<u8>) {
+        self.write(out, "FATAL");
+    }
+
+    fn write(&self, out: &mut Vec<u8>, severity: &str) {
+        let text = build::ErrorText {
+            severity,
+            sqlstate: self.sqlstate,
+            message: &self.message,
+            detail: self.detail.as_deref().unwrap_or_default(),
+            hint: self.hint.unwrap_or_default(),
+        };
+        build::error(out, &text);
+    }
+}

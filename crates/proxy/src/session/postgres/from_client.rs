@@ -1,0 +1,817 @@
+//! From the client to the server that it has: names of statements are ours there, what its texts
+//! leave behind is noted, all else goes as it came.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_policy::route::Kind;
+use evenkeel_wire::postgres::conversation::{Answer, Due, Origin, Request, Sending, Token};
+use evenkeel_wire::postgres::flight::{Flight, Outcome};
+use evenkeel_wire::postgres::frame::Header;
+use evenkeel_wire::postgres::frontend::Target;
+use evenkeel_wire::postgres::names::{names, parse_parts};
+use evenkeel_wire::postgres::requests::Step;
+use evenkeel_wire::postgres::{Parsed, build};
+
+use super::complaint::Complaint;
+use super::statements::{NAME_PREFIX, Statement, name_of, new_id};
+use super::unit::{Look, text_of_query};
+use super::{End, KEPT_LENGTH_MAX, Session, Stage};
+use crate::socket::Chunk;
+use crate::state::meaning::{self, Does, Lookup, Meaning};
+
+/// Requests that may be on their way to a server: the client can be far ahead of it.
+const OWED_MAX: usize = 10_000;
+
+/// Bytes of a client.
+pub(super) enum Input<'a> {
+    /// As they were received.
+    Chunk(Chunk<'a>),
+    /// In memory of our own.
+    Held(Vec<u8>),
+}
+
+impl Input<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Input::Chunk(chunk) => chunk.bytes(),
+            Input::Held(bytes) => bytes,
+        }
+    }
+}
+
+/// The statement without a name, as the client knows it.
+#[derive(Default)]
+pub(super) struct Unnamed {
+    id: u64,
+    text: Vec<u8>,
+    types: Vec<u8>,
+    pub(super) meaning: Option<Meaning>,
+}
+
+/// What requests that are under way will leave behind.
+#[derive(Default)]
+pub(super) struct Effects {
+    /// The meaning of the Query that comes next, if it was read to decide where it runs.
+    pub(super) read_ahead: Option<Meaning>,
+    pending: VecDeque<(u64, Meaning)>,
+    last: u64,
+}
+
+impl Effects {
+    /// Notes what a request leaves behind; its token.
+    fn note(&mut self, meaning: &Meaning) -> Token {
+        if meaning.effects.is_empty() {
+            return Token(0);
+        }
+        let token = self.next();
+        self.pending.push_back((token, meaning.clone()));
+        Token(token)
+    }
+
+    /// A token for something whose outcome matters.
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// What the request of a token meant, of whose statements one has ended well.
+    pub(super) fn completed(&mut self, token: Token) -> Option<&Meaning> {
+        if token.0 == 0 {
+            return None;
+        }
+        while self.pending.front().is_some_and(|(of, _)| *of < token.0) {
+            self.pending.pop_front();
+        }
+        let (of, meaning) = self.pending.front()?;
+        (*of == token.0).then_some(meaning)
+    }
+
+    /// Nothing is under way any more.
+    pub(super) fn settled(&mut self) {
+        self.pending.clear();
+    }
+}
+
+/// Marks tokens of Parses that name a statement; the others' are not asked for.
+const PARSE: u64 = 1 << 62;
+/// Marks tokens of Parses of unnamed statements.
+const UNNAMED: u64 = 1 << 63;
+
+/// The unnamed statement that a token stands for.
+pub(super) fn unnamed_of(token: Token) -> Option<u64> {
+    (token.0 & UNNAMED != 0).then_some(token.0 & !UNNAMED)
+}
+
+/// The statement that a token stands for.
+pub(super) fn statement_of(token: Token) -> Option<u64> {
+    (token.0 & PARSE != 0 && token.0 & UNNAMED == 0).then_some(token.0 & !PARSE)
+}
+
+impl Session<'_> {
+    /// Bytes of a client that has no server connection.
+    pub(super) fn begin(&mut self, input: Input<'_>) -> Result<(), End> {
+        let mut at = 0;
+        loop {
+            let rest = input.bytes().get(at..).unwrap_or_default();
+            if rest.is_empty() {
+                return self.used_up(input);
+            }
+            match self.look(rest)? {
+                Look::Local(length) => at += length,
+                Look::Leave => return Err(End::ClientLeft),
+                Look::More => {
+                    self.hold(&input.bytes()[at..]);
+                    return Ok(());
+                }
+                Look::Unit(wanted) => {
+                    let is_there = self.obtain(wanted)?;
+                    if is_there && at == 0 {
+                        return self.forward(input);
+                    }
+                    self.hold(&input.bytes()[at..]);
+                    drop(input);
+                    return if is_there { self.go_on() } else { Ok(()) };
+                }
+            }
+        }
+    }
+
+    fn used_up(&mut self, input: Input<'_>) -> Result<(), End> {
+        if let Input::Held(bytes) = input {
+            self.worker.keep_spare(bytes);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a client that has one.
+    pub(super) fn forward(&mut self, input: Input<'_>) -> Result<(), End> {
+        let mut out = self.worker.spare();
+        let (is_whole, taken) = {
+            let bytes = input.bytes();
+            let mut flight = Flight::new(bytes, &mut out);
+            self.messages(&mut flight)?;
+            let taken = flight.at();
+            self.keep_for_rescue(&bytes[..taken]);
+            let is_whole = match flight.finish() {
+                Outcome::Whole(whole) => {
+                    if whole.len() < bytes.len() {
+                        out.extend_from_slice(&bytes[..taken]);
+                    }
+                    taken == bytes.len()
+                }
+                Outcome::Edited => false,
+            };
+            (is_whole, taken)
+        };
+        if taken < input.bytes().len() {
+            self.hold(&input.bytes()[taken..]);
+        }
+        self.give_answers();
+        if is_whole && out.is_empty() {
+            self.worker.keep_spare(out);
+            return self.send_input(input);
+        }
+        drop(input);
+        self.send_to_server(out)
+    }
+
+    fn send_input(&mut self, input: Input<'_>) -> Result<(), End> {
+        let worker = self.worker;
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        self.unit.reached_server = true;
+        let sent = match input {
+            Input::Chunk(chunk) => server.stream.send_chunk(worker, chunk),
+            Input::Held(bytes) => server.stream.send_own(worker, bytes),
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(error) => self.server_lost(&error.to_string()),
+        }
+    }
+
+    fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), End> {
+        let worker = self.worker;
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        if out.is_empty() {
+            worker.keep_spare(out);
+            // All of it was answered by us: nothing will come that could end the loan.
+            return self.release_if_idle();
+        }
+        self.unit.reached_server = true;
+        match server.stream.send_own(worker, out) {
+            Ok(()) => Ok(()),
+            Err(error) => self.server_lost(&error.to_string()),
+        }
+    }
+
+    /// What is not answered yet can be run again elsewhere while it is known.
+    fn keep_for_rescue(&mut self, bytes: &[u8]) {
+        let unit = &mut self.unit;
+        let fits = |kept: &Vec<u8>| kept.len() + bytes.len() <= KEPT_LENGTH_MAX;
+        match &mut unit.kept {
+            Some(kept) if !unit.reached_client && fits(kept) => kept.extend_from_slice(bytes),
+            kept => *kept = None,
+        }
+    }
+
+    /// Takes messages as long as the server takes more.
+    fn messages(&mut self, flight: &mut Flight<'_, '_>) -> Result<(), End> {
+        while self.takes_more() {
+            let mut walker = self.walker;
+            let step = walker.next(flight.rest());
+            let (passed, header, request, length, is_whole) = match step {
+                Step::Message {
+                    passed,
+                    header,
+                    request,
+                    length,
+                } => (passed, header, request, length, true),
+                Step::Beginning {
+                    passed,
+                    header,
+                    request,
+                    length,
+                } => (passed, header, request, length, false),
+                Step::Wait { passed, .. } => {
+                    self.walker = walker;
+                    self.pass(flight, passed);
+                    return Ok(());
+                }
+                Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+            };
+            self.walker = walker;
+            self.pass(flight, passed);
+            let message = &flight.rest()[..length];
+            if request == Request::Terminate {
+                return Err(End::ClientLeft);
+            }
+            let sending = self.message(flight, header, request, message, is_whole)?;
+            // Up to here the message has decided of itself; what is left of it follows.
+            self.passing = sending;
+        }
+        Ok(())
+    }
+
+    /// A replica gets one unit at a time: the next one may have to go elsewhere.
+    fn takes_more(&self) -> bool {
+        let Some(server) = &self.server else {
+            return false;
+        };
+        let is_ready = matches!(self.stage, Stage::Ready) && !self.is_paused();
+        is_ready && server.conversation.owed() < OWED_MAX
+    }
+
+    /// The rest of a message goes where its beginning went.
+    fn pass(&self, flight: &mut Flight<'_, '_>, length: usize) {
+        match self.passing {
+            Sending::Forward => flight.keep(length),
+            Sending::Drop => flight.drop(length),
+        }
+    }
+
+    fn message(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        request: Request,
+        message: &[u8],
+        is_whole: bool,
+    ) -> Result<Sending, End> {
+        match request {
+            Request::Query => self.query(flight, message, is_whole),
+            Request::Parse => self.parse(flight, header, message, is_whole),
+            Request::Bind | Request::DescribeStatement | Request::Close => {
+                self.named(flight, header, request, message)
+            }
+            Request::Execute => {
+                let token = match &self.bound.meaning {
+                    Some(meaning) => self.effects.note(meaning),
+                    None => Token(0),
+                };
+                Ok(self.send(flight, request, token, message.len()))
+            }
+            Request::Sync => {
+                self.unit.is_sent = true;
+                Ok(self.send(flight, request, Token(0), message.len()))
+            }
+            Request::FunctionCall => {
+                // Nobody looks up what it calls.
+                self.pin(Pin::Unknown);
+                self.unit.is_sent = true;
+                self.unit.may_write = true;
+                Ok(self.send(flight, request, Token(0), message.len()))
+            }
+            _ => Ok(self.send(flight, request, Token(0), message.len())),
+        }
+    }
+
+    /// Sends a message as it is.
+    fn send(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        request: Request,
+        token: Token,
+        length: usize,
+    ) -> Sending {
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let sending = server.conversation.sent(request, Origin::Client, token);
+        match sending {
+            Sending::Forward => flight.keep(length),
+            Sending::Drop => flight.drop(length),
+        }
+        sending
+    }
+
+    fn query(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        message: &[u8],
+        is_whole: bool,
+    ) -> Result<Sending, End> {
+        self.unit.is_sent = true;
+        self.unnamed.id = 0;
+        if !is_whole {
+            self.unit.may_write = true;
+            self.pin(Pin::Unknown);
+            return Ok(self.send(flight, Request::Query, Token(0), message.len()));
+        }
+        let meaning = match self.effects.read_ahead.take() {
+            Some(meaning) => meaning,
+            None => self.read(text_of_query(message)),
+        };
+        if let Some(sending) = self.deallocate(flight, &meaning, message.len()) {
+            return Ok(sending);
+        }
+        self.prepare_for_execute(flight, &meaning);
+        let token = self.meant(&meaning);
+        Ok(self.send(flight, Request::Query, token, message.len()))
+    }
+
+    /// What a text means takes hold as it is sent.
+    fn meant(&mut self, meaning: &Meaning) -> Token {
+        self.unit.may_write |= meaning.writes;
+        self.unit.is_atomic &= is_atomic(meaning);
+        self.changed_catalog |= meaning.changes_catalog;
+        if !meaning.effects.is_empty() {
+            self.journal.sent(meaning);
+            self.card.set_pins(self.journal.pins);
+        }
+        self.effects.note(meaning)
+    }
+
+    pub(super) fn pin(&mut self, pin: Pin) {
+        self.journal.pins.add(pin);
+        self.card.set_pins(self.journal.pins);
+    }
+
+    /// DEALLOCATE of a statement that the client has prepared by the protocol: its name is ours on
+    /// the servers, so that we answer.
+    fn deallocate(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        meaning: &Meaning,
+        length: usize,
+    ) -> Option<Sending> {
+        let [effect] = meaning.effects.as_slice() else {
+            return None;
+        };
+        let Does::Deallocate(name) = &effect.does else {
+            return None;
+        };
+        if meaning.statements.len() != 1 || self.names.get(name).is_none() {
+            return None;
+        }
+        let server = self.server.as_mut()?;
+        if !server.conversation.is_quiet() {
+            return None;
+        }
+        self.names.remove(0, name);
+        let sending = server
+            .conversation
+            .answer(Answer::Query("DEALLOCATE"), Token(0));
+        flight.drop(length);
+        Some(sending)
+    }
+
+    /// EXECUTE of a statement that the client has prepared by the protocol: it is given its own name
+    /// on this server, which the client keeps from then on.
+    fn prepare_for_execute(&mut self, flight: &mut Flight<'_, '_>, meaning: &Meaning) {
+        for effect in &meaning.effects {
+            let Does::Execute(name) = &effect.does else {
+                continue;
+            };
+            let Some(statement) = self.names.get(name).map(Arc::clone) else {
+                continue;
+            };
+            let Some(server) = &mut self.server else {
+                return;
+            };
+            if !server.conversation.is_quiet() {
+                continue;
+            }
+            let token = Token(0);
+            let sent = server
+                .conversation
+                .sent(Request::Parse, Origin::Ours, token);
+            if sent == Sending::Forward {
+                build::parse(flight.writer(), name, &statement.text, &statement.types);
+                let sync = server.conversation.sent(Request::Sync, Origin::Ours, token);
+                if sync == Sending::Forward {
+                    build::sync(flight.writer());
+                }
+            }
+            self.pin(Pin::Prepared);
+        }
+    }
+
+    fn parse(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        message: &[u8],
+        is_whole: bool,
+    ) -> Result<Sending, End> {
+        let parts = parse_parts(message).filter(|_| is_whole);
+        let Some(parts) = parts else {
+            if is_whole {
+                let what = "a malformed message 'P'";
+                return Err(End::Fatal(Complaint::protocol(what)));
+            }
+            // Too long to be read: it is prepared here under its own name, and stays here.
+            self.unit.may_write = true;
+            self.pin(Pin::Unknown);
+            return Ok(self.send(flight, Request::Parse, Token(0), message.len()));
+        };
+        let text = message.get(parts.text.clone()).unwrap_or_default();
+        let types = message.get(parts.types.clone()).unwrap_or_default();
+        if !parts.statement.is_named() {
+            return Ok(self.parse_unnamed(flight, text, types, message.len()));
+        }
+        let statement = self.intern(text, types);
+        let name = parts.statement.of(message);
+        let id = statement.id;
+        let is_new = self.names.get(name).is_none();
+        let Some(server) = &mut self.server else {
+            return Ok(Sending::Drop);
+        };
+        let has = server.prepared.has(id);
+        if has && is_new {
+            let sending = server
+                .conversation
+                .answer(Answer::ParseComplete, Token(PARSE | id));
+            if sending == Sending::Forward {
+                self.names.set(PARSE | id, name, statement);
+            }
+            flight.drop(message.len());
+            return Ok(Sending::Drop);
+        }
+        self.close_oldest(flight, id);
+        let Some(server) = &mut self.server else {
+            return Ok(Sending::Drop);
+        };
+        let token = Token(PARSE | id);
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Client, token);
+        if sending == Sending::Drop {
+            server.prepared.remove(id);
+            flight.drop(message.len());
+            return Ok(sending);
+        }
+        // A name that the client has already is refused by the server, as it would be without us.
+        if is_new {
+            self.names.set(PARSE | id, name, statement);
+        }
+        flight.rename(header, parts.statement, &name_of(id));
+        flight.keep(message.len() - parts.statement.end);
+        Ok(sending)
+    }
+
+    fn parse_unnamed(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        text: &[u8],
+        types: &[u8],
+        length: usize,
+    ) -> Sending {
+        let meaning = self.read(text);
+        self.unit.may_write |= meaning.writes;
+        let id = new_id();
+        let unnamed = &mut self.unnamed;
+        unnamed.id = id;
+        unnamed.text.clear();
+        unnamed.text.extend_from_slice(text);
+        unnamed.types.clear();
+        unnamed.types.extend_from_slice(types);
+        unnamed.meaning = Some(meaning);
+        let sending = self.send(flight, Request::Parse, Token(UNNAMED | id), length);
+        if sending == Sending::Forward
+            && let Some(server) = &mut self.server
+        {
+            server.unnamed = id;
+        }
+        sending
+    }
+
+    /// Makes room for one more prepared statement on the server.
+    fn close_oldest(&mut self, flight: &mut Flight<'_, '_>, id: u64) {
+        let view = self.seat.service().view();
+        let max = view.postgres.as_ref().map_or(1, |own| own.statements_max);
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let Some(oldest) = server.prepared.add(id, max) else {
+            return;
+        };
+        let token = Token(PARSE | oldest);
+        let sending = server
+            .conversation
+            .sent(Request::Close, Origin::Ours, token);
+        if sending == Sending::Forward {
+            build::close(flight.writer(), Target::Statement(&name_of(oldest)));
+        }
+    }
+
+    /// Bind, Describe and Close, of a statement or a portal.
+    fn named(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        request: Request,
+        message: &[u8],
+    ) -> Result<Sending, End> {
+        let Parsed::Frame(found, _) = names(header, message) else {
+            let what = "a message whose names are malformed";
+            return Err(End::Fatal(Complaint::protocol(what)));
+        };
+        let Some(name) = found.statement else {
+            return Ok(self.send(flight, request, Token(0), message.len()));
+        };
+        if !name.is_named() {
+            if request != Request::Close {
+                self.replay_unnamed(flight);
+                self.bind_unnamed(request);
+            }
+            return Ok(self.send(flight, request, Token(0), message.len()));
+        }
+        let known = self.names.get(name.of(message)).map(Arc::clone);
+        let Some(statement) = known else {
+            return Ok(self.named_unknown(flight, header, request, message));
+        };
+        if request == Request::Close {
+            return Ok(self.close(flight, name.of(message), message.len()));
+        }
+        let statement = self.current(&statement);
+        if !self.replay(flight, &statement) {
+            flight.drop(message.len());
+            return Ok(Sending::Drop);
+        }
+        if request == Request::Bind {
+            self.bind(&statement);
+        }
+        let Some(server) = &mut self.server else {
+            return Ok(Sending::Drop);
+        };
+        let sending = server.conversation.sent(request, Origin::Client, Token(0));
+        match sending {
+            Sending::Forward => {
+                flight.rename(header, name, &statement.name());
+                flight.keep(message.len() - name.end);
+            }
+            Sending::Drop => flight.drop(message.len()),
+        }
+        Ok(sending)
+    }
+
+    /// A name that we do not know: PREPARE in SQL has made it, or nobody, which the server will say.
+    /// One that looks like ours must not reach a statement of somebody else.
+    fn named_unknown(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        request: Request,
+        message: &[u8],
+    ) -> Sending {
+        self.bound.unknown();
+        self.unit.may_write = true;
+        let Parsed::Frame(found, _) = names(header, message) else {
+            return Sending::Drop;
+        };
+        let Some(name) = found.statement else {
+            return Sending::Drop;
+        };
+        if !name.of(message).starts_with(NAME_PREFIX) {
+            return self.send(flight, request, Token(0), message.len());
+        }
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let sending = server.conversation.sent(request, Origin::Client, Token(0));
+        match sending {
+            Sending::Forward => {
+                let other = [b"client's ", name.of(message)].concat();
+                flight.rename(header, name, &other);
+                flight.keep(message.len() - name.end);
+            }
+            Sending::Drop => flight.drop(message.len()),
+        }
+        sending
+    }
+
+    /// The client closes its name; the statement stays for others.
+    fn close(&mut self, flight: &mut Flight<'_, '_>, name: &[u8], length: usize) -> Sending {
+        let name: Box<[u8]> = name.into();
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let token = Token(self.effects.next());
+        let sending = server.conversation.answer(Answer::CloseComplete, token);
+        if sending == Sending::Forward {
+            self.names.remove(token.0, &name);
+        }
+        flight.drop(length);
+        Sending::Drop
+    }
+
+    /// Sees to it that the server has a statement. False: nothing would come of it.
+    fn replay(&mut self, flight: &mut Flight<'_, '_>, statement: &Arc<Statement>) -> bool {
+        let Some(server) = &mut self.server else {
+            return false;
+        };
+        if server.prepared.has(statement.id) {
+            return true;
+        }
+        self.close_oldest(flight, statement.id);
+        let Some(server) = &mut self.server else {
+            return false;
+        };
+        let token = Token(PARSE | statement.id);
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Ours, token);
+        match sending {
+            Sending::Forward => {
+                let name = statement.name();
+                build::parse(flight.writer(), &name, &statement.text, &statement.types);
+                true
+            }
+            Sending::Drop => {
+                server.prepared.remove(statement.id);
+                // It stands behind an error: whatever refers to it is passed over, too.
+                true
+            }
+        }
+    }
+
+    /// A Bind of the unnamed statement that was parsed on another connection.
+    fn replay_unnamed(&mut self, flight: &mut Flight<'_, '_>) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        if self.unnamed.id == 0 || server.unnamed == self.unnamed.id {
+            return;
+        }
+        let token = Token(UNNAMED | self.unnamed.id);
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Ours, token);
+        if sending == Sending::Forward {
+            server.unnamed = self.unnamed.id;
+            build::parse(
+                flight.writer(),
+                b"",
+                &self.unnamed.text,
+                &self.unnamed.types,
+            );
+        }
+    }
+
+    /// The next Execute runs this statement, as far as can be told.
+    fn bind(&mut self, statement: &Statement) {
+        self.unit.may_write |= statement.meaning.writes;
+        self.unit.is_atomic &= is_atomic(&statement.meaning);
+        self.bound.is(&statement.meaning);
+        self.take_hold();
+    }
+
+    fn bind_unnamed(&mut self, request: Request) {
+        if request != Request::Bind {
+            return;
+        }
+        match &self.unnamed.meaning {
+            Some(meaning) => {
+                self.unit.may_write |= meaning.writes;
+                self.unit.is_atomic &= is_atomic(meaning);
+                self.bound.is(meaning);
+            }
+            None => self.bound.unknown(),
+        }
+        self.take_hold();
+    }
+
+    /// Pins hold from the Bind on: what runs later is not looked up by its portal.
+    fn take_hold(&mut self) {
+        if let Some(meaning) = &self.bound.meaning {
+            self.changed_catalog |= meaning.changes_catalog;
+            self.journal.sent(meaning);
+            self.card.set_pins(self.journal.pins);
+        }
+    }
+
+    /// Answers of ours whose turn it is.
+    fn give_answers(&mut self) {
+        let Some(mut server) = self.server.take() else {
+            return;
+        };
+        // They go with the next reply if there is one to come.
+        if !server.conversation.owes_reply() {
+            let mut out = std::mem::take(&mut self.answers);
+            while let Some(due) = server.conversation.due() {
+                match due {
+                    Due::Answer(answer, _) => answer.write(&mut out, server.conversation.status()),
+                    due => self.passed_over(due, &mut server),
+                }
+            }
+            self.answers = out;
+        }
+        self.server = Some(server);
+    }
+
+    /// What a text means; of a session whose encoding hides it, nothing can be told.
+    pub(super) fn read(&self, text: &[u8]) -> Meaning {
+        let reported = &self.journal.reported;
+        if !reported.is_readable() {
+            return Meaning::unreadable();
+        }
+        let backslashes = reported.backslashes();
+        let catalog = self.account.catalog();
+        let lookup = catalog.as_deref().map(|catalog| catalog as &dyn Lookup);
+        meaning::read(text, backslashes, lookup)
+    }
+
+    fn intern(&self, text: &[u8], types: &[u8]) -> Arc<Statement> {
+        let digest = self.digest();
+        let catalog = self.account.catalog_version();
+        self.shared
+            .statements
+            .statement(text, types, digest, catalog, || self.read(text))
+    }
+
+    /// The statement with what is known of the catalog now.
+    pub(super) fn current(&self, statement: &Arc<Statement>) -> Arc<Statement> {
+        let catalog = self.account.catalog_version();
+        if statement.catalog == catalog {
+            return Arc::clone(statement);
+        }
+        self.shared
+            .statements
+            .renewed(statement, catalog, || self.read(&statement.text))
+    }
+
+    /// The settings that names in a text are looked up by.
+    fn digest(&self) -> u64 {
+        let settings = self.journal.settings();
+        let mut hasher = DefaultHasher::new();
+        settings.get(b"search_path").hash(&mut hasher);
+        settings.get(b"role").hash(&mut hasher);
+        hasher.finish()
+    }
+
+    pub(super) fn forget_name(&mut self, name: &[u8]) {
+        self.names.remove(0, name);
+        self.names.settled();
+    }
+}
+
+/// Whether it was run as a whole or not at all: it has no COMMIT of its own.
+fn is_atomic(meaning: &Meaning) -> bool {
+    let is_plain = |kind| !matches!(kind, Kind::Routine | Kind::Unknown | Kind::EndTransaction);
+    matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
+}
+
+/// What the last Bind bound, if it leaves anything behind; an Execute of another portal is taken for
+/// the same.
+#[derive(Default)]
+pub(super) struct Bound {
+    meaning: Option<Meaning>,
+}
+
+impl Bound {
+    fn is(&mut self, meaning: &Meaning) {
+        let matters = !meaning.effects.is_empty() || meaning.changes_catalog;
+        self.meaning = matters.then(|| meaning.clone());
+    }
+
+    fn unknown(&mut self) {
+        self.is(&Meaning::unreadable());
+    }
+}

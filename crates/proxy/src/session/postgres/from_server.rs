@@ -1,0 +1,569 @@
+//! From the server to the client: the bytes as they came, but for the replies to what we have asked
+//! ourselves; and what they tell about the session.
+
+use evenkeel_policy::lending::Condition;
+use evenkeel_policy::pins::Release;
+use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
+use evenkeel_wire::postgres::TransactionStatus;
+use evenkeel_wire::postgres::backend::SqlState;
+use evenkeel_wire::postgres::boundaries::{Event, Step};
+use evenkeel_wire::postgres::build;
+use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
+use evenkeel_wire::postgres::flight::{Flight, Outcome};
+
+use super::card::Doing;
+use super::complaint::Complaint;
+use super::from_client::Input;
+use super::server::ServerConnection;
+use super::statements::Names;
+use super::{End, Session, Stage, Unit};
+use crate::clock;
+use crate::relay::Way;
+use crate::socket::Chunk;
+use crate::state::meaning::{Does, Effect, Meaning};
+use crate::state::settings::Status;
+use evenkeel_wire::sql::facts::Discard;
+
+/// A unit that fails again and again has a reason of its own.
+const RESCUES_MAX: u32 = 3;
+
+/// What a walk through a server's bytes has led to.
+#[derive(Default)]
+struct Walked {
+    /// The server said ReadyForQuery to the client.
+    is_ready: bool,
+    /// A query of ours has ended.
+    ours_ended: bool,
+    /// Something failed that may be run elsewhere.
+    mishap: Option<Mishap>,
+    /// The connection ends, or cannot be followed any more.
+    broken: Option<String>,
+}
+
+impl Session<'_> {
+    pub(super) fn hear(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+        let Some(mut server) = self.server.take() else {
+            return Ok(());
+        };
+        let mut walked = Walked::default();
+        let input = match server.held.is_empty() {
+            true => Input::Chunk(chunk),
+            false => {
+                let mut held = std::mem::take(&mut server.held);
+                held.extend_from_slice(chunk.bytes());
+                Input::Held(held)
+            }
+        };
+        let mut out = self.worker.spare();
+        let is_whole = self.walk(&mut server, &input, &mut out, &mut walked);
+        self.server = Some(server);
+        if matches!(self.stage, Stage::Rescue) {
+            self.worker.keep_spare(out);
+            return self.end_rescue(&walked);
+        }
+        if let Some(mishap) = walked.mishap
+            && self.may_rescue(mishap)
+        {
+            self.worker.keep_spare(out);
+            return self.begin_rescue(mishap, &walked);
+        }
+        self.pass_on(input, out, is_whole)?;
+        if let Some(why) = walked.broken {
+            return self.server_lost(&why);
+        }
+        self.after(&walked)
+    }
+
+    /// Decides what becomes of each byte. True: the input goes on as it is.
+    fn walk(
+        &mut self,
+        server: &mut ServerConnection,
+        input: &Input<'_>,
+        out: &mut Vec<u8>,
+        walked: &mut Walked,
+    ) -> bool {
+        let bytes = input.bytes();
+        let mut flight = Flight::new(bytes, out);
+        loop {
+            let is_swallowed = server.conversation.delivery() == Delivery::Swallow;
+            let pass = |flight: &mut Flight<'_, '_>, length| match is_swallowed {
+                true => flight.drop(length),
+                false => flight.keep(length),
+            };
+            match server.boundaries.next(flight.rest()) {
+                Step::Event {
+                    passed,
+                    event,
+                    length,
+                } => {
+                    pass(&mut flight, passed);
+                    self.give_due(server, &mut flight);
+                    let delivery = self.event(server, &event, walked);
+                    match delivery {
+                        Delivery::Forward => flight.keep(length),
+                        Delivery::Swallow => flight.drop(length),
+                    }
+                }
+                Step::Wait { passed, .. } => {
+                    pass(&mut flight, passed);
+                    break;
+                }
+                Step::Invalid(fault) => {
+                    walked.broken = Some(fault.to_string());
+                    break;
+                }
+            }
+            if walked.broken.is_some() {
+                break;
+            }
+        }
+        if !server.conversation.owes_reply() {
+            self.give_due(server, &mut flight);
+        }
+        let taken = flight.at();
+        match flight.finish() {
+            Outcome::Whole(whole) if whole.len() == bytes.len() => true,
+            Outcome::Whole(whole) => {
+                out.extend_from_slice(whole);
+                server.held.extend_from_slice(&bytes[taken..]);
+                false
+            }
+            Outcome::Edited => {
+                server.held.extend_from_slice(&bytes[taken..]);
+                false
+            }
+        }
+    }
+
+    /// Answers of ours whose turn has come, and what an error has made undone.
+    fn give_due(&mut self, server: &mut ServerConnection, flight: &mut Flight<'_, '_>) {
+        while let Some(due) = server.conversation.due() {
+            match due {
+                Due::Answer(answer, _) => {
+                    let status = server.conversation.status();
+                    answer.write(flight.writer(), status);
+                }
+                due => self.passed_over(due, server),
+            }
+        }
+    }
+
+    fn event(
+        &mut self,
+        server: &mut ServerConnection,
+        event: &Event<'_>,
+        walked: &mut Walked,
+    ) -> Delivery {
+        let reply = match server.conversation.reply(event) {
+            Ok(reply) => reply,
+            Err(out_of_sync) => {
+                walked.broken = Some(out_of_sync.to_string());
+                return Delivery::Swallow;
+            }
+        };
+        if let Event::ParameterStatus(Some((name, value))) = event {
+            return self.reported(server, name, value, reply.delivery);
+        }
+        match reply.settled {
+            Settled::Nothing | Settled::Parsed(_) | Settled::Closed(_) | Settled::Suspended(_) => {}
+            Settled::Completed { token, nth } => {
+                if let Some(meaning) = self.effects.completed(token) {
+                    let statement = usize::try_from(nth).unwrap_or(usize::MAX);
+                    self.journal.succeeded(meaning, statement);
+                    forget_statements(meaning, statement, server, &mut self.names);
+                    self.noted = true;
+                }
+            }
+            Settled::Ready => {
+                walked.is_ready = true;
+                self.ready(server);
+            }
+            Settled::OursEnded(_) => walked.ours_ended = true,
+            Settled::Failed { token, sqlstate } => {
+                if reply.delivery == Delivery::Swallow || matches!(self.stage, Stage::Preparing(_))
+                {
+                    self.own_failed(event);
+                    return Delivery::Swallow;
+                }
+                self.failed(token, sqlstate, walked);
+            }
+            Settled::Fatal(sqlstate) => {
+                walked.mishap = Some(mishap_of(sqlstate));
+                walked.broken = Some("ended the connection".to_owned());
+                self.unit.fatal_was_sent = true;
+                if reply.delivery == Delivery::Swallow {
+                    self.own_failed(event);
+                }
+            }
+        }
+        reply.delivery
+    }
+
+    fn failed(&mut self, token: Option<Token>, sqlstate: SqlState, walked: &mut Walked) {
+        self.unit.has_failed = true;
+        let meaning = token.and_then(|token| self.effects.completed(token));
+        self.journal.failed(meaning);
+        walked.mishap = Some(mishap_of(sqlstate));
+        if let Some(at) = &self.at
+            && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
+        {
+            self.shared.knowledge.doubt(at.server.id);
+        }
+    }
+
+    /// Something that we asked ourselves was refused.
+    fn own_failed(&mut self, event: &Event<'_>) {
+        if let Event::Error(report) = event {
+            let text = String::from_utf8_lossy(report.text()).into_owned();
+            self.refused_setting = (report.sqlstate().0, text);
+        }
+    }
+
+    fn reported(
+        &mut self,
+        server: &mut ServerConnection,
+        name: &[u8],
+        value: &[u8],
+        delivery: Delivery,
+    ) -> Delivery {
+        let interner = self.worker.interner();
+        server.settings.hear(name, value, interner);
+        if delivery == Delivery::Swallow {
+            return Delivery::Swallow;
+        }
+        match self.journal.reported.hear(name, value, interner) {
+            true => Delivery::Forward,
+            false => Delivery::Swallow,
+        }
+    }
+
+    /// ReadyForQuery: a query or a batch has ended.
+    fn ready(&mut self, server: &mut ServerConnection) {
+        let status = server.conversation.status();
+        let is_idle = status == TransactionStatus::Idle;
+        let interner = self.worker.interner();
+        self.journal
+            .ready(journal_status(status), &mut server.settings, interner);
+        if is_idle {
+            self.journal.pins.release(Release::TransactionEnded);
+        }
+        if self.noted {
+            self.noted = false;
+            self.card.set_pins(self.journal.pins);
+        }
+        if server.conversation.owed() == 0 {
+            self.names.settled();
+            self.effects.settled();
+        }
+        self.count(is_idle);
+        if is_idle && self.unit.may_write && self.at.as_ref().is_some_and(|at| !at.is_replica) {
+            self.wrote();
+        }
+    }
+
+    /// Before the answer goes to the client: its next read must find what it wrote.
+    fn wrote(&mut self) {
+        let view = self.seat.service().view();
+        let reads_are_split = view.postgres.as_ref().is_some_and(|own| own.split.reads);
+        let Some(at) = self.at.as_ref().filter(|_| reads_are_split) else {
+            return;
+        };
+        let now_us = clock::now_us();
+        self.token.wrote(now_us, at.epoch);
+        self.shared.knowledge.wrote(self.worker.index, now_us);
+        if self.changed_catalog {
+            self.account.catalog_changed();
+        }
+    }
+
+    fn count(&mut self, is_idle: bool) {
+        let now_us = clock::now_us();
+        let took_us = now_us.saturating_sub(self.unit.since_us);
+        let figures = self.figures();
+        figures.queries.add(1);
+        figures.query_us.observe(took_us);
+        if is_idle {
+            figures.transactions.add(1);
+        }
+        self.account.usage.queries.add(1);
+        self.account.usage.busy_us.add(took_us);
+        if is_idle {
+            self.account.usage.transactions.add(1);
+        }
+        self.unit.since_us = now_us;
+    }
+
+    /// Sends on what is the client's.
+    fn pass_on(&mut self, input: Input<'_>, out: Vec<u8>, is_whole: bool) -> Result<(), End> {
+        let worker = self.worker;
+        let length = if is_whole {
+            input.bytes().len()
+        } else {
+            out.len()
+        };
+        if length == 0 {
+            worker.keep_spare(out);
+            return Ok(());
+        }
+        if !self.unit.reached_client {
+            self.unit.reached_client = true;
+            self.unit.kept = None;
+        }
+        let length = length as u64;
+        self.live
+            .moved_at(worker, Way::ToClient, length, self.at_server());
+        let sent = match (is_whole, input) {
+            (false, _) => self.client.send_own(worker, out),
+            (true, Input::Chunk(chunk)) => {
+                worker.keep_spare(out);
+                self.client.send_chunk(worker, chunk)
+            }
+            (true, Input::Held(bytes)) => {
+                worker.keep_spare(out);
+                self.client.send_own(worker, bytes)
+            }
+        };
+        sent.map_err(|error| End::ClientBroke(error.to_string()))
+    }
+
+    /// What follows from it.
+    fn after(&mut self, walked: &Walked) -> Result<(), End> {
+        if walked.ours_ended && matches!(self.stage, Stage::Preparing(_)) {
+            let went_well = self.refused_setting.1.is_empty();
+            return self.settings_placed(went_well);
+        }
+        if walked.is_ready {
+            self.unit.is_sent = false;
+            return self.release_if_idle();
+        }
+        Ok(())
+    }
+
+    /// The connection goes back when nothing of this client is on it.
+    pub(super) fn release_if_idle(&mut self) -> Result<(), End> {
+        let Some(server) = &self.server else {
+            return Ok(());
+        };
+        if !server.is_idle() || !self.walker.is_at_border() {
+            if server.conversation.is_quiet() {
+                self.does(Doing::InTransaction);
+            }
+            self.unit.kept = None;
+            return self.go_on();
+        }
+        let is_rescue = matches!(self.stage, Stage::Rescue);
+        if !self.journal.pins.is_empty() || self.keeps_connection() {
+            self.does(Doing::Bound);
+            self.unit = Unit::new();
+            return self.go_on();
+        }
+        if let Some(server) = self.server.take() {
+            self.card.has_none();
+            self.at = None;
+            self.lending.give_back(server, Condition::Clean);
+        }
+        self.let_next_follow();
+        self.does(Doing::Idle);
+        if !is_rescue {
+            self.unit = Unit::new();
+        }
+        self.stage = Stage::Ready;
+        self.go_on()
+    }
+
+    /// `mode = "session"`.
+    pub(super) fn keeps_connection(&self) -> bool {
+        let view = self.seat.service().view();
+        view.postgres.as_ref().is_some_and(|own| own.session_mode)
+    }
+
+    /// Whether what failed is run again, and the client never hears of it.
+    fn may_rescue(&self, mishap: Mishap) -> bool {
+        let Some(at) = &self.at else { return false };
+        let is_held = !self.journal.pins.is_empty() || self.keeps_connection();
+        let attempt = Attempt {
+            on_replica: at.is_replica,
+            is_read: self.unit.is_read,
+            is_held,
+            reached_server: self.unit.reached_server,
+            reached_client: self.unit.reached_client || !self.answers.is_empty(),
+            is_kept: self.unit.kept.as_ref().is_some_and(|kept| !kept.is_empty()),
+        };
+        // A write that was turned away was not run, unless it could commit some of itself before.
+        let is_doubtful =
+            mishap == Mishap::TurnedAway && !self.unit.is_read && !self.unit.is_atomic;
+        let is_new = self.unit.rescues < RESCUES_MAX;
+        is_new && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
+    }
+
+    fn begin_rescue(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
+        self.figures().rescued.add(1);
+        if let Some(at) = &self.at {
+            self.shared.knowledge.doubt(at.server.id);
+            self.unit.tried.push(at.server.id);
+        }
+        if mishap == Mishap::ReadOnly || mishap == Mishap::RecoveryConflict {
+            self.unit.primary_only = true;
+        }
+        self.journal.pins = evenkeel_policy::pins::Pins::NONE;
+        self.effects.settled();
+        self.unit.rescues += 1;
+        self.journal.lost();
+        self.stage = Stage::Rescue;
+        self.end_rescue(walked)
+    }
+
+    /// The rest of a failed unit's answer is nobody's.
+    fn end_rescue(&mut self, walked: &Walked) -> Result<(), End> {
+        if walked.broken.is_some() {
+            return self.run_again(Condition::Unclean);
+        }
+        if walked.is_ready {
+            return self.run_again(Condition::Clean);
+        }
+        Ok(())
+    }
+
+    fn run_again(&mut self, condition: Condition) -> Result<(), End> {
+        let was_primary = self.at.take().is_some_and(|at| !at.is_replica);
+        if let Some(server) = self.server.take() {
+            self.card.has_none();
+            let condition = match server.is_idle() {
+                true => condition,
+                false => Condition::Unclean,
+            };
+            self.lending.give_back(server, condition);
+        }
+        let kept = self.unit.kept.take().unwrap_or_default();
+        let behind = std::mem::replace(&mut self.held, kept);
+        self.held.extend_from_slice(&behind);
+        let tried = std::mem::take(&mut self.unit.tried);
+        let primary_only = self.unit.primary_only;
+        let rescues = self.unit.rescues;
+        self.unit = Unit::new();
+        self.unit.rescues = rescues;
+        self.unit.tried = tried;
+        self.unit.primary_only = primary_only;
+        self.stage = Stage::Ready;
+        if was_primary {
+            return self.wait_for_another_primary();
+        }
+        self.go_on()
+    }
+
+    /// The server is gone, or cannot be followed.
+    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), End> {
+        let Some(server) = self.server.take() else {
+            return Ok(());
+        };
+        if let Some(at) = &self.at {
+            self.shared.knowledge.doubt(at.server.id);
+            at.server.counters.resets.add(1);
+        }
+        tracing::debug!(server = %server.pooled.server.name, why, "server lost");
+        let is_transaction = server.conversation.status() != TransactionStatus::Idle;
+        let owed = server.conversation.owed();
+        let was_preparing = matches!(self.stage, Stage::Preparing(_));
+        self.card.has_none();
+        self.lending.give_back(server, Condition::Unclean);
+        if was_preparing {
+            self.stage = Stage::Ready;
+            return self.lost_before_sending();
+        }
+        self.server = None;
+        if self.may_rescue(Mishap::Broken) {
+            let walked = Walked {
+                broken: Some(String::new()),
+                ..Walked::default()
+            };
+            return self.begin_rescue(Mishap::Broken, &walked);
+        }
+        self.tell_lost(is_transaction, owed > 0, why)
+    }
+
+    /// Nothing of the client's was sent yet.
+    fn lost_before_sending(&mut self) -> Result<(), End> {
+        let at = self.at.take();
+        match at {
+            Some(at) if at.is_replica => {
+                self.unit.tried.push(at.server.id);
+                self.go_on()
+            }
+            _ => self.wait_for_another_primary(),
+        }
+    }
+
+    fn tell_lost(&mut self, is_transaction: bool, was_asked: bool, why: &str) -> Result<(), End> {
+        let server = self.at.take().map(|at| at.server.name.to_string());
+        let server = server.unwrap_or_default();
+        let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
+        let detail = format!("server {server} {why}");
+        if is_transaction || is_bound || self.unit.fatal_was_sent || !self.unit.is_sent {
+            self.figures().lost.add(1);
+            let text = match is_transaction {
+                true => {
+                    "the server that ran this transaction is gone, and the transaction with it: \
+                         retry it from the beginning"
+                }
+                false => "the server connection that this session was bound to is gone",
+            };
+            let complaint = Complaint::new(b"57P01", text).detail(detail);
+            return Err(End::Fatal(complaint));
+        }
+        let _ = was_asked;
+        // A single query or batch: its client goes on behind an error.
+        self.journal.lost();
+        self.unit = Unit::new();
+        self.let_next_follow();
+        self.does(Doing::Idle);
+        self.names.settled();
+        self.effects.settled();
+        let out = self.answers();
+        let trouble = evenkeel_policy::waiting::Trouble::OutcomeUnknown;
+        Complaint::of_trouble(trouble)
+            .detail(detail)
+            .write_error(out);
+        build::ready_for_query(out, TransactionStatus::Idle);
+        self.card.call();
+        Ok(())
+    }
+}
+
+/// DEALLOCATE ALL and DISCARD ALL take the protocol's statements along.
+fn forget_statements(
+    meaning: &Meaning,
+    statement: usize,
+    server: &mut ServerConnection,
+    names: &mut Names,
+) {
+    let is_all = |effect: &&Effect| {
+        usize::try_from(effect.statement) == Ok(statement)
+            && matches!(
+                effect.does,
+                Does::DeallocateAll | Does::Discard(Discard::All)
+            )
+    };
+    if meaning.effects.iter().any(|effect| is_all(&effect)) {
+        server.prepared.clear();
+        server.unnamed = 0;
+        names.clear();
+    }
+}
+
+fn journal_status(status: TransactionStatus) -> Status {
+    match status {
+        TransactionStatus::Idle => Status::Idle,
+        TransactionStatus::InTransaction => Status::InTransaction,
+        TransactionStatus::Failed => Status::Failed,
+    }
+}
+
+/// What an error of a server means for running it elsewhere (appendix A of the manual).
+fn mishap_of(sqlstate: SqlState) -> Mishap {
+    match &sqlstate.0 {
+        b"25006" => Mishap::ReadOnly,
+        b"40001" | b"40P01" => Mishap::RecoveryConflict,
+        b"57P01" | b"57P02" | b"57P03" | b"53300" => Mishap::TurnedAway,
+        _ => Mishap::Error,
+    }
+}

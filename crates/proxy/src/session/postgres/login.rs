@@ -1,0 +1,327 @@
+//! The door: from a client's first byte to its first ReadyForQuery. Nothing of a client that has not
+//! proved who it is reaches a server.
+
+mod credential;
+mod greeting;
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_wire::postgres::login::{Accept, Accepted, Authenticated};
+use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, first};
+use evenkeel_wire::postgres::{Parsed, build, frame};
+
+use self::credential::Proof;
+use super::account::Reports;
+use super::complaint::Complaint;
+use super::{Session, cancel};
+use crate::engine::live::Live;
+use crate::engine::worker::Worker;
+use crate::record::Ending;
+use crate::service::postgres::PostgresService;
+use crate::service::{Seat, View};
+use crate::stream::Stream;
+use crate::upstream::lending::Lending;
+
+/// What a client may say before it has proved anything.
+const MESSAGE_LENGTH_MAX: u32 = frame::PRE_AUTH_LENGTH_MAX;
+
+/// Requests for encryption that may be refused before the client gets to the point.
+const REQUESTS_MAX: usize = 4;
+
+/// A client that wants in.
+pub(super) struct Door<'a> {
+    pub(super) worker: &'a Rc<Worker>,
+    pub(super) seat: &'a Seat,
+    pub(super) live: &'a Live,
+    pub(super) shared: Arc<PostgresService>,
+    pub(super) lending: Rc<Lending>,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) slot: usize,
+}
+
+/// Why a client does not come in.
+pub(super) enum Outside {
+    /// It left, or its connection broke, or it only brought a cancel request.
+    Gone,
+    /// It is told this.
+    Told(Complaint),
+}
+
+impl From<Complaint> for Outside {
+    fn from(complaint: Complaint) -> Self {
+        Outside::Told(complaint)
+    }
+}
+
+impl From<std::io::Error> for Outside {
+    fn from(_: std::io::Error) -> Self {
+        Outside::Gone
+    }
+}
+
+/// What the first packets have said.
+pub(super) struct Wish {
+    pub(super) minor: u16,
+    pub(super) user: String,
+    pub(super) database: String,
+    /// The parameters of the startup packet.
+    pub(super) parameters: Reports,
+    /// What is to be said before anything else.
+    pub(super) negotiation: Vec<u8>,
+}
+
+impl<'a> Door<'a> {
+    /// Lets a client in, within the limit of a login.
+    pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, Ending> {
+        let view = self.seat.service().view_owned();
+        let limit = view
+            .postgres
+            .as_ref()
+            .map(|own| own.times.login)
+            .unwrap_or_default();
+        let mut stream = Some(stream);
+        let knocking = self.knock(&mut stream, &view);
+        match compio::time::timeout(limit, knocking).await {
+            Ok(Ok(session)) => Ok(session),
+            Ok(Err(Outside::Gone)) => Err(Ending::ClientClosed),
+            Ok(Err(Outside::Told(complaint))) => Err(self.turn_away(stream, &complaint).await),
+            Err(_) => {
+                let text = format!("the login was not over after {} ms", limit.as_millis());
+                let complaint =
+                    Complaint::new(b"08P01", text).hint("See login_timeout_ms of the service.");
+                Err(self.turn_away(stream, &complaint).await)
+            }
+        }
+    }
+
+    async fn turn_away(&self, stream: Option<Stream>, complaint: &Complaint) -> Ending {
+        self.shared.figures()[self.worker.index]
+            .refused_logins
+            .add(1);
+        if let Some(mut stream) = stream {
+            let mut out = Vec::new();
+            complaint.write_fatal(&mut out);
+            let _ = stream.send(self.worker, &out).await;
+            let limit = std::time::Duration::from_secs(1);
+            let _ = compio::time::timeout(limit, stream.flush()).await;
+        }
+        Ending::Told(complaint.message.clone())
+    }
+
+    async fn knock(
+        &self,
+        place: &mut Option<Stream>,
+        view: &Arc<View>,
+    ) -> Result<Session<'a>, Outside> {
+        let mut bytes = Vec::new();
+        let wish = {
+            let stream = place.as_mut().ok_or(Outside::Gone)?;
+            self.first_packets(stream, view, &mut bytes).await?
+        };
+        let stream = place.as_mut().ok_or(Outside::Gone)?;
+        let proof = self.prove(stream, view, &wish, &mut bytes).await?;
+        if !bytes.is_empty() {
+            let what = "bytes behind a login that is not over";
+            return Err(Complaint::protocol(what).into());
+        }
+        let greeted = self.greet(stream, view, &wish, proof).await?;
+        let stream = place.take().ok_or(Outside::Gone)?;
+        Ok(self.enter(stream, greeted))
+    }
+
+    /// Up to the startup packet.
+    async fn first_packets(
+        &self,
+        stream: &mut Stream,
+        view: &View,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Wish, Outside> {
+        for _ in 0..REQUESTS_MAX {
+            let (length, answer) = loop {
+                match first(bytes) {
+                    Parsed::Frame(First::Startup(startup), length) => {
+                        let wish = self.wish(stream, view, &startup)?;
+                        bytes.drain(..length);
+                        return Ok(wish);
+                    }
+                    Parsed::Frame(First::Cancel(key), _) => {
+                        cancel::request(self.worker, self.seat.service(), key).await;
+                        return Err(Outside::Gone);
+                    }
+                    Parsed::Frame(First::DirectTls, _) => break (0, Answer::DirectTls),
+                    Parsed::Frame(First::SslRequest, length) => break (length, Answer::Tls),
+                    Parsed::Frame(First::GssEncRequest, length) => break (length, Answer::No),
+                    Parsed::Incomplete { .. } => self.receive(stream, bytes).await?,
+                    Parsed::Invalid(fault) => {
+                        return Err(Complaint::new(b"08P01", fault.to_string()).into());
+                    }
+                }
+            };
+            bytes.drain(..length);
+            self.answer(stream, view, bytes, answer).await?;
+        }
+        Err(Complaint::protocol("too many requests for encryption").into())
+    }
+
+    /// Answers a request for encryption.
+    async fn answer(
+        &self,
+        stream: &mut Stream,
+        view: &View,
+        bytes: &mut Vec<u8>,
+        answer: Answer,
+    ) -> Result<(), Outside> {
+        let acceptor = view.postgres.as_ref().and_then(|own| own.tls.as_ref());
+        let acceptor = acceptor.filter(|_| !stream.is_encrypted());
+        match (answer, acceptor) {
+            (Answer::No, _) | (Answer::Tls, None) => {
+                if !bytes.is_empty() {
+                    let what = "bytes behind a request for encryption";
+                    return Err(Complaint::protocol(what).into());
+                }
+                Ok(stream.send(self.worker, b"N").await?)
+            }
+            (Answer::DirectTls, None) => Err(Outside::Gone),
+            (Answer::Tls, Some(acceptor)) => {
+                let channel = acceptor.accept(bytes).map_err(Complaint::protocol)?;
+                stream.send(self.worker, b"S").await?;
+                self.encrypt(stream, channel, bytes).await
+            }
+            (Answer::DirectTls, Some(acceptor)) => {
+                let channel = acceptor.accept_direct().map_err(|_| Outside::Gone)?;
+                self.encrypt(stream, channel, bytes).await
+            }
+        }
+    }
+
+    async fn encrypt(
+        &self,
+        stream: &mut Stream,
+        channel: crate::tls::Channel,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), Outside> {
+        let cipher = std::mem::take(bytes);
+        stream.encrypt(channel);
+        stream
+            .shake_hands(self.worker, &cipher, bytes)
+            .await
+            .map_err(|_| Outside::Gone)
+    }
+
+    fn wish(&self, stream: &Stream, view: &View, startup: &Startup<'_>) -> Result<Wish, Outside> {
+        let text = |bytes: &[u8]| {
+            String::from_utf8(bytes.to_vec()).map_err(|_| {
+                Complaint::new(
+                    b"28000",
+                    "the name of the user or the database is not UTF-8",
+                )
+            })
+        };
+        let user = text(startup.user().unwrap_or_default())?;
+        let database = text(startup.database())?;
+        let own = view.postgres.as_ref();
+        let tls_required = own
+            .and_then(|own| own.tls.as_ref())
+            .is_some_and(|tls| tls.is_required());
+        if tls_required && !stream.is_encrypted() {
+            let complaint = Complaint::new(b"28000", "this service wants TLS")
+                .hint("Connect with sslmode=require or better.");
+            return Err(complaint.into());
+        }
+        if startup.replication() != Replication::No {
+            let complaint = Complaint::new(
+                b"0A000",
+                "replication connections cannot go through this service",
+            )
+            .hint("Connect to the server itself.");
+            return Err(complaint.into());
+        }
+        let mut negotiation = Vec::new();
+        let minor = build::negotiate_protocol_version(&mut negotiation, startup, MINOR_MAX);
+        let parameters = startup.parameters();
+        Ok(Wish {
+            minor,
+            user,
+            database,
+            parameters: parameters
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            negotiation,
+        })
+    }
+
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.peer.map(|peer| peer.ip())
+    }
+
+    async fn receive(&self, stream: &mut Stream, bytes: &mut Vec<u8>) -> Result<(), Outside> {
+        match stream.receive(self.worker, bytes).await? {
+            true => Ok(()),
+            false => Err(Outside::Gone),
+        }
+    }
+
+    /// Has the client prove who it is.
+    async fn prove(
+        &self,
+        stream: &mut Stream,
+        view: &View,
+        wish: &Wish,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Proof, Outside> {
+        let known = self.look_up(stream, view, wish).await?;
+        let (method, mut proof) = match known {
+            credential::Known::Vouched(proof) => return Ok(proof),
+            credential::Known::Asked(method, proof) => (method, proof),
+        };
+        let mut out = wish.negotiation.clone();
+        let mut accept = Accept::begin(wish.user.clone().into_bytes(), method, &mut out);
+        loop {
+            stream.send(self.worker, &out).await?;
+            out.clear();
+            let (accepted, length) = loop {
+                match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
+                    Parsed::Frame(frame, length) => {
+                        break (accept.message(frame, &mut out), length);
+                    }
+                    Parsed::Incomplete { .. } => self.receive(stream, bytes).await?,
+                    Parsed::Invalid(fault) => return Err(Complaint::protocol(fault).into()),
+                }
+            };
+            bytes.drain(..length);
+            match accepted {
+                Accepted::More(next) => accept = next,
+                Accepted::Done(authenticated) => {
+                    proof.last_word = out;
+                    return self.proved(proof, &authenticated);
+                }
+                Accepted::Refused(refusal) => {
+                    tracing::info!(user = wish.user, peer = ?self.peer, %refusal, "login refused");
+                    return Err(credential::refused(&wish.user, refusal).into());
+                }
+            }
+        }
+    }
+
+    fn proved(&self, proof: Proof, client: &Authenticated) -> Result<Proof, Outside> {
+        match proof.complaint {
+            Some(complaint) => Err(complaint.into()),
+            None => Ok(Proof {
+                credential: match proof.credential {
+                    Some(known) => Some(known),
+                    None => Some(client.credential().clone()),
+                },
+                ..proof
+            }),
+        }
+    }
+}
+
+/// To a request for encryption.
+enum Answer {
+    No,
+    Tls,
+    DirectTls,
+}

@@ -1,0 +1,208 @@
+//! What a login is checked against, and what it leaves to log in to servers with.
+
+use evenkeel_wire::postgres::backend::SqlState;
+use evenkeel_wire::postgres::login::{Credential, Method, Refusal};
+use evenkeel_wire::postgres::{md5, scram};
+use zeroize::Zeroizing;
+
+use super::super::account::generation_of;
+use super::super::complaint::Complaint;
+use super::{Door, Outside, Wish};
+use crate::knowledge::{NoLogin, Verifier};
+use crate::random::secret;
+use crate::service::View;
+use crate::service::postgres::{FileCredential, FileUser};
+use crate::stream::Stream;
+
+/// Iterations of made-up verifiers: PostgreSQL's default.
+const MOCK_ITERATIONS: u32 = 4_096;
+
+/// Of a password that is only known as such.
+const OWN_ITERATIONS: u32 = 4_096;
+
+/// A client that has proved, or is about to prove, who it is.
+pub(in super::super) struct Proof {
+    /// What logs in to servers; `None`: what the login gives.
+    pub(in super::super) credential: Option<Credential>,
+    /// Who logs in there.
+    pub(in super::super) server_user: String,
+    pub(in super::super) generation: u64,
+    /// It may prove what it likes: it does not come in, for this reason.
+    pub(super) complaint: Option<Complaint>,
+    /// What is still to be sent of the exchange.
+    pub(in super::super) last_word: Vec<u8>,
+}
+
+/// How a client is to be asked.
+pub(super) enum Known {
+    /// Not at all: its certificate says who it is.
+    Vouched(Proof),
+    Asked(Method, Proof),
+}
+
+impl Door<'_> {
+    /// Finds out what a user's login is to be checked against.
+    pub(super) async fn look_up(
+        &self,
+        stream: &Stream,
+        view: &View,
+        wish: &Wish,
+    ) -> Result<Known, Outside> {
+        let own = view.postgres.as_ref().ok_or(Outside::Gone)?;
+        let auth = &own.auth;
+        if !auth.may_come_from(&wish.user, self.address()) {
+            let text = format!("user \"{}\" may not come from this address", wish.user);
+            let hint = "See allow_from of [service.auth].";
+            return Err(Complaint::new(b"28000", text).hint(hint).into());
+        }
+        let file = auth.users.get(&wish.user);
+        let of_file = file.cloned().unwrap_or_default();
+        if of_file.certificate && stream.client_name().as_deref() == Some(&*wish.user) {
+            return Ok(Known::Vouched(vouched(wish, &of_file)));
+        }
+        let binding = stream.end_point();
+        if let Some(credential) = &of_file.credential {
+            return Ok(self.of_file(wish, &of_file, credential, binding));
+        }
+        if !auth.ask_servers {
+            return Ok(self.mock(wish, binding));
+        }
+        let found = self.shared.knowledge.login(&wish.user).await;
+        let login = match found {
+            Ok(login) => login,
+            Err(NoLogin::NoSuchUser) => return Ok(self.mock(wish, binding)),
+            Err(NoLogin::Unavailable(why)) => {
+                tracing::warn!(user = wish.user, why, "a login cannot be looked up");
+                let text = "the servers cannot be asked who may log in: try again";
+                return Err(Complaint::new(b"57P03", text).into());
+            }
+        };
+        let complaint = match (login.can_login, login.expired) {
+            (false, _) => Some(Complaint::new(
+                b"28000",
+                format!("role \"{}\" is not permitted to log in", wish.user),
+            )),
+            (true, true) => Some(failed(&wish.user)),
+            (true, false) => None,
+        };
+        let asked = match &login.verifier {
+            Verifier::Scram(text) | Verifier::Md5(text) => method(text, binding.clone()),
+            Verifier::None => None,
+        };
+        Ok(match (asked, login.verifier) {
+            (Some(method), Verifier::Scram(text) | Verifier::Md5(text)) => {
+                let proof = Proof {
+                    complaint,
+                    ..proof(wish, &of_file, text.as_bytes())
+                };
+                Known::Asked(method, proof)
+            }
+            _ => self.mock(wish, binding),
+        })
+    }
+
+    fn of_file(
+        &self,
+        wish: &Wish,
+        user: &FileUser,
+        credential: &FileCredential,
+        binding: Option<Vec<u8>>,
+    ) -> Known {
+        match credential {
+            FileCredential::Password(password) => {
+                let salt: [u8; 16] = secret();
+                let bytes = password.as_bytes();
+                let verifier = scram::Verifier::of_password(bytes, &salt, OWN_ITERATIONS);
+                let method = Method::Scram {
+                    verifier,
+                    binding,
+                    nonce: secret(),
+                };
+                let mut proof = proof(wish, user, bytes);
+                // The keys of that login are of our salt: servers want the password.
+                let password = Zeroizing::new(bytes.to_vec());
+                proof
+                    .credential
+                    .get_or_insert(Credential::Password(password));
+                Known::Asked(method, proof)
+            }
+            FileCredential::Verifier(text) => match method(text, binding.clone()) {
+                Some(method) => Known::Asked(method, proof(wish, user, text.as_bytes())),
+                None => self.mock(wish, binding),
+            },
+        }
+    }
+
+    /// A user who does not exist is asked like any other.
+    fn mock(&self, wish: &Wish, binding: Option<Vec<u8>>) -> Known {
+        let user = wish.user.as_bytes();
+        let verifier = scram::Verifier::mock(user, &self.shared.mock_secret, MOCK_ITERATIONS);
+        let method = Method::Scram {
+            verifier,
+            binding,
+            nonce: secret(),
+        };
+        let proof = Proof {
+            complaint: Some(failed(&wish.user)),
+            ..proof(wish, &FileUser::default(), b"")
+        };
+        Known::Asked(method, proof)
+    }
+}
+
+fn method(text: &str, binding: Option<Vec<u8>>) -> Option<Method> {
+    if let Some(verifier) = scram::Verifier::parse(text.as_bytes()) {
+        let nonce = secret();
+        return Some(Method::Scram {
+            verifier,
+            binding,
+            nonce,
+        });
+    }
+    let hash = md5::Hash::parse(text.as_bytes())?;
+    let salt = secret();
+    Some(Method::Md5 { hash, salt })
+}
+
+fn proof(wish: &Wish, user: &FileUser, secret: &[u8]) -> Proof {
+    let password = user.server_password.as_ref();
+    let credential =
+        password.map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec())));
+    let server_user = user.server_user.clone();
+    Proof {
+        credential,
+        server_user: server_user.unwrap_or_else(|| wish.user.clone()),
+        generation: generation_of(secret),
+        complaint: None,
+        last_word: Vec::new(),
+    }
+}
+
+fn vouched(wish: &Wish, user: &FileUser) -> Proof {
+    let secret = user.server_password.as_ref();
+    let mut proof = proof(wish, user, secret.map_or(b"", |secret| secret.as_bytes()));
+    if let (None, Some(FileCredential::Password(password))) = (&proof.credential, &user.credential)
+    {
+        let password = Zeroizing::new(password.as_bytes().to_vec());
+        proof.credential = Some(Credential::Password(password));
+    }
+    proof.credential.get_or_insert(Credential::Nothing);
+    proof.last_word.clone_from(&wish.negotiation);
+    proof
+}
+
+fn failed(user: &str) -> Complaint {
+    let text = format!("password authentication failed for user \"{user}\"");
+    Complaint::new(b"28P01", text)
+}
+
+/// What a client is told whose proof is wrong: the same for a wrong password and an unknown user.
+pub(super) fn refused(user: &str, refusal: Refusal) -> Complaint {
+    if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
+        return failed(user);
+    }
+    Complaint {
+        sqlstate: refusal.sqlstate(),
+        ..Complaint::new(b"28000", format!("the login failed: {refusal}"))
+    }
+}

@@ -1,0 +1,248 @@
+//! What a client is told once it has proved who it is: what a server would tell it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::lending::Condition;
+use evenkeel_wire::postgres::conversation::Sending;
+use evenkeel_wire::postgres::requests::Requests;
+use evenkeel_wire::postgres::{TransactionStatus, build};
+
+use super::super::account::{Account, Pooled, Who};
+use super::super::card::Card;
+use super::super::complaint::Complaint;
+use super::super::join::JoinError;
+use super::super::server::ServerConnection;
+use super::super::{Session, Stage, TEXT_LENGTH_MAX, Unit};
+use super::credential::Proof;
+use super::{Door, Outside, Wish};
+use crate::cancel;
+use crate::clock;
+use crate::service::View;
+use crate::state::settings::{self, Journal, Settings, spelling};
+use crate::stream::Stream;
+use crate::upstream::lending::{Borrowed, Delivery, Lending, Place};
+
+/// What a session begins with.
+pub(super) struct Greeted {
+    account: Rc<Account>,
+    journal: Journal,
+    secret: cancel::Secret,
+}
+
+/// Waits for a connection, and is out of the line when it is dropped.
+struct InLine<'a> {
+    lending: &'a Rc<Lending>,
+    place: Rc<Place>,
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.lending.leave_line(&self.place);
+        if let Some(Delivery::Connection(server)) = self.place.take_late() {
+            self.lending.give_back(server, Condition::Clean);
+        }
+    }
+}
+
+impl<'a> Door<'a> {
+    /// Greets a client who has proved who it is.
+    pub(super) async fn greet(
+        &self,
+        stream: &mut Stream,
+        view: &Arc<View>,
+        wish: &Wish,
+        proof: Proof,
+    ) -> Result<Greeted, Outside> {
+        let interner = self.worker.interner();
+        let parameters = wish.parameters.iter();
+        let startup = settings::from_startup(
+            parameters.map(|(name, value)| (&**name, &**value)),
+            interner,
+        )
+        .map_err(|error| Complaint::new(b"22023", error.to_string()))?;
+        let mut out = proof.last_word.clone();
+        let account = self.account(wish, proof);
+        let journal = self.journal(view, &account, startup).await?;
+        let keyring = self.worker.shared.keyring.get().ok_or(Outside::Gone)?;
+        let secret = keyring.secret();
+        build::authentication_ok(&mut out);
+        account.write_greeting(&journal, &mut out);
+        let place = cancel::Place {
+            worker: u16::try_from(self.worker.index).unwrap_or(u16::MAX),
+            slot: u32::try_from(self.slot).unwrap_or(u32::MAX),
+        };
+        let shown = keyring.show(place, secret, wish.minor);
+        let key = shown.key();
+        build::backend_key_data(&mut out, key.process, key.secret);
+        build::ready_for_query(&mut out, TransactionStatus::Idle);
+        stream.send(self.worker, &out).await?;
+        Ok(Greeted {
+            account,
+            journal,
+            secret,
+        })
+    }
+
+    fn account(&self, wish: &Wish, proof: Proof) -> Rc<Account> {
+        let lender = &self.shared.lender;
+        let who = Who {
+            user: wish.user.clone(),
+            server_user: proof.server_user,
+            database: wish.database.clone(),
+            credential: proof
+                .credential
+                .unwrap_or(evenkeel_wire::postgres::login::Credential::Nothing),
+            generation: proof.generation,
+            user_number: lender.number(wish.user.as_bytes()),
+            database_number: lender.number(wish.database.as_bytes()),
+        };
+        self.lending.account(who, &self.shared)
+    }
+
+    /// What the client begins with; a server is asked only for what none of them has said yet.
+    async fn journal(
+        &self,
+        view: &Arc<View>,
+        account: &Rc<Account>,
+        startup: Settings,
+    ) -> Result<Journal, Outside> {
+        if let Some(journal) = account.journal(&startup, self.worker.interner()) {
+            return Ok(journal);
+        }
+        let mut server = self.borrow(view, account).await?;
+        let asked = self.ask(account, &mut server, &startup).await;
+        let condition = match &asked {
+            Ok(()) => Condition::Clean,
+            Err(_) => Condition::Unclean,
+        };
+        self.lending.give_back(server, condition);
+        asked?;
+        let journal = account.journal(&startup, self.worker.interner());
+        journal.ok_or(Outside::Gone)
+    }
+
+    /// Puts the settings in place on a server connection, and learns what it makes of them.
+    async fn ask(
+        &self,
+        account: &Account,
+        server: &mut ServerConnection,
+        startup: &Settings,
+    ) -> Result<(), Complaint> {
+        let interner = self.worker.interner();
+        account.learn_greeting(server);
+        let told = server.settings.login().clone();
+        let journal = Journal::new(startup.clone(), told, &server.settings);
+        let mut sql = Vec::new();
+        if let Some(wanted) = server.settings.prepare(&journal, interner, &mut sql) {
+            server.run(self.worker, &[&sql]).await?;
+            server.settings.placed(wanted, self.worker.interner());
+        }
+        account.learn(startup, &server.settings);
+        Ok(())
+    }
+
+    /// Any connection will do: to the primary if there is one, else to whoever reads.
+    async fn borrow(
+        &self,
+        view: &Arc<View>,
+        account: &Account,
+    ) -> Result<Box<ServerConnection>, Outside> {
+        let own = view.postgres.as_ref().ok_or(Outside::Gone)?;
+        let first = own.primary.into_iter();
+        let others = (0..view.servers.len()).filter(|index| own.replicas[*index]);
+        let mut last = None;
+        for index in first.chain(others) {
+            let pooled = account.pooled(&view.servers[index], own);
+            match self.wait(&pooled).await {
+                Ok(server) => return Ok(server),
+                Err(error) if error.is_passing() => last = Some(error),
+                Err(error) => return Err(Complaint::of_join(&error).into()),
+            }
+        }
+        let text = "no server can be asked: try again";
+        let complaint = match last {
+            Some(error) => Complaint::of_join(&error),
+            None => Complaint::new(b"57P03", text),
+        };
+        Err(complaint.into())
+    }
+
+    async fn wait(&self, pooled: &Pooled) -> Result<Box<ServerConnection>, Arc<JoinError>> {
+        let in_line = InLine {
+            lending: &self.lending,
+            place: Place::new(),
+        };
+        loop {
+            let until_ms = match self.lending.borrow(pooled, &in_line.place) {
+                Borrowed::Now(server) => return Ok(server),
+                Borrowed::Later(until_ms) => until_ms,
+                Borrowed::Refused(refusal) => {
+                    return Err(Arc::new(JoinError::not_lent(refusal)));
+                }
+            };
+            let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
+            let place = &in_line.place;
+            let delivered = std::future::poll_fn(|context| match place.take(context) {
+                Some(delivery) => std::task::Poll::Ready(delivery),
+                None => std::task::Poll::Pending,
+            });
+            match compio::time::timeout(wait, delivered).await {
+                Ok(Delivery::Connection(server)) => return Ok(server),
+                Ok(Delivery::Failed(error)) => return Err(error),
+                Ok(Delivery::Again) => {}
+                Err(_) => return Err(Arc::new(JoinError::waited())),
+            }
+        }
+    }
+
+    /// The client is in.
+    pub(super) fn enter(&self, client: Stream, greeted: Greeted) -> Session<'a> {
+        let card = Card::new(&greeted.account, greeted.secret, self.peer);
+        Session {
+            worker: self.worker,
+            seat: self.seat,
+            live: self.live,
+            shared: Arc::clone(&self.shared),
+            lending: Rc::clone(&self.lending),
+            account: greeted.account,
+            client,
+            walker: Requests::new(TEXT_LENGTH_MAX),
+            passing: Sending::Forward,
+            held: Vec::new(),
+            answers: Vec::new(),
+            server: None,
+            at: None,
+            place: Place::new(),
+            stage: Stage::Ready,
+            resumed: None,
+            names: super::super::Names::default(),
+            unnamed: super::super::Unnamed::default(),
+            bound: super::super::Bound::default(),
+            journal: greeted.journal,
+            effects: super::super::Effects::default(),
+            noted: false,
+            token: evenkeel_policy::causality::Token::new(),
+            changed_catalog: false,
+            unit: Unit::new(),
+            refusal: None,
+            refused_setting: ([0; 5], String::new()),
+            card,
+        }
+    }
+}
+
+impl Account {
+    /// What a server would report to a client with these settings.
+    fn write_greeting(&self, journal: &Journal, out: &mut Vec<u8>) {
+        self.with_greeting(|of_server| {
+            for (name, value) in of_server {
+                build::parameter_status(out, name, value);
+            }
+        });
+        for (name, value) in journal.reported.told().iter() {
+            build::parameter_status(out, spelling(name), value);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Prepared statements: the client's names, the statements that all sessions share, and which of
+//! them a server connection has.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::state::meaning::Meaning;
+
+/// Statements that nobody has a name for are kept up to this many, so that the next client that
+/// prepares the same finds it on the servers.
+const UNUSED_MAX: usize = 10_000;
+
+/// The length of every name that we give.
+pub(crate) const NAME_LENGTH: usize = 16;
+
+/// What every name that we give begins with.
+pub(crate) const NAME_PREFIX: &[u8] = b"evenkeel";
+
+/// A statement as clients prepare it: the same for all who give the same text.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    /// Unique in this process.
+    pub(crate) id: u64,
+    pub(crate) text: Box<[u8]>,
+    /// The OIDs of the parameters' types that the client gave.
+    pub(crate) types: Box<[u8]>,
+    pub(crate) meaning: Meaning,
+    /// Which state of the catalog the meaning was found with.
+    pub(crate) catalog: u64,
+    /// What else makes statements of one text different: the settings that names are looked up by.
+    digest: u64,
+}
+
+impl Statement {
+    /// What servers call it.
+    pub(crate) fn name(&self) -> [u8; NAME_LENGTH] {
+        name_of(self.id)
+    }
+}
+
+/// What servers call a statement.
+pub(crate) fn name_of(id: u64) -> [u8; NAME_LENGTH] {
+    let mut name = *b"evenkeel00000000";
+    let mut id = id;
+    for place in name[NAME_PREFIX.len()..].iter_mut().rev() {
+        *place = b"0123456789abcdefghijklmnopqrstuvwxyz"[(id % 36) as usize];
+        id /= 36;
+    }
+    name
+}
+
+/// All statements of a service.
+#[derive(Debug, Default)]
+pub(crate) struct Interned {
+    known: Mutex<HashMap<u64, Vec<Arc<Statement>>>>,
+    hasher: RandomState,
+}
+
+/// A number for a statement; never zero.
+pub(crate) fn new_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+impl Interned {
+    /// The statement of that text and those types; `read` tells what it means if it is new, or if
+    /// the catalog has changed since.
+    pub(crate) fn statement(
+        &self,
+        text: &[u8],
+        types: &[u8],
+        digest: u64,
+        catalog: u64,
+        read: impl FnOnce() -> Meaning,
+    ) -> Arc<Statement> {
+        let key = self.hasher.hash_one((text, types, digest));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() > UNUSED_MAX {
+            known.retain(|_, alike| {
+                alike.retain(|one| Arc::strong_count(one) > 1);
+                !alike.is_empty()
+            });
+        }
+        let alike = known.entry(key).or_default();
+        let is_same = |one: &&mut Arc<Statement>| {
+            *one.text == *text && *one.types == *types && one.digest == digest
+        };
+        let found = alike.iter_mut().find(is_same);
+        let id = match found {
+            Some(one) if one.catalog == catalog => return Arc::clone(one),
+            Some(ref one) => one.id,
+            None => new_id(),
+        };
+        let statement = Arc::new(Statement {
+            id,
+            text: text.into(),
+            types: types.into(),
+            meaning: read(),
+            catalog,
+            digest,
+        });
+        alike.retain(|one| one.id != id);
+        alike.push(Arc::clone(&statement));
+        statement
+    }
+}
+
+impl Interned {
+    /// The same statement, with what is known of the catalog now.
+    pub(crate) fn renewed(
+        &self,
+        statement: &Statement,
+        catalog: u64,
+        read: impl FnOnce() -> Meaning,
+    ) -> Arc<Statement> {
+        let Statement {
+            text,
+            types,
+            digest,
+            ..
+        } = statement;
+        self.statement(text, types, *digest, catalog, read)
+    }
+}
+
+/// One client's names.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    known: HashMap<Box<[u8]>, Arc<Statement>>,
+    /// What to undo if the server passes over a Parse or Close, oldest first.
+    undo: Vec<Undo>,
+}
+
+#[derive(Debug)]
+struct Undo {
+    token: u64,
+    name: Box<[u8]>,
+    before: Option<Arc<Statement>>,
+}
+
+impl Names {
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        self.known.get(name)
+    }
+
+    /// A Parse names a statement; it holds once [`Names::settled`] and not [`Names::discarded`].
+    pub(crate) fn set(&mut self, token: u64, name: &[u8], statement: Arc<Statement>) {
+        let before = self.known.insert(name.into(), statement);
+        let name = name.into();
+        self.undo.push(Undo {
+            token,
+            name,
+            before,
+        });
+    }
+
+    /// A Close takes a name away.
+    pub(crate) fn remove(&mut self, token: u64, name: &[u8]) {
+        if let Some((name, before)) = self.known.remove_entry(name) {
+            let before = Some(before);
+            self.undo.push(Undo {
+                token,
+                name,
+                before,
+            });
+        }
+    }
+
+    /// An error made the server pass over it.
+    pub(crate) fn discarded(&mut self, token: u64) {
+        let Some(index) = self.undo.iter().rposition(|undo| undo.token == token) else {
+            return;
+        };
+        let undo = self.undo.remove(index);
+        match undo.before {
+            Some(statement) => self.known.insert(undo.name, statement),
+            None => self.known.remove(&undo.name),
+        };
+    }
+
+    /// Everything that was sent has been answered.
+    pub(crate) fn settled(&mut self) {
+        self.undo.clear();
+    }
+
+    /// DEALLOCATE ALL, DISCARD ALL.
+    pub(crate) fn clear(&mut self) {
+        self.known = HashMap::new();
+        self.undo.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+}
+
+/// Which statements a server connection has, the longest unused first to go.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    used: HashMap<u64, u64>,
+    clock: u64,
+}
+
+impl Prepared {
+    /// Whether it has the statement, which counts as a use of it.
+    pub(crate) fn has(&mut self, id: u64) -> bool {
+        self.clock += 1;
+        match self.used.get_mut(&id) {
+            Some(used) => {
+                *used = self.clock;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// It is about to have one more. The one to close for it, if there are too many.
+    pub(crate) fn add(&mut self, id: u64, max: usize) -> Option<u64> {
+        self.clock += 1;
+        self.used.insert(id, self.clock);
+        if self.used.len() <= max.max(1) {
+            return None;
+        }
+        let oldest = self.used.iter().min_by_key(|(_, used)| **used);
+        let oldest = oldest.map(|(id, _)| *id)?;
+        self.used.remove(&oldest);
+        Some(oldest)
+    }
+
+    /// The Parse failed, or the statement is gone.
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.used.remove(&id);
+    }
+
+    /// The Close was passed over.
+    pub(crate) fn restore(&mut self, id: u64) {
+        self.used.insert(id, self.clock);
+    }
+
+    /// DEALLOCATE ALL, DISCARD ALL.
+    pub(crate) fn clear(&mut self) {
+        self.used.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_of_one_length_and_differ() {
+        let (first, second) = (name_of(1), name_of(36 * 36 + 5));
+        assert_eq!(&first, b"evenkeel00000001");
+        assert_eq!(&second, b"evenkeel00000105");
+    }
+
+    #[test]
+    fn the_longest_unused_is_closed_when_there_are_too_many() {
+        let mut prepared = Prepared::default();
+        assert_eq!(prepared.add(1, 2), None);
+        assert_eq!(prepared.add(2, 2), None);
+        assert!(prepared.has(1));
+        assert_eq!(prepared.add(3, 2), Some(2));
+        assert!(prepared.has(1) && prepared.has(3) && !prepared.has(2));
+    }
+
+    #[test]
+    fn a_name_is_as_before_when_its_parse_was_passed_over() {
+        let statement =
+            |text: &[u8]| Interned::default().statement(text, b"", 0, 0, Meaning::default);
+        let mut names = Names::default();
+        names.set(1, b"a", statement(b"select 1"));
+        names.settled();
+        names.set(2, b"a", statement(b"select 2"));
+        names.discarded(2);
+        assert_eq!(&*names.get(b"a").unwrap().text, b"select 1");
+        names.remove(3, b"a");
+        names.discarded(3);
+        assert_eq!(&*names.get(b"a").unwrap().text, b"select 1");
+        names.set(4, b"b", statement(b"select 3"));
+        names.discarded(4);
+        assert!(names.get(b"b").is_none());
+    }
+
+    #[test]
+    fn one_text_is_one_statement_until_types_or_settings_differ() {
+        let interned = Interned::default();
+        let id = |types: &[u8], digest| {
+            let read = Meaning::default;
+            interned.statement(b"select $1", types, digest, 0, read).id
+        };
+        assert_eq!(id(b"", 1), id(b"", 1));
+        assert_ne!(id(b"", 1), id(b"\0\0\0\x17", 1));
+        assert_ne!(id(b"", 1), id(b"", 2));
+    }
+}

@@ -1,0 +1,412 @@
+//! What a client wants next, as far as it decides where that runs: one query, or a batch up to its
+//! Sync.
+
+use std::sync::Arc;
+
+use evenkeel_policy::causality::{Consistency, Freshness, Requires, Token, judge};
+use evenkeel_policy::pool::{Pick, Request as PickRequest, Tried};
+use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Traits, Volatility};
+use evenkeel_wire::postgres::Parsed;
+use evenkeel_wire::postgres::TransactionStatus;
+use evenkeel_wire::postgres::build;
+use evenkeel_wire::postgres::conversation::Request;
+use evenkeel_wire::postgres::frame::Header;
+use evenkeel_wire::postgres::names::{names, parse_parts};
+use evenkeel_wire::postgres::requests::Step;
+use smallvec::SmallVec;
+
+use super::complaint::Complaint;
+use super::{At, End, KEPT_LENGTH_MAX, Session};
+use crate::clock;
+use crate::dice::dice;
+use crate::service::View;
+use crate::state::meaning::{self, Meaning};
+
+/// What the bytes of a client that has no server connection begin with.
+pub(super) enum Look {
+    /// Not enough to tell.
+    More,
+    /// Something that needs no server; so many bytes of it are here.
+    Local(usize),
+    /// It leaves.
+    Leave,
+    /// Something for a server.
+    Unit(Wanted),
+}
+
+/// Where a unit is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Wherever writes go.
+    Primary,
+    /// At one of the view's servers, whose place among those that read is taken.
+    Reader(usize),
+    /// At this one of the view's servers, because a hint says so.
+    Named(usize),
+}
+
+/// What is known of a unit while it is looked through.
+#[derive(Default)]
+struct Draft {
+    statements: SmallVec<[Statement; 4]>,
+    hint: Option<meaning::Hint>,
+    is_complete: bool,
+    may_write: bool,
+}
+
+const UNKNOWN: Statement = Statement {
+    kind: Kind::Unknown,
+    traits: Traits::OBSCURE,
+    calls: Volatility::Unknown,
+};
+
+impl Draft {
+    fn add(&mut self, meaning: &Meaning) {
+        self.statements.extend_from_slice(&meaning.statements);
+        self.may_write |= meaning.writes;
+        if self.hint.is_none() {
+            self.hint.clone_from(&meaning.hint);
+        }
+    }
+
+    fn add_unknown(&mut self) {
+        self.statements.push(UNKNOWN);
+        self.may_write = true;
+    }
+}
+
+impl Session<'_> {
+    /// Looks at what a client without a server connection wants.
+    pub(super) fn look(&mut self, bytes: &[u8]) -> Result<Look, End> {
+        let mut walker = self.walker;
+        let step = walker.next(bytes);
+        let (passed, request, length) = match step {
+            Step::Message {
+                passed,
+                request,
+                length,
+                ..
+            }
+            | Step::Beginning {
+                passed,
+                request,
+                length,
+                ..
+            } => (passed, request, length),
+            Step::Wait { passed: 0, .. } => return Ok(Look::More),
+            Step::Wait { passed, .. } => {
+                self.walker = walker;
+                return Ok(Look::Local(passed));
+            }
+            Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+        };
+        if request == Request::Terminate {
+            return Ok(Look::Leave);
+        }
+        let message = bytes.get(passed..passed + length).unwrap_or_default();
+        if self.is_local(request, message) {
+            self.walker = walker;
+            return Ok(Look::Local(passed + length));
+        }
+        let view = self.seat.service().view_owned();
+        let Some(postgres) = &view.postgres else {
+            return Ok(Look::Unit(Wanted::Primary));
+        };
+        if !postgres.split.reads || postgres.session_mode {
+            self.unit.is_read = false;
+            self.unit.may_write = false;
+            return Ok(Look::Unit(Wanted::Primary));
+        }
+        let draft = self.draft(bytes)?;
+        if !draft.is_complete && bytes.len() < KEPT_LENGTH_MAX {
+            return Ok(Look::More);
+        }
+        Ok(Look::Unit(self.decide(&view, &draft)))
+    }
+
+    /// Does what needs no server, if it is that.
+    fn is_local(&mut self, request: Request, message: &[u8]) -> bool {
+        if self.unit.skipping && request != Request::Sync {
+            return true;
+        }
+        match request {
+            Request::Sync => {
+                self.unit.skipping = false;
+                build::ready_for_query(self.answers(), TransactionStatus::Idle);
+                true
+            }
+            // Nothing is under way, and COPY data that comes now is of one that has failed.
+            Request::Flush | Request::CopyData | Request::CopyEnd => true,
+            Request::Close => {
+                self.close_name(message);
+                build::empty(self.answers(), b'3');
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn close_name(&mut self, message: &[u8]) {
+        let header = Header {
+            tag: b'C',
+            body_length: u32::try_from(message.len().saturating_sub(5)).unwrap_or(u32::MAX),
+        };
+        if let Parsed::Frame(found, _) = names(header, message)
+            && let Some(name) = found.statement
+        {
+            self.forget_name(name.of(message));
+        }
+    }
+
+    fn draft(&mut self, bytes: &[u8]) -> Result<Draft, End> {
+        let mut draft = Draft::default();
+        let mut walker = self.walker;
+        let mut at = 0;
+        while !draft.is_complete {
+            match walker.next(bytes.get(at..).unwrap_or_default()) {
+                Step::Message {
+                    passed,
+                    header,
+                    request,
+                    length,
+                } => {
+                    at += passed;
+                    let message = bytes.get(at..at + length).unwrap_or_default();
+                    self.add(&mut draft, header, request, message);
+                    at += length;
+                }
+                Step::Beginning {
+                    passed,
+                    header,
+                    request,
+                    length,
+                } => {
+                    at += passed;
+                    let message = bytes.get(at..at + length).unwrap_or_default();
+                    if matches!(request, Request::Query | Request::Parse) {
+                        draft.add_unknown();
+                        draft.is_complete = true;
+                    } else {
+                        self.add(&mut draft, header, request, message);
+                    }
+                    at += length;
+                }
+                Step::Wait { .. } => break,
+                Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+            }
+        }
+        Ok(draft)
+    }
+
+    fn add(&mut self, draft: &mut Draft, header: Header, request: Request, message: &[u8]) {
+        match request {
+            Request::Query => {
+                let meaning = self.read(text_of_query(message));
+                draft.add(&meaning);
+                self.effects.read_ahead = Some(meaning);
+                draft.is_complete = true;
+            }
+            Request::Parse => match parse_parts(message) {
+                Some(parts) => {
+                    let text = message.get(parts.text).unwrap_or_default();
+                    draft.add(&self.read(text));
+                }
+                None => draft.add_unknown(),
+            },
+            Request::Bind | Request::DescribeStatement => {
+                self.add_named(draft, header, message);
+            }
+            Request::FunctionCall => {
+                draft.add_unknown();
+                draft.is_complete = true;
+            }
+            Request::Sync | Request::Flush | Request::Terminate => draft.is_complete = true,
+            _ => {}
+        }
+    }
+
+    /// A batch that binds what an earlier one has prepared.
+    fn add_named(&mut self, draft: &mut Draft, header: Header, message: &[u8]) {
+        let Parsed::Frame(found, _) = names(header, message) else {
+            return draft.add_unknown();
+        };
+        let Some(name) = found.statement else { return };
+        if !name.is_named() {
+            // The Parse of the same batch was added; one of an earlier batch is the last one.
+            if draft.statements.is_empty() {
+                match &self.unnamed.meaning {
+                    Some(meaning) => draft.add(meaning),
+                    None => draft.add_unknown(),
+                }
+            }
+            return;
+        }
+        match self.names.get(name.of(message)) {
+            Some(statement) => {
+                let statement = self.current(&Arc::clone(statement));
+                draft.add(&statement.meaning);
+            }
+            // It is named in this very batch, and was added, or it does not exist.
+            None if !draft.statements.is_empty() => {}
+            None => draft.add_unknown(),
+        }
+    }
+
+    fn decide(&mut self, view: &Arc<View>, draft: &Draft) -> Wanted {
+        let decision = self.decision(view, draft);
+        if self.unit.primary_only {
+            return Wanted::Primary;
+        }
+        self.unit.is_read = decision.is_read;
+        self.unit.may_write = draft.may_write || !decision.is_read;
+        match decision.target {
+            Target::Primary | Target::Held => Wanted::Primary,
+            Target::Server(index) => Wanted::Named(index),
+            Target::Readers { and_primary } => self.reader(view, and_primary),
+        }
+    }
+
+    fn decision(&mut self, view: &Arc<View>, draft: &Draft) -> Decision {
+        let Some(postgres) = &view.postgres else {
+            return route::decide(
+                &route::Unit {
+                    statements: &draft.statements,
+                    hint: None,
+                },
+                &route::Session::default(),
+                &route::Settings {
+                    reads: false,
+                    primary_reads: true,
+                },
+                &route::View {
+                    replicas: 0,
+                    replicas_fresh: 0,
+                },
+            );
+        };
+        let hint = draft.hint.as_ref().map(|hint| match hint {
+            meaning::Hint::Primary => Hint::Primary,
+            meaning::Hint::Replica => Hint::Replica,
+            meaning::Hint::Server(name) => {
+                let mut servers = view.servers.iter();
+                Hint::Server(servers.position(|server| server.name.as_bytes() == &**name))
+            }
+        });
+        let unit = route::Unit {
+            statements: &draft.statements,
+            hint,
+        };
+        let session = route::Session {
+            defaults: self.journal.transaction_defaults(),
+            changed_catalog: self.changed_catalog,
+            ..route::Session::default()
+        };
+        let seen = self.seen(view);
+        route::decide(&unit, &session, &postgres.split, &seen)
+    }
+
+    /// The replicas as this session may see them now.
+    fn seen(&mut self, view: &View) -> route::View {
+        let (mut replicas, mut replicas_fresh) = (0, 0);
+        if let Some(postgres) = &view.postgres {
+            for (index, is_replica) in postgres.replicas.iter().enumerate() {
+                if *is_replica && !self.unit.tried.contains(&view.servers[index].id) {
+                    replicas += 1;
+                    replicas_fresh += usize::from(self.may_read_from(view, index));
+                }
+            }
+        }
+        route::View {
+            replicas,
+            replicas_fresh,
+        }
+    }
+
+    /// Whether a replica has all that this session must see.
+    fn may_read_from(&mut self, view: &View, index: usize) -> bool {
+        let Some(postgres) = &view.postgres else {
+            return false;
+        };
+        let knowledge = &self.shared.knowledge;
+        let global: Token;
+        let token = match postgres.consistency {
+            Consistency::Eventual => return true,
+            Consistency::ReadYourWrites => &mut self.token,
+            Consistency::Global => {
+                let mut token = knowledge.writes().token(postgres.epoch);
+                if let Some(sample) = &knowledge.positions().sample {
+                    token.settle(sample);
+                }
+                global = token;
+                &mut global.clone()
+            }
+        };
+        if token.requires(postgres.epoch) == Requires::Nothing {
+            return true;
+        }
+        let positions = knowledge.positions();
+        if let Some(sample) = &positions.sample {
+            token.settle(sample);
+        }
+        let replica = positions.replica(view.servers[index].id);
+        let requires = token.requires(postgres.epoch);
+        let freshness = judge(requires, &replica, clock::now_us(), &postgres.causality);
+        matches!(freshness, Freshness::Fresh | Freshness::Causal)
+    }
+
+    /// One of those that may serve a read, as the service balances them.
+    fn reader(&mut self, view: &Arc<View>, and_primary: bool) -> Wanted {
+        let Some(postgres) = &view.postgres else {
+            return Wanted::Primary;
+        };
+        let mut tried = Tried::none();
+        for (index, server) in view.servers.iter().enumerate() {
+            let is_primary = postgres.primary == Some(index);
+            let may = match is_primary {
+                true => and_primary,
+                false => postgres.replicas[index] && self.may_read_from(view, index),
+            };
+            if !may || self.unit.tried.contains(&server.id) {
+                tried.insert(index);
+            }
+        }
+        let request = PickRequest {
+            key: self.account.who.user_number,
+            tried: &tried,
+            random: dice(),
+            now_us: clock::now_us(),
+        };
+        match postgres.readers.pick(&request) {
+            Pick::Server(index) if !tried.contains(index) => Wanted::Reader(index),
+            Pick::Server(index) => {
+                postgres.busy[index].release();
+                Wanted::Primary
+            }
+            Pick::AllFull | Pick::NoneUp => Wanted::Primary,
+        }
+    }
+}
+
+/// The SQL text of a Query message.
+pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
+    let text = message.get(5..).unwrap_or_default();
+    text.strip_suffix(b"\0").unwrap_or(text)
+}
+
+impl At {
+    /// A server of the view; `is_reserved`: its place among those that read is taken already.
+    pub(super) fn new(view: &View, index: usize, is_reserved: bool) -> Option<Self> {
+        let postgres = view.postgres.as_ref()?;
+        let busy = Arc::clone(&postgres.busy[index]);
+        if !is_reserved {
+            // Without a limit: it only counts.
+            let _ = busy.try_reserve();
+        }
+        Some(Self {
+            server: Arc::clone(&view.servers[index]),
+            is_replica: postgres.primary != Some(index),
+            busy,
+            epoch: postgres.epoch,
+        })
+    }
+}

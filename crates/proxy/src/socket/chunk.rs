@@ -1,0 +1,217 @@
+//! Both directions of a socket as a session polls them: what has arrived, whether the last send has
+//! gone, the same on either driver.
+
+use std::cell::RefMut;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::Socket;
+use crate::engine::POOL_BUFFER_BYTES;
+use crate::engine::ring::port::Payload;
+use crate::engine::ring::{Buffer, Port, Ring};
+use crate::engine::worker::{Poller, Worker};
+
+/// Received bytes; at least one.
+pub(crate) enum Chunk<'a> {
+    /// In a buffer of the ring, which gets it back on drop.
+    Ring(Buffer),
+    /// In the worker's scratch memory, which is nobody else's before the drop.
+    Scratch(RefMut<'a, Box<[u8]>>, usize),
+    /// In memory of its own.
+    Own(Vec<u8>),
+}
+
+impl Chunk<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Ring(buffer) => buffer,
+            Self::Scratch(scratch, count) => &scratch[..*count],
+            Self::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl Socket {
+    /// The standing requests, opened when first needed: relays have none.
+    fn standing(&self) -> Option<(&Ring, Rc<Port>)> {
+        let ring = self.ring.as_ref()?;
+        let mut port = self.port.borrow_mut();
+        let port = port.get_or_insert_with(|| ring.open_port(&self.shared));
+        Some((ring, Rc::clone(port)))
+    }
+
+    /// What has arrived; `None`: the peer has ended its sending.
+    pub(crate) fn poll_chunk<'a>(
+        &self,
+        worker: &'a Worker,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Chunk<'a>>>> {
+        if let Some((ring, port)) = self.standing() {
+            return match ring.poll_receive(&port, context) {
+                Poll::Ready(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.receive_own(context)
+                }
+                Poll::Ready(received) => {
+                    Poll::Ready(received.map(|buffer| buffer.map(Chunk::Ring)))
+                }
+                Poll::Pending => Poll::Pending,
+            };
+        }
+        let Some(readiness) = &self.readiness else {
+            return Poll::Pending;
+        };
+        while readiness.poll_readable(context).is_ready() {
+            let mut scratch = worker.scratch.borrow_mut();
+            match self.receive_now(&mut scratch) {
+                Ok(0) => return Poll::Ready(Ok(None)),
+                Ok(count) => return Poll::Ready(Ok(Some(Chunk::Scratch(scratch, count)))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// All ring buffers are in use: into memory of our own, so that nobody loses his turn.
+    fn receive_own<'a>(&self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk<'a>>>> {
+        let mut own = vec![0; POOL_BUFFER_BYTES];
+        match self.receive_now(&mut own) {
+            Ok(0) => Poll::Ready(Ok(None)),
+            Ok(count) => {
+                own.truncate(count);
+                Poll::Ready(Ok(Some(Chunk::Own(own))))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Whether the next send may begin.
+    pub(crate) fn poll_sent(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some((ring, port)) = self.standing() {
+            return ring.poll_sent(&port, context);
+        }
+        let mut rest = self.rest.borrow_mut();
+        while !rest.is_empty() {
+            let Some(readiness) = &self.readiness else {
+                return Poll::Pending;
+            };
+            if readiness.poll_writable(context).is_pending() {
+                return Poll::Pending;
+            }
+            match self.send_now(&rest) {
+                Ok(sent) => drop(rest.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends received bytes as they are. The caller has seen [`Socket::poll_sent`] ready.
+    pub(crate) fn send_chunk(&self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
+        match (chunk, self.standing()) {
+            (Chunk::Ring(buffer), Some((ring, port))) => {
+                ring.start_send(&port, Payload::Ring(buffer));
+                Ok(())
+            }
+            (Chunk::Own(bytes), _) => self.send_own(worker, bytes),
+            (chunk, _) => self.send_by_call(chunk.bytes()),
+        }
+    }
+
+    /// Sends bytes in memory from [`Worker::spare`], which goes back there. The caller has seen
+    /// [`Socket::poll_sent`] ready.
+    pub(crate) fn send_own(&self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
+        match self.standing() {
+            Some((ring, port)) if !bytes.is_empty() => {
+                ring.start_send(&port, Payload::Own(bytes));
+                Ok(())
+            }
+            Some(_) => {
+                worker.keep_spare(bytes);
+                Ok(())
+            }
+            None => {
+                let sent = self.send_by_call(&bytes);
+                worker.keep_spare(bytes);
+                sent
+            }
+        }
+    }
+
+    /// On epoll: what the socket does not take at once waits here.
+    fn send_by_call(&self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let sent = match self.send_now(bytes) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        self.rest.borrow_mut().extend_from_slice(&bytes[sent..]);
+        Ok(())
+    }
+
+    /// Looks out for what an idle peer may say, for nobody in particular.
+    pub(crate) fn watch(&self) {
+        if let Some((ring, port)) = self.standing() {
+            ring.watch(&port);
+        } else if let Some(readiness) = &self.readiness {
+            readiness.forget_wakers();
+        }
+    }
+
+    /// Whether a watched peer has said something, or has ended.
+    pub(crate) fn has_arrived(&self) -> bool {
+        match (&self.readiness, &*self.port.borrow()) {
+            (Some(readiness), _) => {
+                readiness.is_readable()
+                    && !matches!(self.peek_now(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            }
+            (None, Some(port)) => port.has_arrived(),
+            (None, None) => false,
+        }
+    }
+
+    /// An idle socket for another worker; `None` if its peer has said something.
+    pub(crate) async fn withdraw(self, worker: &Worker) -> Option<OwnedFd> {
+        if let Some((ring, port)) = self.standing() {
+            ring.cancel_receive(&port);
+            if port.is_armed() || port.has_arrived() {
+                let said = std::future::poll_fn(|context| ring.poll_receive(&port, context)).await;
+                // Only this answer proves that nothing was said.
+                let is_silent =
+                    matches!(&said, Err(error) if error.raw_os_error() == Some(libc::ECANCELED));
+                if !is_silent {
+                    return None;
+                }
+            }
+        }
+        if let Poller::Epoll(reactor) = &worker.poller {
+            if self.has_arrived() {
+                return None;
+            }
+            reactor.remove(self.fd());
+        }
+        duplicate(&self)
+    }
+}
+
+fn duplicate(socket: &Socket) -> Option<OwnedFd> {
+    #[expect(
+        unsafe_code,
+        reason = "the runtime's shared descriptor has no try_clone"
+    )]
+    // SAFETY: the descriptor is open; the duplicate is owned by nobody else.
+    unsafe {
+        let fd = libc::fcntl(socket.fd(), libc::F_DUPFD_CLOEXEC, 0);
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}

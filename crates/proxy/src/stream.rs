@@ -1,0 +1,228 @@
+//! A byte stream to a peer, plain or under TLS, as a session polls it.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use crate::engine::worker::Worker;
+use crate::socket::{Chunk, Socket};
+use crate::tls::Channel;
+
+/// A socket, and what encrypts it.
+pub(crate) struct Stream {
+    pub(crate) socket: Socket,
+    tls: Option<Box<Channel>>,
+}
+
+impl Stream {
+    pub(crate) fn plain(socket: Socket) -> Self {
+        Self { socket, tls: None }
+    }
+
+    pub(crate) fn with(socket: Socket, tls: Option<Box<Channel>>) -> Self {
+        Self { socket, tls }
+    }
+
+    pub(crate) fn into_parts(self) -> (Socket, Option<Box<Channel>>) {
+        (self.socket, self.tls)
+    }
+
+    /// From here on everything is encrypted.
+    pub(crate) fn encrypt(&mut self, channel: Channel) {
+        self.tls = Some(Box::new(channel));
+    }
+
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Who a client is by its certificate.
+    pub(crate) fn client_name(&self) -> Option<String> {
+        self.tls.as_ref()?.client_name()
+    }
+
+    /// What binds a SCRAM login to this stream.
+    pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
+        self.tls.as_ref()?.end_point()
+    }
+
+    /// What has arrived; `None`: the peer has ended its sending.
+    pub(crate) fn poll_chunk<'a>(
+        &mut self,
+        worker: &'a Worker,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Chunk<'a>>>> {
+        let Some(channel) = &mut self.tls else {
+            return self.socket.poll_chunk(worker, context);
+        };
+        loop {
+            let Poll::Ready(chunk) = self.socket.poll_chunk(worker, context) else {
+                return Poll::Pending;
+            };
+            let Some(chunk) = chunk? else {
+                // An end that was not announced may be somebody else's doing.
+                return Poll::Ready(channel.ended().map(|()| None).map_err(io::Error::other));
+            };
+            let mut plain = worker.spare();
+            let progress = channel.receive(chunk.bytes(), &mut plain);
+            drop(chunk);
+            let progress = progress.map_err(io::Error::other)?;
+            if !plain.is_empty() {
+                return Poll::Ready(Ok(Some(Chunk::Own(plain))));
+            }
+            worker.keep_spare(plain);
+            if progress.is_closed {
+                return Poll::Ready(Ok(None));
+            }
+        }
+    }
+
+    /// Whether the next send may begin.
+    pub(crate) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_sent(context)
+    }
+
+    /// Sends received bytes on as they are.
+    pub(crate) fn send_chunk(&mut self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
+        let Some(channel) = &mut self.tls else {
+            return self.socket.send_chunk(worker, chunk);
+        };
+        let mut cipher = worker.spare();
+        let sent = channel.send(chunk.bytes(), &mut cipher);
+        sent.map_err(io::Error::other)?;
+        self.socket.send_own(worker, cipher)
+    }
+
+    /// Sends bytes in memory from [`Worker::spare`], which goes back there.
+    pub(crate) fn send_own(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
+        let Some(channel) = &mut self.tls else {
+            return self.socket.send_own(worker, bytes);
+        };
+        let mut cipher = worker.spare();
+        let sent = channel.send(&bytes, &mut cipher);
+        worker.keep_spare(bytes);
+        sent.map_err(io::Error::other)?;
+        self.socket.send_own(worker, cipher)
+    }
+
+    /// Looks out for what an idle peer may say.
+    pub(crate) fn watch(&self) {
+        self.socket.watch();
+    }
+
+    /// Whether a watched peer has said something, or has ended.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.socket.has_arrived()
+    }
+
+    /// No part of a message waits within the encryption.
+    pub(crate) fn is_at_border(&self) -> bool {
+        self.tls
+            .as_ref()
+            .is_none_or(|channel| channel.is_at_border())
+    }
+
+    /// The TLS handshake; `cipher` has come already. What comes behind it is added to `plain`.
+    pub(crate) async fn shake_hands(
+        &mut self,
+        worker: &Worker,
+        cipher: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let mut arrived = cipher.to_vec();
+        while let Some(channel) = &mut self.tls {
+            let progress = channel.receive(&arrived, plain);
+            let mut out = Vec::new();
+            channel.take_output(&mut out);
+            self.send_raw(worker, &out).await?;
+            let progress = progress.map_err(io::Error::other)?;
+            if progress.is_established {
+                break;
+            }
+            arrived.clear();
+            let socket = &self.socket;
+            let is_more = std::future::poll_fn(|context| {
+                let Poll::Ready(chunk) = socket.poll_chunk(worker, context) else {
+                    return Poll::Pending;
+                };
+                Poll::Ready(chunk.map(|chunk| chunk.map(|chunk| chunk.bytes().to_vec())))
+            })
+            .await?;
+            arrived = is_more.ok_or(io::ErrorKind::UnexpectedEof)?;
+        }
+        Ok(())
+    }
+
+    async fn send_raw(&self, worker: &Worker, bytes: &[u8]) -> io::Result<()> {
+        std::future::poll_fn(|context| self.socket.poll_sent(context)).await?;
+        let mut own = worker.spare();
+        own.extend_from_slice(bytes);
+        self.socket.send_own(worker, own)
+    }
+
+    /// Adds what arrives next to `bytes`. False: the peer has ended its sending.
+    pub(crate) async fn receive(
+        &mut self,
+        worker: &Worker,
+        bytes: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        std::future::poll_fn(|context| {
+            let Poll::Ready(chunk) = self.poll_chunk(worker, context) else {
+                return Poll::Pending;
+            };
+            Poll::Ready(chunk.map(|chunk| match chunk {
+                Some(chunk) => {
+                    bytes.extend_from_slice(chunk.bytes());
+                    true
+                }
+                None => false,
+            }))
+        })
+        .await
+    }
+
+    /// Receives exactly one byte, and leaves what comes behind it where it is.
+    pub(crate) async fn receive_byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        loop {
+            self.socket.readable().await?;
+            match self.socket.receive_now(&mut byte) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => return Ok(byte[0]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends all of it, once what was sent before is gone.
+    pub(crate) async fn send(&mut self, worker: &Worker, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        std::future::poll_fn(|context| self.poll_sent(context)).await?;
+        let mut own = worker.spare();
+        own.extend_from_slice(bytes);
+        self.send_own(worker, own)
+    }
+
+    /// Waits until everything was taken by the kernel.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        std::future::poll_fn(|context| self.poll_sent(context)).await
+    }
+
+    /// A word of goodbye to a peer that does not answer any more, as far as it goes at once.
+    pub(crate) fn say_goodbye(&mut self, bytes: &[u8]) {
+        let mut cipher = Vec::new();
+        let bytes = match &mut self.tls {
+            Some(channel) => {
+                // What cannot be encrypted is not said.
+                let _ = channel.send(bytes, &mut cipher);
+                channel.close(&mut cipher);
+                &cipher[..]
+            }
+            None => bytes,
+        };
+        // Whoever cannot be told will notice.
+        let _ = self.socket.send_now(bytes);
+    }
+}

@@ -1,0 +1,473 @@
+//! Lends logged-in server connections to sessions, a transaction or a session at a time.
+//!
+//! Who is next is decided by the books that the workers of a service share
+//! ([`evenkeel_policy::lending`]); here the connections are: each worker has the idle ones that it
+//! was given last, and hands them on when a client of another worker is to have one.
+
+mod errand;
+mod place;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use evenkeel_policy::lending::{
+    Cancelled, Closing, Condition, Desk, Failure, Lend, Loan, Order, Refusal, Returned, Task,
+    Ticket,
+};
+use slab::Slab;
+
+pub(crate) use errand::Errand;
+pub(crate) use place::{Delivery, Place};
+
+use crate::clock;
+use crate::dice::dice;
+use crate::engine::worker::Worker;
+use crate::service::Service;
+use crate::service::postgres::PostgresService;
+use crate::session::postgres::account::{Account, Lender, Pooled, Who};
+use crate::session::postgres::join::{self, JoinError};
+use crate::session::postgres::server::ServerConnection;
+
+/// How long a server that said it is full is left alone.
+const FULL_PAUSE_MS: u64 = 500;
+
+/// One worker's part of one service's pools.
+pub(crate) struct Lending {
+    service: Arc<Service>,
+    lender: Arc<Lender>,
+    worker: Weak<Worker>,
+    desk: RefCell<Desk>,
+    /// Every connection of this worker by its number; empty while it is lent.
+    connections: RefCell<Slab<Option<Box<ServerConnection>>>>,
+    /// Clients in line, by their ticket's number.
+    waiting: RefCell<HashMap<u64, Rc<Place>>>,
+    /// What sessions of one user in one database share, for as long as there are any.
+    accounts: RefCell<HashMap<(u64, u64, u64), Weak<Account>>>,
+    upkept_ms: Cell<u64>,
+}
+
+/// The answer to a session that wants a connection.
+pub(crate) enum Borrowed {
+    Now(Box<ServerConnection>),
+    /// It will be delivered to the place; until then, in milliseconds of the clock.
+    Later(u64),
+    Refused(Refusal),
+}
+
+impl Lending {
+    pub(crate) fn new(worker: &Rc<Worker>, service: &Arc<Service>, lender: &Arc<Lender>) -> Self {
+        let desk = Desk::new(worker.index, Arc::clone(&lender.books));
+        Self {
+            service: Arc::clone(service),
+            lender: Arc::clone(lender),
+            worker: Rc::downgrade(worker),
+            desk: RefCell::new(desk),
+            connections: RefCell::default(),
+            waiting: RefCell::default(),
+            accounts: RefCell::default(),
+            upkept_ms: Cell::new(0),
+        }
+    }
+
+    /// What the sessions of a user in a database share.
+    pub(crate) fn account(&self, who: Who, shared: &PostgresService) -> Rc<Account> {
+        let key = (who.user_number, who.database_number, who.generation);
+        let mut accounts = self.accounts.borrow_mut();
+        if let Some(known) = accounts.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        accounts.retain(|_, account| account.strong_count() > 0);
+        let usage = shared.usage(&who);
+        let account = Account::new(who, shared, usage);
+        accounts.insert(key, Rc::downgrade(&account));
+        account
+    }
+
+    /// A session wants a connection of a pool; if it must wait, it does so at its place.
+    pub(crate) fn borrow(self: &Rc<Self>, pooled: &Pooled, place: &Rc<Place>) -> Borrowed {
+        loop {
+            let mut orders = Vec::new();
+            let lent = self
+                .desk
+                .borrow_mut()
+                .borrow(&pooled.pool, clock::now_ms(), &mut orders);
+            let borrowed = match lent {
+                Lend::Take(loan) => self.take(loan).map(Borrowed::Now),
+                Lend::Refuse(refusal) => Some(Borrowed::Refused(refusal)),
+                Lend::Wait { ticket, until_ms } => {
+                    place.stand_in_line(ticket);
+                    self.waiting
+                        .borrow_mut()
+                        .insert(ticket.number, Rc::clone(place));
+                    Some(Borrowed::Later(until_ms))
+                }
+            };
+            self.give_out(orders);
+            if let Some(borrowed) = borrowed {
+                return borrowed;
+            }
+        }
+    }
+
+    /// The connection of a loan; `None`: it has ended meanwhile and is closed.
+    fn take(self: &Rc<Self>, loan: Loan) -> Option<Box<ServerConnection>> {
+        let mut connection = self.lift(&loan)?;
+        connection.loan = Some(loan);
+        if connection.stream.has_arrived() {
+            self.give_back(connection, Condition::Unclean);
+            return None;
+        }
+        Some(connection)
+    }
+
+    fn lift(&self, loan: &Loan) -> Option<Box<ServerConnection>> {
+        let mut connections = self.connections.borrow_mut();
+        connections.get_mut(loan.connection as usize)?.take()
+    }
+
+    /// A session does not want one any more. True: a delivery was under way and will go on.
+    pub(crate) fn leave_line(&self, place: &Place) -> bool {
+        let Some(ticket) = place.leave_line() else {
+            return false;
+        };
+        self.waiting.borrow_mut().remove(&ticket.number);
+        self.lender.books.cancel(ticket) == Cancelled::Answered
+    }
+
+    /// Whether a session that has waited too long really gets nothing.
+    pub(crate) fn give_up(&self, place: &Place) -> bool {
+        let Some(ticket) = place.ticket() else {
+            return true;
+        };
+        if self.lender.books.cancel(ticket) == Cancelled::Answered {
+            return false;
+        }
+        place.leave_line();
+        self.waiting.borrow_mut().remove(&ticket.number);
+        true
+    }
+
+    /// A connection comes back from a session.
+    pub(crate) fn give_back(
+        self: &Rc<Self>,
+        mut connection: Box<ServerConnection>,
+        condition: Condition,
+    ) {
+        let Some(loan) = connection.loan.take() else {
+            return;
+        };
+        if condition == Condition::Clean && connection.cancels.get() > 0 {
+            connection.loan = Some(loan);
+            return self.give_back_after_cancels(connection);
+        }
+        connection.stream.watch();
+        if let Some(shelf) = self
+            .connections
+            .borrow_mut()
+            .get_mut(loan.connection as usize)
+        {
+            *shelf = Some(connection);
+        }
+        let mut orders = Vec::new();
+        let returned =
+            self.desk
+                .borrow_mut()
+                .give_back(loan, condition, clock::now_ms(), &mut orders);
+        self.settle(returned);
+        self.give_out(orders);
+    }
+
+    /// A cancel request that is still on its way could hit the next client's query.
+    fn give_back_after_cancels(self: &Rc<Self>, connection: Box<ServerConnection>) {
+        let lending = Rc::clone(self);
+        let Some(worker) = self.worker.upgrade() else {
+            return;
+        };
+        worker.spawn(async move {
+            let clean = connection.cancels.none_left().await;
+            let condition = if clean {
+                Condition::Clean
+            } else {
+                Condition::Unclean
+            };
+            lending.give_back(connection, condition);
+        });
+    }
+
+    fn settle(self: &Rc<Self>, returned: Returned) {
+        match returned {
+            Returned::Idle => {}
+            Returned::Hand(ticket, loan) => self.hand(ticket, loan),
+            Returned::Close(closing) => self.close(closing),
+        }
+    }
+
+    /// A connection belongs to who holds the ticket.
+    fn hand(self: &Rc<Self>, ticket: Ticket, loan: Loan) {
+        let Some(worker) = self.worker.upgrade() else {
+            return;
+        };
+        if ticket.worker != worker.index {
+            return self.send_away(&worker, ticket, loan);
+        }
+        let Some(mut connection) = self.lift(&loan) else {
+            return;
+        };
+        connection.loan = Some(loan);
+        let has_spoken = connection.stream.has_arrived();
+        let place = self.waiting.borrow_mut().remove(&ticket.number);
+        match place {
+            Some(place) if !has_spoken => place.deliver(Delivery::Connection(connection)),
+            Some(place) => {
+                self.give_back(connection, Condition::Unclean);
+                place.deliver(Delivery::Again);
+            }
+            None if has_spoken => self.give_back(connection, Condition::Unclean),
+            None => self.give_back(connection, Condition::Clean),
+        }
+    }
+
+    fn send_away(self: &Rc<Self>, worker: &Rc<Worker>, ticket: Ticket, mut loan: Loan) {
+        let Some(connection) = self.lift(&loan) else {
+            return;
+        };
+        let (lending, home) = (Rc::clone(self), Rc::clone(worker));
+        worker.spawn(async move {
+            let number = loan.connection;
+            let packed = connection.pack(&home).await;
+            let errand = match packed {
+                Some(parcel) => {
+                    lending.connections.borrow_mut().remove(number as usize);
+                    Errand::Take {
+                        ticket,
+                        loan,
+                        parcel: Box::new(parcel),
+                    }
+                }
+                None => {
+                    loan.connection = number;
+                    lending.lose(loan);
+                    Errand::Again(ticket)
+                }
+            };
+            lending.send_errand(&home, ticket.worker, errand);
+        });
+    }
+
+    /// A connection that was ours has ended without coming back.
+    fn lose(self: &Rc<Self>, loan: Loan) {
+        let mut orders = Vec::new();
+        let now_ms = clock::now_ms();
+        let returned =
+            self.desk
+                .borrow_mut()
+                .give_back(loan, Condition::Unclean, now_ms, &mut orders);
+        self.settle(returned);
+        self.give_out(orders);
+    }
+
+    fn close(self: &Rc<Self>, closing: Closing) {
+        let mut connections = self.connections.borrow_mut();
+        let gone = connections
+            .try_remove(closing.connection as usize)
+            .flatten();
+        drop(connections);
+        if let Some(connection) = gone {
+            connection.part(closing.why.as_str());
+        }
+        let mut orders = Vec::new();
+        self.desk
+            .borrow_mut()
+            .closed(closing, clock::now_ms(), &mut orders);
+        self.give_out(orders);
+    }
+
+    /// Delivers what the books want done.
+    pub(crate) fn give_out(self: &Rc<Self>, orders: Vec<Order>) {
+        if orders.is_empty() {
+            return;
+        }
+        let Some(worker) = self.worker.upgrade() else {
+            return;
+        };
+        for order in orders {
+            let to = order.worker;
+            if to == worker.index {
+                self.obey(&worker, order);
+            } else {
+                self.send_errand(&worker, to, Errand::Order(order));
+            }
+        }
+    }
+
+    fn send_errand(&self, worker: &Worker, to: usize, errand: Errand) {
+        let service_id = self.service.id;
+        let order = crate::engine::Order::Lending { service_id, errand };
+        // A worker that is gone has no clients either.
+        let _ = worker.shared.orders[to].send(order);
+    }
+
+    fn obey(self: &Rc<Self>, worker: &Rc<Worker>, order: Order) {
+        let mut orders = Vec::new();
+        let now_ms = clock::now_ms();
+        match order.task {
+            Task::Connect => self.connect(worker, order.pool),
+            Task::GiveIdle => {
+                let given = self
+                    .desk
+                    .borrow_mut()
+                    .give_idle(&order.pool, now_ms, &mut orders);
+                if let Some((ticket, loan)) = given {
+                    self.hand(ticket, loan);
+                }
+            }
+            Task::Evict { on_behalf } => {
+                let evicted =
+                    self.desk
+                        .borrow_mut()
+                        .evict(&order.pool, on_behalf, now_ms, &mut orders);
+                if let Some(closing) = evicted {
+                    self.close(closing);
+                }
+            }
+        }
+        self.give_out(orders);
+    }
+
+    fn connect(self: &Rc<Self>, worker: &Rc<Worker>, pool: Arc<evenkeel_policy::lending::Pool>) {
+        let (lending, home) = (Rc::clone(self), Rc::clone(worker));
+        worker.spawn(async move {
+            let opened = match lending.lender.pooled(pool.key()) {
+                Some(pooled) => Box::pin(join::open(&home, &lending.service, &pooled)).await,
+                None => Err(JoinError::outdated()),
+            };
+            match opened {
+                Ok(connection) => lending.opened(&pool, connection),
+                Err(error) => lending.not_opened(&home, &pool, error),
+            }
+        });
+    }
+
+    fn opened(
+        self: &Rc<Self>,
+        pool: &Arc<evenkeel_policy::lending::Pool>,
+        connection: Box<ServerConnection>,
+    ) {
+        connection.stream.watch();
+        let number = self.connections.borrow_mut().insert(Some(connection));
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let mut orders = Vec::new();
+        let returned =
+            self.desk
+                .borrow_mut()
+                .opened(pool, number, clock::now_ms(), dice(), &mut orders);
+        self.settle(returned);
+        self.give_out(orders);
+    }
+
+    fn not_opened(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        pool: &Arc<evenkeel_policy::lending::Pool>,
+        error: JoinError,
+    ) {
+        let failure = if error.is_full() {
+            let pause_ms = FULL_PAUSE_MS;
+            Failure::Full { pause_ms }
+        } else {
+            Failure::Failed
+        };
+        let mut orders = Vec::new();
+        let now_ms = clock::now_ms();
+        let told = self
+            .desk
+            .borrow_mut()
+            .connect_failed(pool, failure, now_ms, &mut orders);
+        if let Some(ticket) = told {
+            self.tell(worker, ticket, Arc::new(error));
+        }
+        self.give_out(orders);
+    }
+
+    fn tell(self: &Rc<Self>, worker: &Rc<Worker>, ticket: Ticket, error: Arc<JoinError>) {
+        if ticket.worker != worker.index {
+            return self.send_errand(worker, ticket.worker, Errand::Failed(ticket, error));
+        }
+        let place = self.waiting.borrow_mut().remove(&ticket.number);
+        if let Some(place) = place {
+            place.deliver(Delivery::Failed(error));
+        }
+    }
+
+    /// Another worker wants something done, or brings something.
+    pub(crate) fn run_errand(self: &Rc<Self>, worker: &Rc<Worker>, errand: Errand) {
+        match errand {
+            Errand::Order(order) => self.obey(worker, order),
+            Errand::Failed(ticket, error) => self.tell(worker, ticket, error),
+            Errand::Again(ticket) => {
+                let place = self.waiting.borrow_mut().remove(&ticket.number);
+                if let Some(place) = place {
+                    place.deliver(Delivery::Again);
+                }
+            }
+            Errand::Take {
+                ticket,
+                mut loan,
+                parcel,
+            } => match ServerConnection::unpack(worker, *parcel) {
+                Ok(connection) => {
+                    connection.stream.watch();
+                    let number = self.connections.borrow_mut().insert(Some(connection));
+                    loan.connection = u32::try_from(number).unwrap_or(u32::MAX);
+                    self.hand(ticket, loan);
+                }
+                Err(_) => {
+                    loan.connection = u32::MAX;
+                    self.lose(loan);
+                    self.run_errand(worker, Errand::Again(ticket));
+                }
+            },
+        }
+    }
+
+    /// Twice a second: closes what has ended, is old or not needed, and opens what is missing.
+    pub(crate) fn upkeep(self: &Rc<Self>) {
+        self.close_ended();
+        let now_ms = clock::now_ms();
+        if now_ms.saturating_sub(self.upkept_ms.get()) < 1_000 {
+            return;
+        }
+        self.upkept_ms.set(now_ms);
+        if let Some(shared) = &self.service.postgres {
+            shared.line.expire(now_ms);
+        }
+        self.lender.tidy();
+        let mut orders = Vec::new();
+        let closings = self.desk.borrow_mut().upkeep(now_ms, &mut orders);
+        for closing in closings {
+            self.close(closing);
+        }
+        self.give_out(orders);
+    }
+
+    /// Idle connections whose server has said something: it was asked nothing, so it is an end.
+    fn close_ended(self: &Rc<Self>) {
+        let connections = self.connections.borrow();
+        let idle = connections.iter();
+        let ended: Vec<_> = idle
+            .filter_map(|(number, connection)| Some((number, connection.as_ref()?)))
+            .filter(|(_, connection)| connection.stream.has_arrived())
+            .map(|(number, connection)| (number, Arc::clone(&connection.pooled)))
+            .collect();
+        drop(connections);
+        for (number, pooled) in ended {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let closing = self.desk.borrow_mut().idle_ended(&pooled.pool, number);
+            if let Some(closing) = closing {
+                self.close(closing);
+            }
+        }
+    }
+}

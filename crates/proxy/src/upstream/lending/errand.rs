@@ -1,0 +1,24 @@
+//! What one worker wants of another one for the sake of a pool.
+
+use std::sync::Arc;
+
+use evenkeel_policy::lending::{Loan, Order, Ticket};
+
+use crate::session::postgres::join::JoinError;
+use crate::session::postgres::server::Parcel;
+
+/// Something to do, or something that comes.
+pub(crate) enum Errand {
+    /// What the books want done there.
+    Order(Order),
+    /// A connection for who holds the ticket.
+    Take {
+        ticket: Ticket,
+        loan: Loan,
+        parcel: Box<Parcel>,
+    },
+    /// The connection that was to come has ended: ask once more.
+    Again(Ticket),
+    /// No connection could be opened.
+    Failed(Ticket, Arc<JoinError>),
+}

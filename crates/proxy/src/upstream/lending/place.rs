@@ -1,0 +1,79 @@
+//! Where a session waits for what is brought to it: a connection, or word that there is none.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use evenkeel_policy::lending::Ticket;
+
+use crate::session::postgres::join::JoinError;
+use crate::session::postgres::server::ServerConnection;
+
+/// What is brought.
+pub(crate) enum Delivery {
+    Connection(Box<ServerConnection>),
+    /// Ask again.
+    Again,
+    /// None could be opened.
+    Failed(Arc<JoinError>),
+}
+
+/// One session's place; it is in line at most once.
+#[derive(Default)]
+pub(crate) struct Place {
+    ticket: Cell<Option<Ticket>>,
+    delivery: RefCell<Option<Delivery>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Rc<Self> {
+        Rc::default()
+    }
+
+    pub(super) fn stand_in_line(&self, ticket: Ticket) {
+        self.ticket.set(Some(ticket));
+    }
+
+    pub(super) fn leave_line(&self) -> Option<Ticket> {
+        self.ticket.take()
+    }
+
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        self.ticket.get()
+    }
+
+    /// Whether something is still to come.
+    pub(crate) fn is_in_line(&self) -> bool {
+        self.ticket.get().is_some()
+    }
+
+    pub(super) fn deliver(&self, delivery: Delivery) {
+        self.ticket.set(None);
+        self.delivery.replace(Some(delivery));
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// What was brought.
+    pub(crate) fn take(&self, context: &Context<'_>) -> Option<Delivery> {
+        let delivery = self.delivery.borrow_mut().take();
+        if delivery.is_none() {
+            let mut waker = self.waker.borrow_mut();
+            if !waker
+                .as_ref()
+                .is_some_and(|known| known.will_wake(context.waker()))
+            {
+                *waker = Some(context.waker().clone());
+            }
+        }
+        delivery
+    }
+
+    /// What was brought to a session that has left.
+    pub(crate) fn take_late(&self) -> Option<Delivery> {
+        self.delivery.borrow_mut().take()
+    }
+}
