@@ -30,6 +30,7 @@ use crate::stop::Stop;
 use experiment::{Depth, Experiment};
 use keeper::{Keeper, Order};
 use runner::{Limits, Runner};
+pub use statistics::median;
 
 /// What to run, and how much of it.
 #[derive(Args, Debug)]
@@ -130,7 +131,10 @@ fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
         loads: options.load.clone(),
         trials: options.trials,
     };
-    let directory = options.out.clone().unwrap_or_else(runner::default_directory);
+    let directory = options
+        .out
+        .clone()
+        .unwrap_or_else(runner::default_directory);
     let keeper = Keeper::create(&directory)?;
     keeper.remember(&Order {
         experiments: options.experiments.iter().map(lasting).collect(),
@@ -152,7 +156,10 @@ fn resumed(directory: &std::path::Path, stop: Stop) -> Result<(Runner, Vec<Exper
     let (keeper, outcome) = Keeper::open(directory)?;
     let order = keeper.order()?;
     let experiments = experiment::find(&order.experiments)?;
-    Ok((Runner::new(outcome, keeper, order.limits, stop), experiments))
+    Ok((
+        Runner::new(outcome, keeper, order.limits, stop),
+        experiments,
+    ))
 }
 
 fn command() -> String {

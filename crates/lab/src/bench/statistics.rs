@@ -10,7 +10,8 @@ mod sample;
 mod summary;
 
 pub(crate) use alarm::Alarm;
-pub(crate) use bootstrap::{Bootstrap, Interval, Reading, median};
+pub use bootstrap::median;
+pub(crate) use bootstrap::{Bootstrap, Interval, Reading};
 pub(crate) use finding::{Judged, Verdict};
 pub(crate) use outage::OutageSummary;
 pub(crate) use pairs::{Points, Question, ratio, within};

@@ -1,6 +1,7 @@
 //! Runs every target once per block, in rotating order, and compares within the blocks.
 
 use anyhow::{Context, Result};
+use evenkeel_lab::bench::median;
 
 use crate::stop::Stop;
 use crate::{row, table};
@@ -93,7 +94,7 @@ fn rendered(metrics: &[Metric], rival_name: &str, measured: &[Measured]) -> Stri
             row.push(format!(
                 "{:.*}",
                 metric.decimals,
-                median(target.column(column))
+                median(&target.column(column)).unwrap_or(f64::NAN)
             ));
             row.push(rival.map_or(String::new(), |rival| ratio(target, rival, column)));
         }
@@ -118,19 +119,10 @@ fn ratio(target: &Measured, rival: &Measured, column: usize) -> String {
     ratios.sort_by(f64::total_cmp);
     match (ratios.first(), ratios.last()) {
         (Some(least), Some(most)) => {
-            format!("{:.2} ({least:.2}..{most:.2})", median(ratios.clone()))
+            let middle = median(&ratios).unwrap_or(f64::NAN);
+            format!("{middle:.2} ({least:.2}..{most:.2})")
         }
         _ => "-".to_owned(),
-    }
-}
-
-/// The middle value, or the mean of the two in the middle.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => values[count / 2],
-        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
     }
 }
 
@@ -161,10 +153,5 @@ mod tests {
             ratio(&measured("own", &[1.0]), &measured("direct", &[0.0]), 0),
             "-"
         );
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
-        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
     }
 }

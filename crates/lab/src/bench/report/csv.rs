@@ -2,48 +2,86 @@
 
 use std::fmt::Write;
 
-use crate::bench::outcome::{Metric, Outcome};
+use crate::bench::outcome::{Experiment, Metric, Outcome};
 use crate::bench::statistics::Analysis;
 
 /// One line per run.
 pub(super) fn cells(outcome: &Outcome) -> String {
     let mut table = Table::default();
-    let metrics = Metric::ALL.map(metric_name);
-    let first = ["experiment", "load", "target", "point", "block", "turn", "seconds"];
-    let last = ["load_busy_percent", "steal_percent", "local_ports_used", "failure"];
-    let heading = first.into_iter().map(str::to_owned).chain(metrics);
-    table.line(heading.chain(last.map(str::to_owned)));
+    table.line(cells_heading());
     for experiment in &outcome.experiments {
-        for cell in &experiment.cells {
-            let place = [&experiment.name, &cell.load, &cell.target].map(String::clone);
-            let numbers = [
-                cell.point.to_string(),
-                cell.block.to_string(),
-                cell.turn.to_string(),
-                cell.seconds.to_string(),
-            ];
-            let values = Metric::ALL.map(|metric| {
-                let value = cell.values.get(&metric);
-                value.map_or(String::new(), f64::to_string)
-            });
-            let vitals = [
-                cell.vitals.load_busy_percent.to_string(),
-                cell.vitals.steal_percent.to_string(),
-                cell.vitals.local_ports_used.to_string(),
-                cell.failure.clone().unwrap_or_default(),
-            ];
-            let fields = place.into_iter().chain(numbers).chain(values).chain(vitals);
-            table.line(fields);
-        }
+        add_cells(&mut table, experiment);
     }
     table.0
+}
+
+/// The lines of one experiment's runs.
+pub(super) fn cells_of(experiment: &Experiment) -> String {
+    let mut table = Table::default();
+    table.line(cells_heading());
+    add_cells(&mut table, experiment);
+    table.0
+}
+
+fn cells_heading() -> Vec<String> {
+    let metrics = Metric::ALL.map(metric_name);
+    let first = [
+        "experiment",
+        "load",
+        "target",
+        "point",
+        "block",
+        "turn",
+        "seconds",
+    ];
+    let last = [
+        "load_busy_percent",
+        "steal_percent",
+        "local_ports_used",
+        "failure",
+    ];
+    let heading = first.into_iter().map(str::to_owned).chain(metrics);
+    heading.chain(last.map(str::to_owned)).collect()
+}
+
+fn add_cells(table: &mut Table, experiment: &Experiment) {
+    for cell in &experiment.cells {
+        let place = [&experiment.name, &cell.load, &cell.target].map(String::clone);
+        let numbers = [
+            cell.point.to_string(),
+            cell.block.to_string(),
+            cell.turn.to_string(),
+            cell.seconds.to_string(),
+        ];
+        let values = Metric::ALL.map(|metric| {
+            let value = cell.values.get(&metric);
+            value.map_or(String::new(), f64::to_string)
+        });
+        let vitals = [
+            cell.vitals.load_busy_percent.to_string(),
+            cell.vitals.steal_percent.to_string(),
+            cell.vitals.local_ports_used.to_string(),
+            cell.failure.clone().unwrap_or_default(),
+        ];
+        let fields = place.into_iter().chain(numbers).chain(values).chain(vitals);
+        table.line(fields);
+    }
 }
 
 /// One line per ratio, with its interval.
 pub(super) fn ratios(analysis: &Analysis) -> String {
     let mut table = Table::default();
     let heading = [
-        "experiment", "load", "target", "to", "point", "metric", "low", "ratio", "high", "blocks",
+        "experiment",
+        "load",
+        "target",
+        "to",
+        "point",
+        "metric",
+        "low",
+        "ratio",
+        "high",
+        "blocks",
     ];
     table.line(heading.map(str::to_owned));
     for experiment in &analysis.experiments {
@@ -69,8 +107,20 @@ pub(super) fn ratios(analysis: &Analysis) -> String {
 pub(super) fn faults(outcome: &Outcome) -> String {
     let mut table = Table::default();
     let heading = [
-        "experiment", "target", "scenario", "trial", "first_error_ms", "first_success_ms",
-        "outage_ms", "acknowledged", "failed", "lost", "doubled", "unexpected", "behind", "steps",
+        "experiment",
+        "target",
+        "scenario",
+        "trial",
+        "first_error_ms",
+        "first_success_ms",
+        "outage_ms",
+        "acknowledged",
+        "failed",
+        "lost",
+        "doubled",
+        "unexpected",
+        "behind",
+        "steps",
         "failure",
     ];
     table.line(heading.map(str::to_owned));

@@ -60,7 +60,11 @@ impl Html {
         (attribute, value): (&'static str, &str),
         fill: impl FnOnce(&mut Html),
     ) -> &mut Html {
-        self.raw("<").raw(opening).raw(" ").raw(attribute).raw("=\"");
+        self.raw("<")
+            .raw(opening)
+            .raw(" ")
+            .raw(attribute)
+            .raw("=\"");
         self.text(value).raw("\">");
         fill(self);
         let name = opening.split(' ').next().unwrap_or_default();
@@ -91,7 +95,10 @@ mod tests {
     #[test]
     fn text_cannot_become_markup() {
         let mut html = Html::default();
-        html.element("p class=\"a\"", "<script>alert('1' & \"2\")</script>\u{1b}[31m\n");
+        html.element(
+            "p class=\"a\"",
+            "<script>alert('1' & \"2\")</script>\u{1b}[31m\n",
+        );
         assert_eq!(
             html.finish(),
             "<p class=\"a\">&lt;script&gt;alert(&#39;1&#39; &amp; &quot;2&quot;)&lt;/script&gt;\

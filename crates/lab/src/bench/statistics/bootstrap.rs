@@ -132,7 +132,7 @@ impl Bootstrap {
 }
 
 /// The middle value, or the mean of the two in the middle; nothing of none.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     (!sorted.is_empty()).then(|| middle(&sorted))

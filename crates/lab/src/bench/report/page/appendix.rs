@@ -1,5 +1,6 @@
 //! What it all stands on: machine, versions, commands, configurations, every number.
 
+use super::super::csv;
 use super::super::html::Html;
 use super::super::number::short;
 use crate::bench::outcome::{Cell, Experiment, Metric, Outcome};
@@ -36,12 +37,18 @@ fn machine(html: &mut Html, outcome: &Outcome) {
     let mut entries = vec![
         ("Processor".to_owned(), machine.processor.clone()),
         ("Cores".to_owned(), machine.cores.to_string()),
-        ("Memory".to_owned(), format!("{} MB", short(machine.memory_mb as f64))),
+        (
+            "Memory".to_owned(),
+            format!("{} MB", short(machine.memory_mb as f64)),
+        ),
         ("Kernel".to_owned(), machine.kernel.clone()),
         ("System".to_owned(), machine.system.clone()),
         ("Virtualization".to_owned(), machine.virtualization.clone()),
         ("Frequency governor".to_owned(), machine.governor.clone()),
-        ("Load average before".to_owned(), format!("{:.2}", machine.load_average)),
+        (
+            "Load average before".to_owned(),
+            format!("{:.2}", machine.load_average),
+        ),
         (
             "Local ports".to_owned(),
             format!("{} to {}", machine.local_ports.0, machine.local_ports.1),
@@ -72,8 +79,13 @@ fn configs(html: &mut Html, experiment: &Experiment) {
     html.inside("details", |html| {
         let summary = format!("{}: commands and configurations", experiment.title);
         html.element("summary", &summary);
-        for load in experiment.loads.iter().filter(|load| !load.command.is_empty()) {
-            html.element("h4", &load.title).element("pre", &load.command);
+        for load in experiment
+            .loads
+            .iter()
+            .filter(|load| !load.command.is_empty())
+        {
+            html.element("h4", &load.title)
+                .element("pre", &load.command);
         }
         for target in &experiment.targets {
             if target.version.is_empty() && target.configs.is_empty() {
@@ -88,15 +100,30 @@ fn configs(html: &mut Html, experiment: &Experiment) {
     });
 }
 
+/// A table of more runs than these makes a browser slow.
+const TABLE_ROWS_MAX: usize = 3_000;
+
 /// Every run, as it came.
 fn cells(html: &mut Html, experiment: &Experiment) {
     let metrics: Vec<Metric> = Metric::ALL
         .into_iter()
-        .filter(|metric| experiment.cells.iter().any(|c| c.values.contains_key(metric)))
+        .filter(|metric| {
+            experiment
+                .cells
+                .iter()
+                .any(|c| c.values.contains_key(metric))
+        })
         .collect();
     html.inside("details class=\"raw\"", |html| {
         let count = experiment.cells.len();
-        html.element("summary", &format!("{}: all {count} runs", experiment.title));
+        html.element(
+            "summary",
+            &format!("{}: all {count} runs", experiment.title),
+        );
+        if count > TABLE_ROWS_MAX {
+            html.element("pre", &csv::cells_of(experiment));
+            return;
+        }
         html.inside("table class=\"numbers\"", |html| {
             html.inside("thead", |html| {
                 html.inside("tr", |html| {

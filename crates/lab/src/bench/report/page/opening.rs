@@ -27,16 +27,21 @@ pub(super) fn write(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
 fn title(outcome: &Outcome) -> String {
     match outcome.experiments.as_slice() {
         [only] => only.title.clone(),
-        several => format!("{} published experiments, run again on this machine", several.len()),
+        several => format!(
+            "{} published experiments, run again on this machine",
+            several.len()
+        ),
     }
 }
 
 fn facts(outcome: &Outcome) -> String {
     let machine = &outcome.machine;
-    let took = outcome.ended_unix_s.map_or("ended before its time".to_owned(), |end| {
-        let took = end.saturating_sub(outcome.started_unix_s);
-        format!("took {}", length(Duration::from_secs(took)))
-    });
+    let took = outcome
+        .ended_unix_s
+        .map_or("ended before its time".to_owned(), |end| {
+            let took = end.saturating_sub(outcome.started_unix_s);
+            format!("took {}", length(Duration::from_secs(took)))
+        });
     format!(
         "{} · {took} · {} cores, {} · {} · seed {}",
         moment(outcome.started_unix_s),
@@ -109,9 +114,9 @@ pub(super) fn alarms(html: &mut Html, alarms: &[Alarm]) {
 
 fn capital(words: &str) -> String {
     let mut letters = words.chars();
-    letters
-        .next()
-        .map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or(String::new(), |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 fn how_to_read(html: &mut Html) {
