@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup rivals build demo test bench compat chaos package
+.PHONY: help setup rivals build demo test bench bench-quick compat chaos package
 # One step at a time, in the order written, whatever -j says.
 .NOTPARALLEL:
 
@@ -18,7 +18,7 @@ $(2) || { printf '\nFAILED: %s. Again alone: %s\n' '$(1)' '$(2)' >&2; exit 1; }
 endef
 
 help: ## list these commands
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 
 setup: ## install the servers and load generators that are missing (asks apt; needs root for it)
 	@command -v cargo >/dev/null || { \
@@ -56,6 +56,10 @@ compat: rivals ## PostgreSQL's, lib/pq's and pgbench's own tests, directly and t
 chaos: setup ## ten minutes of clients and servers killed in the middle, and a look at what came of it
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab chaos
+
+bench-quick: setup ## the five published experiments again, under 40 minutes, with a report (as root: all of it)
+	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
+	@$(TARGET)/release/evenkeel-lab bench all --quick $(if $(OUT),--out $(OUT))
 
 package: setup ## build the Debian package, of a release build
 	$(call step,package,cargo xtask package)

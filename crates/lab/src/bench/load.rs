@@ -9,7 +9,7 @@ mod wrk;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -126,13 +126,17 @@ impl Task<'_> {
                 GRACE.as_secs()
             )),
             End::Interrupted => bail!("interrupted"),
-            End::Itself => self.read(&text),
+            End::Itself(status) => self.read(&text).map_err(|why| match status.code() {
+                Some(_) => why,
+                None => format!("{why} ({status})"),
+            }),
         };
         Ok(Run { report, raw, took })
     }
 
     fn wait(&self, child: &mut Child, stop: &Stop) -> Result<End> {
         let mut interrupted = false;
+        let mut status = None;
         // What counts requests instead of seconds may take as long as it likes, within reason.
         let limit = if self.requests.is_some() {
             Duration::from_secs(3600)
@@ -141,8 +145,8 @@ impl Task<'_> {
         };
         let waited = eventually(limit, "the end of the load generator", || {
             interrupted = stop.is_asked_for();
-            let ended = child.try_wait()?.is_some();
-            Ok((ended || interrupted).then_some(()))
+            status = child.try_wait()?;
+            Ok((status.is_some() || interrupted).then_some(()))
         });
         if interrupted || waited.is_err() {
             for pid in procfs::tree(child.id()) {
@@ -150,16 +154,16 @@ impl Task<'_> {
             }
             child.wait()?;
         }
-        Ok(match (interrupted, waited) {
-            (true, _) => End::Interrupted,
-            (false, Err(_)) => End::Killed,
-            (false, Ok(())) => End::Itself,
+        Ok(match status {
+            Some(status) => End::Itself(status),
+            None if interrupted => End::Interrupted,
+            None => End::Killed,
         })
     }
 }
 
 enum End {
-    Itself,
+    Itself(ExitStatus),
     Killed,
     Interrupted,
 }

@@ -14,9 +14,13 @@ use super::schedule::{Plan, Step};
 use super::target::{self, Front, Started};
 use super::topology::Topology;
 use super::versions;
+use crate::eventually;
 
 /// A target that has crashed so often is not started again.
 const CRASHES_MAX: u32 = 2;
+
+/// How long a server that has died may take to come back.
+const RESTART_LIMIT: Duration = Duration::from_secs(30);
 
 /// A part whose servers run.
 pub(crate) struct Stage<'a> {
@@ -232,9 +236,11 @@ impl<'a> Stage<'a> {
                 at: at.to_owned(),
                 why: format!("the server {name} has ended; it was started again. It said:\n{said}"),
             });
-            server
-                .start()
-                .with_context(|| format!("the server {name} ended and does not start again"))?;
+            // Processes that a killed server left behind may still be in its way for a moment.
+            eventually(RESTART_LIMIT, &format!("the return of {name}"), || {
+                Ok(server.start().ok())
+            })
+            .with_context(|| format!("the server {name} ended and does not start again"))?;
         }
         Ok(())
     }

@@ -85,6 +85,15 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_right() {
+        let page = include_str!("../../../../../docs/bench.md");
+        let (_, rest) = page.split_once("```toml\n").expect("there is one");
+        let (example, _) = rest.split_once("```").expect("it ends");
+        let own = parse(example).expect("it is right");
+        assert_eq!(own.part[0].target.len(), 3);
+    }
+
+    #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = find(&["two-database".to_owned()]).expect_err("it is unknown");
         assert!(
