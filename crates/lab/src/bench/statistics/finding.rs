@@ -177,7 +177,10 @@ impl Court<'_> {
         });
         let (verdicts, numbers): (Vec<Verdict>, Vec<String>) = pairs.unzip();
         let verdict = verdicts.into_iter().max().unwrap_or(Verdict::NotShown);
-        (verdict, numbers.join("; "))
+        (
+            verdict,
+            format!("{}; wanted over {}", numbers.join("; "), 1.0 + BAND),
+        )
     }
 
     fn knee(&self, question: &Question, gain: f64, (from, until): (f64, f64)) -> Opinion {

@@ -15,7 +15,7 @@ use crate::bench::report::html::Svg;
 use crate::bench::statistics::{Question, ratio};
 
 const HEIGHT: i32 = 340;
-const LABEL_MOST: i32 = 190;
+const LABEL_MOST: i32 = 228;
 const LABEL_STEP: i32 = 15;
 
 /// A target's values over the sweep: point, low, middle, high.

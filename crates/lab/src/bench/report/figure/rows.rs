@@ -281,7 +281,7 @@ pub(super) fn shares(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
     servers.sort();
     let panel = |load: &&Load| Panel {
         heading: load.title.clone(),
-        axis: Axis::across(100.0, &format!("share of {}", load.counted)).with_unit("%"),
+        axis: Axis::from_zero(100.0, &format!("share of {}", load.counted)).with_unit("%"),
         rows: subject.rows(|name| {
             let shares = subject.shares(name, &load.name, &servers)?;
             (subject.servers(name) > 1).then_some(shares)

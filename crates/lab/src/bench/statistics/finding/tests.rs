@@ -96,10 +96,10 @@ fn an_order_holds_when_each_is_better_than_the_next() {
         ])
     };
     let numbers = "a / b, per second, read: × 1.50 (1.50 to 1.50; 5 blocks); \
-        b / c, per second, read: × 2.00 (2.00 to 2.00; 5 blocks)";
+        b / c, per second, read: × 2.00 (2.00 to 2.00; 5 blocks); wanted over 1.03";
     judged(of(200.0), ORDER, Verdict::Holds, numbers);
     let numbers = "a / b, per second, read: × 2.94 (2.94 to 2.94; 5 blocks); \
-        b / c, per second, read: × 1.02 (1.02 to 1.02; 5 blocks)";
+        b / c, per second, read: × 1.02 (1.02 to 1.02; 5 blocks); wanted over 1.03";
     judged(of(102.0), ORDER, Verdict::DoesNotHold, numbers);
 }
 
@@ -110,7 +110,7 @@ fn of_latencies_the_smaller_is_better() {
         cell.values = BTreeMap::from([(Metric::P95Ms, cell.values[&Metric::Rate])]);
     }
     let check = "check = \"order\"\nload = \"read\"\nmetric = \"p95-ms\"\ntargets = [\"a\", \"b\"]";
-    let numbers = "b / a, p95 ms, read: × 2.00 (2.00 to 2.00; 5 blocks)";
+    let numbers = "b / a, p95 ms, read: × 2.00 (2.00 to 2.00; 5 blocks); wanted over 1.03";
     judged(experiment, check, Verdict::Holds, numbers);
 }
 
