@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -171,6 +172,7 @@ pub struct PostgresService {
     /// Statements that run at each server, by its id: what balancing looks at.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
     usages: Mutex<Vec<UsageOf>>,
+    asks_sequences: AtomicBool,
 }
 
 /// Whose usage it is.
@@ -202,6 +204,7 @@ impl PostgresService {
             figures: (0..workers).map(|_| Figures::new()).collect(),
             busy: Mutex::default(),
             usages: Mutex::default(),
+            asks_sequences: AtomicBool::new(false),
         }
     }
 
@@ -229,6 +232,15 @@ impl PostgresService {
             .entry(server_id)
             .or_insert_with(|| Arc::new(Load::new(None)));
         Arc::clone(load)
+    }
+
+    /// Whether any client has ever asked what its session drew from a sequence.
+    pub(crate) fn asks_sequences(&self) -> bool {
+        self.asks_sequences.load(Relaxed)
+    }
+
+    pub(crate) fn asked_sequences(&self) {
+        self.asks_sequences.store(true, Relaxed);
     }
 
     /// A worker's own count of what a user does in a database.

@@ -99,6 +99,10 @@ struct Session<'a> {
     effects: Effects,
     /// The request under way has left something behind.
     noted: bool,
+    /// What it reset is to be as the client began with.
+    owes_restore: bool,
+    /// It drew from a sequence on the connection that it has.
+    drew: bool,
     token: causality::Token,
     /// It changed the catalog: what is known of it may be old on replicas.
     changed_catalog: bool,
@@ -133,8 +137,8 @@ enum Stage {
     Connection { until_ms: u64, since_us: u64 },
     /// A primary.
     Primary { ticket: Ticket, turn: Arc<Turn> },
-    /// Our own SETs, which make these settings.
-    Preparing(Settings),
+    /// Our own SETs, which make these settings; `None`: within a transaction, whose end decides.
+    Preparing(Option<Settings>),
     /// The end of what failed, to run it elsewhere.
     Rescue,
 }

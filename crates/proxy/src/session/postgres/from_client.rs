@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use evenkeel_policy::pins::Pin;
-use evenkeel_policy::route::Kind;
+use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::route::{Kind, Statement, Traits};
 use evenkeel_wire::postgres::conversation::{Answer, Due, Origin, Request, Sending, Token};
 use evenkeel_wire::postgres::flight::{Flight, Outcome};
 use evenkeel_wire::postgres::frame::Header;
@@ -16,7 +16,7 @@ use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{Parsed, build};
 
 use super::complaint::Complaint;
-use super::statements::{NAME_PREFIX, Statement, name_of, new_id};
+use super::statements::{self, NAME_PREFIX, name_of, new_id};
 use super::unit::{Look, text_of_query};
 use super::{End, KEPT_LENGTH_MAX, Session, Stage};
 use crate::socket::Chunk;
@@ -351,6 +351,7 @@ impl Session<'_> {
         if let Some(sending) = self.deallocate(flight, &meaning, message.len()) {
             return Ok(sending);
         }
+        self.guard_sequences(flight, &meaning);
         self.prepare_for_execute(flight, &meaning);
         let token = self.meant(&meaning);
         Ok(self.send(flight, Request::Query, token, message.len()))
@@ -362,8 +363,7 @@ impl Session<'_> {
         self.unit.is_atomic &= is_atomic(meaning);
         self.changed_catalog |= meaning.changes_catalog;
         if !meaning.effects.is_empty() {
-            self.journal.sent(meaning);
-            self.card.set_pins(self.journal.pins);
+            self.take_pins(meaning);
         }
         self.effects.note(meaning)
     }
@@ -457,6 +457,7 @@ impl Session<'_> {
             return Ok(self.parse_unnamed(flight, text, types, message.len()));
         }
         let statement = self.intern(text, types);
+        self.guard_sequences(flight, &statement.meaning);
         let name = parts.statement.of(message);
         let id = statement.id;
         let is_new = self.names.get(name).is_none();
@@ -504,6 +505,7 @@ impl Session<'_> {
         length: usize,
     ) -> Sending {
         let meaning = self.read(text);
+        self.guard_sequences(flight, &meaning);
         self.unit.may_write |= meaning.writes;
         let id = new_id();
         let unnamed = &mut self.unnamed;
@@ -558,6 +560,7 @@ impl Session<'_> {
         };
         if !name.is_named() {
             if request != Request::Close {
+                self.guard_unnamed(flight, request);
                 self.replay_unnamed(flight);
                 self.bind_unnamed(request);
             }
@@ -576,6 +579,7 @@ impl Session<'_> {
             return Ok(Sending::Drop);
         }
         if request == Request::Bind {
+            self.guard_sequences(flight, &statement.meaning);
             self.bind(&statement);
         }
         let Some(server) = &mut self.server else {
@@ -643,7 +647,11 @@ impl Session<'_> {
     }
 
     /// Sees to it that the server has a statement. False: nothing would come of it.
-    fn replay(&mut self, flight: &mut Flight<'_, '_>, statement: &Arc<Statement>) -> bool {
+    fn replay(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        statement: &Arc<statements::Statement>,
+    ) -> bool {
         let Some(server) = &mut self.server else {
             return false;
         };
@@ -695,8 +703,17 @@ impl Session<'_> {
         }
     }
 
+    fn guard_unnamed(&mut self, flight: &mut Flight<'_, '_>, request: Request) {
+        if request == Request::Bind
+            && let Some(meaning) = self.unnamed.meaning.take()
+        {
+            self.guard_sequences(flight, &meaning);
+            self.unnamed.meaning = Some(meaning);
+        }
+    }
+
     /// The next Execute runs this statement, as far as can be told.
-    fn bind(&mut self, statement: &Statement) {
+    fn bind(&mut self, statement: &statements::Statement) {
         self.unit.may_write |= statement.meaning.writes;
         self.unit.is_atomic &= is_atomic(&statement.meaning);
         self.bound.is(&statement.meaning);
@@ -722,8 +739,38 @@ impl Session<'_> {
     fn take_hold(&mut self) {
         if let Some(meaning) = &self.bound.meaning {
             self.changed_catalog |= meaning.changes_catalog;
-            self.journal.sent(meaning);
-            self.card.set_pins(self.journal.pins);
+            let meaning = meaning.clone();
+            self.take_pins(&meaning);
+        }
+    }
+
+    fn take_pins(&mut self, meaning: &Meaning) {
+        let had = self.journal.pins.has(Pin::Sequence);
+        self.journal.sent(meaning);
+        if !had && self.journal.pins.has(Pin::Sequence) {
+            self.drew = true;
+            if !self.shared.asks_sequences() {
+                self.journal.pins.release(Release::DiscardSequences);
+            }
+        }
+        self.card.set_pins(self.journal.pins);
+    }
+
+    /// currval and lastval must never answer with another session's value. Where nobody has asked
+    /// for them yet, drawing from a sequence has bound nobody to its connection: this one has what
+    /// others drew, unless it was drawn here just now.
+    fn guard_sequences(&mut self, flight: &mut Flight<'_, '_>, meaning: &Meaning) {
+        let asks = |one: &Statement| one.traits.any(Traits::REMEMBERS);
+        if !meaning.statements.iter().any(asks) {
+            return;
+        }
+        self.shared.asked_sequences();
+        let is_own = self.drew || self.journal.pins.has(Pin::Sequence);
+        let Some(server) = self.server.as_mut().filter(|_| !is_own) else {
+            return;
+        };
+        if server.conversation.is_quiet() {
+            server.ask(b"DISCARD SEQUENCES", Token(0), flight.writer());
         }
     }
 
@@ -758,7 +805,7 @@ impl Session<'_> {
         meaning::read(text, backslashes, lookup)
     }
 
-    fn intern(&self, text: &[u8], types: &[u8]) -> Arc<Statement> {
+    fn intern(&self, text: &[u8], types: &[u8]) -> Arc<statements::Statement> {
         let digest = self.digest();
         let catalog = self.account.catalog_version();
         self.shared
@@ -767,7 +814,10 @@ impl Session<'_> {
     }
 
     /// The statement with what is known of the catalog now.
-    pub(super) fn current(&self, statement: &Arc<Statement>) -> Arc<Statement> {
+    pub(super) fn current(
+        &self,
+        statement: &Arc<statements::Statement>,
+    ) -> Arc<statements::Statement> {
         let catalog = self.account.catalog_version();
         if statement.catalog == catalog {
             return Arc::clone(statement);

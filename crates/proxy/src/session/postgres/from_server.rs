@@ -242,8 +242,9 @@ impl Session<'_> {
         let status = server.conversation.status();
         let is_idle = status == TransactionStatus::Idle;
         let interner = self.worker.interner();
-        self.journal
-            .ready(journal_status(status), &mut server.settings, interner);
+        self.owes_restore |=
+            self.journal
+                .ready(journal_status(status), &mut server.settings, interner);
         if is_idle {
             self.journal.pins.release(Release::TransactionEnded);
         }
@@ -349,17 +350,19 @@ impl Session<'_> {
                 self.does(Doing::InTransaction);
             }
             self.unit.kept = None;
-            return self.go_on();
+            return self.go_on_with_same();
         }
         let is_rescue = matches!(self.stage, Stage::Rescue);
         if !self.journal.pins.is_empty() || self.keeps_connection() {
             self.does(Doing::Bound);
             self.unit = Unit::new();
-            return self.go_on();
+            return self.go_on_with_same();
         }
         if let Some(server) = self.server.take() {
             self.card.has_none();
             self.at = None;
+            // The next connection is made fit anyway.
+            self.owes_restore = false;
             self.lending.give_back(server, Condition::Clean);
         }
         self.let_next_follow();
@@ -369,6 +372,17 @@ impl Session<'_> {
         }
         self.stage = Stage::Ready;
         self.go_on()
+    }
+
+    fn go_on_with_same(&mut self) -> Result<(), End> {
+        let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
+        if self.owes_restore && self.server.as_deref().is_some_and(is_quiet) {
+            self.restore()?;
+        }
+        match self.stage {
+            Stage::Ready => self.go_on(),
+            _ => Ok(()),
+        }
     }
 
     /// `mode = "session"`.

@@ -106,6 +106,7 @@ impl Session<'_> {
         self.does(Doing::Active);
         self.unit.since_us = clock::now_us();
         self.stage = Stage::Ready;
+        self.drew = false;
         let interner = self.worker.interner();
         let mut sql = Vec::new();
         let wanted = server.settings.prepare(&self.journal, interner, &mut sql);
@@ -119,8 +120,34 @@ impl Session<'_> {
         // If it fails, the next receive says so.
         let _ = server.stream.send_own(self.worker, out);
         self.server = Some(server);
-        self.stage = Stage::Preparing(wanted);
+        self.stage = Stage::Preparing(Some(wanted));
         Got::Later
+    }
+
+    /// Puts back what a RESET has taken of the settings that the client began with, on a connection
+    /// that it keeps.
+    pub(super) fn restore(&mut self) -> Result<(), End> {
+        self.owes_restore = false;
+        let interner = self.worker.interner();
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        let mut sql = Vec::new();
+        let wanted = match server.conversation.is_idle() {
+            true => server.settings.prepare(&self.journal, interner, &mut sql),
+            false => {
+                self.journal.restore(&server.settings, &mut sql);
+                None
+            }
+        };
+        let mut out = self.worker.spare();
+        if sql.is_empty() || !server.ask(&sql, Token::default(), &mut out) {
+            return Ok(());
+        }
+        // If it fails, the next receive says so.
+        let _ = server.stream.send_own(self.worker, out);
+        self.stage = Stage::Preparing(wanted);
+        Ok(())
     }
 
     /// Tells the client what its server reports otherwise than the one before.
@@ -155,7 +182,9 @@ impl Session<'_> {
             );
             return self.refuse(&complaint);
         }
-        server.settings.placed(wanted, self.worker.interner());
+        if let Some(wanted) = wanted {
+            server.settings.placed(wanted, self.worker.interner());
+        }
         self.catch_up(&server);
         self.server = Some(server);
         self.go_on()

@@ -223,6 +223,8 @@ impl<'a> Door<'a> {
             journal: greeted.journal,
             effects: super::super::Effects::default(),
             noted: false,
+            owes_restore: false,
+            drew: false,
             token: evenkeel_policy::causality::Token::new(),
             changed_catalog: false,
             unit: Unit::new(),
