@@ -340,7 +340,7 @@ pub(super) fn cpu(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
         .collect();
     let legend = ["balancer", "servers", "load generator"].map(str::to_owned);
     panels(subject, &all, 60, &legend, |stage, target, parts, row| {
-        stack(stage, parts, row, |part| format!("{part:.0}"))?;
+        stack(stage, parts, row, |part| short(part.round()))?;
         let sum: f64 = parts.iter().sum();
         let style = Style::new(TEXT).bold(subject.looks[target].is_strong);
         stage.words(sum, row, 8, &short(sum), style)
