@@ -19,19 +19,20 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 
 use self::client::Client;
 use self::director::Director;
 use self::seed::Chance;
 use self::stage::Stage;
-use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions};
+use crate::{Balancer, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions};
 pub use notes::Wrong;
 pub use report::{Outage, Report};
 
 /// Server connections of the pool.
 const POOL_SIZE: u32 = 20;
+const LOG_LINES: usize = 60;
 
 /// Whose clients and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,6 +68,9 @@ pub struct Options {
     /// Milliseconds between two events at the servers, half as long to one and a half times.
     #[arg(long, default_value_t = 4000)]
     pub calm_ms: u64,
+    /// Only these cruelties, by their names in the report.
+    #[arg(long, value_delimiter = ',')]
+    pub cruelty: Vec<String>,
     /// The longest that an answer may take.
     #[arg(long, default_value_t = 25_000)]
     pub limit_ms: u64,
@@ -92,6 +96,7 @@ impl Default for Options {
             readers: 8,
             cruel: 6,
             calm_ms: 4000,
+            cruelty: Vec::new(),
             limit_ms: 25_000,
             seed: 1,
             version: None,
@@ -154,18 +159,19 @@ pub fn run(options: &Options) -> Result<Option<Report>> {
         }
         for number in 1..=options.cruel {
             let stage = &stage;
-            scope.spawn(move || cruel::torment(stage, number));
+            scope.spawn(move || cruel::torment(stage, number, &options.cruelty));
         }
         let happened = director.run(until);
         stage.end();
         happened
     });
-    let said = || {
-        pooler.balancer().map_or(String::new(), |balancer| {
-            format!("Evenkeel said:\n{}", balancer.log())
-        })
-    };
-    let happened = happened.with_context(said)?;
+    let happened = happened.with_context(|| said(&pooler))?;
+    if pooler
+        .balancer()
+        .is_some_and(|balancer| !balancer.is_running())
+    {
+        bail!("Evenkeel is not there any more. {}", said(&pooler));
+    }
     let connections_max = match options.pooler {
         PoolerKind::Direct | PoolerKind::Tcp => 0,
         _ => POOL_SIZE,
@@ -177,6 +183,14 @@ pub fn run(options: &Options) -> Result<Option<Report>> {
     drop(content);
     report.wrongs.extend(all_places_free(&stage));
     Ok(Some(report))
+}
+
+/// The last that the balancer wrote, if it is one.
+fn said(pooler: &Pooler) -> String {
+    let log = pooler.balancer().map(Balancer::log).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    format!("It said:\n{}", last.join("\n"))
 }
 
 fn make_tables(stage: &Stage) -> Result<()> {

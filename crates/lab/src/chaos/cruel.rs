@@ -14,7 +14,7 @@ use super::stage::Stage;
 /// What is done to a connection.
 type Cruelty = fn(&Stage, Client, &mut Chance, &str) -> Result<(), Failure>;
 
-const ALL: [(&str, Cruelty); 10] = [
+const ALL: [(&str, Cruelty); 11] = [
     ("left in a query", leave_query),
     ("left in COPY IN", leave_copy_in),
     ("left in COPY OUT", leave_copy_out),
@@ -25,6 +25,7 @@ const ALL: [(&str, Cruelty); 10] = [
     ("left with state", leave_state),
     ("cancelled", cancel),
     ("left while queued", leave_at_once),
+    ("left in a login", leave_login),
 ];
 
 const PAUSE: Duration = Duration::from_millis(20);
@@ -33,20 +34,20 @@ const PAUSE: Duration = Duration::from_millis(20);
 const CANCEL_LIMIT: Duration = Duration::from_secs(4);
 const CANCELS_MAX: usize = 6;
 
-/// Goes on until the stage ends.
-pub(super) fn torment(stage: &Stage, number: u64) {
+/// Goes on until the stage ends; `only` names cruelties, none means all.
+pub(super) fn torment(stage: &Stage, number: u64, only: &[String]) {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
+    let chosen: Vec<_> = ALL.iter().filter(|(name, _)| wanted(name)).collect();
     let mut chance = stage.chance(1_000 + number);
     for turn in 0_u64.. {
-        if !stage.goes_on() {
+        if !stage.goes_on() || chosen.is_empty() {
             return;
         }
         let tag = format!("c{number}.{turn}");
-        let (name, cruelty) = ALL[chance.below(ALL.len() as u64) as usize];
-        let outcome = match chance.below(12) {
-            0 => leave_login(stage, &mut chance),
-            _ => stage
-                .connect(&tag)
-                .and_then(|client| cruelty(stage, client, &mut chance, &tag)),
+        let (name, cruelty) = chosen[chance.below(chosen.len() as u64) as usize];
+        let outcome = match stage.connect(&tag) {
+            Ok(client) => cruelty(stage, client, &mut chance, &tag),
+            Err(failure) => Err(failure),
         };
         match outcome {
             Ok(()) => *stage.notes.content().cruelties.entry(name).or_default() += 1,
@@ -259,7 +260,9 @@ fn leave_at_once(_: &Stage, mut client: Client, _: &mut Chance, tag: &str) -> Re
     Ok(())
 }
 
-fn leave_login(stage: &Stage, chance: &mut Chance) -> Result<(), Failure> {
+/// With a connection of its own: the one it was given is logged in already.
+fn leave_login(stage: &Stage, other: Client, chance: &mut Chance, _: &str) -> Result<(), Failure> {
+    other.leave();
     let mut client = Client::reach(stage.address, stage.limit)?;
     let mut packet = Vec::new();
     build::startup(&mut packet, 0, [(&b"user"[..], &b"sbtest"[..])]);

@@ -101,9 +101,8 @@ impl Director<'_> {
         let mut happened = Vec::new();
         for turn in 0.. {
             let calm_ms = u64::try_from(self.calm.as_millis())?;
-            sleep(Duration::from_millis(
-                calm_ms / 2 + self.chance.below(calm_ms),
-            ));
+            let calm = Duration::from_millis(calm_ms / 2 + self.chance.below(calm_ms));
+            sleep(calm.min(until.saturating_duration_since(Instant::now())));
             if Instant::now() >= until {
                 break;
             }
