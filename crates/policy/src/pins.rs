@@ -120,34 +120,37 @@ pub enum Farewell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pins(u32);
 
-const ALL: [Pin; 26] = [
-    Pin::Replication,
-    Pin::Transaction,
-    Pin::AutocommitOff,
-    Pin::Xa,
-    Pin::Streaming,
-    Pin::Cursor,
-    Pin::HeldCursor,
-    Pin::LongData,
-    Pin::TemporaryTable,
-    Pin::Listen,
-    Pin::NamedLock,
-    Pin::TableLock,
-    Pin::GlobalReadLock,
-    Pin::BackupLock,
-    Pin::Handler,
-    Pin::Prepared,
-    Pin::Sequence,
-    Pin::Seed,
-    Pin::Library,
-    Pin::Settings,
-    Pin::Variables,
-    Pin::FoundRows,
-    Pin::Warnings,
-    Pin::InsertId,
-    Pin::Binlog,
-    Pin::Unknown,
-];
+impl Pin {
+    /// Every reason, in its order.
+    pub const ALL: [Pin; 26] = [
+        Pin::Replication,
+        Pin::Transaction,
+        Pin::AutocommitOff,
+        Pin::Xa,
+        Pin::Streaming,
+        Pin::Cursor,
+        Pin::HeldCursor,
+        Pin::LongData,
+        Pin::TemporaryTable,
+        Pin::Listen,
+        Pin::NamedLock,
+        Pin::TableLock,
+        Pin::GlobalReadLock,
+        Pin::BackupLock,
+        Pin::Handler,
+        Pin::Prepared,
+        Pin::Sequence,
+        Pin::Seed,
+        Pin::Library,
+        Pin::Settings,
+        Pin::Variables,
+        Pin::FoundRows,
+        Pin::Warnings,
+        Pin::InsertId,
+        Pin::Binlog,
+        Pin::Unknown,
+    ];
+}
 
 /// What a statement leaves behind only until the next one.
 const OF_STATEMENT: Pins = Pins::of(&[Pin::FoundRows, Pin::Warnings, Pin::InsertId]);
@@ -221,7 +224,7 @@ impl Pins {
 
     /// The reasons, in their order.
     pub fn iter(self) -> impl Iterator<Item = Pin> {
-        ALL.into_iter().filter(move |pin| self.has(*pin))
+        Pin::ALL.into_iter().filter(move |pin| self.has(*pin))
     }
 
     /// The text of the first reason: what `route` is told.

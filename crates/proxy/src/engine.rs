@@ -1,9 +1,11 @@
 //! The data plane as the control plane sees it: workers to start, services to publish, listeners
 //! to open and close, sessions to cut.
 
+pub mod describe;
 pub mod event;
 mod executor;
 pub(crate) mod live;
+pub mod operate;
 pub(crate) mod reactor;
 pub(crate) mod ring;
 pub(crate) mod spares;
@@ -137,6 +139,15 @@ pub(crate) enum Order {
     },
     /// Somebody shows the key of a session's cancel request.
     Cancel(Claim),
+    Describe {
+        service_id: u64,
+        reply: flume::Sender<describe::Described>,
+    },
+    Kill {
+        service_id: u64,
+        which: operate::Which,
+        done: CutCount,
+    },
     /// Something about a pool of server connections.
     Lending {
         service_id: u64,

@@ -55,6 +55,8 @@ pub enum CutReason {
     Removed,
     /// Evenkeel ends.
     Shutdown,
+    /// An operator said so.
+    Command,
 }
 
 impl std::fmt::Display for CutReason {
@@ -65,6 +67,7 @@ impl std::fmt::Display for CutReason {
             Self::DrainLimit => "drain limit",
             Self::Removed => "removed from the configuration",
             Self::Shutdown => "shutdown",
+            Self::Command => "killed by an operator",
         })
     }
 }

@@ -168,6 +168,8 @@ pub(super) struct State {
     pub(super) hungry: BTreeSet<u64>,
     /// Databases whose clients are made to wait.
     pub(super) paused: BTreeSet<u64>,
+    /// All clients are made to wait.
+    pub(super) all_paused: bool,
     /// Some limit is exceeded since it was lowered.
     pub(super) is_exceeded: bool,
     pub(super) limits: BTreeMap<Scope, Arc<Places>>,
@@ -231,6 +233,7 @@ impl State {
             pools: BTreeMap::new(),
             hungry: BTreeSet::new(),
             paused: BTreeSet::new(),
+            all_paused: false,
             is_exceeded: false,
             limits: BTreeMap::from([(Scope::Service, Arc::new(Places::new(size)))]),
             waiting: 0,
@@ -360,7 +363,8 @@ impl State {
     /// `Desk::give_back` speaks of: whoever looks for idle connections after this sees those that
     /// were put away by workers who did not see it.
     pub(super) fn publish(&self) {
-        let pressure = self.waiting + self.paused.len() + usize::from(self.is_exceeded);
+        let flags = usize::from(self.is_exceeded) + usize::from(self.all_paused);
+        let pressure = self.waiting + self.paused.len() + flags;
         self.pressure.0.store(pressure, Relaxed);
         fence(SeqCst);
     }

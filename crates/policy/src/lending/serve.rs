@@ -216,7 +216,9 @@ impl State {
     }
 
     pub(super) fn is_paused(&self, id: u64) -> bool {
-        !self.paused.is_empty() && self.paused.contains(&self.pools[&id].pool.key().database)
+        self.all_paused
+            || !self.paused.is_empty()
+                && self.paused.contains(&self.pools[&id].pool.key().database)
     }
 
     /// Known to be there: a pool with connections, clients or orders is never forgotten.

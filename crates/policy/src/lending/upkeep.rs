@@ -60,7 +60,7 @@ impl State {
     fn warm(&mut self, worker: usize, now_ms: u64, orders: &mut Vec<Order>) {
         let ids: Vec<u64> = self.pools.keys().copied().collect();
         for id in ids {
-            while self.is_cold(id) && self.connect(id, worker, now_ms, orders) {}
+            while !self.is_paused(id) && self.is_cold(id) && self.connect(id, worker, now_ms, orders) {}
         }
     }
 
@@ -145,7 +145,23 @@ impl Books {
         state.publish();
     }
 
-    /// Ends a pause.
+    /// Makes all clients wait, those of databases that nobody has asked for yet among them.
+    pub fn pause_all(&self) {
+        let mut state = self.lock();
+        state.all_paused = true;
+        state.publish();
+    }
+
+    /// Ends every pause.
+    pub fn resume_all(&self, now_ms: u64, orders: &mut Vec<Order>) {
+        let mut state = self.lock();
+        state.all_paused = false;
+        state.paused.clear();
+        state.publish();
+        state.serve_all(now_ms, orders);
+    }
+
+    /// Ends a pause of one database.
     pub fn resume(&self, database: u64, now_ms: u64, orders: &mut Vec<Order>) {
         let mut state = self.lock();
         state.paused.remove(&database);

@@ -29,26 +29,26 @@ fn ended_by(release: Release) -> Vec<Pin> {
         pins.release(release);
         pins.is_empty()
     };
-    ALL.into_iter().filter(ended).collect()
+    Pin::ALL.into_iter().filter(ended).collect()
 }
 
 fn survivors(release: Release) -> String {
-    let mut pins = Pins::of(&ALL);
+    let mut pins = Pins::of(&Pin::ALL);
     pins.release(release);
     pins.to_string()
 }
 
 #[test]
 fn every_pin_stands_for_itself_and_has_a_text_of_its_own() {
-    let mut texts: Vec<&str> = ALL.iter().map(|pin| pin.as_str()).collect();
+    let mut texts: Vec<&str> = Pin::ALL.iter().map(|pin| pin.as_str()).collect();
     texts.sort_unstable();
     texts.dedup();
-    assert_eq!(texts.len(), ALL.len());
-    for pin in ALL {
+    assert_eq!(texts.len(), Pin::ALL.len());
+    for pin in Pin::ALL {
         let alone: Vec<Pin> = Pins::of(&[pin]).iter().collect();
         assert_eq!(alone, [pin]);
     }
-    assert!(ALL.is_sorted(), "shown in the order of their declaration");
+    assert!(Pin::ALL.is_sorted(), "shown in the order of their declaration");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn every_other_pin_is_ended_by_something() {
     let mut ended: Vec<Pin> = RELEASES.into_iter().flat_map(ended_by).collect();
     ended.sort_unstable();
     ended.dedup();
-    assert_eq!(ended.len(), ALL.len() - 2);
+    assert_eq!(ended.len(), Pin::ALL.len() - 2);
 }
 
 #[test]

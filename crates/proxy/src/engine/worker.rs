@@ -18,7 +18,7 @@ use super::live::Live;
 use super::reactor::Reactor;
 use super::ring::Ring;
 use super::spares::Spares;
-use super::{Driver, Order, Shared};
+use super::{Driver, Order, Shared, describe, operate};
 use crate::cancel::Claim;
 use crate::listen::{self, ListenerShared};
 use crate::record::Ending;
@@ -142,7 +142,7 @@ impl Worker {
         Some(lending)
     }
 
-    fn lending_of(&self, service_id: u64) -> Option<Rc<Lending>> {
+    pub(super) fn lending_of(&self, service_id: u64) -> Option<Rc<Lending>> {
         self.lendings.borrow().get(&service_id).cloned()
     }
 
@@ -155,6 +155,16 @@ impl Worker {
         }
     }
 
+    pub(super) fn each_session(&self, mut act: impl FnMut(&Live)) {
+        for (_, live) in self.sessions.borrow().iter() {
+            act(live);
+        }
+    }
+
+    pub(super) fn each_lending(&self, act: impl FnMut(&Rc<Lending>)) {
+        self.lendings.borrow().values().for_each(act);
+    }
+
     fn sweep(&self) {
         let now_ms = crate::clock::now_ms();
         self.swept_at_ms.set(now_ms);
@@ -165,6 +175,7 @@ impl Worker {
         for lending in lendings {
             lending.upkeep();
         }
+        describe::take_census(self);
     }
 
     fn carry_out(self: &Rc<Self>, order: Order) {
@@ -196,6 +207,15 @@ impl Worker {
                 }
             }
             Order::Cancel(claim) => self.cancel(claim),
+            Order::Describe { service_id, reply } => {
+                // Who asked may have gone.
+                let _ = reply.send(describe::described(self, service_id));
+            }
+            Order::Kill {
+                service_id,
+                which,
+                done,
+            } => operate::kill(self, service_id, &which, &done),
             Order::Lending { service_id, errand } => {
                 if let Some(lending) = self.lending_of(service_id) {
                     lending.run_errand(self, errand);

@@ -1,8 +1,15 @@
 //! What a service that speaks a database's protocol counts: each worker for itself, summed when read.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use evenkeel_policy::pins::Pin;
+
+use crate::clock;
 use crate::counters::Histogram;
+use crate::engine::describe::Doing;
+use crate::service::postgres::{Paused, PostgresService};
 
 /// Bounds of times in microseconds: from a point select on loopback to a report of minutes.
 const TIMES_US: &[u64] = &[
@@ -24,6 +31,65 @@ const TIMES_US: &[u64] = &[
     30_000_000,
     300_000_000,
 ];
+
+/// A pool of server connections.
+#[derive(Debug, Clone)]
+pub struct PoolInfo {
+    /// As its user is called by clients.
+    pub user: String,
+    /// Its database.
+    pub database: String,
+    /// Where its connections go.
+    pub server: Arc<str>,
+    /// Connections, those that open and close among them.
+    pub connections: u32,
+    /// Of these, idle.
+    pub idle: u32,
+    /// Of these, opening.
+    pub opening: u32,
+    /// Clients that wait for one.
+    pub waiting: usize,
+    /// How long the first of them has waited, milliseconds.
+    pub longest_wait_ms: u64,
+}
+
+impl PostgresService {
+    /// Every pool, one entry for a user in a database at a server.
+    pub fn pools(&self) -> Vec<PoolInfo> {
+        let now_ms = clock::now_ms();
+        let mut pools = BTreeMap::new();
+        for figures in self.lender.books.figures() {
+            let Some(pooled) = self.lender.pooled(&figures.key) else {
+                continue;
+            };
+            let (who, server) = (&pooled.who, &pooled.server);
+            let key = (figures.key.database, figures.key.user, figures.key.server);
+            // After a change of password there are two for a while.
+            let pool = pools.entry(key).or_insert_with(|| PoolInfo {
+                user: who.user.clone(),
+                database: who.database.clone(),
+                server: Arc::clone(&server.name),
+                connections: 0,
+                idle: 0,
+                opening: 0,
+                waiting: 0,
+                longest_wait_ms: 0,
+            });
+            let since_ms = figures.waiting_since_ms.unwrap_or(now_ms);
+            pool.connections += figures.connections;
+            pool.idle += figures.idle;
+            pool.opening += figures.opening;
+            pool.waiting += figures.waiting;
+            pool.longest_wait_ms = pool.longest_wait_ms.max(now_ms.saturating_sub(since_ms));
+        }
+        pools.into_values().collect()
+    }
+
+    /// What an operator has paused.
+    pub fn paused(&self) -> Paused {
+        self.lender.paused()
+    }
+}
 
 /// A count with one writer.
 #[derive(Debug, Default)]
@@ -65,6 +131,8 @@ pub struct Figures {
     pub query_us: Histogram,
     /// From the beginning of a transaction to its end, microseconds.
     pub transaction_us: Histogram,
+    /// What its clients do.
+    pub census: Census,
 }
 
 impl Figures {
@@ -80,7 +148,39 @@ impl Figures {
             wait_us: Histogram::new(TIMES_US),
             query_us: Histogram::new(TIMES_US),
             transaction_us: Histogram::new(TIMES_US),
+            census: Census::default(),
         }
+    }
+}
+
+/// What the clients of one worker did when they were last counted, half a second ago at most.
+#[derive(Debug, Default)]
+pub struct Census {
+    doing: [AtomicU64; Self::DOINGS],
+    pins: [AtomicU64; Self::PINS],
+}
+
+impl Census {
+    pub(crate) const DOINGS: usize = Doing::ALL.len();
+    pub(crate) const PINS: usize = Pin::ALL.len();
+
+    pub(crate) fn set(&self, doing: &[u64; Self::DOINGS], pins: &[u64; Self::PINS]) {
+        for (known, now) in self.doing.iter().zip(doing) {
+            known.store(*now, Relaxed);
+        }
+        for (known, now) in self.pins.iter().zip(pins) {
+            known.store(*now, Relaxed);
+        }
+    }
+
+    /// How many did that.
+    pub fn doing(&self, what: Doing) -> u64 {
+        self.doing[what as usize].load(Relaxed)
+    }
+
+    /// How many were bound by that; one client may be by several.
+    pub fn bound_by(&self, pin: Pin) -> u64 {
+        self.pins[pin as usize].load(Relaxed)
     }
 }
 

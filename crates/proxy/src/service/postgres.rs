@@ -24,6 +24,8 @@ use crate::session::postgres::account::{Lender, Who};
 use crate::session::postgres::statements::Interned;
 use crate::tls::{Acceptor, Connector};
 
+pub use crate::session::postgres::account::pause::Paused;
+
 /// How PostgreSQL is served from now on; replaced with its [`View`](super::View).
 #[derive(Debug)]
 pub struct PostgresView {

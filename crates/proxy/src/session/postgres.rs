@@ -353,6 +353,7 @@ impl Session<'_> {
         let length = chunk.bytes().len() as u64;
         self.live
             .moved_at(self.worker, Way::FromClient, length, self.at_server());
+        self.account.usage.from_clients.add(length);
         if !matches!(self.stage, Stage::Ready) {
             self.hold(chunk.bytes());
             return Ok(());
@@ -400,6 +401,7 @@ impl Session<'_> {
         self.unit.reached_client = true;
         let length = out.len() as u64;
         self.live.moved_at(self.worker, Way::ToClient, length, None);
+        self.account.usage.to_clients.add(length);
         let sent = self.client.send_own(self.worker, out);
         sent.map_err(|error| End::ClientBroke(error.to_string()))
     }
@@ -445,6 +447,14 @@ impl Session<'_> {
             Due::AnswerDiscarded(_, token) => self.names.discarded(token.0),
             Due::Answer(..) => {}
         }
+    }
+
+    /// Its server is to do something now.
+    fn begins_work(&mut self) {
+        self.does(Doing::Active);
+        let now_us = crate::clock::now_us();
+        self.unit.since_us = now_us;
+        self.card.begins_transaction(now_us);
     }
 
     fn does(&self, doing: Doing) {

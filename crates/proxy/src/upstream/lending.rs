@@ -4,6 +4,7 @@
 //! ([`evenkeel_policy::lending`]); here the connections are: each worker has the idle ones that it
 //! was given last, and hands them on when a client of another worker is to have one.
 
+mod census;
 mod errand;
 mod place;
 
@@ -46,6 +47,7 @@ pub(crate) struct Lending {
     /// What sessions of one user in one database share, for as long as there are any.
     accounts: RefCell<HashMap<(u64, u64, u64), Weak<Account>>>,
     upkept_ms: Cell<u64>,
+    counting: census::Counting,
 }
 
 /// The answer to a session that wants a connection.
@@ -68,6 +70,7 @@ impl Lending {
             waiting: RefCell::default(),
             accounts: RefCell::default(),
             upkept_ms: Cell::new(0),
+            counting: census::Counting::default(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Who a session is towards the servers: a user in a database with a credential, and the pools that
 //! belong to it.
 
+pub(crate) mod pause;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -11,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use evenkeel_policy::lending::{Books, Key, Pool};
 use evenkeel_wire::postgres::login::Credential;
 
+use self::pause::Paused;
 use super::server::ServerConnection;
 use crate::knowledge::{Catalog, Database};
 use crate::server::Server;
@@ -23,6 +26,7 @@ use crate::state::settings::{self, Interner, Journal, OnServer, Proofs, Settings
 pub(crate) struct Lender {
     pub(crate) books: Arc<Books>,
     pooled: Mutex<HashMap<Key, Arc<Pooled>>>,
+    paused: Mutex<Paused>,
     numbers: Mutex<HashMap<Box<[u8]>, u64>>,
 }
 
@@ -62,6 +66,7 @@ impl Lender {
         Self {
             books: Arc::new(books),
             pooled: Mutex::default(),
+            paused: Mutex::default(),
             numbers: Mutex::default(),
         }
     }

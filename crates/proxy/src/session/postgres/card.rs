@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
 use evenkeel_policy::pins::Pins;
@@ -19,7 +20,7 @@ use crate::service::postgres::{PostgresView, Times};
 
 /// What a session does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub enum Doing {
     /// Nothing: its client has nothing to ask.
     Idle,
     /// It waits for a server connection.
@@ -35,7 +36,18 @@ pub(crate) enum Doing {
 }
 
 impl Doing {
-    pub(crate) fn as_str(self) -> &'static str {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] = [
+        Doing::Idle,
+        Doing::Waiting,
+        Doing::WaitingForPrimary,
+        Doing::Active,
+        Doing::InTransaction,
+        Doing::Bound,
+    ];
+
+    /// For the status.
+    pub fn as_str(self) -> &'static str {
         match self {
             Doing::Idle => "idle",
             Doing::Waiting => "waiting",
@@ -55,8 +67,13 @@ pub(crate) struct Target {
     pub(crate) cancels: Rc<Cancelling>,
 }
 
+/// Sessions so far: what an operator calls the next one.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
 /// One session's card.
 pub(crate) struct Card {
+    /// Never used again in this process.
+    pub(crate) id: u64,
     pub(crate) account: Rc<Account>,
     pub(crate) secret: cancel::Secret,
     pub(crate) peer: Option<SocketAddr>,
@@ -64,6 +81,8 @@ pub(crate) struct Card {
     doing: Cell<Doing>,
     doing_since_ms: Cell<u64>,
     transaction_since_ms: Cell<u64>,
+    /// The same to the microsecond, for the figures; zero: none has begun.
+    transaction_since_us: Cell<u64>,
     target: RefCell<Option<Target>>,
     pins: Cell<Pins>,
     /// When to call, in milliseconds of the clock; zero: never.
@@ -97,6 +116,7 @@ impl Card {
     ) -> Rc<Self> {
         let now_ms = clock::now_ms();
         Rc::new(Self {
+            id: SESSIONS.fetch_add(1, Relaxed) + 1,
             account: Rc::clone(account),
             secret,
             peer,
@@ -104,6 +124,7 @@ impl Card {
             doing: Cell::new(Doing::Idle),
             doing_since_ms: Cell::new(now_ms),
             transaction_since_ms: Cell::new(0),
+            transaction_since_us: Cell::new(0),
             target: RefCell::default(),
             pins: Cell::new(Pins::NONE),
             deadline_ms: Cell::new(0),
@@ -157,12 +178,28 @@ impl Card {
         self.doing_since_ms.set(now_ms);
         self.is_timed_out.set(false);
         match doing {
-            Doing::Idle | Doing::Bound => self.transaction_since_ms.set(0),
+            Doing::Idle | Doing::Bound => {
+                self.transaction_since_ms.set(0);
+                self.transaction_since_us.set(0);
+            }
             Doing::Active if self.transaction_since_ms.get() == 0 => {
                 self.transaction_since_ms.set(now_ms);
             }
             _ => {}
         }
+    }
+
+    /// A transaction begins now, unless one has already.
+    pub(crate) fn begins_transaction(&self, now_us: u64) {
+        if self.transaction_since_us.get() == 0 {
+            self.transaction_since_us.set(now_us);
+        }
+    }
+
+    /// How long the transaction took that ends now, microseconds; the next one may have begun.
+    pub(crate) fn ends_transaction(&self, now_us: u64) -> u64 {
+        let since_us = self.transaction_since_us.replace(now_us);
+        now_us.saturating_sub(since_us)
     }
 
     /// It has a server connection.

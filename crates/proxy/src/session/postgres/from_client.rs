@@ -15,6 +15,7 @@ use evenkeel_wire::postgres::names::{names, parse_parts};
 use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{Parsed, build};
 
+use super::card::Doing;
 use super::complaint::Complaint;
 use super::statements::{self, NAME_PREFIX, name_of, new_id};
 use super::unit::{Look, text_of_query};
@@ -148,6 +149,9 @@ impl Session<'_> {
 
     /// Bytes of a client that has one.
     pub(super) fn forward(&mut self, input: Input<'_>) -> Result<(), End> {
+        if matches!(self.card.doing(), Doing::InTransaction | Doing::Bound) {
+            self.begins_work();
+        }
         let mut out = self.worker.spare();
         let (is_whole, taken) = {
             let bytes = input.bytes();

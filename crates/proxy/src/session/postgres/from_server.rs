@@ -283,8 +283,13 @@ impl Session<'_> {
         let figures = self.figures();
         figures.queries.add(1);
         figures.query_us.observe(took_us);
+        if self.at.as_ref().is_some_and(|at| at.is_replica) {
+            figures.on_replicas.add(1);
+        }
         if is_idle {
             figures.transactions.add(1);
+            let took_us = self.card.ends_transaction(now_us);
+            figures.transaction_us.observe(took_us);
         }
         self.account.usage.queries.add(1);
         self.account.usage.busy_us.add(took_us);
@@ -313,6 +318,7 @@ impl Session<'_> {
         let length = length as u64;
         self.live
             .moved_at(worker, Way::ToClient, length, self.at_server());
+        self.account.usage.to_clients.add(length);
         let sent = match (is_whole, input) {
             (false, _) => self.client.send_own(worker, out),
             (true, Input::Chunk(chunk)) => {

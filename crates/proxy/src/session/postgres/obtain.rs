@@ -82,9 +82,18 @@ impl Session<'_> {
         let (Some(postgres), Some(at)) = (&view.postgres, At::new(view, index, is_reserved)) else {
             return Got::Later;
         };
-        let pooled = self.account.pooled(&at.server, postgres);
+        let mut borrowed;
+        loop {
+            let pooled = self.account.pooled(&at.server, postgres);
+            borrowed = self.lending.borrow(&pooled, &self.place);
+            // An operator has had its connections opened anew just now: there is another pool.
+            let is_gone = matches!(borrowed, Borrowed::Refused(_)) && pooled.pool.is_outdated();
+            if !is_gone {
+                break;
+            }
+        }
         self.at = Some(at);
-        match self.lending.borrow(&pooled, &self.place) {
+        match borrowed {
             Borrowed::Now(server) => self.lent(server),
             Borrowed::Later(until_ms) => {
                 let since_us = clock::now_us();
@@ -103,8 +112,7 @@ impl Session<'_> {
     /// A connection is ours: first what the client has set is set on it.
     fn lent(&mut self, mut server: Box<ServerConnection>) -> Got {
         self.card.has(&server);
-        self.does(Doing::Active);
-        self.unit.since_us = clock::now_us();
+        self.begins_work();
         self.stage = Stage::Ready;
         self.drew = false;
         let interner = self.worker.interner();

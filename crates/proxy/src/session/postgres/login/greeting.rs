@@ -9,7 +9,7 @@ use evenkeel_wire::postgres::conversation::Sending;
 use evenkeel_wire::postgres::requests::Requests;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 
-use super::super::account::{Account, Pooled, Who};
+use super::super::account::{Account, Who};
 use super::super::card::Card;
 use super::super::complaint::Complaint;
 use super::super::join::JoinError;
@@ -19,7 +19,9 @@ use super::credential::Proof;
 use super::{Door, Outside, Wish};
 use crate::cancel;
 use crate::clock;
+use crate::server::Server;
 use crate::service::View;
+use crate::service::postgres::PostgresView;
 use crate::state::settings::{self, Journal, Settings, spelling};
 use crate::stream::Stream;
 use crate::upstream::lending::{Borrowed, Delivery, Lending, Place};
@@ -154,8 +156,7 @@ impl<'a> Door<'a> {
         let others = (0..view.servers.len()).filter(|index| own.replicas[*index]);
         let mut last = None;
         for index in first.chain(others) {
-            let pooled = account.pooled(&view.servers[index], own);
-            match self.wait(&pooled).await {
+            match self.wait(account, &view.servers[index], own).await {
                 Ok(server) => return Ok(server),
                 Err(error) if error.is_passing() => last = Some(error),
                 Err(error) => return Err(Complaint::of_join(&error).into()),
@@ -169,15 +170,23 @@ impl<'a> Door<'a> {
         Err(complaint.into())
     }
 
-    async fn wait(&self, pooled: &Pooled) -> Result<Box<ServerConnection>, Arc<JoinError>> {
+    async fn wait(
+        &self,
+        account: &Account,
+        server: &Arc<Server>,
+        view: &PostgresView,
+    ) -> Result<Box<ServerConnection>, Arc<JoinError>> {
         let in_line = InLine {
             lending: &self.lending,
             place: Place::new(),
         };
         loop {
-            let until_ms = match self.lending.borrow(pooled, &in_line.place) {
+            // It may be another one after each waiting.
+            let pooled = account.pooled(server, view);
+            let until_ms = match self.lending.borrow(&pooled, &in_line.place) {
                 Borrowed::Now(server) => return Ok(server),
                 Borrowed::Later(until_ms) => until_ms,
+                Borrowed::Refused(_) if pooled.pool.is_outdated() => continue,
                 Borrowed::Refused(refusal) => {
                     return Err(Arc::new(JoinError::not_lent(refusal)));
                 }

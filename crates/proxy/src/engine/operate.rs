@@ -1,0 +1,123 @@
+//! What an operator may do to a service that lends server connections: end sessions, make clients
+//! wait, have connections opened anew.
+
+use std::rc::Rc;
+
+use evenkeel_policy::lending::{self, Ticket};
+
+use super::worker::Worker;
+use super::{CutCount, Engine, Order};
+use crate::record::{CutReason, Ending};
+use crate::service::Service;
+use crate::service::postgres::PostgresService;
+use crate::session::postgres::cancel;
+use crate::upstream::lending::Errand;
+
+/// Which sessions of a service are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// The one with this id.
+    Session(u64),
+    /// The one that has the connection to this process of a server.
+    ServerProcess(u32),
+    /// Those in a database; `None`: all.
+    Database(Option<String>),
+}
+
+impl Engine {
+    /// Cancels what sessions do, and ends them.
+    pub fn kill(&self, service: &Service, which: &Which) -> CutCount {
+        let done = CutCount::default();
+        for orders in &self.shared.orders {
+            let _ = orders.send(Order::Kill {
+                service_id: service.id,
+                which: which.clone(),
+                done: done.clone(),
+            });
+        }
+        done
+    }
+
+    /// From now on clients of a database (`None`: of all) wait, and connections that are free close:
+    /// when [`Self::open_connections`] says zero, nothing runs at the servers.
+    pub fn pause(&self, service: &Service, database: Option<&str>) {
+        if let Some(shared) = &service.postgres {
+            shared.lender.pause(database);
+            self.reconnect(service, database);
+        }
+    }
+
+    /// Ends a pause; without a database, every pause. False: nothing was paused.
+    pub fn resume(&self, service: &Service, database: Option<&str>) -> bool {
+        let Some(shared) = &service.postgres else {
+            return false;
+        };
+        let mut orders = Vec::new();
+        let was_paused = shared.lender.resume(database, &mut orders);
+        self.give_out(service, orders);
+        was_paused
+    }
+
+    /// Every connection to a database (`None`: to all) closes as soon as nobody uses it; new ones
+    /// are opened as they are needed.
+    pub fn reconnect(&self, service: &Service, database: Option<&str>) {
+        let Some(shared) = &service.postgres else {
+            return;
+        };
+        for ticket in shared.lender.outdate(database) {
+            self.ask_again(service, ticket);
+        }
+    }
+
+    /// Who waited for a connection of a pool that is no more asks once more.
+    fn ask_again(&self, service: &Service, ticket: Ticket) {
+        let (service_id, errand) = (service.id, Errand::Again(ticket));
+        let _ = self.shared.orders[ticket.worker].send(Order::Lending { service_id, errand });
+    }
+
+    fn give_out(&self, service: &Service, orders: Vec<lending::Order>) {
+        for order in orders {
+            let (to, service_id) = (order.worker, service.id);
+            let errand = Errand::Order(order);
+            let _ = self.shared.orders[to].send(Order::Lending { service_id, errand });
+        }
+    }
+}
+
+impl PostgresService {
+    /// Server connections of a database (`None`: of all), those that open and close among them.
+    pub fn open_connections(&self, database: Option<&str>) -> u64 {
+        let number = database.map(|name| self.lender.number(name.as_bytes()));
+        let figures = self.lender.books.figures();
+        let meant = figures
+            .iter()
+            .filter(|one| number.is_none_or(|number| one.key.database == number));
+        meant.map(|one| u64::from(one.connections)).sum()
+    }
+}
+
+/// A worker's part of [`Engine::kill`].
+pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &CutCount) {
+    worker.each_session(|live| {
+        let Some(card) = live.card().filter(|_| live.service.id == service_id) else {
+            return;
+        };
+        let is_meant = match which {
+            Which::Session(id) => card.id == *id,
+            Which::ServerProcess(process) => {
+                let target = card.target();
+                let key = target.and_then(|target| target.key);
+                key.is_some_and(|(known, _)| known == *process)
+            }
+            Which::Database(database) => database
+                .as_ref()
+                .is_none_or(|name| *name == card.account.who.database),
+        };
+        if is_meant {
+            // The server would go on with the query of a client that has left.
+            cancel::cancel(worker, &card, &live.service);
+            live.cut(Ending::Cut(CutReason::Command));
+            done.add();
+        }
+    });
+}
