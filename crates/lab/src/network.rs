@@ -40,9 +40,11 @@ impl Network {
             bail!("network namespaces need root: run the lab as root, or without namespaces");
         }
         remove_stale()?;
-        let taken = run("ip", "-4 -o address")?;
+        // The kernel takes the cables of a lab that has just ended away when it has time.
+        let taken = run("ip", "-4 -o address")? + &run("ip", "-o link")?;
         let free = (1..=254).find_map(|number| {
-            let is_taken = taken.contains(&format!(" 10.77.{number}."));
+            let is_taken = taken.contains(&format!(" 10.77.{number}."))
+                || taken.contains(&format!(" ekv{number}-"));
             Some((number, reserve(number)?)).filter(|_| !is_taken)
         });
         let (number, reservation) =

@@ -92,7 +92,7 @@ fn turns(
             "{}, {name}, {percent} % of its peak, block {block}",
             target.name
         );
-        runner.progress.now(&at);
+        runner.now(&at);
         let asked = Asked {
             point,
             seconds: stage.effort.seconds,

@@ -145,16 +145,21 @@ fn one(
     }
     let at = format!("{}, {}, trial {number}", front.name, fault.name);
     runner.progress.now(&at);
-    let mut outcome = Trial {
+    let trial = Trial {
         scene,
         front,
         fault,
-    }
-    .run()
-    .unwrap_or_else(|error| FaultTrial {
-        failure: Some(format!("{error:#}")),
-        ..FaultTrial::default()
-    });
+    };
+    let mut outcome = match trial.run() {
+        Ok(seen) => {
+            note_return(front, fault, seen.stays_back, experiment);
+            seen.trial
+        }
+        Err(error) => FaultTrial {
+            failure: Some(format!("{error:#}")),
+            ..FaultTrial::default()
+        },
+    };
     outcome.target.clone_from(&front.name);
     outcome.scenario.clone_from(&fault.name);
     outcome.trial = number;
@@ -175,6 +180,18 @@ fn one(
     settle(scene)
 }
 
+/// Balancers that know no cluster send the writes to a former primary once it is there again.
+fn note_return(front: &Front, fault: &Fault, stays_back: bool, experiment: &mut Experiment) {
+    let note = format!(
+        "{}, {}: after the server's return writes failed again, until the first server was the \
+         primary again",
+        front.name, fault.name
+    );
+    if !stays_back && !experiment.notes.contains(&note) {
+        experiment.notes.push(note);
+    }
+}
+
 /// All servers run and have all rows, and the first takes the writes again, which is where those
 /// balancers send them that know no cluster; or nothing more can be tried here.
 fn settle(scene: &Scene) -> Result<()> {
@@ -182,6 +199,8 @@ fn settle(scene: &Scene) -> Result<()> {
         scene.bring_back(server)?;
     }
     scene.wait_caught_up()?;
-    scene.hand_back().context("the first server's return as primary")?;
+    scene
+        .hand_back()
+        .context("the first server's return as primary")?;
     scene.wait_caught_up()
 }

@@ -193,7 +193,7 @@ impl<'a> Stage<'a> {
             load.name, step.point, load.sweep, step.block
         )
         .to_lowercase();
-        runner.progress.now(&at);
+        runner.now(&at);
         self.mend_servers(experiment, &at)?;
         self.mend(step.target, experiment, &at);
         sleep(Duration::from_millis(self.effort.pause_ms));

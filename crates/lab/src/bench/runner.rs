@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ use super::part::{self, Stage, step_time};
 use super::progress::{Progress, short};
 use super::{companion, fault, machine, versions};
 use crate::stop::Stop;
+
+/// What a kill may cost.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
 
 /// What may be left out or changed of the experiments.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -38,6 +41,9 @@ pub(crate) struct Runner {
     keeper: Keeper,
     /// Runs whose numbers have not been shown yet, when nobody watches a live line.
     shown: Option<(String, String)>,
+    /// The numbers of the last run, for whoever watches.
+    last: String,
+    saved: Instant,
 }
 
 impl Runner {
@@ -56,6 +62,8 @@ impl Runner {
             outcome,
             keeper,
             shown: None,
+            last: String::new(),
+            saved: Instant::now(),
         }
     }
 
@@ -282,12 +290,25 @@ impl Runner {
 
     /// Before each block: what there is is saved, and the disk has room for more.
     pub(crate) fn begin_block(&mut self, state: &outcome::Experiment) -> Result<()> {
+        self.take(state);
+        self.save();
+        self.keeper.check_disk()
+    }
+
+    fn take(&mut self, state: &outcome::Experiment) {
         let mut known = self.outcome.experiments.iter_mut();
         if let Some(kept) = known.find(|one| one.name == state.name) {
             kept.clone_from(state);
         }
-        self.save();
-        self.keeper.check_disk()
+    }
+
+    /// What is being done now, and what came of the run before.
+    pub(crate) fn now(&self, at: &str) {
+        if self.last.is_empty() {
+            self.progress.now(at);
+        } else {
+            self.progress.now(&format!("{at}   before: {}", self.last));
+        }
     }
 
     /// Takes a run in and shows its numbers.
@@ -310,12 +331,17 @@ impl Runner {
                 || old.load != cell.load
         });
         state.cells.push(cell);
+        if self.saved.elapsed() > SAVE_EVERY {
+            self.take(state);
+            self.write();
+        }
     }
 
     /// All targets of a load and point on one line.
     fn show(&mut self, cell: &Cell) {
         let title = format!("block {} {} at {}:", cell.block, cell.load, cell.point);
         let numbers = numbers(cell);
+        self.last.clone_from(&numbers);
         match &mut self.shown {
             Some((known, line)) if *known == title => {
                 line.push_str("; ");
@@ -348,6 +374,11 @@ impl Runner {
 
     fn save(&mut self) {
         self.flush();
+        self.write();
+    }
+
+    fn write(&mut self) {
+        self.saved = Instant::now();
         if let Err(error) = self.keeper.save(&self.outcome) {
             self.progress.event(&format!("{error:#}; going on without"));
         }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::experiment::{Program, Sends, Target};
+use super::experiment::{Program, Sends, Speech, Target};
 use super::outcome::ConfigFile;
 use super::topology::Topology;
 use super::versions;
@@ -82,7 +82,7 @@ pub(crate) fn start(
     };
     let running = match target.program {
         Program::Direct => return Ok(order.without_balancer(&order.direct())),
-        Program::OwnRoundRobin => return Ok(order.without_balancer(&order.servers)),
+        Program::OwnRoundRobin => return Ok(order.own_round_robin()),
         Program::Evenkeel => evenkeel::start(&order),
         Program::Haproxy => haproxy::start(&order),
         Program::Nginx => nginx::start(&order),
@@ -121,6 +121,18 @@ impl Order<'_> {
             .copied()
             .into_iter()
             .collect()
+    }
+
+    /// sysbench goes round over MySQL servers, each host with each port.
+    fn own_round_robin(&self) -> Started {
+        let is_one_host = self
+            .servers
+            .iter()
+            .all(|one| one.ip() == self.servers[0].ip());
+        if self.topology.speech == Speech::Mysql && is_one_host {
+            return self.without_balancer(&self.servers);
+        }
+        Started::Missing("sysbench goes round over MySQL servers of one address only".to_owned())
     }
 
     fn without_balancer(&self, addresses: &[SocketAddr]) -> Started {

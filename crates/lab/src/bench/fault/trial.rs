@@ -19,6 +19,13 @@ const RETURN_LIMIT: Duration = Duration::from_secs(30);
 /// How long a secondary is away.
 const AWAY: Duration = Duration::from_millis(1500);
 
+/// What became of a trial.
+pub(super) struct Seen {
+    pub(super) trial: FaultTrial,
+    /// Whether writes went on after the server's return too.
+    pub(super) stays_back: bool,
+}
+
 pub(super) struct Trial<'a> {
     pub(super) scene: &'a Scene,
     pub(super) front: &'a Front,
@@ -26,7 +33,7 @@ pub(super) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    pub(super) fn run(&self) -> Result<FaultTrial> {
+    pub(super) fn run(&self) -> Result<Seen> {
         let old = self.victim()?;
         let address = *self
             .front
@@ -44,9 +51,7 @@ impl Trial<'_> {
         let is_back = calm(&probe, change.writable_at).is_ok();
         let known_by = SystemTime::now();
         self.scene.bring_back(&old).context("the server's return")?;
-        if is_back {
-            calm(&probe, SystemTime::now()).context("writes after the server's return")?;
-        }
+        let stays_back = !is_back || calm(&probe, SystemTime::now()).is_ok();
         let log = probe.finish();
         self.scene.wait_caught_up()?;
         let mut trial = self.verified(&log, &old)?;
@@ -60,7 +65,7 @@ impl Trial<'_> {
             let events = self.events().split_off(last_event);
             trial.steps = self.steps(&change, success_ms, &events, &old);
         }
-        Ok(trial)
+        Ok(Seen { trial, stays_back })
     }
 
     fn victim(&self) -> Result<Server> {

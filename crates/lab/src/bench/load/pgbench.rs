@@ -16,12 +16,9 @@ const LOG: &str = "transactions";
 pub(super) fn command(task: &Task) -> Result<Command> {
     let mut command = Command::new(tool::find_postgres("pgbench")?);
     process::plain_environment(&mut command);
-    command.env("PGPASSWORD", "sbtest");
     let address = *task.addresses.first().context("no address to load")?;
     command
-        .arg(format!("--host={}", address.ip()))
-        .arg(format!("--port={}", address.port()))
-        .args(["--username=sbtest", "--no-vacuum", "--jobs=2"])
+        .args(["--no-vacuum", "--jobs=2"])
         .arg(format!("--client={}", task.point.max(1)))
         .arg(format!("--random-seed={}", task.seed))
         .arg("--log")
@@ -44,7 +41,10 @@ pub(super) fn command(task: &Task) -> Result<Command> {
     } else if !task.load.script.is_empty() {
         command.arg(format!("--file={}", task.load.script));
     }
-    command.arg("sbtest");
+    let (host, port) = (address.ip(), address.port());
+    command.arg(format!(
+        "host={host} port={port} dbname=sbtest user=sbtest password=sbtest"
+    ));
     Ok(command)
 }
 

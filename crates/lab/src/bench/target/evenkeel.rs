@@ -2,14 +2,18 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::super::experiment::{Balance, Mode, Speech};
 use super::super::versions;
 use super::{Order, Process, Running, another_port};
-use crate::Balancer;
 use crate::rival::WORKERS;
+use crate::{Balancer, eventually};
+
+/// How long its servers may take to be found up.
+const UP_LIMIT: Duration = Duration::from_secs(10);
 
 /// `None` when this build does not speak the protocol that is wanted.
 pub(super) fn start(order: &Order) -> Result<Option<Running>> {
@@ -19,6 +23,7 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
         order.listen
     };
     let balancer = Balancer::start(&config(order, writes))?;
+    wait_up(&balancer);
     let mut notes = Vec::new();
     if order.target.mode == Mode::Tcp && order.topology.speech == Speech::Mysql {
         notes.push("tcp mode: it does not look into the queries".to_owned());
@@ -30,6 +35,16 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
         version: versions::of_evenkeel(),
         notes,
     }))
+}
+
+/// What does not come up in time shows in the runs.
+fn wait_up(balancer: &Balancer) {
+    let _ = eventually(UP_LIMIT, "services that are up", || {
+        let status = balancer.status()?;
+        let services = status["services"].as_array().cloned().unwrap_or_default();
+        let up = services.iter().all(|service| service["state"] == "up");
+        Ok(up.then_some(()))
+    });
 }
 
 fn config(order: &Order, writes: SocketAddr) -> String {
@@ -87,6 +102,11 @@ fn service(order: &Order, name: &str, protocol: &str, listen: SocketAddr, furthe
             "[service.monitor]\nuser = {user:?}\npassword = {password:?}\n\
              [service.pool]\nmode = \"transaction\"\nsize = 20\n[service.split]\nreads = {reads}"
         );
+    }
+    // In network namespaces the lab's servers are no loopback any more, and have no certificates.
+    let is_local = order.servers.iter().all(|server| server.ip().is_loopback());
+    if !is_local && !order.topology.is_external() && order.topology.speech != Speech::Http {
+        text.push_str("[service.server_tls]\nmode = \"off\"\n");
     }
     text.push('\n');
     text
