@@ -102,6 +102,12 @@ impl Boundaries {
         self.skip == 0
     }
 
+    /// How many bytes are still to come of the message that the last step ended in.
+    #[must_use]
+    pub fn remainder(&self) -> usize {
+        self.skip
+    }
+
     /// The next message that matters in `bytes`, which begin where the last step's consumed bytes
     /// ended (`passed + length`, or `passed`).
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {

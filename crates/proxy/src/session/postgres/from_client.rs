@@ -80,7 +80,7 @@ impl Effects {
 
     /// What the request of a token meant, of whose statements one has ended well.
     pub(super) fn completed(&mut self, token: Token) -> Option<&Meaning> {
-        if token.0 == 0 {
+        if token.0 == 0 || token.0 & (PARSE | UNNAMED) != 0 {
             return None;
         }
         while self.pending.front().is_some_and(|(of, _)| *of < token.0) {
@@ -255,6 +255,10 @@ impl Session<'_> {
             let message = &flight.rest()[..length];
             if request == Request::Terminate {
                 return Err(End::ClientLeft);
+            }
+            if self.unit.is_sent {
+                // Sent ahead of the answer: both cannot be run again as one.
+                self.unit.kept = None;
             }
             let sending = self.message(flight, header, request, message, is_whole)?;
             // Up to here the message has decided of itself; what is left of it follows.
@@ -783,8 +787,8 @@ impl Session<'_> {
         let Some(mut server) = self.server.take() else {
             return;
         };
-        // They go with the next reply if there is one to come.
-        if !server.conversation.owes_reply() {
+        // They go with the next reply if there is one to come, and never into one.
+        if !server.conversation.owes_reply() && server.boundaries.is_at_border() {
             let mut out = std::mem::take(&mut self.answers);
             while let Some(due) = server.conversation.due() {
                 match due {

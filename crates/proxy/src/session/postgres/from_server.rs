@@ -40,6 +40,15 @@ struct Walked {
     broken: Option<String>,
 }
 
+impl Walked {
+    /// What was kept is run again as a whole: nothing of it may have ended before.
+    fn fails(&mut self, sqlstate: SqlState) {
+        if !self.is_ready {
+            self.mishap = Some(mishap_of(sqlstate));
+        }
+    }
+}
+
 impl Session<'_> {
     pub(super) fn hear(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
         let Some(mut server) = self.server.take() else {
@@ -85,27 +94,20 @@ impl Session<'_> {
         let bytes = input.bytes();
         let mut flight = Flight::new(bytes, out);
         loop {
-            let is_swallowed = server.conversation.delivery() == Delivery::Swallow;
-            let pass = |flight: &mut Flight<'_, '_>, length| match is_swallowed {
-                true => flight.drop(length),
-                false => flight.keep(length),
-            };
+            let remainder = server.boundaries.remainder();
             match server.boundaries.next(flight.rest()) {
                 Step::Event {
                     passed,
                     event,
                     length,
                 } => {
-                    pass(&mut flight, passed);
+                    pass(server, &mut flight, passed, remainder);
                     self.give_due(server, &mut flight);
-                    let delivery = self.event(server, &event, walked);
-                    match delivery {
-                        Delivery::Forward => flight.keep(length),
-                        Delivery::Swallow => flight.drop(length),
-                    }
+                    server.passing = self.event(server, &event, walked);
+                    deliver(&mut flight, server.passing, length);
                 }
                 Step::Wait { passed, .. } => {
-                    pass(&mut flight, passed);
+                    pass(server, &mut flight, passed, remainder);
                     break;
                 }
                 Step::Invalid(fault) => {
@@ -117,7 +119,7 @@ impl Session<'_> {
                 break;
             }
         }
-        if !server.conversation.owes_reply() {
+        if !server.conversation.owes_reply() && server.boundaries.is_at_border() {
             self.give_due(server, &mut flight);
         }
         let taken = flight.at();
@@ -188,7 +190,7 @@ impl Session<'_> {
                 self.failed(token, sqlstate, walked);
             }
             Settled::Fatal(sqlstate) => {
-                walked.mishap = Some(mishap_of(sqlstate));
+                walked.fails(sqlstate);
                 walked.broken = Some("ended the connection".to_owned());
                 self.unit.fatal_was_sent = true;
                 if reply.delivery == Delivery::Swallow {
@@ -203,7 +205,7 @@ impl Session<'_> {
         self.unit.has_failed = true;
         let meaning = token.and_then(|token| self.effects.completed(token));
         self.journal.failed(meaning);
-        walked.mishap = Some(mishap_of(sqlstate));
+        walked.fails(sqlstate);
         if let Some(at) = &self.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
         {
@@ -546,6 +548,29 @@ impl Session<'_> {
         build::ready_for_query(out, TransactionStatus::Idle);
         self.card.call();
         Ok(())
+    }
+}
+
+/// Rows and COPY data go where the reply goes that they are of; what is left of the message before
+/// them goes where its beginning went.
+fn pass(
+    server: &mut ServerConnection,
+    flight: &mut Flight<'_, '_>,
+    passed: usize,
+    remainder: usize,
+) {
+    let of_last = remainder.min(passed);
+    deliver(flight, server.passing, of_last);
+    if passed > of_last {
+        server.passing = server.conversation.delivery();
+        deliver(flight, server.passing, passed - of_last);
+    }
+}
+
+fn deliver(flight: &mut Flight<'_, '_>, delivery: Delivery, length: usize) {
+    match delivery {
+        Delivery::Forward => flight.keep(length),
+        Delivery::Swallow => flight.drop(length),
     }
 }
 

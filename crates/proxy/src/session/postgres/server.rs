@@ -12,7 +12,7 @@ use evenkeel_policy::lending::Loan;
 use evenkeel_wire::postgres::boundaries::{Boundaries, Event, Step};
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{
-    Conversation, Origin, Request, Sending, Settled, Token,
+    Conversation, Delivery, Origin, Request, Sending, Settled, Token,
 };
 
 use super::account::{Pooled, Reports};
@@ -34,6 +34,8 @@ pub(crate) struct ServerConnection {
     pub(crate) boundaries: Boundaries,
     /// The beginning of a message that is not whole yet.
     pub(crate) held: Vec<u8>,
+    /// Where the rest goes of a message whose beginning was decided on.
+    pub(crate) passing: Delivery,
     /// While it is lent.
     pub(crate) loan: Option<Loan>,
     pub(crate) pooled: Arc<Pooled>,
@@ -110,6 +112,7 @@ impl ServerConnection {
             conversation: Conversation::new(),
             boundaries: Boundaries::new(),
             held: Vec::new(),
+            passing: Delivery::Forward,
             loan: None,
             pooled: Arc::clone(pooled),
             key: None,
@@ -187,6 +190,7 @@ impl ServerConnection {
             conversation: parcel.conversation,
             boundaries: parcel.boundaries,
             held: Vec::new(),
+            passing: Delivery::Forward,
             loan: None,
             pooled: parcel.pooled,
             key: parcel.key,
