@@ -45,6 +45,8 @@ pub struct PostgresView {
     pub times: Times,
     /// Who may log in.
     pub auth: Auth,
+    /// What the service calls its servers, in the order of the view's: hints name them so.
+    pub names: Vec<Box<str>>,
     /// The server that takes writes, by its place in the view.
     pub primary: Option<usize>,
     /// Counts the times that another server became the primary.
@@ -173,7 +175,8 @@ pub struct PostgresService {
     figures: Box<[Figures]>,
     /// Statements that run at each server, by its id: what balancing looks at.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
-    usages: Mutex<Vec<UsageOf>>,
+    /// By worker, user and database: each has one writer, and there is one of each for ever.
+    usages: Mutex<HashMap<(usize, u64, u64), UsageOf>>,
     asks_sequences: AtomicBool,
 }
 
@@ -246,24 +249,21 @@ impl PostgresService {
     }
 
     /// A worker's own count of what a user does in a database.
-    pub(crate) fn usage(&self, who: &Who) -> Arc<Usage> {
-        let usage = Arc::<Usage>::default();
-        let of = UsageOf {
+    pub(crate) fn usage(&self, worker: usize, who: &Who) -> Arc<Usage> {
+        let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (worker, who.user_number, who.database_number);
+        let of = usages.entry(key).or_insert_with(|| UsageOf {
             user: who.user.as_str().into(),
             database: who.database.as_str().into(),
-            usage: Arc::clone(&usage),
-        };
-        self.usages
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(of);
-        usage
+            usage: Arc::default(),
+        });
+        Arc::clone(&of.usage)
     }
 
     /// What users did in databases: several entries of one user and database are to be summed.
     pub fn usages(&self) -> Vec<UsageOf> {
         let usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
-        usages.clone()
+        usages.values().cloned().collect()
     }
 
     /// What each worker has counted.

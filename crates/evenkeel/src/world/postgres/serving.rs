@@ -80,6 +80,7 @@ impl World {
             let part = self.part(service, &listed.address, plan.split.lag_ms_max);
             let is_in = member.accepting && member.weight > 0;
             cast.replicas.push(part == Part::Replica && is_in);
+            cast.names.push(listed.name.as_str().into());
             // One that is drained takes no new work, be it the primary.
             if part == Part::Primary && member.accepting {
                 cast.primary = Some(index);
@@ -111,6 +112,7 @@ impl World {
             statements_max: usize::try_from(plan.pool.statements_max).unwrap_or(usize::MAX),
             times: times(plan),
             auth: auth(&plan.auth),
+            names: cast.names,
             primary: cast.primary,
             epoch,
             readers: Pool::new(service.plan.balance, readers, Arc::clone(&service.cursor)),
@@ -138,9 +140,9 @@ impl World {
         let listed = service.plan.servers.iter().enumerate();
         let mut parts = listed.map(|(place, listed)| {
             let part = self.part(service, &listed.address, plan.split.lag_ms_max);
-            let takes = view.pool.members()[place].accepting;
-            let is_primary = part == Part::Primary && takes;
-            let is_replica = part == Part::Replica && takes;
+            let member = &view.pool.members()[place];
+            let is_primary = part == Part::Primary && member.accepting;
+            let is_replica = part == Part::Replica && member.accepting && member.weight > 0;
             (told.primary == Some(place)) == is_primary && told.replicas[place] == is_replica
         });
         !parts.all(|is_same| is_same)
@@ -231,6 +233,7 @@ enum Part {
 struct Cast {
     primary: Option<usize>,
     replicas: Vec<bool>,
+    names: Vec<Box<str>>,
 }
 
 /// TLS towards clients.

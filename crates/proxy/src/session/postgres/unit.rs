@@ -117,9 +117,13 @@ impl Session<'_> {
             self.unit.may_write = false;
             return Ok(Look::Unit(Wanted::Primary));
         }
-        let draft = self.draft(bytes)?;
-        if !draft.is_complete && bytes.len() < KEPT_LENGTH_MAX {
-            return Ok(Look::More);
+        let mut draft = self.draft(bytes)?;
+        if !draft.is_complete {
+            if bytes.len() < KEPT_LENGTH_MAX {
+                return Ok(Look::More);
+            }
+            // What comes behind it in the same batch may be a write.
+            draft.add_unknown();
         }
         Ok(Look::Unit(self.decide(&view, &draft)))
     }
@@ -255,6 +259,8 @@ impl Session<'_> {
     fn decide(&mut self, view: &Arc<View>, draft: &Draft) -> Wanted {
         let decision = self.decision(view, draft);
         if self.unit.primary_only {
+            // A replica found that it writes, or could not run it: that it only reads is not known.
+            self.unit.may_write = true;
             return Wanted::Primary;
         }
         self.unit.is_read = decision.is_read;
@@ -288,8 +294,8 @@ impl Session<'_> {
             meaning::Hint::Primary => Hint::Primary,
             meaning::Hint::Replica => Hint::Replica,
             meaning::Hint::Server(name) => {
-                let mut servers = view.servers.iter();
-                Hint::Server(servers.position(|server| server.name.as_bytes() == &**name))
+                let mut names = postgres.names.iter();
+                Hint::Server(names.position(|known| known.as_bytes() == &**name))
             }
         });
         let unit = route::Unit {
