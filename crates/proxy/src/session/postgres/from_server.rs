@@ -76,6 +76,10 @@ impl Session<'_> {
             self.worker.keep_spare(out);
             return self.begin_rescue(mishap, &walked);
         }
+        let is_over = |server: &ServerConnection| server.conversation.owed() == 0;
+        if walked.is_ready && self.server.as_deref().is_some_and(is_over) {
+            self.names.settled();
+        }
         self.pass_on(input, out, is_whole)?;
         if let Some(why) = walked.broken {
             return self.server_lost(&why);
@@ -255,7 +259,6 @@ impl Session<'_> {
             self.card.set_pins(self.journal.pins);
         }
         if server.conversation.owed() == 0 {
-            self.names.settled();
             self.effects.settled();
         }
         self.count(is_idle);
@@ -411,11 +414,20 @@ impl Session<'_> {
             reached_client: self.unit.reached_client || !self.answers.is_empty(),
             is_kept: self.unit.kept.as_ref().is_some_and(|kept| !kept.is_empty()),
         };
+        // A server that takes writes refuses one if the session itself wants to read only.
+        let is_own = mishap == Mishap::ReadOnly && !at.is_replica && !self.is_in_recovery();
         // A write that was turned away was not run, unless it could commit some of itself before.
         let is_doubtful =
             mishap == Mishap::TurnedAway && !self.unit.is_read && !self.unit.is_atomic;
         let is_new = self.unit.rescues < RESCUES_MAX;
-        is_new && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
+        is_new && !is_own && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
+    }
+
+    /// Whether the server said in the login that it is a standby (PostgreSQL 14 and later say so).
+    fn is_in_recovery(&self) -> bool {
+        let reported = self.server.iter().flat_map(|server| &server.reported);
+        let mut said = reported.filter(|(name, _)| &**name == b"in_hot_standby");
+        said.any(|(_, value)| &**value == b"on")
     }
 
     fn begin_rescue(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
@@ -429,6 +441,7 @@ impl Session<'_> {
         }
         self.journal.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
+        self.names.undone();
         self.unit.rescues += 1;
         self.journal.lost();
         self.stage = Stage::Rescue;

@@ -180,6 +180,13 @@ impl Names {
         };
     }
 
+    /// All that was not answered for good is run again, or never was.
+    pub(crate) fn undone(&mut self) {
+        while let Some(undo) = self.undo.last() {
+            self.discarded(undo.token);
+        }
+    }
+
     /// Everything that was sent has been answered.
     pub(crate) fn settled(&mut self) {
         self.undo.clear();
