@@ -21,6 +21,8 @@ tries=0
 while [ $tries -lt 100 ]; do
     left=
     [ -f "$room/.groups" ] && while read -r group; do
+        # Children of a server that died by itself.
+        [ -f "$group/cgroup.procs" ] && kill -KILL $(cat "$group/cgroup.procs") 2>/dev/null
         rmdir "$group" 2>/dev/null
         [ -d "$group" ] && left=$group
     done <"$room/.groups"

@@ -46,7 +46,6 @@ pub(crate) fn measure(
         values.insert(Metric::MachineMemoryPercent, machine::memory_percent());
     }
     let seconds = run.took.as_secs_f64();
-    let busy_of = f64::from(task.point.clamp(1, machine::cores()));
     let cell = Cell {
         target: front.name.clone(),
         load: task.load.name.clone(),
@@ -63,7 +62,7 @@ pub(crate) fn measure(
             .unwrap_or_default(),
         shares: shares(&counts, &topology.counts()),
         vitals: Vitals {
-            load_busy_percent: load_busy(task, &used, seconds * busy_of),
+            load_busy_percent: load_busy(task, &used, seconds),
             machine_busy_percent: machine_percent,
             steal_percent,
             local_ports_used: machine::ports_used(task.addresses),
@@ -74,11 +73,16 @@ pub(crate) fn measure(
     Ok((cell, run.raw))
 }
 
-/// httperf is always busy: what it cannot do it says itself.
-fn load_busy(task: &Task, used: &Counters, could_s: f64) -> f64 {
-    if task.load.tool == Tool::Httperf {
-        return 0.0;
-    }
+/// In per cent of what its threads could have had.
+fn load_busy(task: &Task, used: &Counters, seconds: f64) -> f64 {
+    let threads = match task.load.tool {
+        // It is always busy: what it cannot do it says itself.
+        Tool::Httperf => return 0.0,
+        Tool::Ab | Tool::Wrk => 1,
+        Tool::Pgbench => 2,
+        Tool::Sysbench | Tool::Command => task.point.max(1),
+    };
+    let could_s = seconds * f64::from(threads.min(machine::cores()));
     used.load_us as f64 / 1e4 / could_s.max(0.001)
 }
 

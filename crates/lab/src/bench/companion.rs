@@ -18,7 +18,10 @@ pub(crate) fn row(load: &Load, effort: &Effort) -> outcome::Load {
     outcome::Load {
         name: format!("{}-open", load.name),
         title: format!("{title}, open loop"),
-        tool: format!("{:?}", load.tool).to_lowercase(),
+        tool: match load.tool {
+            Tool::Ab => "built in".to_owned(),
+            tool => format!("{tool:?}").to_lowercase(),
+        },
         command: String::new(),
         kind: Loop::Open,
         counted: match load.tool {
@@ -57,7 +60,13 @@ pub(crate) fn run(
 }
 
 fn can_keep_a_rate(load: &Load) -> bool {
-    matches!(load.tool, Tool::Sysbench | Tool::Pgbench) && load.sweep == Sweep::Threads
+    match load.tool {
+        Tool::Sysbench | Tool::Pgbench => {
+            matches!(load.sweep, Sweep::Threads | Sweep::Connections)
+        }
+        Tool::Ab => true,
+        Tool::Wrk | Tool::Httperf | Tool::Command => false,
+    }
 }
 
 /// Every target once.

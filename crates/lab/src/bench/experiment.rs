@@ -370,6 +370,8 @@ pub(crate) enum Victim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum How {
+    /// Nothing: what is written is looked for on the victim all the same.
+    Nothing,
     /// A clean end.
     Stop,
     /// As `kill -9`.

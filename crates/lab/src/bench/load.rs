@@ -3,6 +3,7 @@
 mod ab;
 mod command;
 mod httperf;
+mod open_http;
 mod pgbench;
 mod sysbench;
 mod wrk;
@@ -105,6 +106,9 @@ impl Task<'_> {
 
     /// Runs to the end, or until the user asks for the end.
     pub(crate) fn run(&self, stop: &Stop) -> Result<Run> {
+        if let (Tool::Ab, Some(rate)) = (self.load.tool, self.rate) {
+            return open_http::run(self, rate, stop);
+        }
         let mut command = self.command()?;
         let line = words(&command);
         let log = self.room.join("output");

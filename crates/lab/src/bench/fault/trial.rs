@@ -80,17 +80,19 @@ impl Trial<'_> {
 
     fn strike(&self, old: &Server) -> Result<Change> {
         let begun = SystemTime::now();
-        if self.fault.victim == Victim::Primary {
-            let how = match self.fault.how {
-                How::Stop => scene::How::Stopped,
-                How::Kill => scene::How::Killed,
-            };
+        let change = match (self.fault.victim, self.fault.how) {
+            (Victim::Secondary, _) | (_, How::Nothing) => None,
+            (Victim::Primary, How::Stop) => Some(scene::How::Stopped),
+            (Victim::Primary, How::Kill) => Some(scene::How::Killed),
+        };
+        if let Some(how) = change {
             return self
                 .scene
                 .change(old, how)
                 .context("the change of the primary");
         }
         match self.fault.how {
+            How::Nothing => {}
             How::Stop => old.stop()?,
             How::Kill => old.kill()?,
         }
