@@ -429,21 +429,20 @@ impl Session<'_> {
         match due {
             Due::ParseDiscarded(token) => {
                 if let Some(id) = from_client::unnamed_of(token) {
-                    server.unnamed = if server.unnamed == id {
-                        0
-                    } else {
-                        server.unnamed
-                    };
+                    for unnamed in [&mut server.unnamed, &mut self.unnamed.id] {
+                        if *unnamed == id {
+                            *unnamed = 0;
+                        }
+                    }
                 } else if let Some(id) = from_client::statement_of(token) {
                     server.prepared.remove(id);
                     self.names.discarded(token.0);
                 }
             }
-            Due::CloseDiscarded(token) => {
-                if let Some(id) = from_client::statement_of(token) {
-                    server.prepared.restore(id);
-                }
-            }
+            Due::CloseDiscarded(token) => match from_client::statement_of(token) {
+                Some(id) => server.prepared.restore(id),
+                None => self.names.discarded(token.0),
+            },
             Due::AnswerDiscarded(_, token) => self.names.discarded(token.0),
             Due::Answer(..) => {}
         }

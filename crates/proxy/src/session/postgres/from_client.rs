@@ -11,7 +11,7 @@ use evenkeel_wire::postgres::conversation::{Answer, Due, Origin, Request, Sendin
 use evenkeel_wire::postgres::flight::{Flight, Outcome};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::frontend::Target;
-use evenkeel_wire::postgres::names::{names, parse_parts};
+use evenkeel_wire::postgres::names::{Name, names, parse_parts};
 use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{Parsed, build};
 
@@ -46,7 +46,7 @@ impl Input<'_> {
 /// The statement without a name, as the client knows it.
 #[derive(Default)]
 pub(super) struct Unnamed {
-    id: u64,
+    pub(super) id: u64,
     text: Vec<u8>,
     types: Vec<u8>,
     pub(super) meaning: Option<Meaning>,
@@ -100,6 +100,8 @@ impl Effects {
 const PARSE: u64 = 1 << 62;
 /// Marks tokens of Parses of unnamed statements.
 const UNNAMED: u64 = 1 << 63;
+/// An unnamed statement that was too long to be kept: it is where it was parsed, or nowhere.
+const UNREAD: u64 = u64::MAX;
 
 /// The unnamed statement that a token stands for.
 pub(super) fn unnamed_of(token: Token) -> Option<u64> {
@@ -336,6 +338,9 @@ impl Session<'_> {
             Sending::Forward => flight.keep(length),
             Sending::Drop => flight.drop(length),
         }
+        if request == Request::Query {
+            server.unnamed = 0;
+        }
         sending
     }
 
@@ -403,6 +408,9 @@ impl Session<'_> {
             return None;
         }
         self.names.remove(0, name);
+        if take_given(&mut server.given, name) {
+            return None;
+        }
         let sending = server
             .conversation
             .answer(Answer::Query("DEALLOCATE"), Token(0));
@@ -423,9 +431,10 @@ impl Session<'_> {
             let Some(server) = &mut self.server else {
                 return;
             };
-            if !server.conversation.is_quiet() {
+            if !server.conversation.is_quiet() || server.given.contains(name) {
                 continue;
             }
+            server.given.push(name.clone());
             let token = Token(0);
             let sent = server
                 .conversation
@@ -457,6 +466,13 @@ impl Session<'_> {
             // Too long to be read: it is prepared here under its own name, and stays here.
             self.unit.may_write = true;
             self.pin(Pin::Unknown);
+            if message.get(5) == Some(&0) {
+                self.unnamed.id = UNREAD;
+                self.unnamed.meaning = None;
+                if let Some(server) = &mut self.server {
+                    server.unnamed = UNREAD;
+                }
+            }
             return Ok(self.send(flight, Request::Parse, Token(0), message.len()));
         };
         let text = message.get(parts.text.clone()).unwrap_or_default();
@@ -467,13 +483,14 @@ impl Session<'_> {
         let statement = self.intern(text, types);
         self.guard_sequences(flight, &statement.meaning);
         let name = parts.statement.of(message);
+        if let Some(known) = self.names.get(name).map(Arc::clone) {
+            return Ok(self.parse_taken(flight, header, parts.statement, &known, message.len()));
+        }
         let id = statement.id;
-        let is_new = self.names.get(name).is_none();
         let Some(server) = &mut self.server else {
             return Ok(Sending::Drop);
         };
-        let has = server.prepared.has(id);
-        if has && is_new {
+        if server.prepared.has(id) {
             let sending = server
                 .conversation
                 .answer(Answer::ParseComplete, Token(PARSE | id));
@@ -496,13 +513,36 @@ impl Session<'_> {
             flight.drop(message.len());
             return Ok(sending);
         }
-        // A name that the client has already is refused by the server, as it would be without us.
-        if is_new {
-            self.names.set(PARSE | id, name, statement);
-        }
+        self.names.set(PARSE | id, name, statement);
         flight.rename(header, parts.statement, &name_of(id));
         flight.keep(message.len() - parts.statement.end);
         Ok(sending)
+    }
+
+    /// A Parse of a name that the client has already: the server refuses it, as it would without us.
+    fn parse_taken(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        name: Name,
+        known: &Arc<statements::Statement>,
+        length: usize,
+    ) -> Sending {
+        self.replay(flight, known);
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Client, Token(0));
+        match sending {
+            Sending::Forward => {
+                flight.rename(header, name, &known.name());
+                flight.keep(length - name.end);
+            }
+            Sending::Drop => flight.drop(length),
+        }
+        sending
     }
 
     fn parse_unnamed(
@@ -532,22 +572,21 @@ impl Session<'_> {
         sending
     }
 
-    /// Makes room for one more prepared statement on the server.
+    /// Makes room for one more prepared statement on the server, or for a new plan of an old one.
     fn close_oldest(&mut self, flight: &mut Flight<'_, '_>, id: u64) {
         let view = self.seat.service().view();
         let max = view.postgres.as_ref().map_or(1, |own| own.statements_max);
         let Some(server) = &mut self.server else {
             return;
         };
-        let Some(oldest) = server.prepared.add(id, max) else {
-            return;
-        };
-        let token = Token(PARSE | oldest);
-        let sending = server
-            .conversation
-            .sent(Request::Close, Origin::Ours, token);
-        if sending == Sending::Forward {
-            build::close(flight.writer(), Target::Statement(&name_of(oldest)));
+        for gone in server.prepared.add(id, max).into_iter().flatten() {
+            let token = Token(PARSE | gone);
+            let sending = server
+                .conversation
+                .sent(Request::Close, Origin::Ours, token);
+            if sending == Sending::Forward {
+                build::close(flight.writer(), Target::Statement(&name_of(gone)));
+            }
         }
     }
 
@@ -646,6 +685,10 @@ impl Session<'_> {
             return Sending::Drop;
         };
         let token = Token(self.effects.next());
+        if take_given(&mut server.given, &name) {
+            self.names.remove(token.0, &name);
+            return self.send(flight, Request::Close, token, length);
+        }
         let sending = server.conversation.answer(Answer::CloseComplete, token);
         if sending == Sending::Forward {
             self.names.remove(token.0, &name);
@@ -693,7 +736,18 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return;
         };
-        if self.unnamed.id == 0 || server.unnamed == self.unnamed.id {
+        if self.unnamed.id == 0 {
+            // What the server may have is another client's.
+            let close = server
+                .conversation
+                .sent(Request::Close, Origin::Ours, Token(0));
+            if close == Sending::Forward {
+                server.unnamed = 0;
+                build::close(flight.writer(), Target::Statement(b""));
+            }
+            return;
+        }
+        if server.unnamed == self.unnamed.id {
             return;
         }
         let token = Token(UNNAMED | self.unnamed.id);
@@ -848,6 +902,12 @@ impl Session<'_> {
         self.names.remove(0, name);
         self.names.settled();
     }
+}
+
+/// Whether the name was one that was given to a statement on the server; now it is not.
+fn take_given(given: &mut Vec<Box<[u8]>>, name: &[u8]) -> bool {
+    let index = given.iter().position(|one| **one == *name);
+    index.map(|index| given.swap_remove(index)).is_some()
 }
 
 /// Whether it was run as a whole or not at all: it has no COMMIT of its own.

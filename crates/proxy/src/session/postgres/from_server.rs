@@ -5,7 +5,7 @@ use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::Release;
 use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::backend::SqlState;
+use evenkeel_wire::postgres::backend::{Report, SqlState};
 use evenkeel_wire::postgres::boundaries::{Event, Step};
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
@@ -190,6 +190,9 @@ impl Session<'_> {
                 {
                     self.own_failed(event);
                     return Delivery::Swallow;
+                }
+                if is_of_old_plan(sqlstate, event) {
+                    server.prepared.outdate();
                 }
                 self.failed(token, sqlstate, walked);
             }
@@ -603,9 +606,16 @@ fn forget_statements(
     };
     if meaning.effects.iter().any(|effect| is_all(&effect)) {
         server.prepared.clear();
+        server.given.clear();
         server.unnamed = 0;
         names.clear();
     }
+}
+
+/// "cached plan must not change result type": tables are other than when it was prepared.
+fn is_of_old_plan(sqlstate: SqlState, event: &Event<'_>) -> bool {
+    let is_old = |report: &Report<'_>| report.field(b'R') == Some(b"RevalidateCachedQuery");
+    sqlstate.0 == *b"0A000" && matches!(event, Event::Error(report) if is_old(report))
 }
 
 fn journal_status(status: TransactionStatus) -> Status {

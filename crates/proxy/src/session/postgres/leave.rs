@@ -86,6 +86,7 @@ fn reset(
             Ok(Ok(())) => {
                 server.prepared.clear();
                 server.unnamed = 0;
+                server.given.clear();
                 server.settings.discarded(home.interner());
                 Condition::Clean
             }

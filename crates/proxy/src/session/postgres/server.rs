@@ -45,6 +45,8 @@ pub(crate) struct ServerConnection {
     pub(crate) prepared: Prepared,
     /// The statement that is the unnamed one now; zero: none of ours.
     pub(crate) unnamed: u64,
+    /// Statements that its client can call by its own names, in SQL.
+    pub(crate) given: Vec<Box<[u8]>>,
     /// What was set on it, and what it reports.
     pub(crate) settings: OnServer,
     /// What it reported in its login, as it spells it.
@@ -119,6 +121,7 @@ impl ServerConnection {
             cancels: Rc::default(),
             prepared: Prepared::default(),
             unnamed: 0,
+            given: Vec::new(),
             settings: OnServer::new([], worker.interner()),
             reported: Vec::new(),
             since_ms: clock::now_ms(),
@@ -197,6 +200,7 @@ impl ServerConnection {
             cancels: Rc::default(),
             prepared: parcel.prepared,
             unnamed: parcel.unnamed,
+            given: Vec::new(),
             settings: OnServer::import(&parcel.settings, worker.interner()),
             reported: parcel.reported,
             since_ms: parcel.since_ms,
@@ -207,6 +211,7 @@ impl ServerConnection {
     /// be asked now.
     pub(crate) fn ask(&mut self, text: &[u8], token: Token, out: &mut Vec<u8>) -> bool {
         let sending = self.conversation.sent(Request::Query, Origin::Ours, token);
+        self.unnamed = 0;
         if sending == Sending::Forward {
             build::query(out, text);
         }

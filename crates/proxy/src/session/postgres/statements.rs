@@ -174,6 +174,12 @@ impl Names {
             return;
         };
         let undo = self.undo.remove(index);
+        // What came behind it with the same name begins where this one began.
+        let mut behind = self.undo.iter_mut().skip(index);
+        if let Some(next) = behind.find(|next| next.name == undo.name) {
+            next.before = undo.before;
+            return;
+        }
         match undo.before {
             Some(statement) => self.known.insert(undo.name, statement),
             None => self.known.remove(&undo.name),
@@ -206,8 +212,15 @@ impl Names {
 /// Which statements a server connection has, the longest unused first to go.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    used: HashMap<u64, u64>,
+    used: HashMap<u64, Use>,
     clock: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    at: u64,
+    /// Its plan may be of tables that have changed: it is to be prepared anew.
+    is_outdated: bool,
 }
 
 impl Prepared {
@@ -215,25 +228,42 @@ impl Prepared {
     pub(crate) fn has(&mut self, id: u64) -> bool {
         self.clock += 1;
         match self.used.get_mut(&id) {
-            Some(used) => {
-                *used = self.clock;
+            Some(used) if !used.is_outdated => {
+                used.at = self.clock;
                 true
             }
-            None => false,
+            _ => false,
         }
     }
 
-    /// It is about to have one more. The one to close for it, if there are too many.
-    pub(crate) fn add(&mut self, id: u64, max: usize) -> Option<u64> {
+    /// It is about to have one more. Those to close for it: its own old self, and the one that is
+    /// too many.
+    pub(crate) fn add(&mut self, id: u64, max: usize) -> [Option<u64>; 2] {
         self.clock += 1;
-        self.used.insert(id, self.clock);
+        let own = self.used.insert(id, self.new_use()).map(|_| id);
         if self.used.len() <= max.max(1) {
-            return None;
+            return [own, None];
         }
-        let oldest = self.used.iter().min_by_key(|(_, used)| **used);
-        let oldest = oldest.map(|(id, _)| *id)?;
-        self.used.remove(&oldest);
-        Some(oldest)
+        let oldest = self.used.iter().min_by_key(|(_, used)| used.at);
+        let oldest = oldest.map(|(id, _)| *id);
+        if let Some(oldest) = &oldest {
+            self.used.remove(oldest);
+        }
+        [own, oldest]
+    }
+
+    fn new_use(&self) -> Use {
+        Use {
+            at: self.clock,
+            is_outdated: false,
+        }
+    }
+
+    /// Something has changed that plans depend on.
+    pub(crate) fn outdate(&mut self) {
+        for used in self.used.values_mut() {
+            used.is_outdated = true;
+        }
     }
 
     /// The Parse failed, or the statement is gone.
@@ -243,7 +273,7 @@ impl Prepared {
 
     /// The Close was passed over.
     pub(crate) fn restore(&mut self, id: u64) {
-        self.used.insert(id, self.clock);
+        self.used.insert(id, self.new_use());
     }
 
     /// DEALLOCATE ALL, DISCARD ALL.
@@ -266,11 +296,21 @@ mod tests {
     #[test]
     fn the_longest_unused_is_closed_when_there_are_too_many() {
         let mut prepared = Prepared::default();
-        assert_eq!(prepared.add(1, 2), None);
-        assert_eq!(prepared.add(2, 2), None);
+        assert_eq!(prepared.add(1, 2), [None, None]);
+        assert_eq!(prepared.add(2, 2), [None, None]);
         assert!(prepared.has(1));
-        assert_eq!(prepared.add(3, 2), Some(2));
+        assert_eq!(prepared.add(3, 2), [None, Some(2)]);
         assert!(prepared.has(1) && prepared.has(3) && !prepared.has(2));
+    }
+
+    #[test]
+    fn an_outdated_statement_is_closed_before_it_is_prepared_anew() {
+        let mut prepared = Prepared::default();
+        let _ = prepared.add(1, 2);
+        prepared.outdate();
+        assert!(!prepared.has(1));
+        assert_eq!(prepared.add(1, 2), [Some(1), None]);
+        assert!(prepared.has(1));
     }
 
     #[test]
@@ -289,6 +329,11 @@ mod tests {
         names.set(4, b"b", statement(b"select 3"));
         names.discarded(4);
         assert!(names.get(b"b").is_none());
+        names.remove(5, b"a");
+        names.set(6, b"a", statement(b"select 4"));
+        names.discarded(5);
+        names.discarded(6);
+        assert_eq!(&*names.get(b"a").unwrap().text, b"select 1");
     }
 
     #[test]

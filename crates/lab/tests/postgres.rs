@@ -1,0 +1,16 @@
+//! A service of `protocol = "postgres"` in front of a real PostgreSQL: what clients of a pool see is
+//! what they would see of a server of their own.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "rig/rig.rs"]
+mod rig;
+
+#[path = "postgres/client.rs"]
+mod client;
+#[path = "postgres/script.rs"]
+mod script;
+#[path = "postgres/stage.rs"]
+mod stage;
+#[path = "postgres/statements.rs"]
+mod statements;

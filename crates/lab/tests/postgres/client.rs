@@ -1,0 +1,330 @@
+//! A PostgreSQL client that sends what it is told and hears every message, as a line of text.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use evenkeel_wire::postgres::backend::{self, Message, Report, columns, values};
+use evenkeel_wire::postgres::frame::{self, LENGTH_MAX};
+use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
+use evenkeel_wire::postgres::startup::CancelKey;
+use evenkeel_wire::postgres::{Parsed, build};
+use socket2::SockRef;
+
+use super::script::Script;
+use crate::rig::LIMIT;
+
+/// Who wants in, and how.
+#[derive(Clone)]
+pub(crate) struct Login<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) password: &'a str,
+    pub(crate) database: &'a str,
+    pub(crate) minor: u16,
+    pub(crate) settings: &'a [(&'a str, &'a str)],
+}
+
+impl Default for Login<'_> {
+    fn default() -> Self {
+        Login {
+            user: "sbtest",
+            password: "sbtest",
+            database: "sbtest",
+            minor: 0,
+            settings: &[],
+        }
+    }
+}
+
+/// One session.
+pub(crate) struct Client {
+    stream: TcpStream,
+    incoming: Vec<u8>,
+    /// What was heard before the first ReadyForQuery.
+    pub(crate) greeting: Vec<String>,
+    /// What the server reports.
+    pub(crate) reported: BTreeMap<String, String>,
+    pub(crate) key: Option<(u32, Vec<u8>)>,
+}
+
+impl Client {
+    /// As `sbtest`.
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        Client::with(address, &[])
+    }
+
+    /// As `sbtest`, with settings in the startup packet.
+    pub(crate) fn with(address: SocketAddr, settings: &[(&str, &str)]) -> Client {
+        let login = Login {
+            settings,
+            ..Login::default()
+        };
+        let entered = Client::enter(address, &login);
+        entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
+    }
+
+    /// Logs in; or what was said instead: an SQLSTATE and a text, or `end`.
+    pub(crate) fn enter(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
+        let mut client = Client::reach(address);
+        client.tell(&Script::startup(login));
+        client.log_in(login)?;
+        Ok(client)
+    }
+
+    /// Only the TCP connection.
+    pub(crate) fn reach(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client {
+            stream,
+            incoming: Vec::new(),
+            greeting: Vec::new(),
+            reported: BTreeMap::new(),
+            key: None,
+        }
+    }
+
+    fn log_in(&mut self, login: &Login<'_>) -> Result<(), String> {
+        let password = Credential::Password(login.password.as_bytes().to_vec().into());
+        let nonce = std::array::from_fn(|index| b'a' + u8::try_from(index).unwrap());
+        let mut join = Some(Join::new(login.user.into(), password, None, false, nonce));
+        loop {
+            let mut answer = Vec::new();
+            let heard = self.with_message(|message| match message {
+                Message::Authentication(request) => match join.take() {
+                    Some(step) => match step.message(*request, &mut answer) {
+                        JoinStep::More(next) => {
+                            join = Some(*next);
+                            Ok(None)
+                        }
+                        JoinStep::Refused(why) => Err(format!("{why:?}")),
+                        JoinStep::Done(_) => Ok(None),
+                    },
+                    None => Err("a second login".to_owned()),
+                },
+                Message::Error(report) => Err(told(*report)),
+                message => Ok(Some(line(message))),
+            });
+            let heard = heard.unwrap_or(Err("end".to_owned()))?;
+            self.tell(&Script(answer));
+            match heard {
+                Some(line) if line.starts_with('Z') => return Ok(()),
+                Some(line) => self.greeting.push(line),
+                None => {}
+            }
+        }
+    }
+
+    pub(crate) fn tell(&mut self, script: &Script) {
+        self.stream.set_write_timeout(Some(LIMIT)).unwrap();
+        self.stream.write_all(&script.0).unwrap();
+    }
+
+    /// As [`Client::tell`], where the other side may have left.
+    pub(crate) fn try_to_tell(&mut self, script: &Script) {
+        let _ = self.stream.write_all(&script.0);
+    }
+
+    /// The next message; what a server reports is noted, and passed over. `end` at the end.
+    pub(crate) fn hear(&mut self) -> String {
+        loop {
+            let heard = self.with_message(|message| line(message));
+            match heard {
+                Some(line) if line.starts_with("S ") => {}
+                Some(line) => return line,
+                None => return "end".to_owned(),
+            }
+        }
+    }
+
+    /// Whether nothing is heard for so long.
+    pub(crate) fn is_silent_for(&mut self, limit: Duration) -> bool {
+        self.stream.set_read_timeout(Some(limit)).unwrap();
+        let mut bytes = [0; 1024];
+        match self.stream.read(&mut bytes) {
+            Ok(count) => {
+                self.incoming.extend_from_slice(&bytes[..count]);
+                count == 0
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => true,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// All up to the next ReadyForQuery, or the end.
+    pub(crate) fn reply(&mut self) -> Vec<String> {
+        let mut reply = Vec::new();
+        loop {
+            let line = self.hear();
+            if std::env::var_os("W10").is_some() { eprintln!("heard {line}"); }
+            let is_last = line.starts_with('Z') || line == "end";
+            reply.push(line);
+            if is_last {
+                return reply;
+            }
+        }
+    }
+
+    /// Sends all of it, and hears as many replies.
+    pub(crate) fn ask(&mut self, script: &Script, replies: usize) -> Vec<String> {
+        self.tell(script);
+        (0..replies).flat_map(|_| self.reply()).collect()
+    }
+
+    pub(crate) fn query(&mut self, text: &str) -> Vec<String> {
+        self.ask(&Script::new().query(text), 1)
+    }
+
+    /// A query that must do.
+    pub(crate) fn run(&mut self, text: &str) {
+        let reply = self.query(text);
+        let is_fine = |line: &String| !line.starts_with('E') && line != "end";
+        assert!(reply.iter().all(is_fine), "{text}: {reply:?}");
+    }
+
+    /// The first value that a query gives.
+    pub(crate) fn value(&mut self, text: &str) -> String {
+        let reply = self.query(text);
+        let row = reply.iter().find_map(|line| line.strip_prefix("D "));
+        row.unwrap_or_else(|| panic!("{text}: {reply:?}"))
+            .to_owned()
+    }
+
+    /// The SQLSTATE that a query is refused with.
+    pub(crate) fn refusal(&mut self, text: &str) -> String {
+        let reply = self.query(text);
+        let error = reply.iter().find_map(|line| line.strip_prefix("E "));
+        error
+            .unwrap_or_else(|| panic!("{text}: {reply:?}"))
+            .to_owned()
+    }
+
+    pub(crate) fn backend(&mut self) -> String {
+        self.value("select pg_backend_pid()")
+    }
+
+    /// Asks over a connection of its own that what runs here be cancelled.
+    pub(crate) fn cancel(&self) {
+        let (process, secret) = self.key.as_ref().expect("a key");
+        cancel(self.stream.peer_addr().unwrap(), *process, secret);
+    }
+
+    /// Leaves without a word: the connection is reset, or merely closed.
+    pub(crate) fn vanish(self, by_reset: bool) {
+        if by_reset {
+            let linger = Some(Duration::ZERO);
+            SockRef::from(&self.stream).set_linger(linger).unwrap();
+        }
+    }
+
+    /// As it is on the wire.
+    pub(crate) fn raw(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Reads the next message; `None` at the end.
+    fn with_message<T>(&mut self, read: impl FnOnce(&Message<'_>) -> T) -> Option<T> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            match frame::frame(&self.incoming, LENGTH_MAX) {
+                Parsed::Frame(found, length) => {
+                    let message = backend::message(found).unwrap();
+                    match message {
+                        Message::ParameterStatus { name, value } => {
+                            self.reported.insert(text(name), text(value));
+                        }
+                        Message::BackendKeyData { process, secret } => {
+                            self.key = Some((process, secret.to_vec()));
+                        }
+                        _ => {}
+                    }
+                    let outcome = read(&message);
+                    self.incoming.drain(..length);
+                    return Some(outcome);
+                }
+                Parsed::Incomplete { .. } => {}
+                Parsed::Invalid(fault) => panic!("{fault:?}"),
+            }
+            if !self.receive(deadline) {
+                return None;
+            }
+        }
+    }
+
+    /// False at the end.
+    fn receive(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "no answer");
+        self.stream.set_read_timeout(Some(left)).unwrap();
+        let mut bytes = [0; 16 * 1024];
+        match self.stream.read(&mut bytes) {
+            Ok(count) => {
+                self.incoming.extend_from_slice(&bytes[..count]);
+                count > 0
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("no answer"),
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            Err(_) => false,
+        }
+    }
+}
+
+/// A cancel request with this key, to its end.
+pub(crate) fn cancel(address: SocketAddr, process: u32, secret: &[u8]) {
+    let mut packet = Vec::new();
+    build::cancel(&mut packet, CancelKey { process, secret });
+    let mut stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
+    stream.write_all(&packet).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let _ = stream.read(&mut [0; 1]);
+}
+
+fn told(report: Report<'_>) -> String {
+    let state = text(&report.sqlstate().0);
+    format!("{state} {}", text(report.text()))
+}
+
+/// One message as a line: its tag, and what of it does not depend on the server's process.
+fn line(message: &Message<'_>) -> String {
+    match message {
+        Message::Authentication(_) => "R".to_owned(),
+        Message::BackendKeyData { .. } => "K".to_owned(),
+        Message::ParameterStatus { name, value } => format!("S {}={}", text(name), text(value)),
+        Message::NegotiateProtocolVersion { version, options } => format!("v {version} {options}"),
+        Message::ReadyForQuery(status) => format!("Z {status:?}"),
+        Message::Error(report) => format!("E {}", text(&report.sqlstate().0)),
+        Message::Notice(report) => format!("N {}", text(&report.sqlstate().0)),
+        Message::Notification {
+            channel, payload, ..
+        } => format!("A {} {}", text(channel), text(payload)),
+        Message::CommandComplete(tag) => format!("C {}", text(tag.0)),
+        Message::EmptyQuery => "I".to_owned(),
+        Message::PortalSuspended => "s".to_owned(),
+        Message::ParseComplete => "1".to_owned(),
+        Message::BindComplete => "2".to_owned(),
+        Message::CloseComplete => "3".to_owned(),
+        Message::NoData => "n".to_owned(),
+        Message::RowDescription(body) => {
+            let names: Vec<String> = columns(body).map(|column| text(column.name)).collect();
+            format!("T {}", names.join("|"))
+        }
+        Message::ParameterDescription(_) => "t".to_owned(),
+        Message::DataRow(body) => {
+            let values: Vec<String> = values(body)
+                .map(|value| value.map_or("NULL".to_owned(), text))
+                .collect();
+            format!("D {}", values.join("|"))
+        }
+        Message::CopyIn(_) => "G".to_owned(),
+        Message::CopyOut(_) => "H".to_owned(),
+        Message::CopyBoth(_) => "W".to_owned(),
+        Message::CopyData(data) => format!("d {}", text(data)),
+        Message::CopyDone => "c".to_owned(),
+        Message::FunctionResult(body) => format!("V {body:?}"),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,345 @@
+//! Prepared statements: names are the client's own, whichever server connection they meet.
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, same_as_direct};
+use crate::rig::DRIVERS;
+
+const TWO: Setup<'static> = Setup {
+    pool: "size = 4\nstatements_max = 2",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+fn prepare(name: &str, text: &str) -> Script {
+    Script::new().parse(name, text).sync()
+}
+
+fn execute(name: &str, values: &[&str]) -> Script {
+    Script::new().bind(name, values).execute().sync()
+}
+
+#[test]
+fn a_statement_is_there_on_whichever_server_connection_its_client_gets() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let mut client = stage.client();
+        client.ask(&prepare("s", "select $1::int + 1"), 1);
+        let there = client.ask(&execute("s", &["41"]), 1);
+        assert_eq!(there, ["2", "D 42", "C SELECT 1", "Z Idle"]);
+        let _others = stage.elsewhere(&mut client);
+        let described = Script::new().describe("s").sync();
+        assert_eq!(client.ask(&described, 1), ["t", "T ?column?", "Z Idle"]);
+        let elsewhere = client.ask(&execute("s", &["1"]), 1);
+        assert_eq!(elsewhere, ["2", "D 2", "C SELECT 1", "Z Idle"]);
+    }
+}
+
+#[test]
+fn one_name_of_many_clients_is_the_statement_of_each() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let mut clients: Vec<Client> = (0..8).map(|_| stage.client()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let text = format!("select {number}, $1::text");
+            assert_eq!(client.ask(&prepare("s", &text), 1), ["1", "Z Idle"]);
+        }
+        for round in 0..20 {
+            let script = execute("s", &[&round.to_string()]);
+            for client in &mut clients {
+                client.tell(&script);
+            }
+            for (number, client) in clients.iter_mut().enumerate() {
+                let row = format!("D {number}|{round}");
+                assert_eq!(client.reply(), ["2", &row, "C SELECT 1", "Z Idle"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_name_is_free_again_after_a_parse_that_failed() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        [
+            client.ask(&prepare("s", "selekt 1"), 1),
+            client.ask(&execute("s", &[]), 1),
+            client.ask(&prepare("s", "select 2"), 1),
+            client.ask(&execute("s", &[]), 1),
+        ]
+        .concat()
+    });
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_and_goes_on_to_mean_what_it_meant() {
+    same_as_direct(TWO, |address| {
+        let mut other = Client::connect(address);
+        other.ask(&prepare("o", "select 'other'"), 1);
+        let mut client = Client::connect(address);
+        [
+            client.ask(&prepare("s", "select 1"), 1),
+            client.ask(&prepare("s", "select 1"), 1),
+            client.ask(&execute("s", &[]), 1),
+            client.ask(&prepare("s", "select 2"), 1),
+            client.ask(&execute("s", &[]), 1),
+            client.ask(&prepare("s", "select 'other'"), 1),
+            client.ask(&execute("s", &[]), 1),
+            client.ask(
+                &Script::new()
+                    .parse("t", "select 3")
+                    .parse("t", "select 4")
+                    .bind("t", &[])
+                    .execute()
+                    .sync(),
+                1,
+            ),
+            client.ask(&execute("t", &[]), 1),
+            other.ask(&execute("o", &[]), 1),
+        ]
+        .concat()
+    });
+}
+
+#[test]
+fn closed_and_deallocated_names_are_gone() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = Vec::new();
+        for drop in ["close", "deallocate s", "deallocate all", "discard all"] {
+            heard.extend(client.ask(&prepare("s", "select 1"), 1));
+            heard.extend(client.ask(&execute("s", &[]), 1));
+            heard.extend(match drop {
+                "close" => client.ask(&Script::new().close("s").sync(), 1),
+                text => client.query(text),
+            });
+            heard.extend(client.ask(&execute("s", &[]), 1));
+            heard.extend(client.ask(&prepare("s", "select 'new'"), 1));
+            heard.extend(client.ask(&execute("s", &[]), 1));
+            heard.extend(client.ask(&Script::new().close("s").close("never").sync(), 1));
+        }
+        let inside = Script::new()
+            .parse("s", "select 1")
+            .bind("s", &[])
+            .execute()
+            .close("s")
+            .parse("s", "select 2")
+            .bind("s", &[])
+            .execute()
+            .sync();
+        heard.extend(client.ask(&inside, 1));
+        heard.extend(client.query("deallocate s"));
+        heard.extend(client.query("deallocate s"));
+        heard
+    });
+}
+
+#[test]
+fn more_statements_than_a_server_connection_keeps_all_work() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = Vec::new();
+        for number in 0..6 {
+            let (name, text) = (format!("s{number}"), format!("select {number}"));
+            heard.extend(client.ask(&prepare(&name, &text), 1));
+        }
+        for round in 0..3 {
+            let script = (0..6).fold(Script::new(), |script, number| {
+                let name = format!("s{}", (number * 5 + round) % 6);
+                script.bind(&name, &[]).execute().describe(&name)
+            });
+            heard.extend(client.ask(&script.sync(), 1));
+        }
+        // An error in the middle undoes what was to be closed and parsed behind it.
+        let broken = Script::new()
+            .bind("s0", &[])
+            .execute()
+            .parse("bad", "selekt")
+            .bind("s3", &[])
+            .execute()
+            .bind("s4", &[])
+            .execute()
+            .sync();
+        heard.extend(client.ask(&broken, 1));
+        for number in 0..6 {
+            heard.extend(client.ask(&execute(&format!("s{number}"), &[]), 1));
+        }
+        heard
+    });
+}
+
+#[test]
+fn the_unnamed_statement_lasts_over_syncs_to_the_next_parse_or_query() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let mut client = stage.client();
+        // Moves make queries of their own, which end the unnamed statement: others move it.
+        client.ask(&prepare("", "select $1::int * 2"), 1);
+        let mut others: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        for (round, other) in others.iter_mut().enumerate() {
+            other.run("begin");
+            let heard = client.ask(&execute("", &[&round.to_string()]), 1);
+            let row = format!("D {}", round * 2);
+            assert_eq!(heard, ["2", &row, "C SELECT 1", "Z Idle"]);
+            other.ask(&prepare("", "select 'not yours'"), 1);
+        }
+        let described = Script::new().describe("").sync();
+        assert_eq!(client.ask(&described, 1), ["t", "T ?column?", "Z Idle"]);
+        client.run("select 1");
+        assert_eq!(client.ask(&execute("", &["1"]), 1), ["E 26000", "Z Idle"]);
+    }
+}
+
+#[test]
+fn a_failed_parse_leaves_no_unnamed_statement() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        [
+            client.ask(&prepare("", "select 1"), 1),
+            client.ask(&prepare("", "selekt"), 1),
+            client.ask(&execute("", &[]), 1),
+            client.ask(&prepare("", "select 2"), 1),
+            client.ask(&execute("", &[]), 1),
+            client.query("select 3"),
+            client.ask(&execute("", &[]), 1),
+        ]
+        .concat()
+    });
+}
+
+#[test]
+fn what_stands_behind_an_error_has_not_happened() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        let behind = Script::new()
+            .parse("bad", "selekt")
+            .close("s")
+            .parse("s", "select 'not this'")
+            .bind("s", &[])
+            .execute()
+            .sync()
+            .bind("s", &[])
+            .execute()
+            .sync();
+        let other = Script::new()
+            .parse("s", "select 2")
+            .parse("t", "select 3")
+            .close("t")
+            .bind("s", &[])
+            .execute()
+            .sync();
+        [
+            client.ask(&prepare("s", "select 'this'"), 1),
+            client.ask(&behind, 2),
+            client.ask(&other, 1),
+            client.ask(&execute("s", &[]), 1),
+            client.ask(&execute("t", &[]), 1),
+        ]
+        .concat()
+    });
+}
+
+#[test]
+fn no_client_meets_the_unnamed_statement_of_another() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let (mut mine, mut other) = (stage.client(), stage.client());
+        other.ask(&prepare("", "select 'other'"), 1);
+        assert_eq!(mine.ask(&execute("", &[]), 1), ["E 26000", "Z Idle"]);
+        let described = Script::new().describe("").sync();
+        assert_eq!(mine.ask(&described, 1), ["E 26000", "Z Idle"]);
+        let heard = other.ask(&execute("", &[]), 1);
+        assert_eq!(heard, ["2", "D other", "C SELECT 1", "Z Idle"]);
+        mine.run("select 'a query ends it'");
+        let heard = other.ask(&execute("", &[]), 1);
+        assert_eq!(heard, ["2", "D other", "C SELECT 1", "Z Idle"]);
+    }
+}
+
+#[test]
+fn a_statement_too_long_to_be_read_works_named_and_unnamed() {
+    same_as_direct(Setup::default(), |address| {
+        let long = format!("select 'long' /* {} */", "x".repeat(3_000_000));
+        let mut client = Client::connect(address);
+        [
+            client.ask(&prepare("", "select 'short'"), 1),
+            client.ask(&prepare("", &long), 1),
+            client.ask(&execute("", &[]), 1),
+            client.ask(&execute("", &[]), 1),
+            client.ask(&prepare("l", &long), 1),
+            client.ask(&execute("l", &[]), 1),
+            client.query(&long),
+            client.ask(&execute("l", &[]), 1),
+            client.ask(&Script::new().close("l").sync(), 1),
+            client.ask(&execute("l", &[]), 1),
+        ]
+        .concat()
+    });
+}
+
+#[test]
+fn a_plan_whose_result_has_changed_is_refused_once_and_can_be_prepared_anew() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let mut client = stage.client();
+        client.run("drop table if exists changing");
+        client.run("create table changing (a int)");
+        client.run("insert into changing values (1)");
+        client.ask(&prepare("s", "select * from changing"), 1);
+        client.ask(&execute("s", &[]), 1);
+        let mut other = stage.client();
+        other.run("alter table changing add column b int");
+        assert_eq!(client.ask(&execute("s", &[]), 1), ["E 0A000", "Z Idle"]);
+        client.ask(&Script::new().close("s").sync(), 1);
+        client.ask(&prepare("s", "select * from changing"), 1);
+        let heard = client.ask(&execute("s", &[]), 1);
+        assert_eq!(heard, ["2", "D 1|NULL", "C SELECT 1", "Z Idle"], "{io}");
+        // A stranger who prepares the same text must not meet the old plan either.
+        let mut stranger = stage.client();
+        stranger.ask(&prepare("x", "select * from changing"), 1);
+        let heard = stranger.ask(&execute("x", &[]), 1);
+        assert_eq!(heard, ["2", "D 1|NULL", "C SELECT 1", "Z Idle"], "{io}");
+    }
+}
+
+#[test]
+fn statements_of_sql_and_of_the_protocol_share_their_names() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        [
+            client.query("prepare q as select 5"),
+            client.ask(&execute("q", &[]), 1),
+            client.query("execute q"),
+            client.query("deallocate q"),
+            client.query("execute q"),
+            client.ask(&prepare("p", "select $1::int"), 1),
+            client.query("execute p(7)"),
+            client.query("deallocate p"),
+            client.query("execute p(7)"),
+            client.ask(&execute("p", &["1"]), 1),
+        ]
+        .concat()
+    });
+}
+
+#[test]
+fn statements_that_nobody_closes_do_not_outlive_a_connection_of_another_client() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, TWO);
+        for number in 0..40 {
+            let mut client = stage.client();
+            client.ask(&prepare("s", &format!("select {number}")), 1);
+            let row = format!("D {number}");
+            let heard = client.ask(&execute("s", &[]), 1);
+            assert_eq!(heard, ["2", &row, "C SELECT 1", "Z Idle"]);
+        }
+        let mut client = stage.client();
+        let kept = client.value("select count(*) from pg_prepared_statements");
+        assert!(kept.parse::<u32>().unwrap() <= 2, "{kept}");
+    }
+}
