@@ -5,6 +5,7 @@
 
 mod guard;
 mod page;
+mod pools;
 mod routes;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -4,6 +4,7 @@ mod ask;
 mod check;
 mod events;
 mod manual;
+mod pools;
 mod run;
 mod table;
 mod upgrade;
@@ -49,6 +50,18 @@ enum Command {
     Primary(PrimaryArgs),
     /// Show what changed: states, roles, primaries, config, commands.
     Events(EventsArgs),
+    /// Show the pools of a service that speaks PostgreSQL, and what its users did.
+    Pools(pools::ServiceArgs),
+    /// Show the clients of a service that speaks PostgreSQL: what each does, where, since when.
+    Clients(pools::ServiceArgs),
+    /// Have clients wait, until nothing runs at the servers; `resume` ends it.
+    Pause(pools::PauseArgs),
+    /// End a pause.
+    Resume(pools::DatabaseArgs),
+    /// Close each server connection as soon as nobody uses it; new ones open as they are needed.
+    Reconnect(pools::DatabaseArgs),
+    /// Cancel what a client does, and end it.
+    Kill(pools::KillArgs),
     /// Have a new process take over without a pause; this one lets its sessions finish.
     Upgrade(upgrade::UpgradeArgs),
     /// Write the man pages and the completions of shells into a directory.
@@ -178,6 +191,12 @@ pub fn main() -> ExitCode {
         Command::Weight(args) => ask::weight(&args),
         Command::Primary(args) => ask::primary(&args),
         Command::Events(args) => events::run(&args),
+        Command::Pools(args) => pools::pools(&args),
+        Command::Clients(args) => pools::clients(&args),
+        Command::Pause(args) => pools::pause(&args),
+        Command::Resume(args) => pools::resume(&args),
+        Command::Reconnect(args) => pools::reconnect(&args),
+        Command::Kill(args) => pools::kill(&args),
         Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Manual(args) => manual::manual(&args),
     }

@@ -11,10 +11,11 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
-use crate::status::{Reply, Status, TimelineEvent};
+use crate::status::{Connections, Reply, Status, TimelineEvent};
 
-/// A reload reads files and resolves names; anything longer is a process that hangs.
-const ANSWER_MS_MAX: u64 = 30_000;
+/// A reload reads files and resolves names, a pause waits for 50 s at most; anything longer is a
+/// process that hangs.
+const ANSWER_MS_MAX: u64 = 60_000;
 /// Ten thousand servers with their history stay below this.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -83,6 +84,18 @@ impl Client {
             return Err(self.bad(text.trim()));
         }
         serde_json::from_str(&text).map_err(|error| self.bad(error))
+    }
+
+    /// The clients of a service, its name as a URL has it; or why there are none.
+    pub fn connections(&self, service: &str) -> Result<Result<Connections, String>, ClientError> {
+        let path = format!("/api/v1/services/{service}/clients");
+        let (ok, text) = self.exchange(Method::GET, &path, String::new())?;
+        let bad = |error| self.bad(error);
+        if ok {
+            return serde_json::from_str(&text).map(Ok).map_err(bad);
+        }
+        let reply: Reply = serde_json::from_str(&text).map_err(bad)?;
+        Ok(Err(reply.message))
     }
 
     /// Has something changed; `Reply::ok` says whether it was.

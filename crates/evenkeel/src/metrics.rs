@@ -3,6 +3,7 @@
 //! Names are `evenkeel_<object>_<what>_<unit>`, counters end in `_total`; units are base units.
 
 mod families;
+mod pools;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::status::{Histogram, ServerStatus, ServiceStatus, Status};
 use families::{Family, Value};
+
+const BYTES: Option<Unit> = Some(Unit::Bytes);
+const SECONDS: Option<Unit> = Some(Unit::Seconds);
 
 /// The format of [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -40,8 +44,12 @@ impl Collector for Moment {
         for family in families::SERVICE {
             encode_service_family(family, &self.0.services, &mut encoder)?;
         }
-        encode_histogram(&CONNECT_TIME, &self.0.services, &mut encoder)?;
-        encode_histogram(&SESSION_LENGTH, &self.0.services, &mut encoder)?;
+        for family in pools::SERVICE {
+            encode_service_family(family, &self.0.services, &mut encoder)?;
+        }
+        for family in HISTOGRAMS {
+            encode_histogram(family, &self.0.services, &mut encoder)?;
+        }
         for family in families::SERVER {
             encode_server_family(family, &self.0.services, &mut encoder)?;
         }
@@ -125,6 +133,7 @@ fn encode(metric: &mut MetricEncoder, labels: &[(&str, &str)], value: &Value) ->
 fn encode_value(sample: &mut MetricEncoder, value: &Value) -> fmt::Result {
     match value {
         Value::Count(count) => sample.encode_counter::<NoLabelSet, _, u64>(count, None),
+        Value::Sum(sum) => sample.encode_counter::<NoLabelSet, _, u64>(sum, None),
         Value::Now(number) => sample.encode_gauge(number),
     }
 }
@@ -134,22 +143,41 @@ struct HistogramFamily {
     name: &'static str,
     help: &'static str,
     per_second: f64,
-    of: fn(&ServiceStatus) -> &Histogram,
+    of: fn(&ServiceStatus) -> Option<&Histogram>,
 }
 
-const CONNECT_TIME: HistogramFamily = HistogramFamily {
-    name: "evenkeel_service_connect",
-    help: "Time to connect to a server",
-    per_second: 1e6,
-    of: |service| &service.connect_us,
-};
-
-const SESSION_LENGTH: HistogramFamily = HistogramFamily {
-    name: "evenkeel_service_session",
-    help: "Length of finished sessions",
-    per_second: 1e3,
-    of: |service| &service.session_ms,
-};
+const HISTOGRAMS: &[HistogramFamily] = &[
+    HistogramFamily {
+        name: "evenkeel_service_connect",
+        help: "Time to connect to a server",
+        per_second: 1e6,
+        of: |service| Some(&service.connect_us),
+    },
+    HistogramFamily {
+        name: "evenkeel_service_session",
+        help: "Length of finished sessions",
+        per_second: 1e3,
+        of: |service| Some(&service.session_ms),
+    },
+    HistogramFamily {
+        name: "evenkeel_service_pool_wait",
+        help: "Waits for a server connection; who need not wait is not counted",
+        per_second: 1e6,
+        of: |service| Some(&service.postgres.as_ref()?.wait_us),
+    },
+    HistogramFamily {
+        name: "evenkeel_service_query",
+        help: "From a query's first byte to the end of its answer",
+        per_second: 1e6,
+        of: |service| Some(&service.postgres.as_ref()?.query_us),
+    },
+    HistogramFamily {
+        name: "evenkeel_service_transaction",
+        help: "Transactions from their beginning to their end",
+        per_second: 1e6,
+        of: |service| Some(&service.postgres.as_ref()?.transaction_us),
+    },
+];
 
 fn encode_histogram(
     family: &HistogramFamily,
@@ -160,7 +188,9 @@ fn encode_histogram(
     let mut metric =
         encoder.encode_descriptor(family.name, family.help, unit, MetricType::Histogram)?;
     for service in services {
-        let histogram = (family.of)(service);
+        let Some(histogram) = (family.of)(service) else {
+            continue;
+        };
         let labels = [("service", &*service.name)];
         let mut sample = metric.encode_family(&labels)?;
         let buckets = buckets_in_seconds(histogram, family.per_second);

@@ -2,13 +2,17 @@
 
 mod cluster;
 mod control;
+mod postgres;
 mod timeline;
 mod upgrade;
 
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
-pub use control::{Command, ControlHandle, Reply, Request, Stopped};
+pub use control::{Command, ControlHandle, KillWhich, Reply, Request, Stopped};
+pub use postgres::{
+    ClientStatus, Connections, CountStatus, IdleStatus, PoolStatus, PostgresStatus, UsageStatus,
+};
 pub use timeline::{EventKind, Severity, TimelineEvent};
 pub use upgrade::UpgradeStatus;
 
@@ -130,6 +134,8 @@ pub struct ServiceStatus {
     pub history: Vec<HistoryPoint>,
     /// The servers, in the order of the file; removed ones that still have sessions come last.
     pub servers: Vec<ServerStatus>,
+    /// What only a service that speaks PostgreSQL has.
+    pub postgres: Option<PostgresStatus>,
 }
 
 /// Whether a service serves.

@@ -8,6 +8,7 @@ mod history;
 mod leaving;
 mod listening;
 mod naming;
+mod operate;
 mod postgres;
 mod probing;
 mod publish;

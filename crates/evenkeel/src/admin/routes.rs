@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::guard::{self, Refusal};
-use super::{AdminSettings, Door, page};
+use super::{AdminSettings, Door, page, pools};
 use crate::metrics;
 use crate::status::{Command, ControlHandle, Reply, ServiceState, Stopped};
 
@@ -44,6 +44,11 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .route("/api/v1/servers/{name}/undrain", post(undrain))
         .route("/api/v1/servers/{name}/weight", post(weight))
         .route("/api/v1/servers/{name}/primary", post(primary))
+        .route("/api/v1/services/{name}/clients", get(pools::clients))
+        .route("/api/v1/services/{name}/pause", post(pools::pause))
+        .route("/api/v1/services/{name}/resume", post(pools::resume))
+        .route("/api/v1/services/{name}/reconnect", post(pools::reconnect))
+        .route("/api/v1/services/{name}/kill", post(pools::kill))
         .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             let message = "this path does not take that method: read with GET, change with POST";
@@ -205,18 +210,21 @@ struct WeightBody {
 }
 
 /// Passes a command on; one that was understood but not obeyed is a 422.
-async fn answer(control: &ControlHandle, command: Command) -> Result<Response, Refusal> {
-    let reply = control.command(command).await?;
+pub(super) async fn answer(control: &ControlHandle, command: Command) -> Result<Response, Refusal> {
+    Ok(replied(control.command(command).await?))
+}
+
+pub(super) fn replied(reply: Reply) -> Response {
     let code = if reply.ok {
         StatusCode::OK
     } else {
         StatusCode::UNPROCESSABLE_ENTITY
     };
-    Ok((code, Json(reply)).into_response())
+    (code, Json(reply)).into_response()
 }
 
 /// The body as JSON; an empty one stands for `{}`.
-async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {
+pub(super) async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refusal> {
     let collected =
         tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect());
     let bytes = match collected.await {

@@ -52,6 +52,99 @@ pub(crate) fn event() -> TimelineEvent {
     }
 }
 
+/// Two clients and an idle connection.
+pub(crate) fn connections() -> Connections {
+    Connections {
+        service: "orders".into(),
+        clients: vec![
+            ClientStatus {
+                id: 7,
+                user: "ann".into(),
+                database: "shop".into(),
+                peer: "10.1.2.3:40000".into(),
+                doing: "active".into(),
+                age_ms: 60_000,
+                doing_for_ms: 1_500,
+                server: Some("db1".into()),
+                server_pid: Some(4711),
+                pins: vec!["LISTEN".into()],
+                from_client: 100,
+                to_client: 2_000,
+            },
+            ClientStatus {
+                id: 8,
+                user: "bob".into(),
+                database: "shop".into(),
+                peer: "unix".into(),
+                doing: "waiting".into(),
+                age_ms: 20_000,
+                doing_for_ms: 2_500,
+                ..ClientStatus::default()
+            },
+        ],
+        idle: vec![IdleStatus {
+            user: "ann".into(),
+            database: "shop".into(),
+            server: "db2".into(),
+            server_pid: Some(4712),
+            age_ms: 5_000,
+        }],
+    }
+}
+
+/// As a service has it that speaks PostgreSQL.
+fn pooled() -> PostgresStatus {
+    let count = |what: &str, count| CountStatus {
+        what: what.to_owned(),
+        count,
+    };
+    let histogram = |value: u64| Histogram {
+        bounds: vec![50, 100],
+        counts: vec![1, 0, 1],
+        sum: value,
+        count: 2,
+    };
+    PostgresStatus {
+        pool_mode: "transaction".into(),
+        pool_size: 20,
+        pool_min_idle: 1,
+        pools: vec![PoolStatus {
+            user: "ann".into(),
+            database: "shop".into(),
+            server: "db1".into(),
+            connections: 5,
+            idle: 3,
+            opening: 1,
+            waiting: 2,
+            longest_wait_ms: 2_500,
+        }],
+        users: vec![UsageStatus {
+            user: "ann".into(),
+            database: "shop".into(),
+            queries_total: 1_000,
+            transactions_total: 400,
+            busy_us_total: 2_000_000,
+            from_clients: 50_000,
+            to_clients: 600_000,
+        }],
+        clients: vec![count("idle", 4), count("active", 1)],
+        pins: vec![count("LISTEN", 1)],
+        all_paused: false,
+        paused: vec!["old".into()],
+        waiting_for_primary: 3,
+        queries_total: 1_000,
+        transactions_total: 400,
+        on_replicas_total: 600,
+        rescued_total: 5,
+        gave_up_total: 4,
+        lost_total: 2,
+        refused_logins_total: 6,
+        wait_us: histogram(300),
+        query_us: histogram(400),
+        transaction_us: histogram(500),
+    }
+}
+
 fn orders() -> ServiceStatus {
     ServiceStatus {
         name: "orders".into(),
@@ -110,6 +203,7 @@ fn orders() -> ServiceStatus {
         },
         history: history(),
         servers: vec![db1(), db2(), db3()],
+        postgres: Some(pooled()),
     }
 }
 

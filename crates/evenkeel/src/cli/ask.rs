@@ -112,7 +112,7 @@ fn one_line(problem: &Problem) -> String {
 }
 
 /// A name may hold colons and slashes; only what a URL keeps as it is stays.
-fn url_encoded(name: &str) -> String {
+pub(super) fn url_encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let encode = |byte: u8| match plain(byte) {
         true => char::from(byte).to_string(),

@@ -1,5 +1,7 @@
 //! The status as a table for a terminal.
 
+pub(super) mod pools;
+
 use crate::status::{
     ClusterStatus, RoleName, RoleStatus, ServerState, ServerStatus, ServiceStatus, Status,
 };
@@ -113,6 +115,9 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
         bytes(rates.bytes_in),
         bytes(rates.bytes_out)
     ));
+    if let Some(pooled) = &service.postgres {
+        lines.extend(pools::summary(pooled));
+    }
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(
         service
@@ -201,10 +206,10 @@ fn differences(status: &Status, lines: &mut Vec<String>) {
 }
 
 /// Columns as wide as their widest cell; the last one is not padded.
-fn aligned(rows: &[[String; 9]]) -> Vec<String> {
+fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..9).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: &[String; 9]| {
+    let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; N]| {
         let cells = row
             .iter()
             .zip(&widths)

@@ -5,6 +5,7 @@ use std::fmt;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use super::{BYTES, SECONDS};
 use crate::status::{RoleName, ServerState, ServerStatus, ServiceState, ServiceStatus, Status};
 
 /// A value and the kind of its family.
@@ -12,6 +13,8 @@ use crate::status::{RoleName, ServerState, ServerStatus, ServiceState, ServiceSt
 pub(super) enum Value {
     /// Only rises.
     Count(u64),
+    /// Only rises, in fractions.
+    Sum(f64),
     /// As it is now.
     Now(f64),
 }
@@ -32,10 +35,7 @@ pub(super) struct Family<T> {
     pub(super) samples: Samples<T>,
 }
 
-const BYTES: Option<Unit> = Some(Unit::Bytes);
-const SECONDS: Option<Unit> = Some(Unit::Seconds);
-
-const fn counter<T>(
+pub(super) const fn counter<T>(
     name: &'static str,
     help: &'static str,
     unit: Option<Unit>,
@@ -50,7 +50,7 @@ const fn counter<T>(
     }
 }
 
-const fn gauge<T>(
+pub(super) const fn gauge<T>(
     name: &'static str,
     help: &'static str,
     unit: Option<Unit>,

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Problem, Status, TimelineEvent};
+use super::{Connections, Problem, Status, TimelineEvent};
 
 /// Something to change in the running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,45 @@ pub enum Command {
         /// Take the name back instead.
         withdraw: bool,
     },
+    /// Clients of a service wait, and its server connections close.
+    Pause {
+        /// The service.
+        service: String,
+        /// One database; none: all.
+        database: Option<String>,
+    },
+    /// They wait no more.
+    Resume {
+        /// The service.
+        service: String,
+        /// One database; none: every pause.
+        database: Option<String>,
+    },
+    /// Server connections are opened anew when nobody uses them.
+    Reconnect {
+        /// The service.
+        service: String,
+        /// One database; none: all.
+        database: Option<String>,
+    },
+    /// Cancel what clients do, and end them.
+    Kill {
+        /// The service.
+        service: String,
+        /// Which of its clients.
+        which: KillWhich,
+    },
+}
+
+/// Which clients of a service are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KillWhich {
+    /// The one with this id.
+    Client(u64),
+    /// The one that has the connection to this process of a server.
+    ServerPid(u32),
+    /// All of a database; none: of all.
+    Database(Option<String>),
 }
 
 /// The answer to a [`Command`], and the JSON body of every answer to a POST.
@@ -87,6 +127,22 @@ pub enum Request {
         /// Takes them, oldest first.
         answer: oneshot::Sender<Vec<TimelineEvent>>,
     },
+    /// The clients and server connections of a service.
+    Connections {
+        /// The service.
+        service: String,
+        /// Takes them, or why there are none.
+        answer: oneshot::Sender<Result<Connections, String>>,
+    },
+    /// How many server connections of a service are open.
+    Open {
+        /// The service.
+        service: String,
+        /// One database; none: all.
+        database: Option<String>,
+        /// Takes the number.
+        answer: oneshot::Sender<Result<u64, String>>,
+    },
     /// Have a new process take over.
     Upgrade {
         /// Its program; none: this process's own, as its path says now.
@@ -118,6 +174,9 @@ pub struct ControlHandle {
     requests: mpsc::Sender<Request>,
 }
 
+/// How often it is looked whether a pause has come about.
+const PAUSE_LOOK_INTERVAL: Duration = Duration::from_millis(25);
+
 /// Questions that may wait at once. The admin port has 64 connections at most, so none waits long.
 const REQUESTS_WAITING_MAX: usize = 64;
 
@@ -135,6 +194,64 @@ impl ControlHandle {
             .send(Request::Status(answer))
             .await
             .map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// The clients and server connections of a service, or why there are none.
+    pub async fn connections(&self, service: &str) -> Result<Result<Connections, String>, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let service = service.to_owned();
+        let request = Request::Connections { service, answer };
+        self.requests.send(request).await.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// Pauses, and waits until no server connection is open; if that takes longer than the limit,
+    /// the pause is taken back.
+    pub async fn pause(
+        &self,
+        service: &str,
+        database: Option<&str>,
+        limit: Duration,
+    ) -> Result<Reply, Stopped> {
+        let (service, database) = (service.to_owned(), database.map(str::to_owned));
+        let (of, in_) = (service.clone(), database.clone());
+        let paused = self.command(Command::Pause { service, database }).await?;
+        if !paused.ok {
+            return Ok(paused);
+        }
+        let until = Instant::now() + limit;
+        loop {
+            let open = self.open(&of, in_.as_deref()).await?;
+            match open {
+                Ok(0) => return Ok(Reply::done(format!("{}; nothing runs", paused.message))),
+                Err(why) => return Ok(Reply::failed(why)),
+                Ok(open) if Instant::now() >= until => {
+                    let (service, database) = (of, in_);
+                    self.command(Command::Resume { service, database }).await?;
+                    let limit_ms = limit.as_millis();
+                    return Ok(Reply::failed(format!(
+                        "server connections are still in use after {limit_ms} ms ({open}), so the \
+                         pause was taken back: wait longer, or end their clients first"
+                    )));
+                }
+                Ok(_) => tokio::time::sleep(PAUSE_LOOK_INTERVAL).await,
+            }
+        }
+    }
+
+    async fn open(
+        &self,
+        service: &str,
+        database: Option<&str>,
+    ) -> Result<Result<u64, String>, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request::Open {
+            service: service.to_owned(),
+            database: database.map(str::to_owned),
+            answer,
+        };
+        self.requests.send(request).await.map_err(|_| Stopped)?;
         answered.await.map_err(|_| Stopped)
     }
 

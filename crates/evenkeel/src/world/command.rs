@@ -24,6 +24,14 @@ impl World {
             Request::Events { after, answer } => {
                 let _ = answer.send(self.timeline.after(after));
             }
+            Request::Connections { service, answer } => self.tell_connections(&service, answer),
+            Request::Open {
+                service,
+                database,
+                answer,
+            } => {
+                let _ = answer.send(self.open_connections(&service, database.as_deref()));
+            }
             Request::Upgrade {
                 binary,
                 limit_ms,
@@ -45,6 +53,12 @@ impl World {
             Command::Primary { server, withdraw } => self
                 .find(&server)
                 .and_then(|found| self.name_primary(&found.address, withdraw)),
+            Command::Pause { service, database } => self.pause_service(&service, database.as_deref()),
+            Command::Resume { service, database } => self.resume_service(&service, database.as_deref()),
+            Command::Reconnect { service, database } => {
+                self.reconnect_service(&service, database.as_deref())
+            }
+            Command::Kill { service, which } => self.kill_clients(&service, &which).await,
         };
         match done {
             Ok(message) => {

@@ -4,6 +4,7 @@
 mod catalogs;
 mod logins;
 mod positions;
+pub(super) mod report;
 mod roster;
 pub(super) mod serving;
 

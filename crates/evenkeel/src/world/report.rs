@@ -150,6 +150,7 @@ impl World {
             session_ms: histogram(&counters.session_ms),
             history: offer.history.points(),
             servers: self.server_statuses(offer),
+            postgres: super::postgres::report::status(offer),
         }
     }
 
@@ -413,7 +414,7 @@ fn bytes(bytes: &counters::Bytes) -> Bytes {
     }
 }
 
-fn histogram(histogram: &counters::Histogram) -> Histogram {
+pub(super) fn histogram(histogram: &counters::Histogram) -> Histogram {
     let counts = histogram.counts();
     Histogram {
         bounds: histogram.bounds().to_vec(),

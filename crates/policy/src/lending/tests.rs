@@ -331,6 +331,26 @@ fn a_paused_database_makes_its_clients_wait_until_it_is_resumed() {
 }
 
 #[test]
+fn while_everything_is_paused_all_wait_and_nothing_is_opened_for_later() {
+    let warm = Settings {
+        min_idle: 2,
+        ..settings()
+    };
+    let mut scene = Scene::new(9, warm);
+    let pool = scene.pool(1);
+    scene.books.pause_all();
+    let ticket = scene.wait(0, &pool, 0);
+    assert!(scene.desks[0].upkeep(1, &mut scene.orders).is_empty());
+    assert_eq!(scene.tasks(), []);
+    assert_eq!(scene.books.cancel(ticket), Cancelled::Left);
+    assert!(scene.desks[0].upkeep(2, &mut scene.orders).is_empty());
+    assert_eq!(scene.tasks(), []);
+    scene.books.resume_all(3, &mut scene.orders);
+    assert!(scene.desks[0].upkeep(3, &mut scene.orders).is_empty());
+    assert_eq!(scene.tasks(), [(0, Task::Connect), (0, Task::Connect)]);
+}
+
+#[test]
 fn a_ticket_given_up_too_late_is_answered() {
     let mut scene = Scene::new(1, settings());
     let pool = scene.pool(1);

@@ -82,7 +82,8 @@ impl Lending {
             return known;
         }
         accounts.retain(|_, account| account.strong_count() > 0);
-        let usage = shared.usage(&who);
+        let worker = self.worker.upgrade().map_or(0, |worker| worker.index);
+        let usage = shared.usage(worker, &who);
         let account = Account::new(who, shared, usage);
         accounts.insert(key, Rc::downgrade(&account));
         account

@@ -1,0 +1,106 @@
+//! What can be asked and told of a service that pools server connections.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::guard::Refusal;
+use super::routes::{answer, read_json, replied};
+use crate::status::{Command, ControlHandle, KillWhich, Stopped};
+
+/// How long a pause waits for what runs, unless told otherwise.
+const PAUSE_LIMIT_MS: u64 = 20_000;
+
+/// At most: a connection to the admin door lives for a minute.
+const PAUSE_LIMIT_MS_MAX: u64 = 50_000;
+
+pub(super) async fn clients(
+    State(control): State<ControlHandle>,
+    Path(service): Path<String>,
+) -> Result<Response, Refusal> {
+    match control.connections(&service).await? {
+        Ok(connections) => Ok(Json(connections).into_response()),
+        Err(why) => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, why)),
+    }
+}
+
+pub(super) async fn pause(
+    State(control): State<ControlHandle>,
+    Path(service): Path<String>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let PauseBody { database, limit_ms } = read_json(body).await?;
+    let limit_ms = limit_ms.unwrap_or(PAUSE_LIMIT_MS);
+    if limit_ms > PAUSE_LIMIT_MS_MAX {
+        let message = format!("limit_ms {limit_ms} is too high: it goes to {PAUSE_LIMIT_MS_MAX}");
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+    }
+    let limit = Duration::from_millis(limit_ms);
+    // Who asked may leave: a pause that does not come about is taken back all the same.
+    let pausing =
+        tokio::spawn(async move { control.pause(&service, database.as_deref(), limit).await });
+    let reply = pausing.await.map_err(|_| Stopped)??;
+    Ok(replied(reply))
+}
+
+pub(super) async fn resume(
+    State(control): State<ControlHandle>,
+    Path(service): Path<String>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let DatabaseBody { database } = read_json(body).await?;
+    answer(&control, Command::Resume { service, database }).await
+}
+
+pub(super) async fn reconnect(
+    State(control): State<ControlHandle>,
+    Path(service): Path<String>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let DatabaseBody { database } = read_json(body).await?;
+    answer(&control, Command::Reconnect { service, database }).await
+}
+
+pub(super) async fn kill(
+    State(control): State<ControlHandle>,
+    Path(service): Path<String>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let body: KillBody = read_json(body).await?;
+    let which = match (body.client, body.server_pid, body.database) {
+        (Some(id), None, None) => KillWhich::Client(id),
+        (None, Some(pid), None) => KillWhich::ServerPid(pid),
+        (None, None, Some(database)) => KillWhich::Database(Some(database)),
+        _ => {
+            let message = "say which with one of `client`, `server_pid` and `database`";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+        }
+    };
+    answer(&control, Command::Kill { service, which }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PauseBody {
+    database: Option<String>,
+    limit_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DatabaseBody {
+    database: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KillBody {
+    client: Option<u64>,
+    server_pid: Option<u32>,
+    database: Option<String>,
+}

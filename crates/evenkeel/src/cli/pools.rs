@@ -1,0 +1,125 @@
+//! The commands for services that pool server connections: `pools`, `clients`, `pause`, `resume`,
+//! `reconnect`, `kill`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Where;
+use super::ask::{client, command, fail, print, url_encoded};
+use super::table::pools;
+
+#[derive(Debug, Args)]
+pub(super) struct ServiceArgs {
+    /// The service.
+    service: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DatabaseArgs {
+    /// The service.
+    service: String,
+    /// One of its databases; all when nothing is said.
+    database: Option<String>,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PauseArgs {
+    #[command(flatten)]
+    of: DatabaseArgs,
+    /// How long to wait for what runs, at most 50000; 20000 when nothing is said.
+    #[arg(long, value_name = "MILLISECONDS")]
+    limit_ms: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
+pub(super) struct KillArgs {
+    /// The service.
+    service: String,
+    /// The client's id, as `evenkeel clients` shows it.
+    #[arg(group = "which")]
+    id: Option<u64>,
+    /// The client that has this process of a server, as pg_stat_activity calls it.
+    #[arg(long, value_name = "PID", group = "which")]
+    server_pid: Option<u32>,
+    /// All clients of a database.
+    #[arg(long, value_name = "NAME", group = "which")]
+    database: Option<String>,
+    #[command(flatten)]
+    place: Where,
+}
+
+pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
+    let Some(client) = client(&args.place) else {
+        return ExitCode::FAILURE;
+    };
+    let status = match client.status() {
+        Ok(status) => status,
+        Err(error) => return fail(&error.to_string()),
+    };
+    let mut services = status.services.iter();
+    let Some(service) = services.find(|one| one.name == args.service) else {
+        let name = &args.service;
+        return fail(&format!(
+            "no service is named {name:?}: `evenkeel status` lists them"
+        ));
+    };
+    match &service.postgres {
+        Some(pooled) if args.json => print(&json!(pooled).to_string()),
+        Some(pooled) => print(&pools::rendered(pooled)),
+        None => fail(&format!(
+            "service {:?} does not pool server connections",
+            args.service
+        )),
+    }
+}
+
+pub(super) fn clients(args: &ServiceArgs) -> ExitCode {
+    let Some(client) = client(&args.place) else {
+        return ExitCode::FAILURE;
+    };
+    match client.connections(&url_encoded(&args.service)) {
+        Ok(Ok(connections)) if args.json => print(&json!(connections).to_string()),
+        Ok(Ok(connections)) => print(&pools::clients(&connections)),
+        Ok(Err(why)) => fail(&why),
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+pub(super) fn pause(args: &PauseArgs) -> ExitCode {
+    let body = json!({ "database": args.of.database, "limit_ms": args.limit_ms });
+    tell(&args.of.place, &args.of.service, "pause", &body)
+}
+
+pub(super) fn resume(args: &DatabaseArgs) -> ExitCode {
+    let body = json!({ "database": args.database });
+    tell(&args.place, &args.service, "resume", &body)
+}
+
+pub(super) fn reconnect(args: &DatabaseArgs) -> ExitCode {
+    let body = json!({ "database": args.database });
+    tell(&args.place, &args.service, "reconnect", &body)
+}
+
+pub(super) fn kill(args: &KillArgs) -> ExitCode {
+    let body = json!({
+        "client": args.id,
+        "server_pid": args.server_pid,
+        "database": args.database,
+    });
+    tell(&args.place, &args.service, "kill", &body)
+}
+
+fn tell(place: &Where, service: &str, verb: &str, body: &Value) -> ExitCode {
+    let path = format!("/api/v1/services/{}/{verb}", url_encoded(service));
+    command(place, &path, body)
+}

@@ -1,0 +1,162 @@
+//! Pools and clients of a service as tables for a terminal.
+
+use super::{aligned, bytes};
+use crate::status::{ClientStatus, Connections, PoolStatus, PostgresStatus, UsageStatus};
+
+/// What `evenkeel pools` prints.
+pub(in crate::cli) fn rendered(status: &PostgresStatus) -> String {
+    let mut lines = summary(status);
+    let head = [
+        "DATABASE",
+        "USER",
+        "SERVER",
+        "CONNECTIONS",
+        "IDLE",
+        "OPENING",
+        "WAITING",
+        "LONGEST",
+    ];
+    lines.extend(table(head, status.pools.iter().map(pool_row)));
+    let head = [
+        "DATABASE",
+        "USER",
+        "QUERIES",
+        "TRANSACTIONS",
+        "BUSY",
+        "RECEIVED",
+        "SENT",
+    ];
+    lines.push(String::new());
+    lines.extend(table(head, status.users.iter().map(usage_row)));
+    lines.join("\n")
+}
+
+/// What `evenkeel status` says of it.
+pub(super) fn summary(status: &PostgresStatus) -> Vec<String> {
+    let clients = status.clients.iter().filter(|one| one.count > 0);
+    let clients: Vec<_> = clients
+        .map(|one| format!("{} {}", one.count, one.what))
+        .collect();
+    let sum = |of: fn(&PoolStatus) -> u64| status.pools.iter().map(of).sum::<u64>();
+    let mut lines = vec![
+        format!(
+            "  {} mode, {} server connections, {} idle; clients: {}",
+            status.pool_mode,
+            sum(|pool| pool.connections),
+            sum(|pool| pool.idle),
+            if clients.is_empty() {
+                "none".to_owned()
+            } else {
+                clients.join(", ")
+            }
+        ),
+        format!(
+            "  {} queries, {} transactions, {} on replicas, {} rescued, {} lost, {} waited in vain, \
+             {} logins refused",
+            status.queries_total,
+            status.transactions_total,
+            status.on_replicas_total,
+            status.rescued_total,
+            status.lost_total,
+            status.gave_up_total,
+            status.refused_logins_total
+        ),
+    ];
+    if !status.pins.is_empty() {
+        let pins = status.pins.iter();
+        let pins: Vec<_> = pins
+            .map(|pin| format!("{} by {}", pin.count, pin.what))
+            .collect();
+        lines.push(format!("  bound clients: {}", pins.join(", ")));
+    }
+    if status.all_paused {
+        lines.push("  PAUSED: all clients wait".to_owned());
+    } else if !status.paused.is_empty() {
+        lines.push(format!("  PAUSED: {}", status.paused.join(", ")));
+    }
+    lines
+}
+
+/// What `evenkeel clients` prints.
+pub(in crate::cli) fn clients(connections: &Connections) -> String {
+    let head = [
+        "ID", "USER", "DATABASE", "FROM", "DOING", "FOR", "AGE", "SERVER", "PID", "BOUND BY",
+    ];
+    let mut lines = table(head, connections.clients.iter().map(client_row));
+    let head = ["", "USER", "DATABASE", "SERVER", "PID", "AGE"];
+    if !connections.idle.is_empty() {
+        lines.push(String::new());
+        let rows = connections.idle.iter().map(|one| {
+            [
+                "idle connection".to_owned(),
+                one.user.clone(),
+                one.database.clone(),
+                one.server.clone(),
+                number(one.server_pid),
+                span(one.age_ms),
+            ]
+        });
+        lines.extend(table(head, rows));
+    }
+    lines.join("\n")
+}
+
+fn pool_row(pool: &PoolStatus) -> [String; 8] {
+    [
+        pool.database.clone(),
+        pool.user.clone(),
+        pool.server.clone(),
+        pool.connections.to_string(),
+        pool.idle.to_string(),
+        pool.opening.to_string(),
+        pool.waiting.to_string(),
+        span(pool.longest_wait_ms),
+    ]
+}
+
+fn usage_row(usage: &UsageStatus) -> [String; 7] {
+    [
+        usage.database.clone(),
+        usage.user.clone(),
+        usage.queries_total.to_string(),
+        usage.transactions_total.to_string(),
+        span(usage.busy_us_total / 1_000),
+        bytes(usage.from_clients),
+        bytes(usage.to_clients),
+    ]
+}
+
+fn client_row(client: &ClientStatus) -> [String; 10] {
+    [
+        client.id.to_string(),
+        client.user.clone(),
+        client.database.clone(),
+        client.peer.clone(),
+        client.doing.clone(),
+        span(client.doing_for_ms),
+        span(client.age_ms),
+        client.server.clone().unwrap_or_default(),
+        number(client.server_pid),
+        client.pins.join(", "),
+    ]
+}
+
+fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Vec<String> {
+    let mut all = vec![head.map(str::to_owned)];
+    all.extend(rows);
+    aligned(&all)
+}
+
+fn number(number: Option<u32>) -> String {
+    number.map_or_else(String::new, |number| number.to_string())
+}
+
+/// Short times matter here.
+fn span(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{ms} ms"),
+        10_000..120_000 => format!("{} s", ms / 1_000),
+        120_000..7_200_000 => format!("{} min", ms / 60_000),
+        _ => format!("{} h", ms / 3_600_000),
+    }
+}

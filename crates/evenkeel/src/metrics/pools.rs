@@ -1,0 +1,194 @@
+//! The metrics of services that pool server connections; absent for the others.
+
+use std::fmt;
+
+use super::families::{Emit, Family, Value, counter, gauge};
+use super::{BYTES, SECONDS};
+use crate::status::{PoolStatus, PostgresStatus, ServiceStatus, UsageStatus};
+use Value::{Count, Now, Sum};
+
+/// Of each service; every sample also bears the label `service`.
+pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
+    gauge(
+        "evenkeel_service_clients_current",
+        "Clients by what they do",
+        None,
+        |service, emit| {
+            of(service, |pooled| {
+                let mut clients = pooled.clients.iter();
+                clients.try_for_each(|one| emit(&[("doing", &one.what)], Now(one.count as f64)))
+            })
+        },
+    ),
+    gauge(
+        "evenkeel_service_bound_clients_current",
+        "Clients bound to their server connection, by reason; reasons without any are absent",
+        None,
+        |service, emit| {
+            of(service, |pooled| {
+                let mut pins = pooled.pins.iter();
+                pins.try_for_each(|one| emit(&[("reason", &one.what)], Now(one.count as f64)))
+            })
+        },
+    ),
+    gauge(
+        "evenkeel_service_waiting_for_primary_current",
+        "Clients that wait for a primary",
+        None,
+        |service, emit| {
+            of(service, |pooled| {
+                emit(&[], Now(pooled.waiting_for_primary as f64))
+            })
+        },
+    ),
+    gauge(
+        "evenkeel_service_paused",
+        "1 while an operator makes all clients wait, and for each database of which they do",
+        None,
+        |service, emit| {
+            of(service, |pooled| {
+                emit(&[], Now(f64::from(u8::from(pooled.all_paused))))?;
+                let mut paused = pooled.paused.iter();
+                paused.try_for_each(|name| emit(&[("database", name)], Now(1.0)))
+            })
+        },
+    ),
+    counter(
+        "evenkeel_service_queries",
+        "Queries and batches answered",
+        None,
+        |service, emit| of(service, |pooled| emit(&[], Count(pooled.queries_total))),
+    ),
+    counter(
+        "evenkeel_service_transactions",
+        "Transactions ended",
+        None,
+        |service, emit| {
+            of(service, |pooled| {
+                emit(&[], Count(pooled.transactions_total))
+            })
+        },
+    ),
+    counter(
+        "evenkeel_service_replica_queries",
+        "Queries and batches that replicas have answered",
+        None,
+        |service, emit| of(service, |pooled| emit(&[], Count(pooled.on_replicas_total))),
+    ),
+    counter(
+        "evenkeel_service_rescues",
+        "Queries and batches run again elsewhere after a server had failed or refused them",
+        None,
+        |service, emit| of(service, |pooled| emit(&[], Count(pooled.rescued_total))),
+    ),
+    counter(
+        "evenkeel_service_pool_timeouts",
+        "Clients that waited for a server connection in vain",
+        None,
+        |service, emit| of(service, |pooled| emit(&[], Count(pooled.gave_up_total))),
+    ),
+    counter(
+        "evenkeel_service_lost_transactions",
+        "Transactions lost with their server",
+        None,
+        |service, emit| of(service, |pooled| emit(&[], Count(pooled.lost_total))),
+    ),
+    counter(
+        "evenkeel_service_refused_logins",
+        "Logins that were refused",
+        None,
+        |service, emit| {
+            of(service, |pooled| {
+                emit(&[], Count(pooled.refused_logins_total))
+            })
+        },
+    ),
+    gauge(
+        "evenkeel_pool_connections_current",
+        "Server connections of a user in a database at a server",
+        None,
+        |service, emit| pools(service, emit, |pool| Now(pool.connections as f64)),
+    ),
+    gauge(
+        "evenkeel_pool_idle_current",
+        "Of these, idle",
+        None,
+        |service, emit| pools(service, emit, |pool| Now(pool.idle as f64)),
+    ),
+    gauge(
+        "evenkeel_pool_opening_current",
+        "Of these, opening",
+        None,
+        |service, emit| pools(service, emit, |pool| Now(pool.opening as f64)),
+    ),
+    gauge(
+        "evenkeel_pool_waiting_current",
+        "Clients that wait for one of them",
+        None,
+        |service, emit| pools(service, emit, |pool| Now(pool.waiting as f64)),
+    ),
+    gauge(
+        "evenkeel_pool_longest_wait",
+        "How long the first of them has waited",
+        SECONDS,
+        |service, emit| pools(service, emit, |pool| Now(pool.longest_wait_ms as f64 / 1e3)),
+    ),
+    counter(
+        "evenkeel_user_queries",
+        "Queries and batches of a user in a database",
+        None,
+        |service, emit| users(service, emit, |user| Count(user.queries_total)),
+    ),
+    counter(
+        "evenkeel_user_transactions",
+        "Transactions of a user in a database",
+        None,
+        |service, emit| users(service, emit, |user| Count(user.transactions_total)),
+    ),
+    counter(
+        "evenkeel_user_busy",
+        "Time in which servers worked for a user in a database",
+        SECONDS,
+        |service, emit| users(service, emit, |user| Sum(user.busy_us_total as f64 / 1e6)),
+    ),
+    counter(
+        "evenkeel_user_received",
+        "Bytes from the clients of a user in a database",
+        BYTES,
+        |service, emit| users(service, emit, |user| Count(user.from_clients)),
+    ),
+    counter(
+        "evenkeel_user_sent",
+        "Bytes to the clients of a user in a database",
+        BYTES,
+        |service, emit| users(service, emit, |user| Count(user.to_clients)),
+    ),
+];
+
+fn of(service: &ServiceStatus, emit: impl FnOnce(&PostgresStatus) -> fmt::Result) -> fmt::Result {
+    service.postgres.as_ref().map_or(Ok(()), emit)
+}
+
+fn pools(service: &ServiceStatus, emit: Emit, value: fn(&PoolStatus) -> Value) -> fmt::Result {
+    of(service, |pooled| {
+        let mut pools = pooled.pools.iter();
+        pools.try_for_each(|pool| {
+            let labels = [
+                ("database", &*pool.database),
+                ("user", &*pool.user),
+                ("server", &*pool.server),
+            ];
+            emit(&labels, value(pool))
+        })
+    })
+}
+
+fn users(service: &ServiceStatus, emit: Emit, value: fn(&UsageStatus) -> Value) -> fmt::Result {
+    of(service, |pooled| {
+        let mut users = pooled.users.iter();
+        users.try_for_each(|user| {
+            let labels = [("database", &*user.database), ("user", &*user.user)];
+            emit(&labels, value(user))
+        })
+    })
+}

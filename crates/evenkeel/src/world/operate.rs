@@ -1,0 +1,138 @@
+//! What an operator may do to a service that speaks PostgreSQL: look at its clients, end them, make
+//! them wait.
+
+use std::time::Duration;
+
+use evenkeel_proxy::engine::operate::Which;
+use tokio::sync::oneshot;
+
+use super::World;
+use super::postgres::report;
+use super::service::ServiceState;
+use crate::status::{Connections, KillWhich};
+
+/// A worker that does not answer within this is left out.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// A cut is carried out within a turn of a worker.
+const KILL_LIMIT: Duration = Duration::from_millis(20);
+
+impl World {
+    /// Asks the workers, and answers when they have; meanwhile the world goes on.
+    pub(super) fn tell_connections(
+        &self,
+        service: &str,
+        answer: oneshot::Sender<Result<Connections, String>>,
+    ) {
+        let offer = match self.pooled(service) {
+            Ok(offer) => offer,
+            Err(message) => {
+                let _ = answer.send(Err(message));
+                return;
+            }
+        };
+        let plan = offer.plan.clone();
+        let answers = self.engine.describe(offer.service.id);
+        let workers = self.engine.workers();
+        tokio::spawn(async move {
+            let mut told = Vec::with_capacity(workers);
+            let collecting = async {
+                while let Ok(part) = answers.recv_async().await {
+                    told.push(part);
+                }
+            };
+            let _ = tokio::time::timeout(ANSWER_LIMIT, collecting).await;
+            let _ = answer.send(Ok(report::connections(&plan, told)));
+        });
+    }
+
+    /// Server connections of a database that are still open.
+    pub(super) fn open_connections(
+        &self,
+        service: &str,
+        database: Option<&str>,
+    ) -> Result<u64, String> {
+        let offer = self.pooled(service)?;
+        let shared = offer.service.postgres.as_ref();
+        Ok(shared.map_or(0, |shared| shared.open_connections(database)))
+    }
+
+    pub(super) fn pause_service(&self, service: &str, database: Option<&str>) -> Result<String, String> {
+        let offer = self.pooled(service)?;
+        self.engine.pause(&offer.service, database);
+        let of = of(service, database);
+        Ok(format!("{of} is paused: new transactions wait"))
+    }
+
+    pub(super) fn resume_service(&self, service: &str, database: Option<&str>) -> Result<String, String> {
+        let offer = self.pooled(service)?;
+        let of = of(service, database);
+        if self.engine.resume(&offer.service, database) {
+            return Ok(format!("{of} goes on"));
+        }
+        let is_all = offer.service.postgres.as_ref();
+        if database.is_some() && is_all.is_some_and(|shared| shared.paused().all) {
+            return Err(format!(
+                "all of {service} is paused, not this database alone: resume without a database"
+            ));
+        }
+        Err(format!("{of} is not paused"))
+    }
+
+    pub(super) fn reconnect_service(
+        &self,
+        service: &str,
+        database: Option<&str>,
+    ) -> Result<String, String> {
+        let offer = self.pooled(service)?;
+        self.engine.reconnect(&offer.service, database);
+        let of = of(service, database);
+        Ok(format!(
+            "every server connection of {of} closes as soon as nobody uses it"
+        ))
+    }
+
+    pub(super) async fn kill_clients(&self, service: &str, which: &KillWhich) -> Result<String, String> {
+        let offer = self.pooled(service)?;
+        let meant = match which {
+            KillWhich::Client(id) => Which::Session(*id),
+            KillWhich::ServerPid(pid) => Which::ServerProcess(*pid),
+            KillWhich::Database(database) => Which::Database(database.clone()),
+        };
+        let count = self.engine.kill(&offer.service, &meant);
+        tokio::time::sleep(KILL_LIMIT).await;
+        match (which, count.get()) {
+            (KillWhich::Client(id), 0) => Err(format!(
+                "{service} has no client {id}: `evenkeel clients {service}` lists them"
+            )),
+            (KillWhich::ServerPid(pid), 0) => Err(format!(
+                "no client of {service} has the server process {pid}"
+            )),
+            (_, killed) => Ok(format!("clients of {service} that were ended: {killed}")),
+        }
+    }
+
+    fn pooled(&self, wanted: &str) -> Result<&ServiceState, String> {
+        let mut named = self.services.iter().filter(|one| one.plan.name == wanted);
+        let Some(offer) = named.next() else {
+            return Err(format!(
+                "no service is named {wanted:?}: `evenkeel status` lists them"
+            ));
+        };
+        match offer.service.postgres {
+            Some(_) => Ok(offer),
+            None => Err(format!(
+                "service {wanted:?} speaks {}: only services with `protocol = \"postgres\"` pool \
+                 server connections",
+                offer.plan.protocol.name()
+            )),
+        }
+    }
+}
+
+fn of(service: &str, database: Option<&str>) -> String {
+    match database {
+        Some(database) => format!("database {database:?} of {service}"),
+        None => service.to_owned(),
+    }
+}
