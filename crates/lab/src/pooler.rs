@@ -175,7 +175,7 @@ impl Pooler {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut last = String::new();
         let ready = eventually(READY_LIMIT, "a first session", || {
-            let asked = runtime.block_on(ask(self.address, "sbtest", "SELECT 1"));
+            let asked = runtime.block_on(ask(self.address, ("sbtest", "sbtest"), "SELECT 1"));
             last = asked
                 .as_ref()
                 .err()
@@ -217,18 +217,15 @@ impl Pooler {
     }
 }
 
-/// One value, as the superuser.
+/// One value, asked for by a user whose password is its name, as those of the lab are.
 pub(crate) async fn ask(
     address: SocketAddr,
-    database: &str,
+    (user, database): (&str, &str),
     query: &str,
 ) -> Result<Option<String>> {
     let mut config = tokio_postgres::Config::new();
     config.host(address.ip().to_string()).port(address.port());
-    config
-        .user("postgres")
-        .password("postgres")
-        .dbname(database);
+    config.user(user).password(user).dbname(database);
     let asking = async {
         let (client, connection) = config.connect(NoTls).await?;
         tokio::spawn(connection);

@@ -175,8 +175,14 @@ impl Process {
         let groups = self.groups.lock().expect("no holder of the lock panics");
         for group in groups.iter() {
             for pid in self.pids() {
-                fs::write(group.join("cgroup.procs"), pid.to_string())
-                    .with_context(|| format!("cannot move {} to its group", self.launch.name))?;
+                let moved = fs::write(group.join("cgroup.procs"), pid.to_string());
+                // A server's process for one client may have ended by now.
+                let is_gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
+                if !moved.as_ref().is_err_and(is_gone) {
+                    moved.with_context(|| {
+                        format!("cannot move {} to its group", self.launch.name)
+                    })?;
+                }
             }
         }
         Ok(())

@@ -160,7 +160,7 @@ fn count(address: SocketAddr) -> Result<u64> {
 /// Asked where the transactions were done, so that nothing of them can be under way elsewhere.
 fn query(address: SocketAddr, text: &str) -> Result<String> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(ask(address, "bench", text));
+    let answer = runtime.block_on(ask(address, ("postgres", "bench"), text));
     let answer = answer.with_context(|| format!("{address}: {text}"))?;
     Ok(answer.unwrap_or_default())
 }
