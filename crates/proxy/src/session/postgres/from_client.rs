@@ -181,6 +181,11 @@ impl Session<'_> {
             return self.send_input(input);
         }
         drop(input);
+        if taken == 0 && out.is_empty() {
+            // The beginning of a message, or more than may be sent now: something else goes on.
+            self.worker.keep_spare(out);
+            return Ok(());
+        }
         self.send_to_server(out)
     }
 
