@@ -398,7 +398,6 @@ impl Session<'_> {
     /// Sends what we have to say ourselves.
     fn send_answers(&mut self) -> Result<(), End> {
         let out = std::mem::take(&mut self.answers);
-        self.unit.reached_client = true;
         let length = out.len() as u64;
         self.live.moved_at(self.worker, Way::ToClient, length, None);
         self.account.usage.to_clients.add(length);

@@ -851,7 +851,11 @@ impl Session<'_> {
             let mut out = std::mem::take(&mut self.answers);
             while let Some(due) = server.conversation.due() {
                 match due {
-                    Due::Answer(answer, _) => answer.write(&mut out, server.conversation.status()),
+                    Due::Answer(answer, _) => {
+                        // What we answer else belongs to what came before, and stays true.
+                        self.unit.reached_client = true;
+                        answer.write(&mut out, server.conversation.status());
+                    }
                     due => self.passed_over(due, &mut server),
                 }
             }

@@ -414,7 +414,7 @@ impl Session<'_> {
             is_read: self.unit.is_read,
             is_held,
             reached_server: self.unit.reached_server,
-            reached_client: self.unit.reached_client || !self.answers.is_empty(),
+            reached_client: self.unit.reached_client,
             is_kept: self.unit.kept.as_ref().is_some_and(|kept| !kept.is_empty()),
         };
         // A server that takes writes refuses one if the session itself wants to read only.
