@@ -8,6 +8,8 @@ mod rig;
 
 #[path = "postgres/client.rs"]
 mod client;
+#[path = "postgres/pipelines.rs"]
+mod pipelines;
 #[path = "postgres/script.rs"]
 mod script;
 #[path = "postgres/stage.rs"]

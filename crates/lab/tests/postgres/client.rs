@@ -118,7 +118,9 @@ impl Client {
 
     pub(crate) fn tell(&mut self, script: &Script) {
         self.stream.set_write_timeout(Some(LIMIT)).unwrap();
-        self.stream.write_all(&script.0).unwrap();
+        if let Err(error) = self.stream.write_all(&script.0) {
+            panic!("{error}; last heard: {:?}", self.reply());
+        }
     }
 
     /// As [`Client::tell`], where the other side may have left.
@@ -218,6 +220,17 @@ impl Client {
         }
     }
 
+    /// To talk from one thread and to hear in another.
+    pub(crate) fn another_end(&self) -> Client {
+        Client {
+            stream: self.stream.try_clone().unwrap(),
+            incoming: Vec::new(),
+            greeting: Vec::new(),
+            reported: BTreeMap::new(),
+            key: None,
+        }
+    }
+
     /// As it is on the wire.
     pub(crate) fn raw(&mut self) -> &mut TcpStream {
         &mut self.stream
@@ -293,7 +306,10 @@ fn line(message: &Message<'_>) -> String {
         Message::ParameterStatus { name, value } => format!("S {}={}", text(name), text(value)),
         Message::NegotiateProtocolVersion { version, options } => format!("v {version} {options}"),
         Message::ReadyForQuery(status) => format!("Z {status:?}"),
-        Message::Error(report) => format!("E {}", text(&report.sqlstate().0)),
+        Message::Error(report) => {
+            if std::env::var_os("W10").is_some() { eprintln!("error: {}", text(report.text())); }
+            format!("E {}", text(&report.sqlstate().0))
+        }
         Message::Notice(report) => format!("N {}", text(&report.sqlstate().0)),
         Message::Notification {
             channel, payload, ..

@@ -100,6 +100,12 @@ impl Script {
         self
     }
 
+    /// Without its last bytes.
+    pub(crate) fn cut_short(mut self, by: usize) -> Script {
+        self.0.truncate(self.0.len() - by);
+        self
+    }
+
     pub(crate) fn terminate(mut self) -> Script {
         build::terminate(&mut self.0);
         self

@@ -1,6 +1,7 @@
 //! A PostgreSQL server that all tests share, and a pool of their own in front of it.
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 
 use evenkeel_lab::{Balancer, Lab, PostgresOptions, Server, eventually};
@@ -126,7 +127,11 @@ pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<
     let direct = talk(shared().address);
     for io in crate::rig::DRIVERS {
         let stage = Stage::set(io, setup);
-        let heard = talk(stage.address);
+        let talking = AssertUnwindSafe(|| talk(stage.address));
+        let heard = catch_unwind(talking).unwrap_or_else(|failed| {
+            println!("{io}: {}", stage.balancer.log());
+            resume_unwind(failed)
+        });
         assert_eq!(heard, direct, "{io}: {}", stage.balancer.log());
     }
 }

@@ -83,6 +83,12 @@ struct Session<'a> {
     passing: Sending,
     /// Bytes of the client that wait.
     held: Vec<u8>,
+    /// They can go on now.
+    goes_on: bool,
+    /// They wait for answers to what was sent before them.
+    stalled: bool,
+    /// How many queries and batches the client has sent; what follows an error begins a new one.
+    segment: u64,
     /// Answers of ours that have not gone out.
     answers: Vec<u8>,
     server: Option<Box<ServerConnection>>,
@@ -287,6 +293,11 @@ impl Session<'_> {
         if is_client_ready && self.step_server(context)? {
             return Ok(true);
         }
+        if self.goes_on && (is_client_ready || self.server.is_some()) {
+            self.goes_on = false;
+            self.go_on()?;
+            return Ok(true);
+        }
         self.step_client(context, is_client_ready)
     }
 
@@ -343,10 +354,9 @@ impl Session<'_> {
 
     /// A message that must be seen whole may be as long as texts may be.
     fn held_max(&self) -> usize {
-        match (&self.stage, self.is_paused()) {
-            (Stage::Ready, false) => usize::MAX,
-            _ => HELD_LENGTH_MAX,
-        }
+        let waits = !matches!(self.stage, Stage::Ready)
+            || self.server.is_some() && (self.stalled || !self.takes_more());
+        if waits { HELD_LENGTH_MAX } else { usize::MAX }
     }
 
     fn received(&mut self, chunk: Chunk<'_>) -> Result<(), End> {

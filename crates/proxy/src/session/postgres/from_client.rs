@@ -180,6 +180,11 @@ impl Session<'_> {
             self.worker.keep_spare(out);
             return self.send_input(input);
         }
+        if taken == 0 && out.is_empty() {
+            // Nothing can be told of it yet.
+            self.worker.keep_spare(out);
+            return Ok(());
+        }
         drop(input);
         if taken == 0 && out.is_empty() {
             // The beginning of a message, or more than may be sent now: something else goes on.
@@ -257,9 +262,17 @@ impl Session<'_> {
                 }
                 Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
             };
+            let message = flight.rest().get(passed..passed + length);
+            let message = message.unwrap_or_default();
+            if self.is_undecided(header, request, message) {
+                self.stalled = true;
+                // Up to the border before it.
+                let _ = self.walker.next(&flight.rest()[..passed]);
+                self.pass(flight, passed);
+                return Ok(());
+            }
             self.walker = walker;
             self.pass(flight, passed);
-            let message = &flight.rest()[..length];
             if request == Request::Terminate {
                 return Err(End::ClientLeft);
             }
@@ -275,12 +288,45 @@ impl Session<'_> {
     }
 
     /// A replica gets one unit at a time: the next one may have to go elsewhere.
-    fn takes_more(&self) -> bool {
+    pub(super) fn takes_more(&self) -> bool {
         let Some(server) = &self.server else {
             return false;
         };
         let is_ready = matches!(self.stage, Stage::Ready) && !self.is_paused();
         is_ready && server.conversation.owed() < OWED_MAX
+    }
+
+    /// Whether what a name means is still being decided: in a batch before this one, of which an
+    /// error may undo all that comes behind it.
+    fn is_undecided(&self, header: Header, request: Request, message: &[u8]) -> bool {
+        let Some(server) = &self.server else {
+            return false;
+        };
+        if self.names.is_settled() && server.prepared.is_settled() {
+            return false;
+        }
+        let is_of_statement = matches!(
+            request,
+            Request::Parse | Request::Bind | Request::DescribeStatement | Request::Close
+        );
+        let Parsed::Frame(found, _) = names(header, message) else {
+            return false;
+        };
+        let Some(name) = found.statement.filter(|_| is_of_statement) else {
+            return false;
+        };
+        let name = name.of(message);
+        let is_open = |id| server.prepared.is_open(id, self.segment);
+        let known = self.names.get(name).map(|statement| statement.id);
+        self.names.is_open(name, self.segment)
+            || known.is_some_and(is_open)
+            || request == Request::Parse && self.id_of(message).is_some_and(is_open)
+    }
+
+    fn id_of(&self, parse: &[u8]) -> Option<u64> {
+        let parts = parse_parts(parse)?;
+        let text = parse.get(parts.text)?;
+        Some(self.intern(text, parse.get(parts.types)?).id)
     }
 
     /// The rest of a message goes where its beginning went.
@@ -314,6 +360,7 @@ impl Session<'_> {
             }
             Request::Sync => {
                 self.unit.is_sent = true;
+                self.segment += 1;
                 Ok(self.send(flight, request, Token(0), message.len()))
             }
             Request::FunctionCall => {
@@ -357,6 +404,7 @@ impl Session<'_> {
     ) -> Result<Sending, End> {
         self.unit.is_sent = true;
         self.unnamed.id = 0;
+        self.segment += 1;
         if !is_whole {
             self.unit.may_write = true;
             self.pin(Pin::Unknown);
@@ -412,7 +460,7 @@ impl Session<'_> {
         if !server.conversation.is_quiet() {
             return None;
         }
-        self.names.remove(0, name);
+        self.names.remove((0, self.segment), name);
         if take_given(&mut server.given, name) {
             return None;
         }
@@ -500,7 +548,7 @@ impl Session<'_> {
                 .conversation
                 .answer(Answer::ParseComplete, Token(PARSE | id));
             if sending == Sending::Forward {
-                self.names.set(PARSE | id, name, statement);
+                self.names.set((PARSE | id, self.segment), name, statement);
             }
             flight.drop(message.len());
             return Ok(Sending::Drop);
@@ -518,7 +566,7 @@ impl Session<'_> {
             flight.drop(message.len());
             return Ok(sending);
         }
-        self.names.set(PARSE | id, name, statement);
+        self.names.set((PARSE | id, self.segment), name, statement);
         flight.rename(header, parts.statement, &name_of(id));
         flight.keep(message.len() - parts.statement.end);
         Ok(sending)
@@ -584,7 +632,8 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return;
         };
-        for gone in server.prepared.add(id, max).into_iter().flatten() {
+        let gone = server.prepared.add(id, max, self.segment);
+        for gone in gone.into_iter().flatten() {
             let token = Token(PARSE | gone);
             let sending = server
                 .conversation
@@ -691,12 +740,12 @@ impl Session<'_> {
         };
         let token = Token(self.effects.next());
         if take_given(&mut server.given, &name) {
-            self.names.remove(token.0, &name);
+            self.names.remove((token.0, self.segment), &name);
             return self.send(flight, Request::Close, token, length);
         }
         let sending = server.conversation.answer(Answer::CloseComplete, token);
         if sending == Sending::Forward {
-            self.names.remove(token.0, &name);
+            self.names.remove((token.0, self.segment), &name);
         }
         flight.drop(length);
         Sending::Drop
@@ -908,7 +957,7 @@ impl Session<'_> {
     }
 
     pub(super) fn forget_name(&mut self, name: &[u8]) {
-        self.names.remove(0, name);
+        self.names.remove((0, self.segment), name);
         self.names.settled();
     }
 }

@@ -13,7 +13,7 @@ use evenkeel_wire::postgres::flight::{Flight, Outcome};
 
 use super::card::Doing;
 use super::complaint::Complaint;
-use super::from_client::Input;
+use super::from_client::{Input, statement_of};
 use super::server::ServerConnection;
 use super::statements::Names;
 use super::{End, Session, Stage, Unit};
@@ -171,7 +171,12 @@ impl Session<'_> {
             return self.reported(server, name, value, reply.delivery);
         }
         match reply.settled {
-            Settled::Nothing | Settled::Parsed(_) | Settled::Closed(_) | Settled::Suspended(_) => {}
+            Settled::Parsed(token) | Settled::Closed(token) => {
+                if let Some(id) = statement_of(token) {
+                    server.prepared.confirm(id);
+                }
+            }
+            Settled::Nothing | Settled::Suspended(_) => {}
             Settled::Completed { token, nth } => {
                 if let Some(meaning) = self.effects.completed(token) {
                     let statement = usize::try_from(nth).unwrap_or(usize::MAX);
@@ -262,6 +267,7 @@ impl Session<'_> {
             self.card.set_pins(self.journal.pins);
         }
         if server.conversation.owed() == 0 {
+            server.prepared.settled();
             self.effects.settled();
         }
         self.count(is_idle);
@@ -349,8 +355,11 @@ impl Session<'_> {
         }
         if walked.is_ready {
             self.unit.is_sent = false;
+            self.stalled = false;
             return self.release_if_idle();
         }
+        // There may be room for what waits: a batch can be longer than what may be under way.
+        self.goes_on |= !self.held.is_empty() && !self.stalled && self.takes_more();
         Ok(())
     }
 
@@ -385,7 +394,9 @@ impl Session<'_> {
             self.unit = Unit::new();
         }
         self.stage = Stage::Ready;
-        self.go_on()
+        // In a step of its own: a client may have sent any number of them.
+        self.goes_on = !self.held.is_empty();
+        Ok(())
     }
 
     fn go_on_with_same(&mut self) -> Result<(), End> {
@@ -393,10 +404,8 @@ impl Session<'_> {
         if self.owes_restore && self.server.as_deref().is_some_and(is_quiet) {
             self.restore()?;
         }
-        match self.stage {
-            Stage::Ready => self.go_on(),
-            _ => Ok(()),
-        }
+        self.goes_on = matches!(self.stage, Stage::Ready) && !self.held.is_empty();
+        Ok(())
     }
 
     /// `mode = "session"`.

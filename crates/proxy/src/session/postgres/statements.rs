@@ -136,6 +136,7 @@ pub(crate) struct Names {
 #[derive(Debug)]
 struct Undo {
     token: u64,
+    segment: u64,
     name: Box<[u8]>,
     before: Option<Arc<Statement>>,
 }
@@ -146,22 +147,28 @@ impl Names {
     }
 
     /// A Parse names a statement; it holds once [`Names::settled`] and not [`Names::discarded`].
-    pub(crate) fn set(&mut self, token: u64, name: &[u8], statement: Arc<Statement>) {
+    ///
+    /// `by` is the token of the Parse, and which of the client's batches it is in.
+    pub(crate) fn set(&mut self, by: (u64, u64), name: &[u8], statement: Arc<Statement>) {
         let before = self.known.insert(name.into(), statement);
+        let (token, segment) = by;
         let name = name.into();
         self.undo.push(Undo {
             token,
+            segment,
             name,
             before,
         });
     }
 
     /// A Close takes a name away.
-    pub(crate) fn remove(&mut self, token: u64, name: &[u8]) {
+    pub(crate) fn remove(&mut self, by: (u64, u64), name: &[u8]) {
         if let Some((name, before)) = self.known.remove_entry(name) {
             let before = Some(before);
+            let (token, segment) = by;
             self.undo.push(Undo {
                 token,
+                segment,
                 name,
                 before,
             });
@@ -198,6 +205,16 @@ impl Names {
         self.undo.clear();
     }
 
+    pub(crate) fn is_settled(&self) -> bool {
+        self.undo.is_empty()
+    }
+
+    /// Whether a batch before this one may yet undo what the name means.
+    pub(crate) fn is_open(&self, name: &[u8], segment: u64) -> bool {
+        let is_it = |undo: &Undo| undo.segment != segment && *undo.name == *name;
+        self.undo.iter().any(is_it)
+    }
+
     /// DEALLOCATE ALL, DISCARD ALL.
     pub(crate) fn clear(&mut self) {
         self.known = HashMap::new();
@@ -214,6 +231,8 @@ impl Names {
 pub(crate) struct Prepared {
     used: HashMap<u64, Use>,
     clock: u64,
+    /// Those that a Parse or Close is under way for, and in which batch of the client.
+    open: Vec<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -238,16 +257,18 @@ impl Prepared {
 
     /// It is about to have one more. Those to close for it: its own old self, and the one that is
     /// too many.
-    pub(crate) fn add(&mut self, id: u64, max: usize) -> [Option<u64>; 2] {
+    pub(crate) fn add(&mut self, id: u64, max: usize, segment: u64) -> [Option<u64>; 2] {
         self.clock += 1;
+        self.open.push((id, segment));
         let own = self.used.insert(id, self.new_use()).map(|_| id);
         if self.used.len() <= max.max(1) {
             return [own, None];
         }
         let oldest = self.used.iter().min_by_key(|(_, used)| used.at);
         let oldest = oldest.map(|(id, _)| *id);
-        if let Some(oldest) = &oldest {
-            self.used.remove(oldest);
+        if let Some(oldest) = oldest {
+            self.used.remove(&oldest);
+            self.open.push((oldest, segment));
         }
         [own, oldest]
     }
@@ -269,11 +290,35 @@ impl Prepared {
     /// The Parse failed, or the statement is gone.
     pub(crate) fn remove(&mut self, id: u64) {
         self.used.remove(&id);
+        self.confirm(id);
+    }
+
+    /// Its Parse or Close was answered.
+    pub(crate) fn confirm(&mut self, id: u64) {
+        if let Some(index) = self.open.iter().position(|(open, _)| *open == id) {
+            self.open.remove(index);
+        }
+    }
+
+    /// Everything that was sent has been answered.
+    pub(crate) fn settled(&mut self) {
+        self.open.clear();
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether a batch before this one may yet fail to prepare or to close it.
+    pub(crate) fn is_open(&self, id: u64, segment: u64) -> bool {
+        let is_it = |open: &(u64, u64)| open.0 == id && open.1 != segment;
+        self.open.iter().any(is_it)
     }
 
     /// The Close was passed over.
     pub(crate) fn restore(&mut self, id: u64) {
         self.used.insert(id, self.new_use());
+        self.confirm(id);
     }
 
     /// DEALLOCATE ALL, DISCARD ALL.
@@ -296,20 +341,20 @@ mod tests {
     #[test]
     fn the_longest_unused_is_closed_when_there_are_too_many() {
         let mut prepared = Prepared::default();
-        assert_eq!(prepared.add(1, 2), [None, None]);
-        assert_eq!(prepared.add(2, 2), [None, None]);
+        assert_eq!(prepared.add(1, 2, 0), [None, None]);
+        assert_eq!(prepared.add(2, 2, 0), [None, None]);
         assert!(prepared.has(1));
-        assert_eq!(prepared.add(3, 2), [None, Some(2)]);
+        assert_eq!(prepared.add(3, 2, 0), [None, Some(2)]);
         assert!(prepared.has(1) && prepared.has(3) && !prepared.has(2));
     }
 
     #[test]
     fn an_outdated_statement_is_closed_before_it_is_prepared_anew() {
         let mut prepared = Prepared::default();
-        let _ = prepared.add(1, 2);
+        let _ = prepared.add(1, 2, 0);
         prepared.outdate();
         assert!(!prepared.has(1));
-        assert_eq!(prepared.add(1, 2), [Some(1), None]);
+        assert_eq!(prepared.add(1, 2, 0), [Some(1), None]);
         assert!(prepared.has(1));
     }
 
@@ -318,19 +363,19 @@ mod tests {
         let statement =
             |text: &[u8]| Interned::default().statement(text, b"", 0, 0, Meaning::default);
         let mut names = Names::default();
-        names.set(1, b"a", statement(b"select 1"));
+        names.set((1, 0), b"a", statement(b"select 1"));
         names.settled();
-        names.set(2, b"a", statement(b"select 2"));
+        names.set((2, 0), b"a", statement(b"select 2"));
         names.discarded(2);
         assert_eq!(&*names.get(b"a").unwrap().text, b"select 1");
-        names.remove(3, b"a");
+        names.remove((3, 0), b"a");
         names.discarded(3);
         assert_eq!(&*names.get(b"a").unwrap().text, b"select 1");
-        names.set(4, b"b", statement(b"select 3"));
+        names.set((4, 0), b"b", statement(b"select 3"));
         names.discarded(4);
         assert!(names.get(b"b").is_none());
-        names.remove(5, b"a");
-        names.set(6, b"a", statement(b"select 4"));
+        names.remove((5, 0), b"a");
+        names.set((6, 0), b"a", statement(b"select 4"));
         names.discarded(5);
         names.discarded(6);
         assert_eq!(&*names.get(b"a").unwrap().text, b"select 1");

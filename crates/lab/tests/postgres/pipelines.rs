@@ -1,0 +1,363 @@
+//! Many requests at once, large ones, COPY, function calls: all replies come, in order, whole.
+
+use evenkeel_lab::eventually;
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, same_as_direct};
+use crate::rig::{DRIVERS, LIMIT};
+
+const FEW: Setup<'static> = Setup {
+    pool: "size = 2\nstatements_max = 2",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+fn prepare(name: &str, text: &str) -> Script {
+    Script::new().parse(name, text).sync()
+}
+
+fn execute(name: &str, values: &[&str]) -> Script {
+    Script::new().bind(name, values).execute().sync()
+}
+
+#[test]
+fn an_error_in_a_pipeline_ends_its_batch_and_no_other() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = Vec::new();
+        for number in 0..5 {
+            let (name, text) = (format!("s{number}"), format!("select {number} / $1::int"));
+            heard.extend(client.ask(&prepare(&name, &text), 1));
+        }
+        let mut script = Script::new();
+        for round in 0..20 {
+            for step in 0..4 {
+                let divisor = if step == round % 7 { "0" } else { "1" };
+                let name = format!("s{}", (round + step) % 5);
+                script = script.bind(&name, &[divisor]).describe_portal("").execute();
+            }
+            script = script.sync();
+        }
+        heard.extend(client.ask(&script, 20));
+        for number in 0..5 {
+            heard.extend(client.ask(&execute(&format!("s{number}"), &["1"]), 1));
+        }
+        heard
+    });
+}
+
+#[test]
+fn what_an_error_undoes_is_not_taken_for_done_by_the_batch_behind_it() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.ask(&prepare("old", "select 'old'"), 1);
+        let script = Script::new()
+            .parse("bad", "selekt")
+            .parse("a", "select 1")
+            .sync()
+            .parse("b", "select 1")
+            .bind("b", &[])
+            .execute()
+            .sync()
+            .parse("a", "select 2")
+            .bind("a", &[])
+            .execute()
+            .sync()
+            .bind("bad", &[])
+            .execute()
+            .bind("old", &[])
+            .sync()
+            .bind("old", &[])
+            .execute()
+            .sync();
+        heard.extend(client.ask(&script, 5));
+        heard
+    });
+}
+
+#[test]
+fn a_batch_of_tens_of_thousands_of_requests_is_answered() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let mut script = Script::new().parse("many", "select $1::int");
+        for number in 0..25_000 {
+            script = script.bind("many", &[&number.to_string()]).execute();
+        }
+        let script = script.sync();
+        let mut hearing = client.another_end();
+        let telling = std::thread::spawn(move || hearing.tell(&script));
+        let reply = client.reply();
+        telling.join().unwrap();
+        assert_eq!(reply.len(), 1 + 3 * 25_000 + 1);
+        reply
+    });
+}
+
+#[test]
+fn thousands_of_queries_at_once_are_answered_one_by_one() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = Vec::new();
+        let mut script = Script::new();
+        for number in 0..3_000 {
+            script = script.parse(&format!("s{number}"), "select 1").sync();
+        }
+        heard.extend(client.ask(&script, 3_000));
+        let script = (0..3_000).fold(Script::new(), |script, number| {
+            script.query(&format!("deallocate s{number}"))
+        });
+        heard.extend(client.ask(&script, 3_000));
+        let script = (0..3_000).fold(Script::new(), |script, number| {
+            script.close(&format!("s{number}")).sync()
+        });
+        heard.extend(client.ask(&script, 3_000));
+        let script = (0..3_000).fold(Script::new(), |script, number| {
+            script.query(&format!("select {number}"))
+        });
+        heard.extend(client.ask(&script, 3_000));
+        heard
+    });
+}
+
+#[test]
+fn flush_brings_answers_before_the_end_of_a_batch() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.ask(&prepare("known", "select 7"), 1);
+        client.tell(&Script::new().parse("s", "select 1").describe("s").flush());
+        heard.extend((0..3).map(|_| client.hear()));
+        client.tell(&Script::new().parse("t", "select 1").close("s").flush());
+        heard.extend((0..2).map(|_| client.hear()));
+        client.tell(&Script::new().bind("t", &[]).execute().flush());
+        heard.extend((0..3).map(|_| client.hear()));
+        client.tell(&Script::new().bind("known", &[]).execute().flush());
+        heard.extend((0..3).map(|_| client.hear()));
+        heard.extend(client.ask(&Script::new().sync(), 1));
+        client.tell(&Script::new().bind("nothing", &[]).execute().flush());
+        heard.push(client.hear());
+        heard.extend(client.ask(&Script::new().bind("t", &[]).sync(), 1));
+        heard.extend(client.query("select 2"));
+        heard
+    });
+}
+
+#[test]
+fn portals_go_on_where_they_were_suspended() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.query("begin");
+        let script = Script::new()
+            .parse("g", "select generate_series(1, 5)")
+            .bind_to("p", "g", &[])
+            .execute_of("p", 2)
+            .sync();
+        heard.extend(client.ask(&script, 1));
+        let script = Script::new().describe_portal("p").execute_of("p", 2).sync();
+        heard.extend(client.ask(&script, 1));
+        let script = Script::new().execute_of("p", 2).close_portal("p").sync();
+        heard.extend(client.ask(&script, 1));
+        heard.extend(client.ask(&Script::new().execute_of("p", 2).sync(), 1));
+        heard.extend(client.query("rollback"));
+        // Outside a transaction it ends with the Sync.
+        let script = Script::new().bind("g", &[]).execute_of("", 2).sync();
+        heard.extend(client.ask(&script, 1));
+        heard.extend(client.ask(&Script::new().execute_of("", 2).sync(), 1));
+        heard
+    });
+}
+
+#[test]
+fn values_of_every_length_around_buffer_borders_come_and_go_whole() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        client.ask(&prepare("l", "select length($1), md5($1), $1"), 1);
+        let mut heard = Vec::new();
+        for base in [4_096_usize, 8_192, 16_384, 32_768, 65_536, 262_144] {
+            for length in base - 40..base + 8 {
+                let value = "v".repeat(length);
+                let reply = client.ask(&execute("l", &[&value]), 1);
+                heard.extend(reply.into_iter().map(|line| line.len().to_string()));
+            }
+        }
+        heard
+    });
+}
+
+#[test]
+fn megabytes_in_one_value_do_not_stop_either_way() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let value = "m".repeat(30_000_000);
+        let script = Script::new()
+            .parse("", "select length($1), $1")
+            .bind("", &[&value])
+            .execute()
+            .sync();
+        let reply = client.ask(&script, 1);
+        let mut heard: Vec<String> = reply.iter().map(|line| line.len().to_string()).collect();
+        heard.push(client.value("select length(repeat('x', 20000000))"));
+        let long = client.query("select repeat('y', 20000000) from generate_series(1, 3)");
+        heard.extend(long.iter().map(|line| line.len().to_string()));
+        heard
+    });
+}
+
+#[test]
+fn copy_in_and_out_in_both_protocols_ends_as_at_the_server() {
+    let setup = "drop table if exists copied; create table copied (a int primary key, b text)";
+    let mut server = Client::connect(super::stage::shared().address);
+    server.run(setup);
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        client.run("truncate copied");
+        let rows = |from: u32| -> String { (from..from + 2_000).map(|n| format!("{n}\trow {n}\n")).collect() };
+        let copy = "copy copied from stdin";
+        let whole = Script::new()
+            .query(copy)
+            .copy_data(rows(0).as_bytes())
+            .copy_data(rows(2_000).as_bytes())
+            .copy_done();
+        let mut heard = client.ask(&whole, 1);
+        heard.extend(client.query("select count(*) from copied"));
+        let failing = Script::new().query(copy).copy_data(rows(9_000).as_bytes());
+        heard.extend(client.ask(&failing.copy_fail(), 1));
+        // The server refuses it in the middle, and what still comes is for nobody.
+        let refused = Script::new()
+            .query(copy)
+            .copy_data(b"1\ttwice\n")
+            .copy_data(rows(20_000).as_bytes())
+            .copy_done();
+        heard.extend(client.ask(&refused, 1));
+        heard.extend(client.query("select count(*) from copied"));
+        let not_begun = Script::new()
+            .query("copy nowhere from stdin")
+            .copy_data(rows(0).as_bytes())
+            .copy_done();
+        heard.extend(client.ask(&not_begun, 1));
+        heard.extend(client.query("select 1"));
+        // The server flushes nothing while it reads; Sync stands behind the data.
+        let extended = Script::new()
+            .parse("", copy)
+            .bind("", &[])
+            .execute()
+            .copy_data(rows(30_000).as_bytes())
+            .copy_done()
+            .sync();
+        heard.extend(client.ask(&extended, 1));
+        let early = Script::new().parse("", copy).bind("", &[]).execute().flush();
+        client.tell(&early);
+        heard.extend((0..3).map(|_| client.hear()));
+        let rest = Script::new().copy_data(rows(40_000).as_bytes()).copy_done();
+        heard.extend(client.ask(&rest.sync(), 1));
+        heard.extend(client.query("copy (select * from copied order by a) to stdout"));
+        heard.extend(client.query("copy copied to stdout; select 'behind'"));
+        let out = Script::new().parse("", "copy copied to stdout").bind("", &[]);
+        heard.extend(client.ask(&out.execute().sync(), 1));
+        let twice = Script::new()
+            .query("copy copied from stdin; copy copied from stdin; select 'end'")
+            .copy_data(b"50001\ta\n")
+            .copy_done()
+            .copy_data(b"50002\ta\n")
+            .copy_done();
+        heard.extend(client.ask(&twice, 1));
+        heard.extend(client.query("select count(*) from copied"));
+        heard
+    });
+}
+
+#[test]
+fn a_client_that_dies_in_a_copy_or_a_message_leaves_nothing_behind() {
+    for io in DRIVERS {
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 2",
+                ..Setup::default()
+            },
+        );
+        let mut other = stage.client();
+        other.run("drop table if exists half");
+        other.run("create table half (a text)");
+        for (number, by_reset) in [(0, true), (1, false), (2, true), (3, false), (4, true)] {
+            let mut client = stage.client();
+            let script = match number {
+                0 | 1 => Script::new()
+                    .query("copy half from stdin")
+                    .copy_data(&[b'x'; 100_000]),
+                2 => Script::new().query("insert into half values ('cut')").cut_short(5),
+                3 => Script::new()
+                    .parse("", "insert into half values ($1)")
+                    .bind("", &["cut"])
+                    .execute(),
+                _ => Script::new()
+                    .parse("", "insert into half values ($1)")
+                    .bind("", &[&"c".repeat(200_000)])
+                    .cut_short(1_000),
+            };
+            client.tell(&script);
+            if number < 2 {
+                assert_eq!(client.hear(), "G");
+            }
+            client.vanish(by_reset);
+            assert_eq!(other.value("select count(*) from half"), "0");
+        }
+        // Both connections of the pool are as good as new.
+        let stuck = "select count(*) from pg_stat_activity where datname = 'sbtest' \
+                     and query like '%half%' and state <> 'idle' and pid <> pg_backend_pid()";
+        let waited = eventually(LIMIT, "servers that are rid of it", || {
+            Ok((other.value(stuck) == "0").then_some(()))
+        });
+        waited.unwrap();
+        let mut both = [stage.client(), stage.client()];
+        for client in &mut both {
+            client.run("begin");
+        }
+        for client in &mut both {
+            assert_eq!(client.value("select count(*) from half"), "0");
+            client.run("commit");
+        }
+    }
+}
+
+#[test]
+fn function_calls_and_large_objects_work() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        // abs(int4) is function 1397; one binary argument, binary result.
+        let mut body = 1397_u32.to_be_bytes().to_vec();
+        body.extend_from_slice(&[0, 1, 0, 1, 0, 1, 0, 0, 0, 4]);
+        body.extend_from_slice(&(-5_i32).to_be_bytes());
+        body.extend_from_slice(&[0, 1]);
+        let mut heard = client.ask(&Script::new().message(b'F', &body), 1);
+        let unknown = Script::new().message(b'F', &[0, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
+        heard.extend(client.ask(&unknown, 1));
+        heard.extend(client.query("begin"));
+        heard.extend(client.ask(&Script::new().message(b'F', &body), 1));
+        heard.extend(client.query("commit"));
+        heard
+    });
+}
+
+#[test]
+fn malformed_messages_end_the_session_and_nobody_else_s() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, FEW);
+        let mut other = stage.client();
+        let broken: [&[u8]; 5] = [
+            b"Q\0\0\0\x03",
+            b"?\0\0\0\x04",
+            b"P\0\0\0\x08abcd",
+            b"p\0\0\0\x08abcd",
+            b"B\0\0\0\x05x",
+        ];
+        for bytes in broken {
+            let mut client = stage.client();
+            client.tell(&Script(bytes.to_vec()));
+            let reply = client.reply();
+            assert_eq!(reply, ["E 08P01", "end"], "{io}: {bytes:?}");
+            other.run("select 1");
+        }
+    }
+}
