@@ -1,8 +1,10 @@
-//! The admin door: status page, JSON API and metrics over TCP and over a Unix socket of mode 0600.
+//! The admin door: status page, JSON API and metrics over TCP and over a Unix socket of mode 0600,
+//! and the console for PostgreSQL clients.
 //!
 //! Reading is free on loopback. Changing anything takes the Unix socket (its file mode is the lock)
 //! or a token. What a browser could be tricked into is refused before any route sees it.
 
+mod console;
 mod guard;
 mod page;
 mod pools;
@@ -79,20 +81,37 @@ enum Door {
     Unix,
 }
 
-/// Serves both doors until dropped, when connections end with it; or until `closing`: then each
+/// Serves all doors until dropped, when connections end with it; or until `closing`: then each
 /// connection gets the answer that is due, and nobody new is let in.
 pub async fn serve(
-    listen: Option<TcpListener>,
-    socket: Option<UnixListener>,
+    listeners: Listeners,
     settings: AdminSettings,
     control: ControlHandle,
     closing: Closing,
 ) {
-    let app = TowerToHyperService::new(routes::router(settings, control));
-    tokio::join!(
-        serve_tcp(listen, app.clone(), closing.clone()),
-        serve_unix(socket, app, closing)
+    let console = console::serve(
+        listeners.console,
+        &settings,
+        control.clone(),
+        closing.clone(),
     );
+    let app = TowerToHyperService::new(routes::router(settings.clone(), control));
+    tokio::join!(
+        serve_tcp(listeners.page, app.clone(), closing.clone()),
+        serve_unix(listeners.socket, app, closing),
+        console
+    );
+}
+
+/// Where the admin side is reached.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// Status page, API and metrics.
+    pub page: Option<TcpListener>,
+    /// The same, for who may open its file.
+    pub socket: Option<UnixListener>,
+    /// The console for PostgreSQL clients.
+    pub console: Option<TcpListener>,
 }
 
 /// Becomes true once, if another process goes on with the doors.

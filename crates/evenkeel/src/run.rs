@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::admin::{self, AdminSettings};
+use crate::admin::{self, AdminSettings, Listeners};
 use crate::config::plan::{Io, LogFormat};
 use crate::config::{Plan, Problems};
 use crate::log::{self, Format, InitError};
@@ -51,6 +51,14 @@ pub enum RunError {
     /// The admin address.
     #[error("[admin] listen {address}: {cause}; choose another, or listen = \"off\"")]
     Admin {
+        /// The address.
+        address: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The console's address.
+    #[error("[admin] postgres {address}: {cause}; choose another, or postgres = \"off\"")]
+    Console {
         /// The address.
         address: String,
         /// What the system said.
@@ -195,6 +203,20 @@ async fn open_door(
             Some(opened.await.map_err(fail)?)
         }
     };
+    let console = match plan.admin.postgres {
+        None => None,
+        Some(address) => {
+            let purpose = Purpose::Console(address.to_string());
+            let opened = open_page(address, inherited.take(purpose.clone()), |socket| {
+                passable.push((purpose, socket));
+            });
+            let fail = |cause| RunError::Console {
+                address: address.to_string(),
+                cause,
+            };
+            Some(opened.await.map_err(fail)?)
+        }
+    };
     let path = &plan.admin.socket;
     let purpose = Purpose::Control(path.display().to_string());
     let passed = inherited.take(purpose.clone());
@@ -226,33 +248,37 @@ async fn open_door(
     }
     let door = async move {
         let (settings, control) = (&settings, &control);
-        let serve = |listen, socket| {
+        let serve = |listeners| {
             admin::serve(
-                listen,
-                socket,
+                listeners,
                 settings.clone(),
                 control.clone(),
                 closed.clone(),
             )
         };
-        serve(listen, Some(socket)).await;
+        serve(Listeners {
+            page: listen,
+            socket: Some(socket),
+            console,
+        })
+        .await;
         while let Some(sockets) = opened.recv().await {
-            let (listen, socket) = open_again(sockets);
-            serve(listen, socket).await;
+            serve(open_again(sockets)).await;
         }
     };
     Ok((door, doors))
 }
 
-fn open_again(sockets: Vec<(Purpose, OwnedFd)>) -> (Option<TcpListener>, Option<UnixListener>) {
-    let (mut page, mut control) = (None, None);
+fn open_again(sockets: Vec<(Purpose, OwnedFd)>) -> Listeners {
+    let mut all = Listeners::default();
     for (purpose, socket) in sockets {
         match purpose {
-            Purpose::Admin(_) => page = TcpListener::from_std(socket.into()).ok(),
-            _ => control = UnixListener::from_std(socket.into()).ok(),
+            Purpose::Admin(_) => all.page = TcpListener::from_std(socket.into()).ok(),
+            Purpose::Console(_) => all.console = TcpListener::from_std(socket.into()).ok(),
+            _ => all.socket = UnixListener::from_std(socket.into()).ok(),
         }
     }
-    (page, control)
+    all
 }
 
 async fn open_page(

@@ -17,7 +17,8 @@ const CRATES: [(&str, &str, &[&str]); 5] = [
     (
         "evenkeel",
         "evenkeel",
-        &["evenkeel-proxy", "evenkeel-policy"],
+        // Of wire only what the console speaks.
+        &["evenkeel-proxy", "evenkeel-policy", "evenkeel-wire"],
     ),
     ("lab", "evenkeel-lab", &["evenkeel-wire"]),
 ];

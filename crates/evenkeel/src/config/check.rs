@@ -56,6 +56,14 @@ fn listens(admin: &Admin, admin_place: &Place, drafts: &[Draft], problems: &mut 
             "the admin port".to_owned(),
         ));
     }
+    if let Some(address) = admin.postgres {
+        let (listen, place) = (Listen::Tcp(address), admin_place.clone());
+        let who = "the admin console".to_owned();
+        if let Some(first) = seen.iter().find(|(other, ..)| other.overlaps(&listen)) {
+            duplicate_listen(&listen, &place, first, problems);
+        }
+        seen.push((listen, place, who));
+    }
     let socket = Listen::Unix(admin.socket.clone());
     seen.push((socket, admin_place.clone(), "the control socket".to_owned()));
     for Draft { plan, places } in drafts {

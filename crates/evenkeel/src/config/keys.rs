@@ -104,6 +104,7 @@ pub static ADMIN: Section = Section {
     title: "[admin]",
     keys: &[
         text("listen"),
+        text("postgres"),
         text("socket"),
         text("token"),
         text("token_file"),

@@ -69,6 +69,8 @@ pub enum Io {
 pub struct Admin {
     /// Status page, JSON API, `/metrics`. Default 127.0.0.1:9000; `None` when turned off.
     pub listen: Option<SocketAddr>,
+    /// The console for PostgreSQL clients. Default none.
+    pub postgres: Option<SocketAddr>,
     /// The control socket (mode 0600).
     pub socket: PathBuf,
     /// Allows changes over TCP, and reading from other machines. `None`: neither.

@@ -23,6 +23,7 @@ impl Default for Admin {
     fn default() -> Admin {
         Admin {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 9_000))),
+            postgres: None,
             socket: default_socket(),
             token: None,
             allowed_hosts: Vec::new(),
@@ -65,18 +66,25 @@ pub(super) fn read_admin(table: &Table<'_>, sources: &Sources, problems: &mut Pr
     if let Some(text) = table.text("listen", problems) {
         admin.listen = read_listen(text, &table.value_place("listen"), problems);
     }
+    if let Some(text) = table.text("postgres", problems) {
+        admin.postgres = read_listen(text, &table.value_place("postgres"), problems);
+    }
     if let Some(text) = table.text("socket", problems) {
         admin.socket = read_socket(text, table, sources, problems);
     }
     admin.token = sources.secret(table, "token", "token_file", problems);
     admin.allowed_hosts = read_hosts(table, problems);
-    let elsewhere = admin.listen.filter(|address| !address.ip().is_loopback());
-    if let Some(address) = elsewhere.filter(|_| admin.token.is_none()) {
+    let ports = [("listen", admin.listen), ("postgres", admin.postgres)];
+    for (key, address) in ports {
+        let elsewhere = address.filter(|address| !address.ip().is_loopback());
+        let Some(address) = elsewhere.filter(|_| admin.token.is_none()) else {
+            continue;
+        };
         let message = format!(
             "{address} is open to other machines, but without a token they may not even read"
         );
         let help = "set `token_file = \"…\"`, or listen on 127.0.0.1";
-        problems.warning(&table.value_place("listen"), "W_NO_TOKEN", message, help);
+        problems.warning(&table.value_place(key), "W_NO_TOKEN", message, help);
     }
     admin
 }

@@ -51,6 +51,8 @@ pub(crate) enum Purpose {
     Admin(String),
     /// The control socket, by its path.
     Control(String),
+    /// The console.
+    Console(String),
     /// Standard error.
     Log,
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
-use crate::admin::{AdminSettings, bind_socket, sample, serve};
+use crate::admin::{AdminSettings, Listeners, bind_socket, sample, serve};
 use crate::status::{Command, ControlHandle, Reply, Request, Status};
 
 /// Nothing here takes long; a test that waits longer has failed.
@@ -19,6 +19,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 pub(super) struct World {
     pub(super) tcp: SocketAddr,
     pub(super) socket: PathBuf,
+    pub(super) console: SocketAddr,
     commands: Arc<Mutex<Vec<Command>>>,
     tasks: [JoinHandle<()>; 2],
     _directory: tempfile::TempDir,
@@ -34,6 +35,8 @@ impl World {
         let socket = directory.path().join("run/evenkeel.sock");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = listener.local_addr().unwrap();
+        let console = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let console_address = console.local_addr().unwrap();
         let settings = AdminSettings {
             token: token.map(str::to_owned),
             allowed_hosts: vec!["lb.example.org".into()],
@@ -41,8 +44,11 @@ impl World {
         let (control, requests) = ControlHandle::channel();
         let commands = Arc::default();
         let server = serve(
-            Some(listener),
-            Some(bind_socket(&socket).unwrap()),
+            Listeners {
+                page: Some(listener),
+                socket: Some(bind_socket(&socket).unwrap()),
+                console: Some(console),
+            },
             settings,
             control,
             tokio::sync::watch::channel(false).1,
@@ -58,6 +64,7 @@ impl World {
         Self {
             tcp,
             socket,
+            console: console_address,
             commands,
             tasks,
             _directory: directory,

@@ -1,0 +1,616 @@
+//! The tables of SHOW, with PgBouncer's columns as far as they mean something here, and a few of
+//! our own behind them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Console;
+use super::session::Complaint;
+use super::stats::{Totals, totals};
+use crate::log::rfc3339;
+use crate::status::{
+    ClientStatus, Connections, PostgresStatus, ServerStatus, ServiceStatus, Status,
+};
+
+/// SHOW HELP.
+pub(super) const HELP: &str = "the console knows:
+SHOW HELP | CONFIG | DATABASES | POOLS | CLIENTS | SERVERS | USERS | VERSION | LISTS
+SHOW STATS | STATS_TOTALS | STATS_AVERAGES
+PAUSE [database]        new transactions wait; answers when nothing runs
+RESUME [database]       ends a pause
+RECONNECT [database]    server connections close as soon as nobody uses them
+KILL [database]         ends all clients and pauses; RESUME lets new ones work
+KILL_CLIENT id          cancels what a client does, and ends it
+RELOAD                  reads the config file again
+A database is that of all services; service/database is that of one, service/ all of one.";
+
+/// A table to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Show {
+    Clients,
+    Config,
+    Databases,
+    Lists,
+    Pools,
+    Servers,
+    Stats,
+    StatsAverages,
+    StatsTotals,
+    Users,
+    Version,
+}
+
+/// A name as it is asked for, what it shows, and its columns.
+const TABLES: &[(&str, Show, &[&str])] = &[
+    (
+        "CLIENTS",
+        Show::Clients,
+        &[
+            "type",
+            "user",
+            "database",
+            "state",
+            "addr",
+            "port",
+            "connect_time",
+            "request_time",
+            "wait",
+            "wait_us",
+            "close_needed",
+            "remote_pid",
+            "id",
+            "doing",
+            "server",
+            "bound_by",
+            "service",
+        ],
+    ),
+    (
+        "CONFIG",
+        Show::Config,
+        &["key", "value", "default", "changeable"],
+    ),
+    (
+        "DATABASES",
+        Show::Databases,
+        &[
+            "name",
+            "host",
+            "port",
+            "database",
+            "force_user",
+            "pool_size",
+            "min_pool_size",
+            "reserve_pool_size",
+            "pool_mode",
+            "current_connections",
+            "current_client_connections",
+            "paused",
+            "disabled",
+            "service",
+        ],
+    ),
+    ("LISTS", Show::Lists, &["list", "items"]),
+    (
+        "POOLS",
+        Show::Pools,
+        &[
+            "database",
+            "user",
+            "cl_active",
+            "cl_waiting",
+            "sv_active",
+            "sv_idle",
+            "sv_used",
+            "sv_tested",
+            "sv_login",
+            "maxwait",
+            "maxwait_us",
+            "pool_mode",
+            "service",
+        ],
+    ),
+    (
+        "SERVERS",
+        Show::Servers,
+        &[
+            "type",
+            "user",
+            "database",
+            "state",
+            "addr",
+            "port",
+            "connect_time",
+            "request_time",
+            "remote_pid",
+            "client_id",
+            "server",
+            "service",
+        ],
+    ),
+    (
+        "STATS",
+        Show::Stats,
+        &[
+            "database",
+            "total_xact_count",
+            "total_query_count",
+            "total_received",
+            "total_sent",
+            "total_query_time",
+            "avg_xact_count",
+            "avg_query_count",
+            "avg_recv",
+            "avg_sent",
+            "avg_query_time",
+        ],
+    ),
+    (
+        "STATS_AVERAGES",
+        Show::StatsAverages,
+        &[
+            "database",
+            "avg_xact_count",
+            "avg_query_count",
+            "avg_recv",
+            "avg_sent",
+            "avg_query_time",
+        ],
+    ),
+    (
+        "STATS_TOTALS",
+        Show::StatsTotals,
+        &[
+            "database",
+            "xact_count",
+            "query_count",
+            "bytes_received",
+            "bytes_sent",
+            "query_time",
+        ],
+    ),
+    (
+        "USERS",
+        Show::Users,
+        &[
+            "name",
+            "pool_mode",
+            "current_connections",
+            "current_client_connections",
+            "service",
+        ],
+    ),
+    ("VERSION", Show::Version, &["version"]),
+];
+
+impl Show {
+    /// What a word asks for; `Some(None)`: for help.
+    pub(super) fn named(word: &str) -> Option<Option<Self>> {
+        if word.eq_ignore_ascii_case("HELP") {
+            return Some(None);
+        }
+        let mut known = TABLES.iter();
+        known
+            .find(|(name, ..)| word.eq_ignore_ascii_case(name))
+            .map(|(_, show, _)| Some(*show))
+    }
+
+    pub(super) fn columns(self) -> &'static [&'static str] {
+        let mut known = TABLES.iter();
+        known
+            .find(|(_, show, _)| *show == self)
+            .map_or(&[], |(.., columns)| columns)
+    }
+}
+
+/// What is shown.
+pub(super) struct Table {
+    pub(super) columns: &'static [&'static str],
+    pub(super) rows: Vec<Row>,
+}
+
+type Row = Vec<Option<String>>;
+
+/// Makes a table of what is so now.
+pub(super) async fn table(show: Show, console: &Console) -> Result<Table, Complaint> {
+    let status = console.control.status().await?;
+    let mut pooled = Vec::new();
+    for service in &status.services {
+        let Some(own) = &service.postgres else {
+            continue;
+        };
+        let connections = match show.needs_connections() {
+            // A service may have gone meanwhile: then it has none.
+            true => console
+                .control
+                .connections(&service.name)
+                .await?
+                .unwrap_or_default(),
+            false => Connections::default(),
+        };
+        pooled.push(Pooled {
+            service,
+            own,
+            connections,
+        });
+    }
+    let rows = match show {
+        Show::Clients => each(&pooled, |one| clients(one, status.now_unix_ms)),
+        Show::Config => config(&status, &pooled),
+        Show::Databases => each(&pooled, databases),
+        Show::Lists => lists(&pooled),
+        Show::Pools => each(&pooled, pools),
+        Show::Servers => each(&pooled, |one| servers(one, status.now_unix_ms)),
+        Show::Stats | Show::StatsAverages | Show::StatsTotals => {
+            let totals = totals(&status);
+            let row = |(name, sum): (&String, &Totals)| stats(show, name, *sum, console);
+            totals.iter().map(row).collect()
+        }
+        Show::Users => each(&pooled, users),
+        Show::Version => vec![vec![text(format!("Evenkeel {}", status.version))]],
+    };
+    let columns = show.columns();
+    Ok(Table { columns, rows })
+}
+
+impl Show {
+    fn needs_connections(self) -> bool {
+        matches!(
+            self,
+            Show::Clients
+                | Show::Databases
+                | Show::Lists
+                | Show::Pools
+                | Show::Servers
+                | Show::Users
+        )
+    }
+}
+
+/// A service that pools.
+struct Pooled<'a> {
+    service: &'a ServiceStatus,
+    own: &'a PostgresStatus,
+    connections: Connections,
+}
+
+impl Pooled<'_> {
+    fn server(&self, name: &str) -> Option<&ServerStatus> {
+        self.service.servers.iter().find(|one| one.name == name)
+    }
+
+    /// Where a server is: host and port.
+    fn place(&self, name: &str) -> (Option<String>, Option<String>) {
+        let server = self.server(name);
+        let resolved = server.and_then(|one| one.resolved.first());
+        match resolved.and_then(|address| address.rsplit_once(':')) {
+            Some((host, port)) => {
+                let host = host.trim_matches(['[', ']']);
+                (text(host), text(port))
+            }
+            None => (server.map(|one| one.address.clone()), None),
+        }
+    }
+
+    fn clients_of(&self, is_meant: impl Fn(&ClientStatus) -> bool) -> usize {
+        self.connections
+            .clients
+            .iter()
+            .filter(|one| is_meant(one))
+            .count()
+    }
+
+    fn is_paused(&self, database: &str) -> bool {
+        self.own.all_paused || self.own.paused.iter().any(|name| name == database)
+    }
+
+    /// Every database that anything is known of.
+    fn databases(&self) -> BTreeSet<&str> {
+        let pools = self.own.pools.iter().map(|one| &*one.database);
+        let used = self.own.users.iter().map(|one| &*one.database);
+        let clients = self.connections.clients.iter().map(|one| &*one.database);
+        let paused = self.own.paused.iter().map(String::as_str);
+        pools.chain(used).chain(clients).chain(paused).collect()
+    }
+
+    fn users(&self) -> BTreeSet<&str> {
+        let pools = self.own.pools.iter().map(|one| &*one.user);
+        let used = self.own.users.iter().map(|one| &*one.user);
+        pools.chain(used).collect()
+    }
+}
+
+fn each(pooled: &[Pooled<'_>], rows: impl Fn(&Pooled<'_>) -> Vec<Row>) -> Vec<Row> {
+    pooled.iter().flat_map(rows).collect()
+}
+
+fn text(text: impl ToString) -> Option<String> {
+    Some(text.to_string())
+}
+
+/// A moment so long before now, as PgBouncer writes it.
+fn before(now_unix_ms: u64, ago_ms: u64) -> Option<String> {
+    let at = rfc3339(now_unix_ms.saturating_sub(ago_ms));
+    let (date, time) = at.split_once('T')?;
+    Some(format!("{date} {} UTC", time.get(..8)?))
+}
+
+/// Whole seconds, and the microseconds behind them.
+fn split(ms: u64) -> (Option<String>, Option<String>) {
+    (text(ms / 1_000), text(ms % 1_000 * 1_000))
+}
+
+fn is_waiting(client: &ClientStatus) -> bool {
+    client.doing.starts_with("waiting")
+}
+
+/// PgBouncer's word for it.
+fn state(client: &ClientStatus) -> &'static str {
+    match &*client.doing {
+        "idle" => "idle",
+        _ if is_waiting(client) => "waiting",
+        _ => "active",
+    }
+}
+
+fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
+    let row = |client: &ClientStatus| {
+        let (address, port) = match client.peer.rsplit_once(':') {
+            Some((address, port)) => (address.trim_matches(['[', ']']), Some(port)),
+            None => (&*client.peer, None),
+        };
+        let waits_ms = if is_waiting(client) {
+            client.doing_for_ms
+        } else {
+            0
+        };
+        let (wait, wait_us) = split(waits_ms);
+        let bound_by = client.pins.join(", ");
+        vec![
+            text("C"),
+            text(&client.user),
+            text(&client.database),
+            text(state(client)),
+            text(address),
+            port.and_then(text),
+            before(now_unix_ms, client.age_ms),
+            before(now_unix_ms, client.doing_for_ms),
+            wait,
+            wait_us,
+            text(0),
+            client.server_pid.and_then(text),
+            text(client.id),
+            text(&client.doing),
+            client.server.clone(),
+            (!bound_by.is_empty()).then_some(bound_by),
+            text(&one.service.name),
+        ]
+    };
+    one.connections.clients.iter().map(row).collect()
+}
+
+fn servers(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
+    let lent = one.connections.clients.iter().filter_map(|client| {
+        let server = client.server.as_ref()?;
+        let (host, port) = one.place(server);
+        Some(vec![
+            text("S"),
+            text(&client.user),
+            text(&client.database),
+            text("active"),
+            host,
+            port,
+            None,
+            before(now_unix_ms, client.doing_for_ms),
+            client.server_pid.and_then(text),
+            text(client.id),
+            text(server),
+            text(&one.service.name),
+        ])
+    });
+    let idle = one.connections.idle.iter().map(|idle| {
+        let (host, port) = one.place(&idle.server);
+        vec![
+            text("S"),
+            text(&idle.user),
+            text(&idle.database),
+            text("idle"),
+            host,
+            port,
+            before(now_unix_ms, idle.age_ms),
+            None,
+            idle.server_pid.and_then(text),
+            None,
+            text(&idle.server),
+            text(&one.service.name),
+        ]
+    });
+    lent.chain(idle).collect()
+}
+
+/// One line for a user in a database, over all servers.
+#[derive(Default)]
+struct PoolSum {
+    connections: u64,
+    idle: u64,
+    opening: u64,
+    longest_wait_ms: u64,
+    waiting: u64,
+    active: u64,
+}
+
+fn pools(one: &Pooled<'_>) -> Vec<Row> {
+    let mut sums: BTreeMap<(&str, &str), PoolSum> = BTreeMap::new();
+    for pool in &one.own.pools {
+        let sum = sums.entry((&pool.database, &pool.user)).or_default();
+        sum.connections += pool.connections;
+        sum.idle += pool.idle;
+        sum.opening += pool.opening;
+        sum.longest_wait_ms = sum.longest_wait_ms.max(pool.longest_wait_ms);
+    }
+    for client in &one.connections.clients {
+        let sum = sums.entry((&client.database, &client.user)).or_default();
+        if is_waiting(client) {
+            sum.waiting += 1;
+            sum.longest_wait_ms = sum.longest_wait_ms.max(client.doing_for_ms);
+        } else {
+            sum.active += 1;
+        }
+    }
+    let row = |((database, user), sum): (&(&str, &str), &PoolSum)| {
+        let (maxwait, maxwait_us) = split(sum.longest_wait_ms);
+        let used = sum.connections.saturating_sub(sum.idle + sum.opening);
+        vec![
+            text(database),
+            text(user),
+            text(sum.active),
+            text(sum.waiting),
+            text(used),
+            text(sum.idle),
+            text(0),
+            text(0),
+            text(sum.opening),
+            maxwait,
+            maxwait_us,
+            text(&one.own.pool_mode),
+            text(&one.service.name),
+        ]
+    };
+    sums.iter().map(row).collect()
+}
+
+fn databases(one: &Pooled<'_>) -> Vec<Row> {
+    let roles = one.service.servers.iter();
+    let mut primaries = roles.filter(|server| {
+        let role = server.role.as_ref();
+        role.is_some_and(|role| role.role == crate::status::RoleName::Primary)
+    });
+    let first = primaries.next().or(one.service.servers.first());
+    let (host, port) = first.map_or((None, None), |server| one.place(&server.name));
+    let row = |name: &str| {
+        let of = one.own.pools.iter().filter(|pool| pool.database == name);
+        let connections: u64 = of.map(|pool| pool.connections).sum();
+        vec![
+            text(name),
+            host.clone(),
+            port.clone(),
+            text(name),
+            None,
+            text(one.own.pool_size),
+            text(one.own.pool_min_idle),
+            text(0),
+            text(&one.own.pool_mode),
+            text(connections),
+            text(one.clients_of(|client| client.database == name)),
+            text(u8::from(one.is_paused(name))),
+            text(0),
+            text(&one.service.name),
+        ]
+    };
+    one.databases().into_iter().map(row).collect()
+}
+
+fn users(one: &Pooled<'_>) -> Vec<Row> {
+    let row = |name: &str| {
+        let of = one.own.pools.iter().filter(|pool| pool.user == name);
+        let connections: u64 = of.map(|pool| pool.connections).sum();
+        vec![
+            text(name),
+            text(&one.own.pool_mode),
+            text(connections),
+            text(one.clients_of(|client| client.user == name)),
+            text(&one.service.name),
+        ]
+    };
+    one.users().into_iter().map(row).collect()
+}
+
+fn stats(show: Show, name: &str, sum: Totals, console: &Console) -> Row {
+    let of = |one: Totals| {
+        [
+            one.transactions,
+            one.queries,
+            one.received,
+            one.sent,
+            one.busy_us,
+        ]
+        .map(text)
+    };
+    let mut row = vec![text(name)];
+    if show != Show::StatsAverages {
+        row.extend(of(sum));
+    }
+    if show != Show::StatsTotals {
+        row.extend(of(console.averages.of(name)));
+    }
+    row
+}
+
+fn lists(pooled: &[Pooled<'_>]) -> Vec<Row> {
+    let count = |of: &dyn Fn(&Pooled<'_>) -> usize| pooled.iter().map(of).sum::<usize>();
+    let connections = |of: fn(&crate::status::PoolStatus) -> u64| -> u64 {
+        let pools = pooled.iter().flat_map(|one| &one.own.pools);
+        pools.map(of).sum()
+    };
+    let idle = connections(|pool| pool.idle);
+    let open = connections(|pool| pool.connections);
+    vec![
+        vec![text("databases"), text(count(&|one| one.databases().len()))],
+        vec![text("users"), text(count(&|one| one.users().len()))],
+        vec![text("pools"), text(count(&|one| pools(one).len()))],
+        vec![text("free_clients"), text(0)],
+        vec![
+            text("used_clients"),
+            text(count(&|one| one.connections.clients.len())),
+        ],
+        vec![text("free_servers"), text(idle)],
+        vec![text("used_servers"), text(open.saturating_sub(idle))],
+    ]
+}
+
+fn config(status: &Status, pooled: &[Pooled<'_>]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut put = |key: String, value: String, default: &str| {
+        rows.push(vec![
+            Some(key),
+            Some(value),
+            text(default),
+            text("by the file and RELOAD"),
+        ]);
+    };
+    let file = status.config.path.clone().unwrap_or_default();
+    put("config_file".into(), file, "");
+    put("engine.io".into(), status.engine.io.clone(), "auto");
+    let workers = status.engine.workers.len();
+    put("engine.workers".into(), workers.to_string(), "one per core");
+    for Pooled { service, own, .. } in pooled {
+        let key = |name: &str| format!("{}.{name}", service.name);
+        put(key("listen"), service.listen.join(", "), "");
+        let limit = service.sessions.limit;
+        put(key("max_connections"), limit.to_string(), "10000");
+        put(key("pool.mode"), own.pool_mode.clone(), "transaction");
+        put(key("pool.size"), own.pool_size.to_string(), "20");
+        put(key("pool.min_idle"), own.pool_min_idle.to_string(), "0");
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_as_pgbouncer_does() {
+        let now = 1_767_229_200_000;
+        assert_eq!(before(now, 1_000).unwrap(), "2026-01-01 00:59:59 UTC");
+    }
+
+    #[test]
+    fn every_table_has_a_name_and_columns() {
+        for (name, show, columns) in TABLES {
+            assert_eq!(Show::named(&name.to_lowercase()), Some(Some(*show)));
+            assert_eq!(show.columns(), *columns);
+        }
+        assert_eq!(Show::named("help"), Some(None));
+        assert_eq!(Show::named("mem"), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! What each database does in a second, over the last full minute.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::status::{ControlHandle, Status};
+
+/// As PgBouncer's stats_period.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// What the users of one database did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) transactions: u64,
+    pub(super) queries: u64,
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    pub(super) busy_us: u64,
+}
+
+impl Totals {
+    fn add(&mut self, other: Totals) {
+        self.transactions += other.transactions;
+        self.queries += other.queries;
+        self.received += other.received;
+        self.sent += other.sent;
+        self.busy_us += other.busy_us;
+    }
+
+    /// What has come to it since; a counter that went back was another one's.
+    fn since(self, before: Totals) -> Totals {
+        Totals {
+            transactions: self.transactions.saturating_sub(before.transactions),
+            queries: self.queries.saturating_sub(before.queries),
+            received: self.received.saturating_sub(before.received),
+            sent: self.sent.saturating_sub(before.sent),
+            busy_us: self.busy_us.saturating_sub(before.busy_us),
+        }
+    }
+}
+
+/// By database, over all services.
+pub(super) type ByDatabase = BTreeMap<String, Totals>;
+
+/// What came to the totals in the last full period.
+#[derive(Default)]
+pub(super) struct Averages(Mutex<ByDatabase>);
+
+impl Averages {
+    /// Of one database, in one second; and the mean time of a query, microseconds.
+    pub(super) fn of(&self, database: &str) -> Totals {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = all.get(database).copied().unwrap_or_default();
+        let seconds = PERIOD.as_secs();
+        Totals {
+            transactions: last.transactions / seconds,
+            queries: last.queries / seconds,
+            received: last.received / seconds,
+            sent: last.sent / seconds,
+            busy_us: last.busy_us.checked_div(last.queries).unwrap_or(0),
+        }
+    }
+
+    fn set(&self, all: ByDatabase) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+}
+
+/// All that was done so far.
+pub(super) fn totals(status: &Status) -> ByDatabase {
+    let mut all = ByDatabase::new();
+    let pooled = status
+        .services
+        .iter()
+        .filter_map(|one| one.postgres.as_ref());
+    for usage in pooled.flat_map(|pooled| &pooled.users) {
+        let sum = all.entry(usage.database.clone()).or_default();
+        sum.add(Totals {
+            transactions: usage.transactions_total,
+            queries: usage.queries_total,
+            received: usage.from_clients,
+            sent: usage.to_clients,
+            busy_us: usage.busy_us_total,
+        });
+    }
+    all
+}
+
+/// Looks once in each period; ends with the process.
+pub(super) async fn keep(averages: Arc<Averages>, control: ControlHandle) {
+    let mut before: Option<ByDatabase> = None;
+    while let Ok(status) = control.status().await {
+        let now = totals(&status);
+        if let Some(before) = &before {
+            let since = now.iter().map(|(name, totals)| {
+                let then = before.get(name).copied().unwrap_or_default();
+                (name.clone(), totals.since(then))
+            });
+            averages.set(since.collect());
+        }
+        before = Some(now);
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_are_of_a_second_and_a_query() {
+        let averages = Averages::default();
+        let totals = Totals {
+            transactions: 60,
+            queries: 120,
+            received: 6_000,
+            sent: 12_000,
+            busy_us: 240,
+        };
+        averages.set([("shop".to_owned(), totals)].into());
+        let expect = Totals {
+            transactions: 1,
+            queries: 2,
+            received: 100,
+            sent: 200,
+            busy_us: 2,
+        };
+        assert_eq!(averages.of("shop"), expect);
+        assert_eq!(averages.of("other"), Totals::default());
+    }
+}

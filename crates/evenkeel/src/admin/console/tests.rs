@@ -1,0 +1,1 @@
+//! The console as clients see it.
