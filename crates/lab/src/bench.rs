@@ -12,6 +12,7 @@ pub(crate) mod outcome;
 mod part;
 mod progress;
 pub mod report;
+mod rows;
 mod runner;
 mod schedule;
 pub(crate) mod statistics;
@@ -136,12 +137,14 @@ fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
         .clone()
         .unwrap_or_else(runner::default_directory);
     let keeper = Keeper::create(&directory)?;
-    keeper.remember(&Order {
+    let order = Order {
         experiments: options.experiments.iter().map(lasting).collect(),
-        limits: limits.clone(),
-    })?;
+        limits,
+        finished: Vec::new(),
+    };
+    keeper.remember(&order)?;
     let outcome = Runner::fresh(depth, options.seed.unwrap_or_else(drawn), command());
-    Ok((Runner::new(outcome, keeper, limits, stop), experiments))
+    Ok((Runner::new(outcome, keeper, order, stop), experiments))
 }
 
 /// A file is found again from another directory too.
@@ -156,10 +159,7 @@ fn resumed(directory: &std::path::Path, stop: Stop) -> Result<(Runner, Vec<Exper
     let (keeper, outcome) = Keeper::open(directory)?;
     let order = keeper.order()?;
     let experiments = experiment::find(&order.experiments)?;
-    Ok((
-        Runner::new(outcome, keeper, order.limits, stop),
-        experiments,
-    ))
+    Ok((Runner::new(outcome, keeper, order, stop), experiments))
 }
 
 fn command() -> String {

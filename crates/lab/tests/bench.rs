@@ -182,6 +182,9 @@ fn what_was_done_before_ctrl_c_is_kept_and_gone_on_with() {
 
     let output = bench(&["--resume", &text_of(&out)]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
+    let whole = bench(&["--resume", &text_of(&out)]).output().unwrap();
+    let nothing_left = !said(&whole).contains("block");
+    assert!(whole.status.success() && nothing_left, "{}", said(&whole));
     let after = results(&out);
     assert!(after["ended_unix_s"].is_number());
     assert_eq!(done(&out), 20);

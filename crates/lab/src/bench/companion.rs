@@ -3,36 +3,10 @@
 use anyhow::Result;
 
 use super::cell;
-use super::experiment::{Effort, Load, Sweep, Tool};
-use super::outcome::{self, Experiment, Loop, Metric};
+use super::experiment::{Load, Sweep, Tool};
+use super::outcome::{Experiment, Metric};
 use super::part::{Asked, Stage};
 use super::runner::Runner;
-
-/// The row of the companion of this load.
-pub(crate) fn row(load: &Load, effort: &Effort) -> outcome::Load {
-    let title = if load.title.is_empty() {
-        &load.name
-    } else {
-        &load.title
-    };
-    outcome::Load {
-        name: format!("{}-open", load.name),
-        title: format!("{title}, open loop"),
-        tool: match load.tool {
-            Tool::Ab => "built in".to_owned(),
-            tool => format!("{tool:?}").to_lowercase(),
-        },
-        command: String::new(),
-        kind: Loop::Open,
-        counted: match load.tool {
-            Tool::Sysbench | Tool::Pgbench => "transactions",
-            _ => "requests",
-        }
-        .to_owned(),
-        axis: "offered rate (% of the target's own peak)".to_owned(),
-        seconds: f64::from(effort.seconds),
-    }
-}
 
 /// Every load that wants it, at each percentage, block by block.
 pub(crate) fn run(

@@ -25,6 +25,9 @@ pub(crate) struct Order {
     /// As they were named: built-in ones by name, those of the user by the full path.
     pub(crate) experiments: Vec<String>,
     pub(crate) limits: Limits,
+    /// Parts that were gone through, as `experiment/part`: they are not begun again.
+    #[serde(default)]
+    pub(crate) finished: Vec<String>,
 }
 
 /// The results of a run and where they are kept.

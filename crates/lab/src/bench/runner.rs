@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::experiment::{self, Depth, Effort, Load, Program, Sweep, Target};
-use super::keeper::Keeper;
-use super::outcome::{self, Cell, FORMAT, Failure, Loop, Metric, Outcome};
+use super::experiment::{self, Depth, Effort, Load, Program, Target};
+use super::keeper::{Keeper, Order};
+use super::outcome::{self, Cell, FORMAT, Failure, Metric, Outcome};
 use super::part::{self, Stage, step_time};
 use super::progress::{Progress, short};
-use super::{companion, fault, machine, versions};
+use super::{companion, fault, machine, rows, versions};
 use crate::stop::Stop;
 
 /// What a kill may cost.
@@ -37,6 +37,7 @@ pub(crate) struct Runner {
     pub(crate) progress: Progress,
     pub(crate) stop: Stop,
     pub(crate) limits: Limits,
+    order: Order,
     outcome: Outcome,
     keeper: Keeper,
     /// Runs whose numbers have not been shown yet, when nobody watches a live line.
@@ -48,7 +49,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     /// Goes on with an outcome, which may be empty.
-    pub(crate) fn new(outcome: Outcome, keeper: Keeper, limits: Limits, stop: Stop) -> Runner {
+    pub(crate) fn new(outcome: Outcome, keeper: Keeper, order: Order, stop: Stop) -> Runner {
         let depth = match outcome.scale.as_str() {
             "quick" => Depth::Quick,
             "full" => Depth::Full,
@@ -58,7 +59,8 @@ impl Runner {
             depth,
             progress: Progress::new(Duration::ZERO),
             stop,
-            limits,
+            limits: order.limits.clone(),
+            order,
             outcome,
             keeper,
             shown: None,
@@ -119,21 +121,28 @@ impl Runner {
         let effort = self.effort(wanted);
         let mut whole = true;
         for part in &wanted.part {
+            let name = full_name(wanted, part);
+            if self.order.finished.contains(&name) {
+                continue;
+            }
             for (load, why) in part::missing_tools(part) {
                 let note = format!("{load}: left out: {why}");
                 if !state.notes.contains(&note) {
                     state.notes.push(note);
                 }
             }
-            if let Err(error) = self.part(part, effort, &mut state) {
-                whole = false;
-                self.outcome.experiments[place] = state.clone();
-                self.save();
-                if self.stop.is_asked_for() {
+            match self.part(part, effort, &mut state) {
+                Ok(()) => self.order.finished.push(name),
+                Err(_) if self.stop.is_asked_for() => {
+                    self.outcome.experiments[place] = state;
+                    self.save();
                     self.progress.event("interrupted: what is done is kept");
                     return false;
                 }
-                self.fail(&mut state, &part.name, &format!("{error:#}"));
+                Err(error) => {
+                    whole = false;
+                    self.fail(&mut state, &part.name, &format!("{error:#}"));
+                }
             }
             self.outcome.experiments[place] = state.clone();
             self.save();
@@ -175,11 +184,11 @@ impl Runner {
         let loads: Vec<&Load> = loads
             .filter(|load| self.wants_load(load) && (self.depth != Depth::Quick || load.quick))
             .collect();
-        let mut rows: Vec<outcome::Load> =
-            loads.iter().map(|load| load_row(load, &effort)).collect();
+        let closed = loads.iter().map(|load| rows::of_load(load, &effort));
+        let mut all: Vec<outcome::Load> = closed.collect();
         if effort.open_loop_percent.iter().next().is_some() {
             let open = loads.iter().filter(|load| load.open_loop);
-            rows.extend(open.map(|load| companion::row(load, &effort)));
+            all.extend(open.map(|load| rows::of_companion(load, &effort)));
         }
         outcome::Experiment {
             name: wanted.name.clone(),
@@ -190,8 +199,8 @@ impl Runner {
             },
             study: wanted.study.clone(),
             topology: wanted.topology.trim().to_owned(),
-            targets: targets.map(target_row).collect(),
-            loads: rows,
+            targets: targets.map(rows::of_target).collect(),
+            loads: all,
             references: wanted.references.clone(),
             blocks_wanted: effort.blocks as u32,
             findings: wanted.finding.clone(),
@@ -216,6 +225,9 @@ impl Runner {
         let effort = self.effort(wanted);
         let mut time = Duration::ZERO;
         for part in &wanted.part {
+            if self.order.finished.contains(&full_name(wanted, part)) {
+                continue;
+            }
             time += SERVERS;
             let is_absent = |target: &Target| {
                 use Program::{Glb, Ipvs, Maxscale, MysqlProxy, Proxysql};
@@ -379,7 +391,8 @@ impl Runner {
 
     fn write(&mut self) {
         self.saved = Instant::now();
-        if let Err(error) = self.keeper.save(&self.outcome) {
+        let saved = self.keeper.save(&self.outcome);
+        if let Err(error) = saved.and_then(|()| self.keeper.remember(&self.order)) {
             self.progress.event(&format!("{error:#}; going on without"));
         }
     }
@@ -399,71 +412,9 @@ fn numbers(cell: &Cell) -> String {
     }
 }
 
-fn target_row(target: &Target) -> outcome::Target {
-    let title = if target.title.is_empty() {
-        &target.name
-    } else {
-        &target.title
-    };
-    outcome::Target {
-        name: target.name.clone(),
-        title: title.clone(),
-        program: program(target.program).to_owned(),
-        servers: target.servers.unwrap_or(1) as u32,
-        missing: Some("did not get its turn".to_owned()),
-        ..outcome::Target::default()
-    }
-}
-
-/// As the report knows it; nothing stands between when it is empty.
-fn program(program: Program) -> &'static str {
-    match program {
-        Program::Direct | Program::OwnRoundRobin => "",
-        Program::Evenkeel => "evenkeel",
-        Program::Haproxy => "haproxy",
-        Program::Nginx => "nginx",
-        Program::MysqlRouter => "mysql-router",
-        Program::Pgpool => "pgpool",
-        Program::Pgbouncer => "pgbouncer",
-        Program::Odyssey => "odyssey",
-        Program::Glb => "glb",
-        Program::Proxysql => "proxysql",
-        Program::Maxscale => "maxscale",
-        Program::MysqlProxy => "mysql-proxy",
-        Program::Ipvs => "ipvs",
-        Program::Command => "command",
-    }
-}
-
-fn load_row(load: &Load, effort: &Effort) -> outcome::Load {
-    let title = if load.title.is_empty() {
-        &load.name
-    } else {
-        &load.title
-    };
-    let is_sql = matches!(
-        load.tool,
-        experiment::Tool::Sysbench | experiment::Tool::Pgbench
-    );
-    outcome::Load {
-        name: load.name.clone(),
-        title: title.clone(),
-        tool: format!("{:?}", load.tool).to_lowercase(),
-        command: String::new(),
-        kind: match load.sweep {
-            Sweep::Rate => Loop::Open,
-            _ => Loop::Closed,
-        },
-        counted: if is_sql { "transactions" } else { "requests" }.to_owned(),
-        axis: match load.sweep {
-            Sweep::Threads => "threads",
-            Sweep::Connections => "connections",
-            Sweep::Rate => "offered rate (requests/s)",
-            Sweep::Requests => "requests in all",
-        }
-        .to_owned(),
-        seconds: f64::from(effort.seconds),
-    }
+/// How a part is called in the order.
+fn full_name(experiment: &experiment::Experiment, part: &experiment::Part) -> String {
+    format!("{}/{}", experiment.name, part.name)
 }
 
 /// Versions of the generators that will run.
