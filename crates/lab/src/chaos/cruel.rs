@@ -3,6 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use evenkeel_wire::postgres::backend::Message;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::frontend::Target;
 
@@ -105,15 +106,17 @@ fn leave_copy_out(
     let text = format!("COPY (SELECT '{tag}', generate_series(1, 50000)) TO STDOUT");
     send_query(&mut client, &text)?;
     for _ in 0..chance.below(200) {
-        use evenkeel_wire::postgres::backend::Message;
-        client.with_message(|message| {
-            if let Message::CopyData(line) = message {
+        let goes_on = client.with_message(|message| match message {
+            Message::CopyData(line) => {
                 let line = String::from_utf8_lossy(line);
-                let came = line.split('\t').next().unwrap_or_default().to_owned();
-                stage.notes.compare(tag, tag, Some(&came));
+                Ok(stage.notes.compare(tag, tag, line.split('\t').next()))
             }
-            Ok(())
+            Message::Error(_) | Message::ReadyForQuery(_) => Ok(false),
+            _ => Ok(true),
         })?;
+        if !goes_on {
+            break;
+        }
     }
     client.vanish(chance.below(2) == 0);
     Ok(())
