@@ -1,7 +1,7 @@
 //! The databases that sessions are in, and their catalogs.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -27,6 +27,8 @@ pub struct Database {
     catalog: ArcSwapOption<Catalog>,
     used: AtomicBool,
     changed: AtomicBool,
+    /// When the last reading that came to its end began.
+    read_us: AtomicU64,
     bell: Arc<Notify>,
 }
 
@@ -73,6 +75,16 @@ impl Database {
         self.changed.store(false, Relaxed);
     }
 
+    /// A reading that began then has come to its end, and is known to [`Database::learn`].
+    pub fn was_read(&self, began_us: u64) {
+        self.read_us.fetch_max(began_us, Relaxed);
+    }
+
+    /// Whether what was changed in it until then is known.
+    pub fn knows_until(&self, us: u64) -> bool {
+        self.read_us.load(Relaxed) > us
+    }
+
     /// It was read; `None`: it cannot be, or nobody uses it, and nothing is known of it.
     pub fn learn(&self, catalog: Option<Arc<Catalog>>) {
         self.catalog.store(catalog);
@@ -101,6 +113,7 @@ impl Databases {
                 catalog: ArcSwapOption::empty(),
                 used: AtomicBool::new(true),
                 changed: AtomicBool::new(false),
+                read_us: AtomicU64::new(0),
                 bell: Arc::clone(&self.bell),
             })
         });

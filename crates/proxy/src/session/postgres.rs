@@ -110,8 +110,11 @@ struct Session<'a> {
     /// It drew from a sequence on the connection that it has.
     drew: bool,
     token: causality::Token,
-    /// It changed the catalog: what is known of it may be old on replicas.
-    changed_catalog: bool,
+    /// It changes the catalog in what it runs now.
+    changes_catalog: bool,
+    /// When it did so last: until the catalog was read again, what is known of it is old. Zero:
+    /// never.
+    changed_catalog_us: u64,
     /// What runs now.
     unit: Unit,
     /// Why the unit that was held is not run.

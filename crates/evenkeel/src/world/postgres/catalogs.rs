@@ -132,9 +132,10 @@ impl Reader {
             return database.learn(None);
         }
         database.begin_reading();
-        let began_ms = now_ms();
+        let (began_ms, began_us) = (now_ms(), now_us());
         match self.read(database, shelf).await {
             Ok(()) => {
+                database.was_read(began_us);
                 shelf.problem = None;
                 let took_ms = now_ms() - began_ms;
                 shelf.turn = Turn::after_reading(now_ms(), took_ms);

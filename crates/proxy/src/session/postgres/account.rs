@@ -171,6 +171,12 @@ impl Account {
         }
     }
 
+    /// Whether the catalog was read after this moment.
+    pub(crate) fn knows_catalog_until(&self, us: u64) -> bool {
+        let database = self.database.as_ref();
+        database.is_some_and(|database| database.knows_until(us))
+    }
+
     /// What a client with these settings begins with; `None`: a server must be asked first.
     pub(crate) fn journal(&self, startup: &Settings, interner: &Interner) -> Option<Journal> {
         let proofs = self.proofs.borrow();

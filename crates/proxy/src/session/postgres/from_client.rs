@@ -427,7 +427,7 @@ impl Session<'_> {
     fn meant(&mut self, meaning: &Meaning) -> Token {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
-        self.changed_catalog |= meaning.changes_catalog;
+        self.changes_catalog |= meaning.changes_catalog;
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
         }
@@ -854,7 +854,7 @@ impl Session<'_> {
     /// Pins hold from the Bind on: what runs later is not looked up by its portal.
     fn take_hold(&mut self) {
         if let Some(meaning) = &self.bound.meaning {
-            self.changed_catalog |= meaning.changes_catalog;
+            self.changes_catalog |= meaning.changes_catalog;
             let meaning = meaning.clone();
             self.take_pins(&meaning);
         }

@@ -286,7 +286,8 @@ impl Session<'_> {
         let now_us = clock::now_us();
         self.token.wrote(now_us, at.epoch);
         self.shared.knowledge.wrote(self.worker.index, now_us);
-        if self.changed_catalog {
+        if std::mem::take(&mut self.changes_catalog) {
+            self.changed_catalog_us = now_us;
             self.account.catalog_changed();
         }
     }

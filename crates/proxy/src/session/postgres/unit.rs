@@ -304,7 +304,8 @@ impl Session<'_> {
         };
         let session = route::Session {
             defaults: self.journal.transaction_defaults(),
-            changed_catalog: self.changed_catalog,
+            changed_catalog: self.changed_catalog_us > 0
+                && !self.account.knows_catalog_until(self.changed_catalog_us),
             ..route::Session::default()
         };
         let seen = self.seen(view);
