@@ -51,6 +51,8 @@ impl World {
         service.fits = fits;
         service.next_ramp_ms = next_ramp_ms;
         self.engine.publish(&service.service, view);
+        // The primary may be one that was drained, or is no more.
+        self.tell_turn(index);
         let state = self.state_of(index);
         if self.services[index].state != state {
             self.tell_state(index, state);
