@@ -447,12 +447,12 @@ impl Session<'_> {
                         }
                     }
                 } else if let Some(id) = from_client::statement_of(token) {
-                    server.prepared.remove(id);
+                    server.prepared.undo(id);
                     self.names.discarded(token.0);
                 }
             }
             Due::CloseDiscarded(token) => match from_client::statement_of(token) {
-                Some(id) => server.prepared.restore(id),
+                Some(id) => server.prepared.undo(id),
                 None => self.names.discarded(token.0),
             },
             Due::AnswerDiscarded(_, token) => self.names.discarded(token.0),

@@ -128,6 +128,14 @@ impl Conversation {
         settled && well && self.discarded.is_empty()
     }
 
+    /// Whether all that was sent are whole queries and batches, answered or not: an answer of ours
+    /// in place of a query can join the queue.
+    #[must_use]
+    pub fn is_between_batches(&self) -> bool {
+        let settled = !self.open && !self.skipping;
+        settled && self.certain && !self.ended && self.copy == CopyState::No
+    }
+
     /// Whether replies can still be told apart. If not, everything is passed on as it comes, the
     /// connection must be closed when its client leaves, and nothing of ours may be sent on it.
     #[must_use]

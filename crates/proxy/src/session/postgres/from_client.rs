@@ -13,7 +13,7 @@ use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::postgres::names::{Name, names, parse_parts};
 use evenkeel_wire::postgres::requests::Step;
-use evenkeel_wire::postgres::{Parsed, build};
+use evenkeel_wire::postgres::{Parsed, TransactionStatus, build};
 
 use super::card::Doing;
 use super::complaint::Complaint;
@@ -179,11 +179,6 @@ impl Session<'_> {
         if is_whole && out.is_empty() {
             self.worker.keep_spare(out);
             return self.send_input(input);
-        }
-        if taken == 0 && out.is_empty() {
-            // Nothing can be told of it yet.
-            self.worker.keep_spare(out);
-            return Ok(());
         }
         drop(input);
         if taken == 0 && out.is_empty() {
@@ -457,7 +452,8 @@ impl Session<'_> {
             return None;
         }
         let server = self.server.as_mut()?;
-        if !server.conversation.is_quiet() {
+        let has_failed = server.conversation.status() == TransactionStatus::Failed;
+        if !server.conversation.is_between_batches() || has_failed {
             return None;
         }
         self.names.remove((0, self.segment), name);
@@ -562,7 +558,7 @@ impl Session<'_> {
             .conversation
             .sent(Request::Parse, Origin::Client, token);
         if sending == Sending::Drop {
-            server.prepared.remove(id);
+            server.prepared.not_sent(id);
             flight.drop(message.len());
             return Ok(sending);
         }
@@ -638,8 +634,11 @@ impl Session<'_> {
             let sending = server
                 .conversation
                 .sent(Request::Close, Origin::Ours, token);
-            if sending == Sending::Forward {
-                build::close(flight.writer(), Target::Statement(&name_of(gone)));
+            match sending {
+                Sending::Forward => {
+                    build::close(flight.writer(), Target::Statement(&name_of(gone)));
+                }
+                Sending::Drop => server.prepared.not_sent(gone),
             }
         }
     }
@@ -778,7 +777,7 @@ impl Session<'_> {
                 true
             }
             Sending::Drop => {
-                server.prepared.remove(statement.id);
+                server.prepared.not_sent(statement.id);
                 // It stands behind an error: whatever refers to it is passed over, too.
                 true
             }
@@ -841,6 +840,8 @@ impl Session<'_> {
             return;
         }
         match &self.unnamed.meaning {
+            // The server will say that there is none.
+            _ if self.unnamed.id == 0 => self.bound.nothing(),
             Some(meaning) => {
                 self.unit.may_write |= meaning.writes;
                 self.unit.is_atomic &= is_atomic(meaning);
@@ -985,6 +986,10 @@ impl Bound {
     fn is(&mut self, meaning: &Meaning) {
         let matters = !meaning.effects.is_empty() || meaning.changes_catalog;
         self.meaning = matters.then(|| meaning.clone());
+    }
+
+    fn nothing(&mut self) {
+        self.meaning = None;
     }
 
     fn unknown(&mut self) {

@@ -231,8 +231,17 @@ impl Names {
 pub(crate) struct Prepared {
     used: HashMap<u64, Use>,
     clock: u64,
-    /// Those that a Parse or Close is under way for, and in which batch of the client.
-    open: Vec<(u64, u64)>,
+    /// Parses and Closes that are under way, in their order.
+    open: Vec<Open>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    id: u64,
+    /// In which batch of the client.
+    segment: u64,
+    /// What was there before.
+    before: Option<Use>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -259,18 +268,31 @@ impl Prepared {
     /// too many.
     pub(crate) fn add(&mut self, id: u64, max: usize, segment: u64) -> [Option<u64>; 2] {
         self.clock += 1;
-        self.open.push((id, segment));
-        let own = self.used.insert(id, self.new_use()).map(|_| id);
+        let own = self.used.remove(&id);
+        if own.is_some() {
+            self.opens(id, segment, own);
+        }
+        self.used.insert(id, self.new_use());
+        self.opens(id, segment, None);
+        let own = own.map(|_| id);
         if self.used.len() <= max.max(1) {
             return [own, None];
         }
         let oldest = self.used.iter().min_by_key(|(_, used)| used.at);
-        let oldest = oldest.map(|(id, _)| *id);
-        if let Some(oldest) = oldest {
+        let oldest = oldest.map(|(id, used)| (*id, *used));
+        if let Some((oldest, used)) = oldest {
             self.used.remove(&oldest);
-            self.open.push((oldest, segment));
+            self.opens(oldest, segment, Some(used));
         }
-        [own, oldest]
+        [own, oldest.map(|(oldest, _)| oldest)]
+    }
+
+    fn opens(&mut self, id: u64, segment: u64, before: Option<Use>) {
+        self.open.push(Open {
+            id,
+            segment,
+            before,
+        });
     }
 
     fn new_use(&self) -> Use {
@@ -287,15 +309,38 @@ impl Prepared {
         }
     }
 
-    /// The Parse failed, or the statement is gone.
-    pub(crate) fn remove(&mut self, id: u64) {
-        self.used.remove(&id);
-        self.confirm(id);
+    /// The oldest Parse or Close of it that is under way has failed or was passed over.
+    pub(crate) fn undo(&mut self, id: u64) {
+        let oldest = self.open.iter().position(|open| open.id == id);
+        let Some(undone) = oldest.map(|index| self.open.remove(index)) else {
+            return;
+        };
+        // The next one begins where this one began.
+        let mut behind = self.open.iter_mut().skip(oldest.unwrap_or_default());
+        match behind.find(|open| open.id == id) {
+            Some(next) => next.before = undone.before,
+            None => self.put(id, undone.before),
+        }
     }
 
-    /// Its Parse or Close was answered.
+    /// The last Parse or Close of it was not sent.
+    pub(crate) fn not_sent(&mut self, id: u64) {
+        let newest = self.open.iter().rposition(|open| open.id == id);
+        if let Some(undone) = newest.map(|index| self.open.remove(index)) {
+            self.put(id, undone.before);
+        }
+    }
+
+    fn put(&mut self, id: u64, used: Option<Use>) {
+        match used {
+            Some(used) => self.used.insert(id, used),
+            None => self.used.remove(&id),
+        };
+    }
+
+    /// Its oldest Parse or Close that is under way was answered.
     pub(crate) fn confirm(&mut self, id: u64) {
-        if let Some(index) = self.open.iter().position(|(open, _)| *open == id) {
+        if let Some(index) = self.open.iter().position(|open| open.id == id) {
             self.open.remove(index);
         }
     }
@@ -311,14 +356,8 @@ impl Prepared {
 
     /// Whether a batch before this one may yet fail to prepare or to close it.
     pub(crate) fn is_open(&self, id: u64, segment: u64) -> bool {
-        let is_it = |open: &(u64, u64)| open.0 == id && open.1 != segment;
+        let is_it = |open: &Open| open.id == id && open.segment != segment;
         self.open.iter().any(is_it)
-    }
-
-    /// The Close was passed over.
-    pub(crate) fn restore(&mut self, id: u64) {
-        self.used.insert(id, self.new_use());
-        self.confirm(id);
     }
 
     /// DEALLOCATE ALL, DISCARD ALL.
@@ -356,6 +395,21 @@ mod tests {
         assert!(!prepared.has(1));
         assert_eq!(prepared.add(1, 2, 0), [Some(1), None]);
         assert!(prepared.has(1));
+    }
+
+    #[test]
+    fn all_that_was_passed_over_leaves_what_was_there_before() {
+        let mut prepared = Prepared::default();
+        let _ = prepared.add(1, 1, 0);
+        prepared.settled();
+        assert_eq!(prepared.add(2, 1, 1), [None, Some(1)]);
+        assert_eq!(prepared.add(3, 1, 1), [None, Some(2)]);
+        assert_eq!(prepared.add(1, 1, 1), [None, Some(3)]);
+        for id in [1, 2, 2, 3, 3, 1] {
+            prepared.undo(id);
+        }
+        assert!(prepared.has(1) && !prepared.has(2) && !prepared.has(3));
+        assert!(prepared.is_settled());
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub enum Answer {
     Command(&'static str),
     /// To a Query that did what this command tag says: ReadyForQuery follows. A Query ends what
     /// extended requests before it began, which an answer cannot: only where
-    /// [`Conversation::is_quiet`](super::Conversation::is_quiet).
+    /// [`Conversation::is_between_batches`](super::Conversation::is_between_batches).
     Query(&'static str),
 }
 
