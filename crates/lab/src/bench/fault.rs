@@ -15,7 +15,7 @@ use crate::Scene;
 use trial::Trial;
 
 /// About as long as a trial takes, with the server's return.
-const TRIAL: Duration = Duration::from_secs(30);
+const TRIAL: Duration = Duration::from_secs(15);
 
 /// About how long all of a part's trials take.
 pub(crate) fn time_of(part: &Part, effort: &Effort) -> Duration {
