@@ -8,10 +8,14 @@ mod rig;
 
 #[path = "postgres/client.rs"]
 mod client;
+#[path = "postgres/pins.rs"]
+mod pins;
 #[path = "postgres/pipelines.rs"]
 mod pipelines;
 #[path = "postgres/script.rs"]
 mod script;
+#[path = "postgres/settings.rs"]
+mod settings;
 #[path = "postgres/stage.rs"]
 mod stage;
 #[path = "postgres/statements.rs"]

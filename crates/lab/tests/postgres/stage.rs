@@ -115,6 +115,16 @@ pub(crate) fn shared() -> &'static Server {
     server
 }
 
+/// The superuser at that server.
+pub(crate) fn admin() -> Client {
+    let login = Login {
+        user: "postgres",
+        password: "postgres",
+        ..Login::default()
+    };
+    Client::enter(shared().address, &login).unwrap_or_else(|told| panic!("{told}"))
+}
+
 /// A server for one test.
 pub(crate) fn own() -> (Lab, Server) {
     let lab = Lab::new("postgres").unwrap();
@@ -132,6 +142,18 @@ pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<
             println!("{io}: {}", stage.balancer.log());
             resume_unwind(failed)
         });
-        assert_eq!(heard, direct, "{io}: {}", stage.balancer.log());
+        let pairs = heard.iter().zip(&direct);
+        let same = pairs.take_while(|(heard, direct)| heard == direct).count();
+        let around = |all: &[String]| -> Vec<String> {
+            let shown = all.iter().skip(same.saturating_sub(8)).take(16);
+            shown.map(|line| line.chars().take(80).collect()).collect()
+        };
+        let log = stage.balancer.log();
+        assert!(
+            heard == direct,
+            "{io}: from line {same} on\n  {:?}\nis at the server\n  {:?}\n{log}",
+            around(&heard),
+            around(&direct)
+        );
     }
 }

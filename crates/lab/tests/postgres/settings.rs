@@ -1,0 +1,315 @@
+//! Settings follow their client, and nobody else.
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, same_as_direct};
+use crate::rig::DRIVERS;
+
+const ONE: Setup<'static> = Setup {
+    pool: "size = 1",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+/// Clients that share one server connection, each with something else set.
+#[test]
+fn clients_of_one_server_connection_never_see_each_other_s_settings() {
+    let settings: [(&str, [&str; 3]); 8] = [
+        ("search_path", ["public", "pg_catalog, public", "\"$user\", public"]),
+        ("statement_timeout", ["1min", "2min", "0"]),
+        ("datestyle", ["German, DMY", "ISO, YMD", "ISO, MDY"]),
+        ("application_name", ["it's me", "other\\one", ""]),
+        ("client_encoding", ["LATIN1", "UTF8", "SQL_ASCII"]),
+        ("timezone", ["Europe/Berlin", "Asia/Tokyo", "UTC"]),
+        ("work_mem", ["1MB", "2MB", "4MB"]),
+        ("my.own", ["a", "b", "c"]),
+    ];
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        for (name, values) in settings {
+            for (client, value) in clients.iter_mut().zip(values) {
+                let quoted = value.replace('\'', "''");
+                match name {
+                    "search_path" => client.run(&format!("set {name} to {value}")),
+                    _ => client.run(&format!("set {name} to '{quoted}'")),
+                }
+            }
+            for (client, value) in clients.iter_mut().zip(values) {
+                assert_eq!(client.value(&format!("show {name}")), value, "{io} {name}");
+            }
+        }
+        for (index, client) in clients.iter_mut().enumerate() {
+            for (name, values) in settings {
+                let shown = client.value(&format!("show {name}"));
+                assert_eq!(shown, values[index], "{io} {name}");
+            }
+        }
+        // None is left to who comes next.
+        let mut stranger = stage.client();
+        let mut direct = Client::connect(super::stage::shared().address);
+        for (name, _) in &settings[..7] {
+            let show = format!("show {name}");
+            assert_eq!(stranger.value(&show), direct.value(&show), "{io} {name}");
+        }
+        let own = "select current_setting('my.own', true) is null \
+                   or current_setting('my.own', true) = ''";
+        assert_eq!(stranger.value(own), "t");
+    }
+}
+
+#[test]
+fn transactions_savepoints_and_resets_do_to_settings_what_they_do_at_the_server() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut other = Client::connect(address);
+        let mut heard = Vec::new();
+        let steps = [
+            "set work_mem to '1MB'",
+            "begin; set work_mem to '2MB'; rollback",
+            "begin; set work_mem to '3MB'; commit",
+            "begin; set local work_mem to '9MB'; show work_mem; commit",
+            "begin; set work_mem to '5MB'; savepoint a; set work_mem to '6MB'; rollback to a; commit",
+            "begin; savepoint a; set work_mem to '7MB'; release a; commit",
+            "begin; set work_mem to '8MB'; select 1/0; commit",
+            "rollback",
+            "set work_mem to '10MB'; select 1/0",
+            "set work_mem to 'nonsense'",
+            "select set_config('work_mem', '11MB', false)",
+            "select set_config('work_mem', '12MB', true)",
+            "begin; select set_config('work_mem', '13MB', false); rollback",
+            "reset work_mem",
+            "set session characteristics as transaction isolation level serializable",
+            "set default_transaction_isolation to default",
+            "set time zone 'Asia/Tokyo'",
+            "set names 'LATIN1'",
+            "set datestyle to german",
+            "set intervalstyle to iso_8601",
+            "set application_name to 'mine'",
+            "set search_path to pg_catalog",
+            "reset all",
+            "set work_mem to '14MB'",
+            "discard all",
+        ];
+        let shown = [
+            "show work_mem",
+            "show default_transaction_isolation",
+            "show timezone",
+            "show client_encoding",
+            "show datestyle",
+            "show intervalstyle",
+            "show application_name",
+            "show search_path",
+        ];
+        for step in steps {
+            heard.push(step.to_owned());
+            heard.extend(client.query(step));
+            if step.contains("1/0; commit") {
+                continue;
+            }
+            other.run("set work_mem to '99MB'");
+            other.run("set time zone 'America/Lima'");
+            heard.extend(shown.map(|show| client.value(show)));
+        }
+        heard
+    });
+}
+
+#[test]
+fn a_setting_in_a_transaction_holds_there_at_once_and_behind_it() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut other = Client::connect(address);
+        let mut heard = Vec::new();
+        for text in [
+            "begin",
+            "set datestyle to german",
+            "show datestyle",
+            "savepoint s",
+            "set datestyle to sql",
+            "select 1/0",
+            "rollback to s",
+            "show datestyle",
+            "set local timezone to 'Asia/Tokyo'",
+            "show timezone",
+            "commit",
+        ] {
+            heard.extend(client.query(text));
+        }
+        heard.push(client.reported["DateStyle"].clone());
+        heard.push(client.reported["TimeZone"].clone());
+        heard.extend(other.query("show datestyle"));
+        heard.push(other.reported["DateStyle"].clone());
+        heard.extend(client.query("show datestyle"));
+        heard.extend(client.query("show timezone"));
+        heard
+    });
+}
+
+#[test]
+fn what_the_startup_packet_sets_is_what_reset_goes_back_to() {
+    same_as_direct(ONE, |address| {
+        let mut other = Client::connect(address);
+        let settings = [
+            ("options", "-c work_mem=5MB -c search_path=pg_catalog --geqo=off"),
+            ("application_name", "starter"),
+            ("DateStyle", "German"),
+            ("extra_float_digits", "2"),
+            ("client_encoding", "LATIN1"),
+            ("statement_timeout", "77s"),
+        ];
+        let mut client = Client::with(address, &settings);
+        let names = [
+            "work_mem",
+            "search_path",
+            "geqo",
+            "application_name",
+            "datestyle",
+            "extra_float_digits",
+            "client_encoding",
+            "statement_timeout",
+        ];
+        let mut heard = Vec::new();
+        for step in ["", "set work_mem to '1MB'", "set search_path to public", "set datestyle to iso", "reset work_mem", "reset all", "set geqo to on", "discard all"] {
+            if !step.is_empty() {
+                heard.extend(client.query(step));
+            }
+            other.run("set geqo to default");
+            heard.extend(names.map(|name| client.value(&format!("show {name}"))));
+            heard.extend(names[1..].iter().map(|name| other.value(&format!("show {name}"))));
+        }
+        let reported = ["application_name", "DateStyle", "client_encoding"];
+        heard.extend(reported.map(|name| client.reported[name].clone()));
+        heard
+    });
+}
+
+#[test]
+fn a_login_with_settings_that_the_server_refuses_is_refused() {
+    same_as_direct(ONE, |address| {
+        let mut heard = Vec::new();
+        for settings in [
+            [("work_mem", "nonsense")],
+            [("no_such_setting", "1")],
+            [("options", "-c work_mem=nonsense")],
+            [("options", "nonsense")],
+            [("client_encoding", "nonsense")],
+            [("shared_buffers", "1GB")],
+            [("wal_level", "minimal")],
+            [("log_statement", "all")],
+        ] {
+            let login = super::client::Login {
+                settings: &settings,
+                ..super::client::Login::default()
+            };
+            let entered = Client::enter(address, &login);
+            let told = entered.err().unwrap_or_else(|| "in".to_owned());
+            heard.push(told[..5.min(told.len())].to_owned());
+        }
+        let mut client = Client::connect(address);
+        heard.extend(client.query("select 'goes on'"));
+        heard
+    });
+}
+
+#[test]
+fn roles_follow_their_client() {
+    let mut admin = super::stage::admin();
+    let _ = admin.query("create role wearer nologin");
+    admin.run("grant wearer to sbtest");
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut other = Client::connect(address);
+        let who = "select current_user, session_user";
+        let mut heard = Vec::new();
+        for text in [
+            "set role wearer",
+            "reset role",
+            "set role wearer",
+            "set role none",
+            "set role nobody_at_all",
+            "begin; set role wearer; rollback",
+            "begin; set local role wearer; select current_user; commit",
+            "set session authorization sbtest",
+            "set session authorization postgres",
+            "set role wearer",
+            "discard all",
+        ] {
+            heard.extend(client.query(text));
+            heard.extend(client.query(who));
+            heard.extend(other.query(who));
+        }
+        heard
+    });
+}
+
+#[test]
+fn settings_of_functions_and_of_texts_that_are_computed_stay_with_their_client() {
+    same_as_direct(Setup::default(), |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.query(
+            "create or replace function sets_lc() returns void language plpgsql as \
+             $$ begin perform set_config('my.hidden', 'hidden', false); end $$",
+        );
+        heard.extend(client.query("select sets_lc()"));
+        heard.extend(client.query("select current_setting('my.hidden', true)"));
+        heard.extend(client.query("do $$ begin set work_mem to '3MB'; end $$"));
+        heard.extend(client.query("show work_mem"));
+        heard.extend(client.query("select set_config('work_mem', (1 + 1)::text || 'MB', false)"));
+        heard.extend(client.query("show work_mem"));
+        let by_bind = Script::new()
+            .parse("", "select set_config($1, $2, false)")
+            .bind("", &["work_mem", "7MB"])
+            .execute()
+            .sync();
+        heard.extend(client.ask(&by_bind, 1));
+        let mut other = Client::connect(address);
+        heard.extend(other.query("show work_mem"));
+        heard.extend(other.query("select current_setting('my.hidden', true)"));
+        heard.extend(client.query("show work_mem"));
+        heard.extend(client.query("select current_setting('my.hidden', true)"));
+        heard
+    });
+}
+
+#[test]
+fn settings_by_the_extended_protocol_and_in_pipelines_follow_too() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut other = Client::connect(address);
+        let one = |text: &str| Script::new().parse("", text).bind("", &[]).execute().sync();
+        let mut heard = client.ask(&one("set work_mem to '1MB'"), 1);
+        heard.extend(other.query("show work_mem"));
+        heard.extend(client.query("show work_mem"));
+        let script = Script::new()
+            .parse("s", "set work_mem to '2MB'")
+            .parse("b", "selekt")
+            .sync()
+            .parse("s", "set work_mem to '3MB'")
+            .bind("s", &[])
+            .execute()
+            .parse("", "select 1/0")
+            .bind("", &[])
+            .execute()
+            .sync()
+            .bind("s", &[])
+            .execute()
+            .sync()
+            .parse("s", "set work_mem to '4MB'")
+            .bind("s", &[])
+            .execute()
+            .sync()
+            .query("set work_mem to '5MB'")
+            .query("set work_mem to 'x'");
+        heard.extend(client.ask(&script, 6));
+        heard.extend(other.query("show work_mem"));
+        heard.extend(client.query("show work_mem"));
+        heard.extend(client.ask(&Script::new().parse("t", "set work_mem to '6MB'").sync(), 1));
+        heard.extend(other.query("show work_mem"));
+        heard.extend(client.ask(&Script::new().bind("t", &[]).execute().sync(), 1));
+        heard.extend(other.query("show work_mem"));
+        heard.extend(client.query("show work_mem"));
+        heard
+    });
+}
