@@ -232,6 +232,12 @@ async fn open_door(
     {
         tracing::info!("status page: http://{address}/");
     }
+    if let Some(address) = console
+        .as_ref()
+        .and_then(|listener| listener.local_addr().ok())
+    {
+        tracing::info!("console: psql -h {} -p {}", address.ip(), address.port());
+    }
     let settings = AdminSettings {
         token: plan
             .admin

@@ -3,4 +3,4 @@
 mod doors;
 mod requests;
 mod upgrade;
-mod world;
+pub(super) mod world;

@@ -198,7 +198,7 @@ fn every_name_is_object_what_unit() {
         let words: Vec<&str> = family.split('_').collect();
         assert_eq!(words[0], "evenkeel", "{family}");
         let objects = [
-            "build", "process", "config", "worker", "cluster", "service", "server",
+            "build", "process", "config", "worker", "cluster", "service", "server", "pool", "user",
         ];
         assert!(objects.contains(&words[1]), "{family}: unknown object");
         let plain = |c: char| c.is_ascii_lowercase() || c == '_';

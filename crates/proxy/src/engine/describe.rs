@@ -95,6 +95,9 @@ pub(super) fn described(worker: &Worker, service_id: u64) -> Described {
 fn session(live: &Live, card: &Card) -> SessionInfo {
     let now_ms = clock::now_ms();
     let target = card.target();
+    let age_ms = now_ms.saturating_sub(card.since_ms);
+    // Its stamp is the sweeper's, and may be older than the session.
+    let doing_for_ms = now_ms.saturating_sub(card.doing_since_ms()).min(age_ms);
     let key = target.as_ref().and_then(|target| target.key.as_ref());
     SessionInfo {
         id: card.id,
@@ -102,8 +105,8 @@ fn session(live: &Live, card: &Card) -> SessionInfo {
         database: card.account.who.database.clone(),
         peer: card.peer,
         doing: card.doing(),
-        age_ms: now_ms.saturating_sub(card.since_ms),
-        doing_for_ms: now_ms.saturating_sub(card.doing_since_ms()),
+        age_ms,
+        doing_for_ms,
         server_process: key.map(|(process, _)| *process),
         server: target.map(|target| Arc::clone(&target.server.name)),
         pins: card.pins(),

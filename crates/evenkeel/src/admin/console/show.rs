@@ -11,6 +11,9 @@ use crate::status::{
     ClientStatus, Connections, PostgresStatus, ServerStatus, ServiceStatus, Status,
 };
 
+/// What a client does that is in no pool's line.
+const FOR_PRIMARY: &str = "waiting for a primary";
+
 /// SHOW HELP.
 pub(super) const HELP: &str = "the console knows:
 SHOW HELP | CONFIG | DATABASES | POOLS | CLIENTS | SERVERS | USERS | VERSION | LISTS
@@ -445,14 +448,16 @@ fn pools(one: &Pooled<'_>) -> Vec<Row> {
         sum.connections += pool.connections;
         sum.idle += pool.idle;
         sum.opening += pool.opening;
+        // Clients that are still logging in among them.
+        sum.waiting += pool.waiting;
         sum.longest_wait_ms = sum.longest_wait_ms.max(pool.longest_wait_ms);
     }
     for client in &one.connections.clients {
         let sum = sums.entry((&client.database, &client.user)).or_default();
-        if is_waiting(client) {
+        if client.doing == FOR_PRIMARY {
             sum.waiting += 1;
             sum.longest_wait_ms = sum.longest_wait_ms.max(client.doing_for_ms);
-        } else {
+        } else if !is_waiting(client) {
             sum.active += 1;
         }
     }
@@ -569,27 +574,27 @@ fn lists(pooled: &[Pooled<'_>]) -> Vec<Row> {
 
 fn config(status: &Status, pooled: &[Pooled<'_>]) -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut put = |key: String, value: String, default: &str| {
+    let mut put = |key: String, value: &dyn ToString, default: &str, changeable: &str| {
         rows.push(vec![
             Some(key),
-            Some(value),
+            text(value.to_string()),
             text(default),
-            text("by the file and RELOAD"),
+            text(changeable),
         ]);
     };
     let file = status.config.path.clone().unwrap_or_default();
-    put("config_file".into(), file, "");
-    put("engine.io".into(), status.engine.io.clone(), "auto");
+    put("config_file".into(), &file, "", "no");
+    put("engine.io".into(), &status.engine.io, "auto", "no");
     let workers = status.engine.workers.len();
-    put("engine.workers".into(), workers.to_string(), "one per core");
+    put("engine.workers".into(), &workers, "one per core", "no");
     for Pooled { service, own, .. } in pooled {
         let key = |name: &str| format!("{}.{name}", service.name);
-        put(key("listen"), service.listen.join(", "), "");
+        put(key("listen"), &service.listen.join(", "), "", "yes");
         let limit = service.sessions.limit;
-        put(key("max_connections"), limit.to_string(), "10000");
-        put(key("pool.mode"), own.pool_mode.clone(), "transaction");
-        put(key("pool.size"), own.pool_size.to_string(), "20");
-        put(key("pool.min_idle"), own.pool_min_idle.to_string(), "0");
+        put(key("max_connections"), &limit, "10000", "yes");
+        put(key("pool.mode"), &own.pool_mode, "transaction", "yes");
+        put(key("pool.size"), &own.pool_size, "20", "yes");
+        put(key("pool.min_idle"), &own.pool_min_idle, "0", "yes");
     }
     rows
 }

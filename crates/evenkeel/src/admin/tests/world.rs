@@ -14,23 +14,23 @@ use crate::admin::{AdminSettings, Listeners, bind_socket, sample, serve};
 use crate::status::{Command, ControlHandle, Reply, Request, Status};
 
 /// Nothing here takes long; a test that waits longer has failed.
-pub(super) const DEADLINE: Duration = Duration::from_secs(20);
+pub(in crate::admin) const DEADLINE: Duration = Duration::from_secs(20);
 
-pub(super) struct World {
-    pub(super) tcp: SocketAddr,
-    pub(super) socket: PathBuf,
-    pub(super) console: SocketAddr,
+pub(in crate::admin) struct World {
+    pub(in crate::admin) tcp: SocketAddr,
+    pub(in crate::admin) socket: PathBuf,
+    pub(in crate::admin) console: SocketAddr,
     commands: Arc<Mutex<Vec<Command>>>,
     tasks: [JoinHandle<()>; 2],
     _directory: tempfile::TempDir,
 }
 
 impl World {
-    pub(super) async fn start(token: Option<&str>) -> Self {
+    pub(in crate::admin) async fn start(token: Option<&str>) -> Self {
         Self::with(token, sample::status()).await
     }
 
-    pub(super) async fn with(token: Option<&str>, status: Status) -> Self {
+    pub(in crate::admin) async fn with(token: Option<&str>, status: Status) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("run/evenkeel.sock");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -72,24 +72,24 @@ impl World {
     }
 
     /// What the control plane was told so far.
-    pub(super) fn commands(&self) -> Vec<Command> {
+    pub(in crate::admin) fn commands(&self) -> Vec<Command> {
         self.commands.lock().unwrap().clone()
     }
 
     /// Sends a request with a good Host, other headers as given, over TCP.
-    pub(super) async fn tcp(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+    pub(in crate::admin) async fn tcp(&self, request: &str, headers: &[&str], body: &str) -> Answer {
         let host = format!("host: {}", self.tcp);
         let headers = [&[&*host], headers].concat();
         self.tcp_raw(&raw(request, &headers, body)).await
     }
 
-    pub(super) async fn tcp_raw(&self, text: &str) -> Answer {
+    pub(in crate::admin) async fn tcp_raw(&self, text: &str) -> Answer {
         exchange(TcpStream::connect(self.tcp).await.unwrap(), text)
             .await
             .unwrap()
     }
 
-    pub(super) async fn unix(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+    pub(in crate::admin) async fn unix(&self, request: &str, headers: &[&str], body: &str) -> Answer {
         let stream = UnixStream::connect(&self.socket).await.unwrap();
         exchange(stream, &raw(request, headers, body))
             .await
@@ -138,7 +138,7 @@ async fn control_plane(
 }
 
 /// Text of a request; the connection closes after the answer.
-pub(super) fn raw(request: &str, headers: &[&str], body: &str) -> String {
+pub(in crate::admin) fn raw(request: &str, headers: &[&str], body: &str) -> String {
     let headers: String = headers
         .iter()
         .map(|header| format!("{header}\r\n"))
@@ -149,18 +149,18 @@ pub(super) fn raw(request: &str, headers: &[&str], body: &str) -> String {
     )
 }
 
-pub(super) struct Answer {
-    pub(super) code: u16,
-    pub(super) head: String,
-    pub(super) body: String,
+pub(in crate::admin) struct Answer {
+    pub(in crate::admin) code: u16,
+    pub(in crate::admin) head: String,
+    pub(in crate::admin) body: String,
 }
 
 impl Answer {
-    pub(super) fn reply(&self) -> Reply {
+    pub(in crate::admin) fn reply(&self) -> Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("not a reply: {}", self.body))
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(in crate::admin) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
             found.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -168,7 +168,7 @@ impl Answer {
     }
 }
 
-pub(super) async fn exchange<S>(mut stream: S, text: &str) -> io::Result<Answer>
+pub(in crate::admin) async fn exchange<S>(mut stream: S, text: &str) -> io::Result<Answer>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
