@@ -104,10 +104,9 @@ impl<'a> Stage<'a> {
             targets: self.present(),
         };
         let mut steps = plan.steps();
+        steps.retain(|step| runner.wants_load(&self.part.load[step.load]));
         let planned = steps.len();
-        steps.retain(|step| {
-            !self.is_done(step, experiment) && runner.wants_load(&self.part.load[step.load])
-        });
+        steps.retain(|step| !self.is_done(step, experiment));
         let skipped = (planned - steps.len()) as u32;
         runner.progress.skipped(self.step_time() * skipped);
         if steps.is_empty() {

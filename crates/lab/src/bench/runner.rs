@@ -156,6 +156,10 @@ impl Runner {
         effort: Effort,
         state: &mut outcome::Experiment,
     ) -> Result<()> {
+        let has_target = part.target.iter().any(|one| self.wants(one, self.depth));
+        if !has_target || !part.load.iter().any(|load| self.wants_load(load)) {
+            return Ok(());
+        }
         self.keeper.check_disk()?;
         let mut stage = Stage::set(part, self, state, effort)?;
         stage.run(self, state)?;
@@ -228,7 +232,9 @@ impl Runner {
             if self.order.finished.contains(&full_name(wanted, part)) {
                 continue;
             }
-            time += SERVERS;
+            if part.target.iter().any(|one| self.wants(one, self.depth)) {
+                time += SERVERS;
+            }
             let is_absent = |target: &Target| {
                 use Program::{Glb, Ipvs, Maxscale, MysqlProxy, Proxysql};
                 matches!(
