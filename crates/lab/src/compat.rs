@@ -226,7 +226,8 @@ fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
             } else {
                 Vec::new()
             };
-            let unseen = known::explain(&known, suite.name(), mode.name(), &mut differences);
+            let mut unseen = known::explain(&known, suite.name(), mode.name(), &mut differences);
+            unseen.retain(|one| direct.contains_key(&one.name));
             comparisons.push(Comparison {
                 name,
                 same: direct.len() - differences.len(),

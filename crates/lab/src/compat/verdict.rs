@@ -73,10 +73,28 @@ pub(super) fn differences(direct: &Cases, through: &Cases, by_words: bool) -> Ve
             direct: own.verdict.clone(),
             through: other.verdict.clone(),
             detail: first_difference(&own.output, &other.output),
-            reason: None,
+            reason: (by_words && is_left_over(own, other)).then(|| LEFT_OVER.to_owned()),
         })
     };
     direct.iter().filter_map(difference).collect()
+}
+
+/// The file `guc` gives a setting that does not exist a value; RESET empties it and leaves its name.
+const LEFT_OVER_LINES: [&str; 2] = [
+    "WARNING:  invalid configuration parameter name \"plpgsql.extra_foo_warnings\", removing it",
+    "DETAIL:  \"plpgsql\" is now a reserved prefix.",
+];
+const LEFT_OVER: &str = "a setting that another session made up leaves its name on the server \
+                         connection, and plpgsql warns of it where it is loaded later";
+
+/// Whether nothing but such a warning is more than directly.
+fn is_left_over(own: &Case, other: &Case) -> bool {
+    let lines = |case: &Case| -> Vec<String> {
+        let lines = case.output.lines();
+        let kept = lines.filter(|line| !LEFT_OVER_LINES.contains(line));
+        kept.map(str::to_owned).collect()
+    };
+    own.verdict != Verdict::Missing && !own.output.is_empty() && lines(own) == lines(other)
 }
 
 /// How many lines of an explanation are worth reading at first.
@@ -135,6 +153,18 @@ mod tests {
         assert_eq!(names, ["fails otherwise", "fails through", "never came"]);
         assert_eq!(found[1].detail, [" a", "-b", "-c", "+B", "+c"]);
         assert_eq!(found[2].through, Verdict::Missing);
+        assert!(found.iter().all(|one| one.reason.is_none()));
         assert_eq!(differences(&direct, &through, false).len(), 2);
+    }
+
+    #[test]
+    fn a_warning_of_a_name_that_another_session_made_up_is_explained() {
+        let [warning, detail] = LEFT_OVER_LINES;
+        let direct = cases(&[("domain", Verdict::Passed, "a\nb")]);
+        let output = format!("a\n{warning}\n{detail}\nb");
+        let through = cases(&[("domain", Verdict::Failed, &output)]);
+        assert!(differences(&direct, &through, true)[0].reason.is_some());
+        let through = cases(&[("domain", Verdict::Failed, "a\nc")]);
+        assert!(differences(&direct, &through, true)[0].reason.is_none());
     }
 }
