@@ -79,9 +79,10 @@ pub(super) fn differences(direct: &Cases, through: &Cases, by_words: bool) -> Ve
     direct.iter().filter_map(difference).collect()
 }
 
-/// The file `guc` gives a setting that does not exist a value; RESET empties it and leaves its name.
+/// The file `guc` gives a setting that does not exist a value; RESET leaves its name.
 const LEFT_OVER_LINES: [&str; 2] = [
-    "WARNING:  invalid configuration parameter name \"plpgsql.extra_foo_warnings\", removing it",
+    "WARNING:  invalid configuration parameter name \"plpgsql.extra_foo_warnings\", \
+     removing it",
     "DETAIL:  \"plpgsql\" is now a reserved prefix.",
 ];
 const LEFT_OVER: &str = "a setting that another session made up leaves its name on the server \
