@@ -26,6 +26,9 @@ use crate::state::settings::{self, Journal, Settings, spelling};
 use crate::stream::Stream;
 use crate::upstream::lending::{Borrowed, Delivery, Lending, Place};
 
+/// How long a server may take to tell how it greets, while there are others.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// What a session begins with.
 pub(super) struct Greeted {
     account: Rc<Account>,
@@ -46,6 +49,20 @@ impl Drop for InLine<'_> {
             self.lending.give_back(server, Condition::Clean);
         }
     }
+}
+
+/// Any server will do: the primary if there is one, else whoever reads; and each once more, since
+/// its connection may have ended while it was idle.
+fn candidates(view: &View, own: &PostgresView) -> Vec<usize> {
+    let others = (0..view.servers.len()).filter(|index| own.replicas[*index]);
+    let once: Vec<usize> = own.primary.into_iter().chain(others).collect();
+    once.repeat(2)
+}
+
+/// Whether it is about a server that is away, starts or ends, and not about the client.
+fn is_of_server(complaint: &Complaint) -> bool {
+    let class = &complaint.sqlstate.0[..2];
+    class == b"08" || class == b"57"
 }
 
 impl<'a> Door<'a> {
@@ -113,16 +130,52 @@ impl<'a> Door<'a> {
         if let Some(journal) = account.journal(&startup, self.worker.interner()) {
             return Ok(journal);
         }
-        let mut server = self.borrow(view, account).await?;
-        let asked = self.ask(account, &mut server, &startup).await;
+        let own = view.postgres.as_ref().ok_or(Outside::Gone)?;
+        let candidates = candidates(view, own);
+        let mut last = Complaint::new(b"57P03", "no server can be asked: try again");
+        for (place, index) in candidates.iter().enumerate() {
+            // One that hangs must not keep clients out whom another one can greet.
+            let patience = match place + 1 < candidates.len() {
+                true => PATIENCE,
+                false => own.times.login.max(PATIENCE),
+            };
+            let server = &view.servers[*index];
+            let learnt = self.learn_at(account, (server, own), &startup, patience);
+            match learnt.await {
+                Ok(()) => break,
+                Err(complaint) if is_of_server(&complaint) => last = complaint,
+                Err(complaint) => return Err(complaint.into()),
+            }
+        }
+        let journal = account.journal(&startup, self.worker.interner());
+        journal.ok_or(Outside::Told(last))
+    }
+
+    async fn learn_at(
+        &self,
+        account: &Account,
+        (server, view): (&Arc<Server>, &PostgresView),
+        startup: &Settings,
+        patience: Duration,
+    ) -> Result<(), Complaint> {
+        let silent = || {
+            let text = format!("server {} does not answer: try again", server.name);
+            Complaint::new(b"57P03", text)
+        };
+        let waiting = compio::time::timeout(patience, self.wait(account, server, view));
+        let mut server = match waiting.await {
+            Ok(Ok(server)) => server,
+            Ok(Err(error)) => return Err(Complaint::of_join(&error)),
+            Err(_) => return Err(silent()),
+        };
+        let asking = compio::time::timeout(patience, self.ask(account, &mut server, startup));
+        let asked = asking.await.unwrap_or_else(|_| Err(silent()));
         let condition = match &asked {
             Ok(()) => Condition::Clean,
             Err(_) => Condition::Unclean,
         };
         self.lending.give_back(server, condition);
-        asked?;
-        let journal = account.journal(&startup, self.worker.interner());
-        journal.ok_or(Outside::Gone)
+        asked
     }
 
     /// Puts the settings in place on a server connection, and learns what it makes of them.
@@ -143,31 +196,6 @@ impl<'a> Door<'a> {
         }
         account.learn(startup, &server.settings);
         Ok(())
-    }
-
-    /// Any connection will do: to the primary if there is one, else to whoever reads.
-    async fn borrow(
-        &self,
-        view: &Arc<View>,
-        account: &Account,
-    ) -> Result<Box<ServerConnection>, Outside> {
-        let own = view.postgres.as_ref().ok_or(Outside::Gone)?;
-        let first = own.primary.into_iter();
-        let others = (0..view.servers.len()).filter(|index| own.replicas[*index]);
-        let mut last = None;
-        for index in first.chain(others) {
-            match self.wait(account, &view.servers[index], own).await {
-                Ok(server) => return Ok(server),
-                Err(error) if error.is_passing() => last = Some(error),
-                Err(error) => return Err(Complaint::of_join(&error).into()),
-            }
-        }
-        let text = "no server can be asked: try again";
-        let complaint = match last {
-            Some(error) => Complaint::of_join(&error),
-            None => Complaint::new(b"57P03", text),
-        };
-        Err(complaint.into())
     }
 
     async fn wait(
