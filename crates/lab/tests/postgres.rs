@@ -6,8 +6,14 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+#[path = "postgres/cancels.rs"]
+mod cancels;
 #[path = "postgres/client.rs"]
 mod client;
+#[path = "postgres/faults.rs"]
+mod faults;
+#[path = "postgres/limits.rs"]
+mod limits;
 #[path = "postgres/pins.rs"]
 mod pins;
 #[path = "postgres/pipelines.rs"]

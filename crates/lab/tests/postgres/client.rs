@@ -178,6 +178,11 @@ impl Client {
         self.ask(&Script::new().query(text), 1)
     }
 
+    /// A query whose reply is heard later.
+    pub(crate) fn run_later(&mut self, text: &str) {
+        self.tell(&Script::new().query(text));
+    }
+
     /// A query that must do.
     pub(crate) fn run(&mut self, text: &str) {
         let reply = self.query(text);

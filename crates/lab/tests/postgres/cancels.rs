@@ -1,0 +1,142 @@
+//! A cancel request reaches the query that it means, wherever that is, and never another.
+
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::eventually;
+
+use super::client::{Client, cancel};
+use super::script::Script;
+use super::stage::{Setup, Stage};
+use crate::rig::{DRIVERS, LIMIT};
+
+const ONE: Setup<'static> = Setup {
+    pool: "size = 1",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+const SLEEP: &str = "select pg_sleep(60)";
+
+/// Waits until the server works for a client of this name.
+fn wait_active(name: &str) {
+    let mut admin = super::stage::admin();
+    let active = format!(
+        "select count(*) from pg_stat_activity where state = 'active' \
+         and application_name = '{name}'"
+    );
+    let waited = eventually(LIMIT, "a query that runs", || {
+        Ok((admin.value(&active) == "1").then_some(()))
+    });
+    waited.unwrap();
+}
+
+#[test]
+fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        for minor in [0, 2] {
+            let login = super::client::Login {
+                minor,
+                settings: &[("application_name", "sleeper")],
+                ..super::client::Login::default()
+            };
+            let mut client = Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+            for script in [
+                Script::new().query(SLEEP),
+                Script::new().parse("", SLEEP).bind("", &[]).execute().sync(),
+            ] {
+                client.tell(&script);
+                wait_active("sleeper");
+                let began = Instant::now();
+                client.cancel();
+                let reply = client.reply();
+                assert!(reply.contains(&"E 57014".to_owned()), "{io}: {reply:?}");
+                assert!(began.elapsed() < Duration::from_secs(20));
+                assert_eq!(client.value("select 'goes on'"), "goes on");
+            }
+            client.run("begin");
+            client.tell(&Script::new().query(SLEEP));
+            wait_active("sleeper");
+            client.cancel();
+            assert_eq!(client.reply(), ["E 57014", "Z Failed"]);
+            assert_eq!(client.refusal("select 1"), "25P02");
+            client.run("rollback");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_waits_for_a_connection_leaves_the_line_when_it_cancels() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut holder, mut waiter) = (stage.client(), stage.client());
+        holder.run("begin");
+        waiter.run_later("select 1");
+        assert!(waiter.is_silent_for(Duration::from_millis(100)));
+        waiter.cancel();
+        assert_eq!(waiter.reply(), ["E 57014", "Z Idle"], "{io}");
+        waiter.tell(&Script::new().parse("", "select 1").bind("", &[]).execute().sync());
+        assert!(waiter.is_silent_for(Duration::from_millis(100)));
+        waiter.cancel();
+        assert_eq!(waiter.reply(), ["E 57014", "Z Idle"], "{io}");
+        assert_eq!(holder.value("select 'mine'"), "mine");
+        holder.run("commit");
+        assert_eq!(waiter.value("select 'now'"), "now");
+    }
+}
+
+#[test]
+fn keys_that_nobody_has_cancel_nothing() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = Client::with(stage.address, &[("application_name", "sleeper")]);
+        let (process, secret) = client.key.clone().unwrap();
+        client.tell(&Script::new().query("select pg_sleep(1)"));
+        for bit in 0..32 {
+            cancel(stage.address, process ^ (1 << bit), &secret);
+            let mut other = secret.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            cancel(stage.address, process, &other);
+        }
+        cancel(stage.address, process, b"");
+        cancel(stage.address, process, &[7; 200]);
+        assert_eq!(client.reply()[2], "C SELECT 1", "{io}");
+    }
+}
+
+/// Two clients share one server connection; one cancels all the time, mostly between its queries.
+#[test]
+fn a_late_cancel_never_hits_who_has_the_connection_now() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let canceller = stage.client();
+        let (process, secret) = canceller.key.clone().unwrap();
+        let address = stage.address;
+        let until = Instant::now() + Duration::from_secs(4);
+        let cancelling = std::thread::spawn(move || {
+            while Instant::now() < until {
+                cancel(address, process, &secret);
+            }
+        });
+        let querying = std::thread::spawn(move || {
+            let mut canceller = canceller;
+            let mut hit = 0;
+            while Instant::now() < until {
+                let reply = canceller.query("select pg_sleep(0.002)");
+                hit += u32::from(reply.contains(&"E 57014".to_owned()));
+            }
+            hit
+        });
+        let mut victim = stage.client();
+        let mut count = 0;
+        while Instant::now() < until {
+            let reply = victim.query("select 'untouched' from pg_sleep(0.001)");
+            assert_eq!(reply[1], "D untouched", "{io}: {reply:?}");
+            count += 1;
+        }
+        cancelling.join().unwrap();
+        let hit = querying.join().unwrap();
+        assert!(count > 10 && hit > 0, "{io}: {count} and {hit}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Servers that end connections, die, restart and refuse; clients see one proper error, or nothing.
+
+use evenkeel_lab::eventually;
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, own, shared};
+use crate::rig::{DRIVERS, LIMIT};
+
+const TWO: Setup<'static> = Setup {
+    pool: "size = 2",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+fn end_all(name: &str) {
+    let mut admin = super::stage::admin();
+    admin.run(&format!(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
+         where application_name = '{name}' and pid <> pg_backend_pid()"
+    ));
+}
+
+fn named(stage: &Stage, name: &str) -> Client {
+    Client::with(stage.address, &[("application_name", name)])
+}
+
+#[test]
+fn an_idle_connection_that_the_server_ends_is_noticed_by_nobody() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, TWO);
+        let mut client = named(&stage, "idle ends");
+        client.ask(&Script::new().parse("s", "select 's'").sync(), 1);
+        for _ in 0..10 {
+            client.run("select 1");
+            end_all("idle ends");
+            let run = Script::new().bind("s", &[]).execute().sync();
+            assert_eq!(client.ask(&run, 1), ["2", "D s", "C SELECT 1", "Z Idle"], "{io}");
+            end_all("idle ends");
+            assert_eq!(client.value("select 'still'"), "still", "{io}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_ends_in_a_query_or_a_transaction_gives_one_error() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, TWO);
+        let mut client = named(&stage, "in query");
+        client.run("create temp table bound (a int)");
+        client.run_later("select pg_sleep(60)");
+        wait_active("in query");
+        end_all("in query");
+        let reply = client.reply();
+        let errors = reply.iter().filter(|line| line.starts_with('E')).count();
+        assert_eq!(errors, 1, "{io}: {reply:?}");
+        assert!(reply.contains(&"E 57P01".to_owned()), "{io}: {reply:?}");
+        let mut client = named(&stage, "in transaction");
+        client.run("begin; select 1");
+        end_all("in transaction");
+        let reply = client.query("select 2");
+        assert_eq!(reply, ["E 57P01", "end"], "{io}");
+        let mut client = stage.client();
+        assert_eq!(client.value("select 'next'"), "next");
+    }
+}
+
+fn wait_active(name: &str) {
+    let mut admin = super::stage::admin();
+    let active = format!(
+        "select count(*) from pg_stat_activity where state = 'active' \
+         and application_name = '{name}'"
+    );
+    let waited = eventually(LIMIT, "a query that runs", || {
+        Ok((admin.value(&active) == "1").then_some(()))
+    });
+    waited.unwrap();
+}
+
+#[test]
+fn a_server_that_is_killed_and_comes_back_is_used_again() {
+    let (_lab, server) = own();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, TWO);
+        let mut idle = stage.client();
+        idle.ask(&Script::new().parse("s", "select 's'").sync(), 1);
+        idle.run("set work_mem to '3MB'");
+        let mut busy = stage.client();
+        busy.run("begin; select 1");
+        let mut running = stage.client();
+        running.run_later("select pg_sleep(60)");
+        assert!(running.is_silent_for(std::time::Duration::from_millis(300)));
+        server.kill().unwrap();
+        let reply = running.reply();
+        let errors = reply.iter().filter(|line| line.starts_with('E')).count();
+        assert_eq!(errors, 1, "{io}: {reply:?}");
+        assert_eq!(busy.query("select 2"), ["E 57P01", "end"], "{io}");
+        server.start().unwrap();
+        let waited = eventually(LIMIT, "a server that is back", || {
+            Ok(idle.query("select 'back'").contains(&"D back".to_owned()).then_some(()))
+        });
+        waited.unwrap_or_else(|error| panic!("{error}: {}", stage.balancer.log()));
+        let run = Script::new().bind("s", &[]).execute().sync();
+        assert_eq!(idle.ask(&run, 1), ["2", "D s", "C SELECT 1", "Z Idle"], "{io}");
+        assert_eq!(idle.value("show work_mem"), "3MB");
+    }
+}
+
+#[test]
+fn work_waits_while_a_server_restarts() {
+    let (_lab, server) = own();
+    for io in DRIVERS {
+        let setup = Setup {
+            tables: "[service.failover]\nwait_ms = 20000",
+            ..TWO
+        };
+        let stage = Stage::before(&server, io, setup);
+        let mut client = stage.client();
+        client.run("select 1");
+        server.stop().unwrap();
+        client.run_later("select 'waited'");
+        assert!(client.is_silent_for(std::time::Duration::from_millis(700)), "{io}");
+        server.start().unwrap();
+        let reply = client.reply();
+        assert_eq!(reply[1], "D waited", "{io}: {reply:?} {}", stage.balancer.log());
+    }
+}
+
+#[test]
+fn a_server_without_room_is_asked_again_until_it_has_some() {
+    for io in DRIVERS {
+        let mut admin = super::stage::admin();
+        let _ = admin.query("create role narrow login password 'narrow' connection limit 1");
+        let stage = Stage::set(io, Setup { pool: "size = 3\nwait_ms = 8000", ..TWO });
+        let login = super::client::Login {
+            user: "narrow",
+            password: "narrow",
+            database: "postgres",
+            ..super::client::Login::default()
+        };
+        let enter = || Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+        let (mut first, mut second) = (enter(), enter());
+        first.run("begin");
+        second.run_later("select 'at last'");
+        assert!(second.is_silent_for(std::time::Duration::from_millis(700)), "{io}");
+        first.run("commit");
+        assert_eq!(second.reply()[1], "D at last", "{io}");
+        let _ = shared();
+    }
+}

@@ -1,0 +1,245 @@
+//! Limits of time and of number: the right error, and nobody else is harmed.
+
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::eventually;
+
+use super::client::{Client, Login};
+use super::script::Script;
+use super::stage::{Setup, Stage};
+use crate::rig::{DRIVERS, LIMIT};
+
+#[test]
+fn a_query_that_takes_too_long_is_cancelled() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            service: "query_timeout_ms = 600",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        assert_eq!(client.query("select pg_sleep(30)"), ["T pg_sleep", "E 57014", "Z Idle"]);
+        // Waiting is no query.
+        client.run("begin");
+        assert!(client.is_silent_for(Duration::from_millis(1_500)));
+        assert_eq!(client.value("select 'in time'"), "in time");
+        client.run("commit");
+        for _ in 0..8 {
+            client.run("select pg_sleep(0.2)");
+        }
+        let mut script = Script::new();
+        for _ in 0..8 {
+            script = script.parse("", "select pg_sleep(0.2)").bind("", &[]).execute().sync();
+        }
+        let reply = client.ask(&script, 8);
+        assert!(!reply.iter().any(|line| line.starts_with('E')), "{io}: {reply:?}");
+    }
+}
+
+#[test]
+fn a_transaction_that_lasts_too_long_is_ended() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            service: "transaction_timeout_ms = 700",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        client.run("begin");
+        assert_eq!(client.reply(), ["E 25P04", "end"], "{io}");
+        let mut client = stage.client();
+        client.run_later("select pg_sleep(30)");
+        let reply = client.reply();
+        assert_eq!(reply[reply.len() - 2..], ["E 25P04", "end"], "{io}");
+        // Many short ones are no long one; nor is a client that waits long between them.
+        let mut client = stage.client();
+        for _ in 0..10 {
+            client.run("begin; select pg_sleep(0.1)");
+            client.run("commit");
+        }
+        assert!(client.is_silent_for(Duration::from_millis(1_500)));
+        client.run("listen something");
+        assert!(client.is_silent_for(Duration::from_millis(1_500)));
+        client.run("select 1");
+    }
+}
+
+#[test]
+fn a_client_that_says_nothing_in_a_transaction_is_ended() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            service: "idle_in_transaction_timeout_ms = 700",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        client.run("begin");
+        let began = Instant::now();
+        assert_eq!(client.reply(), ["E 25P03", "end"], "{io}");
+        assert!(began.elapsed() > Duration::from_millis(500));
+        let mut next = stage.client();
+        next.run("begin; select pg_sleep(1.5)");
+        next.run("select pg_sleep(1.5)");
+        next.run("commit");
+        // Failed transactions are open, too.
+        let _ = next.query("begin; select 1/0");
+        assert_eq!(next.reply(), ["E 25P03", "end"], "{io}");
+        assert_eq!(stage.client().value("select 'free'"), "free");
+    }
+}
+
+#[test]
+fn who_does_not_log_in_is_sent_away() {
+    for io in DRIVERS {
+        let setup = Setup {
+            service: "login_timeout_ms = 500",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut silent = Client::reach(stage.address);
+        assert_eq!(silent.reply(), ["E 08P01", "end"], "{io}");
+        let mut slow = Client::reach(stage.address);
+        slow.tell(&Script::startup(&Login::default()));
+        assert_eq!(slow.reply(), ["R", "E 08P01", "end"], "{io}");
+        let mut half = Client::reach(stage.address);
+        half.tell(&Script(vec![0, 0]));
+        assert_eq!(half.reply(), ["E 08P01", "end"], "{io}");
+    }
+}
+
+#[test]
+fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1\nwait_ms = 500",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let (mut holder, mut waiter) = (stage.client(), stage.client());
+        waiter.ask(&Script::new().parse("s", "select 's'").sync(), 1);
+        holder.run("begin");
+        assert_eq!(waiter.query("select 1"), ["E 53300", "Z Idle"], "{io}");
+        let batch = Script::new().parse("t", "select 't'").bind("t", &[]).execute().sync();
+        assert_eq!(waiter.ask(&batch, 1), ["E 53300", "Z Idle"], "{io}");
+        let two = Script::new().query("select 1").query("select 2");
+        assert_eq!(waiter.ask(&two, 2), ["E 53300", "Z Idle", "E 53300", "Z Idle"]);
+        // Half a batch: the rest of it is passed over.
+        waiter.tell(&Script::new().bind("s", &[]).flush());
+        assert_eq!(waiter.hear(), "E 53300");
+        let rest = Script::new().execute().parse("u", "select 'u'").sync();
+        assert_eq!(waiter.ask(&rest, 1), ["Z Idle"]);
+        holder.run("commit");
+        let run = |name: &str| Script::new().bind(name, &[]).execute().sync();
+        assert_eq!(waiter.ask(&run("s"), 1), ["2", "D s", "C SELECT 1", "Z Idle"]);
+        assert_eq!(waiter.ask(&run("t"), 1), ["E 26000", "Z Idle"]);
+        assert_eq!(waiter.ask(&run("u"), 1), ["E 26000", "Z Idle"]);
+    }
+}
+
+#[test]
+fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 3\nwait_ms = 300\nuser_size = 2\nqueue_length = 1",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut holders = [stage.client(), stage.client()];
+        for holder in &mut holders {
+            holder.run("begin");
+        }
+        let mut third = stage.client();
+        assert_eq!(third.refusal("select 1"), "53300", "{io}");
+        third.run_later("select 1");
+        let mut fourth = stage.client();
+        let began = Instant::now();
+        assert_eq!(fourth.refusal("select 1"), "53300", "{io}");
+        assert!(began.elapsed() < Duration::from_millis(250), "the queue is full");
+        assert_eq!(third.reply(), ["E 53300", "Z Idle"]);
+        // Another user has a place.
+        let login = Login {
+            user: "postgres",
+            password: "postgres",
+            ..Login::default()
+        };
+        let mut admin = Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+        let used = "select count(*) from pg_stat_activity where usename = 'sbtest' and state like 'idle in%'";
+        assert_eq!(admin.value(used), "2");
+    }
+}
+
+#[test]
+fn all_clients_of_both_workers_come_to_their_turn() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 2",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let address = stage.address;
+        let until = Instant::now() + Duration::from_secs(3);
+        let clients: Vec<_> = (0..24)
+            .map(|_| {
+                std::thread::spawn(move || {
+                    let mut client = Client::connect(address);
+                    let (mut count, mut longest) = (0_u32, Duration::ZERO);
+                    while Instant::now() < until {
+                        let began = Instant::now();
+                        client.run("select pg_sleep(0.002)");
+                        longest = longest.max(began.elapsed());
+                        count += 1;
+                    }
+                    (count, longest)
+                })
+            })
+            .collect();
+        let done: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        let least = done.iter().map(|(count, _)| *count).min().unwrap();
+        let most = done.iter().map(|(count, _)| *count).max().unwrap();
+        assert!(least * 2 >= most, "{io}: from {least} to {most}: {done:?}");
+    }
+}
+
+#[test]
+fn idle_clients_are_sent_away_only_where_that_is_wanted() {
+    for io in DRIVERS {
+        let setup = Setup {
+            service: "idle_timeout_ms = 700",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        assert_eq!(client.reply(), ["E 57P05", "end"], "{io}");
+    }
+}
+
+#[test]
+fn idle_and_old_connections_are_closed_and_a_few_kept_warm() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 5\nmin_idle = 1\nidle_ms = 500",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut clients: Vec<Client> = (0..4)
+            .map(|_| Client::with(stage.address, &[("application_name", "counted")]))
+            .collect();
+        for client in &mut clients {
+            client.run("begin");
+        }
+        let mut admin = super::stage::admin();
+        let count = "select count(*) from pg_stat_activity where application_name = 'counted' \
+                     and usename = 'sbtest'";
+        assert_eq!(admin.value(count), "4");
+        for client in &mut clients {
+            client.run("commit");
+        }
+        let waited = eventually(LIMIT, "one that is kept", || {
+            Ok((admin.value(count) == "1").then_some(()))
+        });
+        waited.unwrap_or_else(|error| panic!("{error}: {:#}", stage.status()));
+    }
+}
