@@ -1,0 +1,408 @@
+//! Operating a service of `protocol = "postgres"` in front of a real PostgreSQL: what is shown, on the
+//! console and elsewhere, and pauses, kills, reconnects.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "rig/rig.rs"]
+mod rig;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::{Balancer, Lab, PostgresCluster, PostgresOptions};
+use rig::{DRIVERS, LIMIT, done, engine, loopback, refused, service, wait_until};
+use serde_json::Value;
+use tokio::runtime::{Builder, Handle};
+use tokio_postgres::{Client, Config, NoTls, Row, SimpleQueryMessage};
+
+const TOKEN: &str = "open sesame";
+
+/// A service with a pool of two, and its console.
+struct Stage {
+    runtime: Handle,
+    balancer: Balancer,
+    cluster: PostgresCluster,
+    clients: SocketAddr,
+    console: SocketAddr,
+    _lab: Lab,
+}
+
+impl Stage {
+    fn set(name: &str, io: &str) -> Stage {
+        let lab = Lab::new(name).unwrap();
+        let cluster = lab.postgres(PostgresOptions::default()).unwrap();
+        // What reads logins must be able to.
+        cluster.primary.sql("ALTER ROLE monitor SUPERUSER").unwrap();
+        let (clients, console) = (loopback(), loopback());
+        let admin =
+            format!("[admin]\nlisten = \"off\"\npostgres = \"{console}\"\ntoken = \"{TOKEN}\"\n");
+        let service = format!(
+            "[[service]]\nname = \"orders\"\nprotocol = \"postgres\"\nlisten = \"{clients}\"\n\
+             servers = [\"{}\"]\n[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n\
+             [service.pool]\nsize = 2\n",
+            cluster.primary.address
+        );
+        let config = engine(io) + "workers = 2\n" + &admin + &service;
+        let balancer = Balancer::start(&config).unwrap();
+        let stage = Stage {
+            runtime: runtime(),
+            balancer,
+            cluster,
+            clients,
+            console,
+            _lab: lab,
+        };
+        wait_until(&stage.balancer, "a login", || stage.try_client().is_some());
+        stage
+    }
+
+    fn try_client(&self) -> Option<Client> {
+        self.try_connect(self.clients, "sbtest", "sbtest", "sbtest")
+    }
+
+    fn client(&self) -> Client {
+        self.try_client().expect("a login")
+    }
+
+    /// On the console; with a password as `admin`.
+    fn console(&self, password: Option<&str>) -> Option<Client> {
+        match password {
+            Some(password) => self.try_connect(self.console, "admin", password, "pgbouncer"),
+            None => self.try_connect(self.console, "somebody", "", "pgbouncer"),
+        }
+    }
+
+    fn try_connect(
+        &self,
+        to: SocketAddr,
+        user: &str,
+        password: &str,
+        database: &str,
+    ) -> Option<Client> {
+        let mut config = Config::new();
+        config.host(to.ip().to_string()).port(to.port());
+        config.user(user).dbname(database).password(password);
+        config.connect_timeout(LIMIT);
+        let connecting = config.connect(NoTls);
+        let (client, connection) = self.runtime.block_on(connecting).ok()?;
+        // Its end is told to whoever asks next.
+        self.runtime.spawn(async move { connection.await.ok() });
+        Some(client)
+    }
+
+    fn run(&self, client: &Client, sql: &str) -> Result<Vec<SimpleQueryMessage>, String> {
+        let asked = self.runtime.block_on(client.simple_query(sql));
+        asked.map_err(|error| match error.as_db_error() {
+            Some(error) => format!("{} {}", error.code().code(), error.message()),
+            None => error.to_string(),
+        })
+    }
+
+    fn value(&self, client: &Client, sql: &str) -> String {
+        let messages = self.run(client, sql).unwrap();
+        let mut rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        rows.next().unwrap().to_owned()
+    }
+
+    /// A table of the console, by the extended protocol.
+    fn show(&self, client: &Client, what: &str) -> Vec<Row> {
+        let text = format!("SHOW {what}");
+        self.runtime.block_on(client.query(&text, &[])).unwrap()
+    }
+
+    fn postgres(&self) -> Value {
+        service(&self.balancer.status().unwrap(), "orders")["postgres"].clone()
+    }
+
+    /// How many sessions of clients run something at the server.
+    fn active(&self) -> String {
+        let sql = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE usename = 'sbtest' AND state = 'active' AND query LIKE '%pg_sleep%'";
+        self.cluster.primary.sql(sql).unwrap().trim().to_owned()
+    }
+}
+
+/// Runs what is spawned on it in a thread of its own, until the tests are over.
+fn runtime() -> Handle {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let handle = runtime.handle().clone();
+    std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    handle
+}
+
+fn text(row: &Row, column: &str) -> String {
+    row.get::<_, Option<String>>(column).unwrap_or_default()
+}
+
+#[test]
+fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
+    let stage = Stage::set("test-console-show", "auto");
+    let (in_transaction, bound) = (stage.client(), stage.client());
+    let (waiting, idle) = (stage.client(), stage.client());
+    stage.run(&in_transaction, "BEGIN; SELECT 1").unwrap();
+    stage.run(&bound, "LISTEN news").unwrap();
+    let asked = stage.runtime.spawn(async move {
+        let answer = waiting.simple_query("SELECT 2").await;
+        answer.map(|_| waiting).map_err(|error| error.to_string())
+    });
+    let console = stage.console(None).unwrap();
+    let mut seen = Vec::new();
+    wait_until(&stage.balancer, "what each of them does", || {
+        let rows = stage.show(&console, "CLIENTS");
+        seen = rows.iter().map(|row| text(row, "doing")).collect();
+        seen.sort();
+        seen == ["bound", "idle", "idle in transaction", "waiting"]
+    });
+    let pools = stage.show(&console, "POOLS");
+    let [pool] = &pools[..] else {
+        panic!("{pools:?}")
+    };
+    let shown = [
+        "database",
+        "user",
+        "cl_active",
+        "cl_waiting",
+        "sv_active",
+        "sv_idle",
+        "service",
+    ];
+    let shown = shown.map(|column| text(pool, column));
+    assert_eq!(shown, ["sbtest", "sbtest", "3", "1", "2", "0", "orders"]);
+    assert_eq!(stage.show(&console, "SERVERS").len(), 2);
+    let clients = stage.show(&console, "CLIENTS");
+    let listener = clients.iter().find(|row| text(row, "doing") == "bound");
+    let listener = listener.unwrap();
+    assert_eq!(text(listener, "bound_by"), "LISTEN");
+    let pid = stage.value(&bound, "SELECT pg_backend_pid()");
+    assert_eq!(text(listener, "remote_pid"), pid);
+
+    let printed = done(&stage.balancer, &["clients", "orders"]);
+    assert!(printed.contains("idle in transaction"), "{printed}");
+    assert!(printed.contains("LISTEN"), "{printed}");
+    wait_until(&stage.balancer, "the census", || {
+        let status = stage.postgres();
+        status["pins"] == serde_json::json!([{"what": "LISTEN", "count": 1}])
+            && status["pools"][0]["waiting"] == 1
+    });
+    let printed = done(&stage.balancer, &["pools", "orders"]);
+    assert!(printed.contains("1 waiting"), "{printed}");
+    stage.run(&in_transaction, "COMMIT").unwrap();
+    assert!(stage.runtime.block_on(asked).unwrap().is_ok());
+    drop(idle);
+}
+
+#[test]
+fn users_and_databases_have_figures_of_their_own() {
+    let stage = Stage::set("test-console-stats", "epoll");
+    let client = stage.client();
+    let before = stage.postgres();
+    for _ in 0..5 {
+        stage.run(&client, "BEGIN; SELECT pg_sleep(0.01)").unwrap();
+        stage.run(&client, "SELECT 1").unwrap();
+        stage.run(&client, "COMMIT").unwrap();
+    }
+    let after = stage.postgres();
+    let grown = |path: &[&str]| {
+        let of = |status: &Value| {
+            path.iter()
+                .fold(status.clone(), |at, name| at[*name].clone())
+        };
+        of(&after).as_u64().unwrap() - of(&before).as_u64().unwrap()
+    };
+    assert_eq!(grown(&["queries_total"]), 15);
+    assert_eq!(grown(&["transactions_total"]), 5);
+    assert_eq!(grown(&["query_us", "count"]), 15);
+    assert_eq!(grown(&["transaction_us", "count"]), 5);
+    // The client's own time counts for its transactions, and not for its queries.
+    assert!(grown(&["transaction_us", "sum"]) >= 50_000);
+    assert!(grown(&["query_us", "sum"]) >= 50_000);
+    assert!(grown(&["query_us", "sum"]) <= grown(&["transaction_us", "sum"]));
+
+    let console = stage.console(None).unwrap();
+    let rows = stage.show(&console, "STATS");
+    let row = rows.iter().find(|row| text(row, "database") == "sbtest");
+    let number = |column| -> u64 { text(row.unwrap(), column).parse().unwrap() };
+    assert!(number("total_query_count") >= 15);
+    assert!(number("total_xact_count") >= 5);
+    assert!(number("total_query_time") >= 50_000);
+    assert!(number("total_received") >= 15 * 10);
+    assert!(number("total_sent") >= 15 * 10);
+    for what in ["DATABASES", "USERS", "LISTS", "CONFIG", "VERSION"] {
+        assert!(!stage.show(&console, what).is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn a_server_is_restarted_behind_a_pause_and_no_client_sees_it() {
+    for io in DRIVERS {
+        let stage = Stage::set("test-console-pause", io);
+        let (busy, late) = (stage.client(), stage.client());
+        stage.run(&busy, "BEGIN; SELECT 1").unwrap();
+        let admin = stage.console(Some(TOKEN)).unwrap();
+        let pausing = stage.runtime.spawn(async move {
+            let paused = admin.simple_query("PAUSE").await.map(|_| ());
+            (admin, paused.map_err(|error| error.to_string()))
+        });
+        wait_until(&stage.balancer, "the pause", || {
+            stage.postgres()["all_paused"] == true
+        });
+        // A transaction that has begun goes on.
+        assert_eq!(stage.value(&busy, "SELECT 1"), "1");
+        assert!(!pausing.is_finished());
+        stage.run(&busy, "COMMIT").unwrap();
+        let (admin, paused) = stage.runtime.block_on(pausing).unwrap();
+        paused.unwrap();
+        let console = stage.console(None).unwrap();
+        assert!(stage.show(&console, "SERVERS").is_empty());
+        let database = &stage.show(&console, "DATABASES")[0];
+        let shown = ["current_connections", "paused"].map(|column| text(database, column));
+        assert_eq!(shown, ["0", "1"]);
+
+        let asking = stage.runtime.spawn(async move {
+            let answer = late.simple_query("SELECT 1").await;
+            answer.map(|_| ()).map_err(|error| error.to_string())
+        });
+        stage.cluster.primary.stop().unwrap();
+        stage.cluster.primary.start().unwrap();
+        assert!(!asking.is_finished());
+        stage.run(&admin, "RESUME").unwrap();
+        stage.runtime.block_on(asking).unwrap().unwrap();
+        assert_eq!(stage.value(&busy, "SELECT 1"), "1");
+        let again = stage.run(&admin, "RESUME").unwrap_err();
+        assert!(again.contains("not paused"), "{again}");
+    }
+}
+
+#[test]
+fn a_pause_that_does_not_come_about_is_taken_back() {
+    let stage = Stage::set("test-console-limit", "auto");
+    let (busy, other) = (stage.client(), stage.client());
+    stage.run(&busy, "BEGIN; SELECT 1").unwrap();
+    let told = refused(
+        &stage.balancer,
+        &["pause", "orders", "sbtest", "--limit-ms", "100"],
+    );
+    assert!(told.contains("taken back"), "{told}");
+    assert_eq!(stage.value(&other, "SELECT 1"), "1");
+    let told = refused(&stage.balancer, &["pause", "nobody"]);
+    assert!(told.contains("no service"), "{told}");
+    stage.run(&busy, "COMMIT").unwrap();
+    done(&stage.balancer, &["pause", "orders", "sbtest"]);
+    assert_eq!(stage.postgres()["paused"], serde_json::json!(["sbtest"]));
+    done(&stage.balancer, &["resume", "orders", "sbtest"]);
+    assert_eq!(stage.value(&other, "SELECT 1"), "1");
+}
+
+#[test]
+fn a_killed_client_is_told_so_and_its_query_ends_at_the_server() {
+    let stage = Stage::set("test-console-kill", "auto");
+    let sleep = |client: Client| {
+        stage.runtime.spawn(async move {
+            let slept = client.simple_query("SELECT pg_sleep(600)").await;
+            let error = slept.expect_err("it was killed");
+            error
+                .as_db_error()
+                .map(|error| error.code().code().to_owned())
+        })
+    };
+    let console = stage.console(None).unwrap();
+    let admin = stage.console(Some(TOKEN)).unwrap();
+    assert!(stage.console(Some("shut")).is_none(), "a wrong token");
+    let sleeping = sleep(stage.client());
+    let mut id = String::new();
+    wait_until(&stage.balancer, "the sleeper", || {
+        let clients = stage.show(&console, "CLIENTS");
+        let active = clients.iter().find(|row| text(row, "doing") == "active");
+        id = active.map(|row| text(row, "id")).unwrap_or_default();
+        !id.is_empty() && stage.active() == "1"
+    });
+    let refused = stage
+        .run(&console, &format!("KILL_CLIENT {id}"))
+        .unwrap_err();
+    assert!(refused.starts_with("42501"), "{refused}");
+    stage.run(&admin, &format!("KILL_CLIENT {id}")).unwrap();
+    let told = stage.runtime.block_on(sleeping).unwrap();
+    assert_eq!(told.as_deref(), Some("57P01"));
+    wait_until(&stage.balancer, "the end of its query", || {
+        stage.active() == "0"
+    });
+
+    let bystander = stage.client();
+    let sleeping = sleep(stage.client());
+    wait_until(&stage.balancer, "the other sleeper", || {
+        stage.active() == "1"
+    });
+    let pid = stage.cluster.primary.sql(
+        "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND state = 'active' \
+         AND pid <> pg_backend_pid()",
+    );
+    done(
+        &stage.balancer,
+        &["kill", "orders", "--server-pid", pid.unwrap().trim()],
+    );
+    stage.runtime.block_on(sleeping).unwrap();
+    assert_eq!(stage.value(&bystander, "SELECT 1"), "1");
+
+    stage.run(&admin, "KILL sbtest").unwrap();
+    wait_until(&stage.balancer, "the end of all", || bystander.is_closed());
+    stage.run(&admin, "RESUME sbtest").unwrap();
+    assert_eq!(stage.value(&stage.client(), "SELECT 1"), "1");
+}
+
+#[test]
+fn clients_see_nothing_of_reconnects_and_short_pauses() {
+    for io in DRIVERS {
+        let stage = Stage::set("test-console-reconnect", io);
+        let (is_over, answered) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::<AtomicUsize>::default(),
+        );
+        let working: Vec<_> = (0..6)
+            .map(|_| {
+                let (client, is_over) = (stage.client(), Arc::clone(&is_over));
+                let answered = Arc::clone(&answered);
+                stage.runtime.spawn(async move {
+                    while !is_over.load(Relaxed) {
+                        let text = "SELECT count(*) FROM generate_series(1, 2000)";
+                        client
+                            .query(text, &[])
+                            .await
+                            .map_err(|error| error.to_string())?;
+                        answered.fetch_add(1, Relaxed);
+                    }
+                    Ok::<(), String>(())
+                })
+            })
+            .collect();
+        let begun = Instant::now();
+        let mut pids = std::collections::BTreeSet::new();
+        let console = stage.console(None).unwrap();
+        while begun.elapsed() < Duration::from_secs(3) {
+            done(&stage.balancer, &["reconnect", "orders"]);
+            let servers = stage.show(&console, "SERVERS");
+            pids.extend(servers.iter().map(|row| text(row, "remote_pid")));
+            done(&stage.balancer, &["pause", "orders"]);
+            done(&stage.balancer, &["resume", "orders"]);
+        }
+        is_over.store(true, Relaxed);
+        for one in working {
+            stage.runtime.block_on(one).unwrap().unwrap();
+        }
+        assert!(answered.load(Relaxed) > 50, "{answered:?}");
+        assert!(pids.len() > 4, "{pids:?}");
+    }
+}
+
+#[test]
+fn the_console_is_handed_on_in_an_upgrade() {
+    let stage = Stage::set("test-console-upgrade", "auto");
+    stage.balancer.upgrade(&[]).unwrap();
+    let console = stage.console(None).expect("the new process answers");
+    assert_eq!(stage.show(&console, "VERSION").len(), 1);
+    assert!(stage.try_client().is_some());
+}
