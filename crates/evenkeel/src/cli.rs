@@ -3,6 +3,7 @@
 mod ask;
 mod check;
 mod events;
+mod explain;
 mod manual;
 mod pools;
 mod run;
@@ -54,6 +55,8 @@ enum Command {
     Pools(pools::ServiceArgs),
     /// Show the clients of a service that speaks PostgreSQL: what each does, where, since when.
     Clients(pools::ServiceArgs),
+    /// Say where a statement would go and why: to the primary, or to a replica.
+    Explain(explain::ExplainArgs),
     /// Have clients wait, until nothing runs at the servers; `resume` ends it.
     Pause(pools::PauseArgs),
     /// End a pause.
@@ -193,6 +196,7 @@ pub fn main() -> ExitCode {
         Command::Events(args) => events::run(&args),
         Command::Pools(args) => pools::pools(&args),
         Command::Clients(args) => pools::clients(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Pause(args) => pools::pause(&args),
         Command::Resume(args) => pools::resume(&args),
         Command::Reconnect(args) => pools::reconnect(&args),

@@ -11,7 +11,7 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
-use crate::status::{Connections, Reply, Status, TimelineEvent};
+use crate::status::{Connections, Explanation, Question, Reply, Status, TimelineEvent};
 
 /// A reload reads files and resolves names, a pause waits for 50 s at most; anything longer is a
 /// process that hangs.
@@ -91,6 +91,21 @@ impl Client {
         let path = format!("/api/v1/services/{service}/clients");
         let (ok, text) = self.exchange(Method::GET, &path, String::new())?;
         let bad = |error| self.bad(error);
+        if ok {
+            return serde_json::from_str(&text).map(Ok).map_err(bad);
+        }
+        let reply: Reply = serde_json::from_str(&text).map_err(bad)?;
+        Ok(Err(reply.message))
+    }
+
+    /// Where a statement would go, or why that cannot be said.
+    pub fn explain(
+        &self,
+        question: &Question,
+    ) -> Result<Result<Explanation, String>, ClientError> {
+        let bad = |error| self.bad(error);
+        let body = serde_json::to_string(question).map_err(bad)?;
+        let (ok, text) = self.exchange(Method::POST, "/api/v1/explain", body)?;
         if ok {
             return serde_json::from_str(&text).map(Ok).map_err(bad);
         }

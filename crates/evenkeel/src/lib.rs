@@ -4,6 +4,7 @@ pub mod admin;
 pub mod cli;
 pub mod client;
 pub mod config;
+mod explain;
 pub mod log;
 pub mod metrics;
 pub mod notify;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod control;
+mod explain;
 mod postgres;
 mod timeline;
 mod upgrade;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
 pub use control::{Command, ControlHandle, KillWhich, Reply, Request, Stopped};
+pub use explain::{Explanation, Question, StatementStatus};
 pub use postgres::{
     ClientStatus, Connections, CountStatus, IdleStatus, PoolStatus, PostgresStatus, UsageStatus,
 };

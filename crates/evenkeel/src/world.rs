@@ -3,6 +3,7 @@
 
 mod cluster;
 mod command;
+mod explain;
 mod fit;
 mod history;
 mod leaving;

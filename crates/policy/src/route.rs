@@ -183,14 +183,28 @@ const fn possible(why: &'static str) -> Option<Obstacle> {
     })
 }
 
+/// All that keeps a unit from a replica, statement by statement; for `explain`.
+pub fn obstacles<'a>(
+    unit: &'a Unit<'a>,
+    session: &'a Session,
+) -> impl Iterator<Item = &'static str> + 'a {
+    all_obstacles(unit, session).map(|obstacle| obstacle.why)
+}
+
 /// What keeps a unit from a replica; certain obstacles before possible ones.
 fn obstacle(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
+    all_obstacles(unit, session).min_by_key(|obstacle| !obstacle.is_certain)
+}
+
+fn all_obstacles<'a>(
+    unit: &'a Unit<'a>,
+    session: &'a Session,
+) -> impl Iterator<Item = Obstacle> + 'a {
     let own = unit
         .statements
         .iter()
         .flat_map(|one| of_statement(one, session));
-    let all = own.chain([of_session(unit, session)]).flatten();
-    all.min_by_key(|obstacle| !obstacle.is_certain)
+    own.chain([of_session(unit, session)]).flatten()
 }
 
 fn of_session(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::guard::{self, Refusal};
 use super::{AdminSettings, Door, page, pools};
 use crate::metrics;
-use crate::status::{Command, ControlHandle, Reply, ServiceState, Stopped};
+use crate::status::{Command, ControlHandle, Question, Reply, ServiceState, Stopped};
 
 /// The longest body that makes sense is a few dozen bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;
@@ -38,6 +38,7 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .route("/metrics", get(metrics_text))
         .route("/api/v1/status", get(status))
         .route("/api/v1/events", get(events))
+        .route("/api/v1/explain", post(explain))
         .route("/api/v1/reload", post(reload))
         .route("/api/v1/upgrade", post(upgrade))
         .route("/api/v1/servers/{name}/drain", post(drain))
@@ -75,6 +76,14 @@ async fn events(
         Refusal::new(StatusCode::BAD_REQUEST, message)
     })?;
     Ok(Json(control.events(after).await?).into_response())
+}
+
+async fn explain(State(control): State<ControlHandle>, body: Body) -> Result<Response, Refusal> {
+    let question: Question = read_json(body).await?;
+    match control.explain(question).await? {
+        Ok(explanation) => Ok(Json(explanation).into_response()),
+        Err(why) => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, why)),
+    }
 }
 
 async fn metrics_text(State(control): State<ControlHandle>) -> Result<Response, Refusal> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Connections, Problem, Status, TimelineEvent};
+use super::{Connections, Explanation, Problem, Question, Status, TimelineEvent};
 
 /// Something to change in the running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +134,13 @@ pub enum Request {
         /// Takes them, or why there are none.
         answer: oneshot::Sender<Result<Connections, String>>,
     },
+    /// Where a statement would go, and why.
+    Explain {
+        /// The statement.
+        question: Question,
+        /// Takes the explanation, or why there is none.
+        answer: oneshot::Sender<Result<Explanation, String>>,
+    },
     /// How many server connections of a service are open.
     Open {
         /// The service.
@@ -202,6 +209,17 @@ impl ControlHandle {
         let (answer, answered) = oneshot::channel();
         let service = service.to_owned();
         let request = Request::Connections { service, answer };
+        self.requests.send(request).await.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// Where a statement would go, or why that cannot be said.
+    pub async fn explain(
+        &self,
+        question: Question,
+    ) -> Result<Result<Explanation, String>, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request::Explain { question, answer };
         self.requests.send(request).await.map_err(|_| Stopped)?;
         answered.await.map_err(|_| Stopped)
     }

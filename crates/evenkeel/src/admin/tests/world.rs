@@ -119,6 +119,9 @@ async fn control_plane(
             Request::Connections { answer, .. } => {
                 drop(answer.send(Ok(sample::connections())));
             }
+            Request::Explain { question, answer } => {
+                drop(answer.send(Err(format!("{:?} is not explained here", question.sql))));
+            }
             // Nothing runs in "orders", and something always does elsewhere.
             Request::Open {
                 service, answer, ..

@@ -1,0 +1,287 @@
+//! Says where a statement would go and why, with the very code that decides it for clients.
+
+use evenkeel_policy::pins::Pins;
+use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Unit, Volatility};
+use evenkeel_proxy::knowledge::Catalog;
+use evenkeel_proxy::state::meaning::{self, Does, Lookup, Meaning};
+
+use crate::config::plan::{Plan, Protocol, ServicePlan};
+use crate::status::{Explanation, StatementStatus};
+
+/// What a service's servers are, as far as it matters here.
+pub(crate) struct Cast<'a> {
+    pub(crate) service: &'a ServicePlan,
+    /// The primary, by its place in the service's list.
+    pub(crate) primary: Option<usize>,
+    /// The replicas that take reads.
+    pub(crate) replicas: Vec<usize>,
+}
+
+/// What is known of the functions and tables that a text names.
+pub(crate) enum Known<'a> {
+    /// This.
+    Catalog(&'a str, &'a Catalog),
+    /// Nothing, for this reason; clients' statements are treated accordingly.
+    Nothing(String),
+    /// Nothing, because no process runs that could be asked.
+    Nobody,
+}
+
+/// Without a running process every function and table is taken for one that only reads.
+struct Trusting;
+
+impl Lookup for Trusting {
+    fn function(&self, _: &[u8]) -> Volatility {
+        Volatility::Stable
+    }
+
+    fn relation(&self, _: &[u8]) -> Volatility {
+        Volatility::Stable
+    }
+}
+
+const OF_THE_SESSION: &str = "a session that is bound to nothing, has no transaction open, has set nothing, and whose \
+     writes the replicas have";
+
+/// Explains a text.
+pub(crate) fn explain(sql: &str, cast: &Cast<'_>, known: &Known<'_>) -> Explanation {
+    let lookup: Option<&dyn Lookup> = match known {
+        Known::Catalog(_, catalog) => Some(*catalog),
+        Known::Nothing(_) => None,
+        Known::Nobody => Some(&Trusting),
+    };
+    let meaning = meaning::read(sql.as_bytes(), false, lookup);
+    let hint = meaning.hint.as_ref().map(|hint| hint_of(hint, cast));
+    let unit = Unit {
+        statements: &meaning.statements,
+        hint,
+    };
+    let session = route::Session::default();
+    let decision = decide(&unit, &session, cast);
+    let statements = meaning.statements.iter().map(status_of);
+    Explanation {
+        service: cast.service.name.clone(),
+        database: match known {
+            Known::Catalog(name, _) => Some((*name).to_owned()),
+            _ => None,
+        },
+        target: target(decision.target, cast),
+        servers: servers(decision.target, cast),
+        why: decision.why.to_owned(),
+        obstacles: route::obstacles(&unit, &session)
+            .map(str::to_owned)
+            .collect(),
+        statements: statements.collect(),
+        may_write: meaning.writes || !decision.is_read,
+        binds: binds(&meaning),
+        assumed: assumed(known),
+    }
+}
+
+/// The same from the config file alone, when no process runs.
+pub(crate) fn from_plan(
+    sql: &str,
+    plan: &Plan,
+    service: Option<&str>,
+) -> Result<Explanation, String> {
+    let service = the_service(plan.services.iter(), service)?;
+    let cast = Cast {
+        service,
+        primary: Some(0),
+        replicas: (1..service.servers.len()).collect(),
+    };
+    let mut explanation = explain(sql, &cast, &Known::Nobody);
+    // Which server is what is not in the file.
+    explanation.servers.clear();
+    Ok(explanation)
+}
+
+/// The service that is meant, among those that speak PostgreSQL.
+pub(crate) fn the_service<'a>(
+    services: impl Iterator<Item = &'a ServicePlan>,
+    wanted: Option<&str>,
+) -> Result<&'a ServicePlan, String> {
+    let speaks = |service: &&ServicePlan| service.protocol == Protocol::Postgres;
+    let all: Vec<&ServicePlan> = services.filter(speaks).collect();
+    let names = || {
+        let names: Vec<&str> = all.iter().map(|service| service.name.as_str()).collect();
+        names.join(", ")
+    };
+    match (wanted, all.as_slice()) {
+        (_, []) => Err("no service speaks PostgreSQL: only there statements are routed".to_owned()),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(format!(
+            "several services speak PostgreSQL: name one with --service: {}",
+            names()
+        )),
+        (Some(wanted), _) => {
+            let found = all.iter().find(|service| service.name == wanted);
+            found.copied().ok_or_else(|| {
+                format!(
+                    "no service {wanted:?} speaks PostgreSQL: there is {}",
+                    names()
+                )
+            })
+        }
+    }
+}
+
+fn decide(unit: &Unit<'_>, session: &route::Session, cast: &Cast<'_>) -> Decision {
+    let split = cast.service.database.as_deref().map(|plan| &plan.split);
+    let settings = route::Settings {
+        reads: split.is_some_and(|split| split.reads),
+        primary_reads: split.is_some_and(|split| split.primary_reads),
+    };
+    let view = route::View {
+        replicas: cast.replicas.len(),
+        replicas_fresh: cast.replicas.len(),
+    };
+    route::decide(unit, session, &settings, &view)
+}
+
+fn hint_of(hint: &meaning::Hint, cast: &Cast<'_>) -> Hint {
+    match hint {
+        meaning::Hint::Primary => Hint::Primary,
+        meaning::Hint::Replica => Hint::Replica,
+        meaning::Hint::Server(name) => {
+            let mut servers = cast.service.servers.iter();
+            Hint::Server(servers.position(|server| server.name.as_bytes() == &**name))
+        }
+    }
+}
+
+fn target(target: Target, cast: &Cast<'_>) -> String {
+    match target {
+        Target::Primary | Target::Held => "the primary".to_owned(),
+        Target::Readers { and_primary: true } => "a replica or the primary".to_owned(),
+        Target::Readers { and_primary: false } => "a replica".to_owned(),
+        Target::Server(index) => format!("the server {}", name(cast, index)),
+    }
+}
+
+fn servers(target: Target, cast: &Cast<'_>) -> Vec<String> {
+    let primary = cast.primary.into_iter();
+    let chosen: Vec<usize> = match target {
+        Target::Primary | Target::Held => primary.collect(),
+        Target::Readers { and_primary } => {
+            let primary = primary.filter(|_| and_primary);
+            cast.replicas.iter().copied().chain(primary).collect()
+        }
+        Target::Server(index) => vec![index],
+    };
+    chosen.into_iter().map(|index| name(cast, index)).collect()
+}
+
+fn name(cast: &Cast<'_>, index: usize) -> String {
+    let server = cast.service.servers.get(index);
+    server.map_or_else(String::new, |server| server.name.clone())
+}
+
+fn binds(meaning: &Meaning) -> Vec<String> {
+    let mut pins = Pins::NONE;
+    for effect in &meaning.effects {
+        if let Does::Pin(pin) | Does::PinOnSuccess(pin) = &effect.does {
+            pins.add(*pin);
+        }
+    }
+    pins.iter().map(|pin| pin.as_str().to_owned()).collect()
+}
+
+fn assumed(known: &Known<'_>) -> Vec<String> {
+    let mut assumed = vec![OF_THE_SESSION.to_owned()];
+    match known {
+        Known::Catalog(..) => {}
+        Known::Nothing(why) => assumed.push(format!(
+            "nothing of the functions and tables that it names: {why}"
+        )),
+        Known::Nobody => assumed.extend([
+            "functions and tables that it names only read: no process runs that has seen the catalog"
+                .to_owned(),
+            "a primary is there, and all other servers are replicas that take reads".to_owned(),
+        ]),
+    }
+    assumed
+}
+
+fn status_of(statement: &Statement) -> StatementStatus {
+    let kind = match statement.kind {
+        Kind::Empty => "empty",
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Ddl => "ddl",
+        Kind::Begin(_) => "begin",
+        Kind::EndTransaction => "part of a transaction",
+        Kind::Setting => "setting",
+        Kind::Session => "session",
+        Kind::Lock => "lock",
+        Kind::Server => "server",
+        Kind::Routine => "routine",
+        Kind::Unknown => "unknown",
+    };
+    let calls = match statement.calls {
+        Volatility::None => "none",
+        Volatility::Immutable => "immutable",
+        Volatility::Stable => "stable",
+        Volatility::Volatile => "volatile",
+        Volatility::Unknown => "unknown",
+    };
+    StatementStatus {
+        kind: kind.to_owned(),
+        calls: calls.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(sql: &str, known: &Known<'_>) -> Explanation {
+        let file = "[[service]]\nname = \"db\"\nprotocol = \"postgres\"\nlisten = \"127.0.0.1:1\"\n\
+                    servers = [{ name = \"one\", address = \"127.0.0.1:2\" }, \
+                    { name = \"two\", address = \"127.0.0.1:3\" }]\n[service.monitor]\n\
+                    user = \"m\"\npassword = \"m\"\n[service.split]\nreads = true\n\
+                    primary_reads = false\n";
+        let loaded = crate::config::parse(file, None, &crate::config::Sources::default());
+        let plan = loaded
+            .plan
+            .unwrap_or_else(|| panic!("{:?}", loaded.problems));
+        let cast = Cast {
+            service: &plan.services[0],
+            primary: Some(0),
+            replicas: vec![1],
+        };
+        explain(sql, &cast, known)
+    }
+
+    #[test]
+    fn a_read_goes_to_the_replicas_and_a_write_says_all_that_keeps_it_from_there() {
+        let read = explained("SELECT f(a) FROM t", &Known::Nobody);
+        assert_eq!(
+            (read.target.as_str(), &read.servers[..]),
+            ("a replica", &["two".to_owned()][..])
+        );
+        assert!(read.obstacles.is_empty() && !read.may_write, "{read:?}");
+        let write = explained("SELECT nextval('s') FROM t FOR UPDATE", &Known::Nobody);
+        assert_eq!(write.servers, ["one"]);
+        assert!(
+            write.may_write && write.why.contains("locks rows"),
+            "{write:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_keeps_it_on_the_primary_and_is_said() {
+        let why = "its catalog is not read";
+        let unknown = explained("SELECT f(a) FROM t", &Known::Nothing(why.to_owned()));
+        assert_eq!(unknown.target, "the primary");
+        assert!(unknown.assumed[1].contains(why), "{unknown:?}");
+    }
+
+    #[test]
+    fn what_binds_a_session_is_said() {
+        let listen = explained("LISTEN news", &Known::Nobody);
+        assert_eq!(listen.binds.len(), 1, "{listen:?}");
+        let hint = explained("/* evenkeel: server=two */ SELECT 1", &Known::Nobody);
+        assert_eq!(hint.target, "the server two");
+    }
+}

@@ -1,0 +1,61 @@
+//! Where a statement would go now: what is known of the servers and of the catalog decides.
+
+use std::sync::Arc;
+
+use evenkeel_proxy::knowledge::{Catalog, Databases};
+
+use super::World;
+use crate::explain::{Cast, Known, explain, the_service};
+use crate::status::{Explanation, Question};
+
+impl World {
+    pub(super) fn explain(&self, question: &Question) -> Result<Explanation, String> {
+        let plans = self.services.iter().map(|service| &service.plan);
+        let plan = the_service(plans, question.service.as_deref())?;
+        let mut services = self.services.iter();
+        let found = services.find(|service| service.plan.name == plan.name);
+        let Some(service) = found else {
+            return Err(format!("service {:?} is gone", plan.name));
+        };
+        let view = service.service.view();
+        let own = view.postgres.as_ref();
+        let replicas = own.map_or(&[][..], |own| &own.replicas).iter().enumerate();
+        let cast = Cast {
+            service: plan,
+            primary: own.and_then(|own| own.primary),
+            replicas: replicas
+                .filter_map(|(index, is_replica)| is_replica.then_some(index))
+                .collect(),
+        };
+        let seen = match &service.knowledge {
+            Some(knowledge) => seen(knowledge.databases(), question.database.as_deref()),
+            None => Err("nobody asks the servers for it".to_owned()),
+        };
+        let known = match &seen {
+            Ok((name, catalog)) => Known::Catalog(name, catalog),
+            Err(why) => Known::Nothing(why.clone()),
+        };
+        Ok(explain(&question.sql, &cast, &known))
+    }
+}
+
+/// The catalog of the database that is meant, or why there is none.
+fn seen(databases: &Databases, wanted: Option<&str>) -> Result<(String, Arc<Catalog>), String> {
+    let all = databases.all();
+    let name = match (wanted, all.as_slice()) {
+        (Some(wanted), _) => wanted.to_owned(),
+        (None, [only]) => only.name().to_owned(),
+        (None, []) => return Err("no client has been in any database yet".to_owned()),
+        (None, _) => {
+            return Err("several databases are in use: name one with --database".to_owned());
+        }
+    };
+    // From now on it is read, as if a client were there.
+    let catalog = databases
+        .want(&name)
+        .and_then(|database| database.catalog());
+    let catalog = catalog.ok_or_else(|| {
+        format!("the catalog of database {name:?} has not been read yet: ask again in a moment")
+    })?;
+    Ok((name, catalog))
+}
