@@ -59,7 +59,7 @@ fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
             client.tell(&Script::new().query(SLEEP));
             wait_active("sleeper");
             client.cancel();
-            assert_eq!(client.reply(), ["E 57014", "Z Failed"]);
+            assert_eq!(client.reply(), ["T pg_sleep", "E 57014", "Z Failed"]);
             assert_eq!(client.refusal("select 1"), "25P02");
             client.run("rollback");
         }

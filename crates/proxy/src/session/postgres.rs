@@ -67,6 +67,8 @@ enum End {
     ClientBroke(String),
     /// It is told this, and that was it.
     Fatal(Complaint),
+    /// Its server's last word was passed on to it: that was it.
+    ServerEnded(String),
 }
 
 /// One client.
@@ -234,6 +236,7 @@ pub(super) async fn converse(
     let (ending, last_word) = match outcome {
         Ok(End::ClientLeft) => (Ending::ClientClosed, None),
         Ok(End::ClientBroke(why)) => (Ending::ResetByClient(why), None),
+        Ok(End::ServerEnded(why)) => (Ending::Told(why), None),
         Ok(End::Fatal(complaint)) => {
             let why = complaint.message.clone();
             (Ending::Told(why), Some(complaint))

@@ -202,6 +202,16 @@ impl Card {
         now_us.saturating_sub(since_us)
     }
 
+    /// What was asked is done, and the next thing was asked already.
+    pub(crate) fn begins_next(&self, is_transaction: bool, worker: &Worker) {
+        let now_ms = worker.swept_at_ms();
+        self.doing_since_ms.set(now_ms);
+        self.is_timed_out.set(false);
+        if is_transaction {
+            self.transaction_since_ms.set(now_ms);
+        }
+    }
+
     /// It has a server connection.
     pub(crate) fn has(&self, server: &ServerConnection) {
         self.target.replace(Some(Target {

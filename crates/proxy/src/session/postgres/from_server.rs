@@ -204,7 +204,7 @@ impl Session<'_> {
             Settled::Fatal(sqlstate) => {
                 walked.fails(sqlstate);
                 walked.broken = Some("ended the connection".to_owned());
-                self.unit.fatal_was_sent = true;
+                self.unit.fatal_was_sent = reply.delivery == Delivery::Forward;
                 if reply.delivery == Delivery::Swallow {
                     self.own_failed(event);
                 }
@@ -271,6 +271,9 @@ impl Session<'_> {
             self.effects.settled();
         }
         self.count(is_idle);
+        if server.conversation.owed() > 0 {
+            self.card.begins_next(is_idle, self.worker);
+        }
         if is_idle && self.unit.may_write && self.at.as_ref().is_some_and(|at| !at.is_replica) {
             self.wrote();
         }
@@ -546,7 +549,11 @@ impl Session<'_> {
         let server = server.unwrap_or_default();
         let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
         let detail = format!("server {server} {why}");
-        if is_transaction || is_bound || self.unit.fatal_was_sent || !self.unit.is_sent {
+        if self.unit.fatal_was_sent {
+            self.figures().lost.add(u64::from(is_transaction));
+            return Err(End::ServerEnded(detail));
+        }
+        if is_transaction || is_bound || !self.unit.is_sent {
             self.figures().lost.add(1);
             let text = match is_transaction {
                 true => {

@@ -22,7 +22,7 @@ use crate::clock;
 use crate::server::Server;
 use crate::service::View;
 use crate::service::postgres::PostgresView;
-use crate::state::settings::{self, Journal, Settings, spelling};
+use crate::state::settings::{self, Journal, StartupError, Settings, spelling};
 use crate::stream::Stream;
 use crate::upstream::lending::{Borrowed, Delivery, Lending, Place};
 
@@ -80,7 +80,7 @@ impl<'a> Door<'a> {
             parameters.map(|(name, value)| (&**name, &**value)),
             interner,
         )
-        .map_err(|error| Complaint::new(b"22023", error.to_string()))?;
+        .map_err(|error| refused_settings(&error))?;
         let mut out = proof.last_word.clone();
         let account = self.account(wish, proof);
         let journal = self.journal(view, &account, startup).await?;
@@ -274,6 +274,15 @@ impl<'a> Door<'a> {
             card,
         }
     }
+}
+
+/// As servers refuse them.
+fn refused_settings(error: &StartupError) -> Complaint {
+    let sqlstate = match error {
+        StartupError::Switch(_) | StartupError::NoValue(_) => b"42601",
+        StartupError::Unreadable(_) => b"22023",
+    };
+    Complaint::new(sqlstate, error.to_string())
 }
 
 impl Account {
