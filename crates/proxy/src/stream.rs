@@ -114,6 +114,11 @@ impl Stream {
         self.socket.has_arrived()
     }
 
+    /// Whether all that was sent is with the kernel.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.socket.is_sent()
+    }
+
     /// No part of a message waits within the encryption.
     pub(crate) fn is_at_border(&self) -> bool {
         self.tls
@@ -212,6 +217,10 @@ impl Stream {
 
     /// A word of goodbye to a peer that does not answer any more, as far as it goes at once.
     pub(crate) fn say_goodbye(&mut self, bytes: &[u8]) {
+        if !self.is_sent() {
+            // It would stand in the middle of something else.
+            return;
+        }
         let mut cipher = Vec::new();
         let bytes = match &mut self.tls {
             Some(channel) => {

@@ -65,6 +65,8 @@ enum End {
     ClientLeft,
     /// The client's connection broke.
     ClientBroke(String),
+    /// The server's connection broke in the middle of a message: nothing can be said behind that.
+    ServerBroke(String),
     /// It is told this, and that was it.
     Fatal(Complaint),
     /// Its server's last word was passed on to it: that was it.
@@ -89,6 +91,16 @@ struct Session<'a> {
     goes_on: bool,
     /// They wait for answers to what was sent before them.
     stalled: bool,
+    /// A unit that is being sent takes prepared statements away.
+    clears: bool,
+    /// The connection is to go back when its last send has gone.
+    releases: bool,
+    /// The client has said goodbye behind what it still wants to know.
+    leaving: bool,
+    /// Units sent to the server whose ReadyForQuery has not come.
+    in_flight: u32,
+    /// Our SETs put back what was reset: they are not there to begin with a connection.
+    restoring: bool,
     /// How many queries and batches the client has sent; what follows an error begins a new one.
     segment: u64,
     /// Answers of ours that have not gone out.
@@ -237,6 +249,7 @@ pub(super) async fn converse(
         Ok(End::ClientLeft) => (Ending::ClientClosed, None),
         Ok(End::ClientBroke(why)) => (Ending::ResetByClient(why), None),
         Ok(End::ServerEnded(why)) => (Ending::Told(why), None),
+        Ok(End::ServerBroke(why)) => (Ending::ResetByServer(why), None),
         Ok(End::Fatal(complaint)) => {
             let why = complaint.message.clone();
             (Ending::Told(why), Some(complaint))
@@ -299,12 +312,28 @@ impl Session<'_> {
         if is_client_ready && self.step_server(context)? {
             return Ok(true);
         }
-        if self.goes_on && (is_client_ready || self.server.is_some()) {
+        if self.releases && self.is_server_sent(context) {
+            self.releases = false;
+            self.release_if_idle()?;
+            return Ok(true);
+        }
+        let may_send = self.server.is_some() || is_client_ready;
+        if self.goes_on && may_send && self.is_server_sent(context) {
             self.goes_on = false;
             self.go_on()?;
             return Ok(true);
         }
+        let owes_nothing = |server: &ServerConnection| server.conversation.owed() == 0;
+        if self.leaving && self.server.as_deref().is_none_or(owes_nothing) {
+            return Err(End::ClientLeft);
+        }
         self.step_client(context, is_client_ready)
+    }
+
+    /// Whether the server has all that was sent to it; a failure is found by the next receive.
+    fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
+        let server = self.server.as_mut();
+        server.is_none_or(|server| server.stream.poll_sent(context).is_ready())
     }
 
     /// Takes what the server says. False: it says nothing.
@@ -344,6 +373,7 @@ impl Session<'_> {
             },
             _ => true,
         };
+        let takes_more = takes_more && self.answers.len() < HELD_LENGTH_MAX && !self.leaving;
         if !takes_more || self.held.len() >= self.held_max() {
             return Ok(false);
         }
@@ -436,7 +466,7 @@ impl Session<'_> {
     /// A replica works at a unit: the next one may have to go elsewhere.
     fn is_paused(&self) -> bool {
         let is_replica = self.at.as_ref().is_some_and(|at| at.is_replica);
-        self.server.is_some() && is_replica && self.unit.is_sent
+        self.server.is_some() && is_replica && self.unit.is_sent && self.walker.is_at_border()
     }
 
     /// An error has made a request undone.

@@ -113,12 +113,17 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether all that was sent is with the kernel.
+    pub(crate) fn is_sent(&self) -> bool {
+        let port = self.port.borrow();
+        port.as_ref().is_none_or(|port| !port.is_sending()) && self.rest.borrow().is_empty()
+    }
+
     /// Sends received bytes as they are. The caller has seen [`Socket::poll_sent`] ready.
     pub(crate) fn send_chunk(&self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
         match (chunk, self.standing()) {
             (Chunk::Ring(buffer), Some((ring, port))) => {
-                ring.start_send(&port, Payload::Ring(buffer));
-                Ok(())
+                ring.start_send(&port, Payload::Ring(buffer))
             }
             (Chunk::Own(bytes), _) => self.send_own(worker, bytes),
             (chunk, _) => self.send_by_call(chunk.bytes()),
@@ -129,10 +134,7 @@ impl Socket {
     /// [`Socket::poll_sent`] ready.
     pub(crate) fn send_own(&self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         match self.standing() {
-            Some((ring, port)) if !bytes.is_empty() => {
-                ring.start_send(&port, Payload::Own(bytes));
-                Ok(())
-            }
+            Some((ring, port)) if !bytes.is_empty() => ring.start_send(&port, Payload::Own(bytes)),
             Some(_) => {
                 worker.keep_spare(bytes);
                 Ok(())

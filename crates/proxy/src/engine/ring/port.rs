@@ -98,6 +98,11 @@ impl Port {
         matches!(self.receive.get(), Receive::Asked)
     }
 
+    /// Whether a send is under way.
+    pub(crate) fn is_sending(&self) -> bool {
+        matches!(self.send.get(), Send::Asked)
+    }
+
     fn key(&self, is_send: bool) -> u64 {
         PORT | (self.index.get() as u64) << 1 | u64::from(is_send)
     }
@@ -195,9 +200,17 @@ impl Ring {
         Poll::Pending
     }
 
-    /// Starts a send of all of it; nobody is woken when it goes well. The caller has seen
-    /// [`Ring::poll_sent`] ready.
-    pub(crate) fn start_send(&self, port: &Port, payload: Payload) {
+    /// Starts a send of all of it; nobody is woken when it goes well. One at a time: the kernel reads
+    /// the memory of the one under way, and the peer must get one after the other.
+    pub(crate) fn start_send(&self, port: &Port, payload: Payload) -> io::Result<()> {
+        if port.is_sending() {
+            return Err(io::Error::other("a send is under way already"));
+        }
+        self.ask_send(port, payload);
+        Ok(())
+    }
+
+    fn ask_send(&self, port: &Port, payload: Payload) {
         let bytes = payload.bytes();
         // Own memory may wait in the kernel for a slow peer; a ring buffer must not.
         let flags = match &payload {
@@ -283,6 +296,6 @@ impl Ring {
     fn send_rest(&self, port: &Port, payload: &Payload, sent: usize) {
         let mut rest = self.spare();
         rest.extend_from_slice(&payload.bytes()[sent..]);
-        self.start_send(port, Payload::Own(rest));
+        self.ask_send(port, Payload::Own(rest));
     }
 }

@@ -16,12 +16,15 @@ use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{Parsed, TransactionStatus, build};
 
 use super::card::Doing;
+use evenkeel_wire::sql::facts::Discard;
+
 use super::complaint::Complaint;
+use super::server::ServerConnection;
 use super::statements::{self, NAME_PREFIX, name_of, new_id};
 use super::unit::{Look, text_of_query};
 use super::{End, KEPT_LENGTH_MAX, Session, Stage};
 use crate::socket::Chunk;
-use crate::state::meaning::{self, Does, Lookup, Meaning};
+use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
 
 /// Requests that may be on their way to a server: the client can be far ahead of it.
 const OWED_MAX: usize = 10_000;
@@ -129,8 +132,8 @@ impl Session<'_> {
                     self.hold(&input.bytes()[at..]);
                     return Ok(());
                 }
-                Look::Unit(wanted) => {
-                    let is_there = self.obtain(wanted)?;
+                Look::Unit(wanted, view) => {
+                    let is_there = self.obtain(wanted, &view)?;
                     if is_there && at == 0 {
                         return self.forward(input);
                     }
@@ -178,7 +181,9 @@ impl Session<'_> {
         self.give_answers();
         if is_whole && out.is_empty() {
             self.worker.keep_spare(out);
-            return self.send_input(input);
+            self.send_input(input)?;
+            self.look_for_the_end();
+            return Ok(());
         }
         drop(input);
         if taken == 0 && out.is_empty() {
@@ -217,9 +222,18 @@ impl Session<'_> {
         }
         self.unit.reached_server = true;
         match server.stream.send_own(worker, out) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.look_for_the_end();
+                Ok(())
+            }
             Err(error) => self.server_lost(&error.to_string()),
         }
+    }
+
+    /// What was sent last may be owed no reply: the rest of a COPY that has failed.
+    fn look_for_the_end(&mut self) {
+        let is_idle = |server: &ServerConnection| server.conversation.is_idle();
+        self.releases |= self.server.as_deref().is_some_and(is_idle);
     }
 
     /// What is not answered yet can be run again elsewhere while it is known.
@@ -234,7 +248,7 @@ impl Session<'_> {
 
     /// Takes messages as long as the server takes more.
     fn messages(&mut self, flight: &mut Flight<'_, '_>) -> Result<(), End> {
-        while self.takes_more() {
+        while self.takes_more() && !self.stalled {
             let mut walker = self.walker;
             let step = walker.next(flight.rest());
             let (passed, header, request, length, is_whole) = match step {
@@ -259,8 +273,8 @@ impl Session<'_> {
             };
             let message = flight.rest().get(passed..passed + length);
             let message = message.unwrap_or_default();
-            if self.is_undecided(header, request, message) {
-                self.stalled = true;
+            if self.is_next_unit_of_replica() || self.is_undecided(header, request, message) {
+                self.stalled = !self.is_next_unit_of_replica();
                 // Up to the border before it.
                 let _ = self.walker.next(&flight.rest()[..passed]);
                 self.pass(flight, passed);
@@ -269,7 +283,12 @@ impl Session<'_> {
             self.walker = walker;
             self.pass(flight, passed);
             if request == Request::Terminate {
-                return Err(End::ClientLeft);
+                if flight.at() == 0 {
+                    return Err(End::ClientLeft);
+                }
+                flight.drop(length);
+                self.leaving = true;
+                return Ok(());
             }
             if self.unit.is_sent {
                 // Sent ahead of the answer: both cannot be run again as one.
@@ -280,6 +299,12 @@ impl Session<'_> {
             self.passing = sending;
         }
         Ok(())
+    }
+
+    /// The rest of the last message of a replica's unit has gone; what comes behind waits.
+    fn is_next_unit_of_replica(&self) -> bool {
+        let is_replica = self.at.as_ref().is_some_and(|at| at.is_replica);
+        is_replica && self.unit.is_sent
     }
 
     /// A replica gets one unit at a time: the next one may have to go elsewhere.
@@ -388,6 +413,11 @@ impl Session<'_> {
         if request == Request::Query {
             server.unnamed = 0;
         }
+        if sending == Sending::Forward && ends_a_unit(request) {
+            self.in_flight += 1;
+            // What is prepared behind it must not be taken for what it takes away.
+            self.stalled |= std::mem::take(&mut self.clears);
+        }
         sending
     }
 
@@ -463,6 +493,8 @@ impl Session<'_> {
         let sending = server
             .conversation
             .answer(Answer::Query("DEALLOCATE"), Token(0));
+        // It is quiet: nothing can undo that.
+        self.names.settled();
         flight.drop(length);
         Some(sending)
     }
@@ -863,6 +895,7 @@ impl Session<'_> {
 
     fn take_pins(&mut self, meaning: &Meaning) {
         let had = self.journal.pins.has(Pin::Sequence);
+        self.clears |= meaning.effects.iter().any(takes_statements_away);
         self.journal.sent(meaning);
         if !had && self.journal.pins.has(Pin::Sequence) {
             self.drew = true;
@@ -952,6 +985,7 @@ impl Session<'_> {
     fn digest(&self) -> u64 {
         let settings = self.journal.settings();
         let mut hasher = DefaultHasher::new();
+        self.account.who.database_number.hash(&mut hasher);
         settings.get(b"search_path").hash(&mut hasher);
         settings.get(b"role").hash(&mut hasher);
         hasher.finish()
@@ -967,6 +1001,22 @@ impl Session<'_> {
 fn take_given(given: &mut Vec<Box<[u8]>>, name: &[u8]) -> bool {
     let index = given.iter().position(|one| **one == *name);
     index.map(|index| given.swap_remove(index)).is_some()
+}
+
+/// DEALLOCATE ALL and DISCARD ALL take the protocol's statements along.
+pub(super) fn takes_statements_away(effect: &Effect) -> bool {
+    matches!(
+        effect.does,
+        Does::DeallocateAll | Does::Discard(Discard::All)
+    )
+}
+
+/// Whether a ReadyForQuery comes for it.
+fn ends_a_unit(request: Request) -> bool {
+    matches!(
+        request,
+        Request::Query | Request::Sync | Request::FunctionCall
+    )
 }
 
 /// Whether it was run as a whole or not at all: it has no COMMIT of its own.

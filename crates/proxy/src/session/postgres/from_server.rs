@@ -13,16 +13,15 @@ use evenkeel_wire::postgres::flight::{Flight, Outcome};
 
 use super::card::Doing;
 use super::complaint::Complaint;
-use super::from_client::{Input, statement_of};
+use super::from_client::{Input, statement_of, takes_statements_away};
 use super::server::ServerConnection;
 use super::statements::Names;
 use super::{End, Session, Stage, Unit};
 use crate::clock;
 use crate::relay::Way;
 use crate::socket::Chunk;
-use crate::state::meaning::{Does, Effect, Meaning};
+use crate::state::meaning::{Effect, Meaning};
 use crate::state::settings::Status;
-use evenkeel_wire::sql::facts::Discard;
 
 /// A unit that fails again and again has a reason of its own.
 const RESCUES_MAX: u32 = 3;
@@ -253,6 +252,8 @@ impl Session<'_> {
 
     /// ReadyForQuery: a query or a batch has ended.
     fn ready(&mut self, server: &mut ServerConnection) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.let_next_follow();
         let status = server.conversation.status();
         let is_idle = status == TransactionStatus::Idle;
         let interner = self.worker.interner();
@@ -372,6 +373,11 @@ impl Session<'_> {
         let Some(server) = &self.server else {
             return Ok(());
         };
+        if server.is_idle_but_sending() {
+            // The next client's bytes must not come before, or over, what is still going out.
+            self.releases = true;
+            return Ok(());
+        }
         if !server.is_idle() || !self.walker.is_at_border() {
             if server.conversation.is_quiet() {
                 self.does(Doing::InTransaction);
@@ -390,6 +396,7 @@ impl Session<'_> {
             self.at = None;
             // The next connection is made fit anyway.
             self.owes_restore = false;
+            self.in_flight = 0;
             self.lending.give_back(server, Condition::Clean);
         }
         self.let_next_follow();
@@ -496,9 +503,11 @@ impl Session<'_> {
         self.unit.tried = tried;
         self.unit.primary_only = primary_only;
         self.stage = Stage::Ready;
-        if was_primary {
+        self.in_flight = 0;
+        if was_primary && primary_only {
             return self.wait_for_another_primary();
         }
+        // Another connection, perhaps to the same server: if that is down it will be found out.
         self.go_on()
     }
 
@@ -513,15 +522,20 @@ impl Session<'_> {
         }
         tracing::debug!(server = %server.pooled.server.name, why, "server lost");
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
-        let owed = server.conversation.owed();
-        let was_preparing = matches!(self.stage, Stage::Preparing(_));
+        let is_in_message = server.is_in_message();
+        let stage = std::mem::replace(&mut self.stage, Stage::Ready);
+        let was_preparing = matches!(stage, Stage::Preparing(_)) && !self.restoring;
         self.card.has_none();
         self.lending.give_back(server, Condition::Unclean);
         if was_preparing {
-            self.stage = Stage::Ready;
             return self.lost_before_sending();
         }
-        self.server = None;
+        if matches!(stage, Stage::Rescue) {
+            return self.run_again(Condition::Unclean);
+        }
+        if is_in_message {
+            return Err(End::ServerBroke(why.to_owned()));
+        }
         if self.may_rescue(Mishap::Broken) {
             let walked = Walked {
                 broken: Some(String::new()),
@@ -529,11 +543,11 @@ impl Session<'_> {
             };
             return self.begin_rescue(Mishap::Broken, &walked);
         }
-        self.tell_lost(is_transaction, owed > 0, why)
+        self.tell_lost(is_transaction, why)
     }
 
     /// Nothing of the client's was sent yet.
-    fn lost_before_sending(&mut self) -> Result<(), End> {
+    pub(super) fn lost_before_sending(&mut self) -> Result<(), End> {
         let at = self.at.take();
         match at {
             Some(at) if at.is_replica => {
@@ -544,7 +558,7 @@ impl Session<'_> {
         }
     }
 
-    fn tell_lost(&mut self, is_transaction: bool, was_asked: bool, why: &str) -> Result<(), End> {
+    fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), End> {
         let server = self.at.take().map(|at| at.server.name.to_string());
         let server = server.unwrap_or_default();
         let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
@@ -553,7 +567,8 @@ impl Session<'_> {
             self.figures().lost.add(u64::from(is_transaction));
             return Err(End::ServerEnded(detail));
         }
-        if is_transaction || is_bound || !self.unit.is_sent {
+        let is_single = self.unit.is_sent && self.in_flight == 1;
+        if is_transaction || is_bound || !is_single {
             self.figures().lost.add(1);
             let text = match is_transaction {
                 true => {
@@ -565,10 +580,10 @@ impl Session<'_> {
             let complaint = Complaint::new(b"57P01", text).detail(detail);
             return Err(End::Fatal(complaint));
         }
-        let _ = was_asked;
         // A single query or batch: its client goes on behind an error.
         self.journal.lost();
         self.unit = Unit::new();
+        self.in_flight = 0;
         self.let_next_follow();
         self.does(Doing::Idle);
         self.names.settled();
@@ -607,7 +622,7 @@ fn deliver(flight: &mut Flight<'_, '_>, delivery: Delivery, length: usize) {
     }
 }
 
-/// DEALLOCATE ALL and DISCARD ALL take the protocol's statements along.
+/// Nothing was prepared behind it: that waits.
 fn forget_statements(
     meaning: &Meaning,
     statement: usize,
@@ -615,11 +630,7 @@ fn forget_statements(
     names: &mut Names,
 ) {
     let is_all = |effect: &&Effect| {
-        usize::try_from(effect.statement) == Ok(statement)
-            && matches!(
-                effect.does,
-                Does::DeallocateAll | Does::Discard(Discard::All)
-            )
+        usize::try_from(effect.statement) == Ok(statement) && takes_statements_away(effect)
     };
     if meaning.effects.iter().any(|effect| is_all(&effect)) {
         server.prepared.clear();

@@ -22,6 +22,14 @@ const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
 impl Session<'_> {
     /// Tells the client why it is over, as far as it listens.
     pub(super) async fn say_last(&mut self, complaint: &Complaint) {
+        if self
+            .server
+            .as_ref()
+            .is_some_and(|server| server.is_in_message())
+        {
+            // It would be taken for a part of that.
+            return;
+        }
         let mut out = std::mem::take(&mut self.answers);
         complaint.write_fatal(&mut out);
         let saying = async {
@@ -36,6 +44,7 @@ impl Session<'_> {
         let is_quiet = server.conversation.is_quiet()
             && server.held.is_empty()
             && server.boundaries.is_at_border()
+            && server.stream.is_sent()
             && self.passing_is_over();
         let in_transaction = server.conversation.status() != TransactionStatus::Idle;
         let farewell = match self.journal.pins.farewell() {

@@ -32,8 +32,8 @@ enum Got {
 impl Session<'_> {
     /// Asks for a connection for the unit ahead, whose bytes the caller has. True: it is there, and
     /// they can go. False: they are to be held.
-    pub(super) fn obtain(&mut self, wanted: Wanted) -> Result<bool, End> {
-        match self.ask(wanted) {
+    pub(super) fn obtain(&mut self, wanted: Wanted, view: &Arc<View>) -> Result<bool, End> {
+        match self.ask(wanted, view) {
             Got::Server => Ok(true),
             Got::Later => Ok(false),
             Got::Refused(complaint) => {
@@ -44,12 +44,11 @@ impl Session<'_> {
         }
     }
 
-    fn ask(&mut self, wanted: Wanted) -> Got {
-        let view = self.seat.service().view_owned();
+    fn ask(&mut self, wanted: Wanted, view: &Arc<View>) -> Got {
         match wanted {
-            Wanted::Reader(index) => self.ask_at(&view, index, true),
-            Wanted::Named(index) => self.ask_at(&view, index, false),
-            Wanted::Primary => self.ask_primary(&view),
+            Wanted::Reader(index) => self.ask_at(view, index, true),
+            Wanted::Named(index) => self.ask_at(view, index, false),
+            Wanted::Primary => self.ask_primary(view),
         }
     }
 
@@ -129,6 +128,8 @@ impl Session<'_> {
         let _ = server.stream.send_own(self.worker, out);
         self.server = Some(server);
         self.stage = Stage::Preparing(Some(wanted));
+        self.restoring = false;
+        self.refused_setting = ([0; 5], String::new());
         Got::Later
     }
 
@@ -136,6 +137,7 @@ impl Session<'_> {
     /// that it keeps.
     pub(super) fn restore(&mut self) -> Result<(), End> {
         self.owes_restore = false;
+        self.refused_setting = ([0; 5], String::new());
         let interner = self.worker.interner();
         let Some(server) = &mut self.server else {
             return Ok(());
@@ -155,6 +157,7 @@ impl Session<'_> {
         // If it fails, the next receive says so.
         let _ = server.stream.send_own(self.worker, out);
         self.stage = Stage::Preparing(wanted);
+        self.restoring = true;
         Ok(())
     }
 
@@ -176,6 +179,18 @@ impl Session<'_> {
         let (Stage::Preparing(wanted), Some(mut server)) = (stage, self.server.take()) else {
             return Ok(());
         };
+        let is_restored = std::mem::take(&mut self.restoring);
+        if !went_well && is_restored {
+            self.server = Some(server);
+            let text = std::mem::take(&mut self.refused_setting);
+            let why = format!("a setting that was reset cannot be put back: {}", text.1);
+            return Err(End::Fatal(Complaint::new(&text.0, why)));
+        }
+        if !went_well && self.refused_setting.0.starts_with(b"57P0") {
+            self.card.has_none();
+            self.lending.give_back(server, Condition::Unclean);
+            return self.lost_before_sending();
+        }
         if !went_well {
             self.card.has_none();
             self.at = None;
@@ -303,6 +318,7 @@ impl Session<'_> {
     /// Forgets the bytes of the unit ahead. True: all of it was there.
     fn drop_unit(&mut self) -> Result<bool, End> {
         use evenkeel_wire::postgres::conversation::Request;
+        self.effects.read_ahead = None;
         let held = std::mem::take(&mut self.held);
         let mut at = 0;
         let is_over = loop {

@@ -150,6 +150,17 @@ impl ServerConnection {
             && self.held.is_empty()
             && self.boundaries.is_at_border()
             && self.stream.is_at_border()
+            && self.stream.is_sent()
+    }
+
+    /// Whether it is idle but for bytes of ours that have not all gone out.
+    pub(crate) fn is_idle_but_sending(&self) -> bool {
+        self.conversation.is_idle() && !self.stream.is_sent()
+    }
+
+    /// Whether a client has seen a part of a message whose rest has not come.
+    pub(crate) fn is_in_message(&self) -> bool {
+        !self.boundaries.is_at_border() && self.passing == Delivery::Forward
     }
 
     /// For another worker. `None`: it has ended, or said something.

@@ -30,8 +30,8 @@ pub(super) enum Look {
     Local(usize),
     /// It leaves.
     Leave,
-    /// Something for a server.
-    Unit(Wanted),
+    /// Something for a server of this view.
+    Unit(Wanted, Arc<View>),
 }
 
 /// Where a unit is to run.
@@ -78,6 +78,7 @@ impl Draft {
 impl Session<'_> {
     /// Looks at what a client without a server connection wants.
     pub(super) fn look(&mut self, bytes: &[u8]) -> Result<Look, End> {
+        self.effects.read_ahead = None;
         let mut walker = self.walker;
         let step = walker.next(bytes);
         let (passed, request, length) = match step {
@@ -110,12 +111,12 @@ impl Session<'_> {
         }
         let view = self.seat.service().view_owned();
         let Some(postgres) = &view.postgres else {
-            return Ok(Look::Unit(Wanted::Primary));
+            return Ok(Look::Unit(Wanted::Primary, view));
         };
         if !postgres.split.reads || postgres.session_mode {
             self.unit.is_read = false;
             self.unit.may_write = false;
-            return Ok(Look::Unit(Wanted::Primary));
+            return Ok(Look::Unit(Wanted::Primary, view));
         }
         let mut draft = self.draft(bytes)?;
         if !draft.is_complete {
@@ -125,7 +126,8 @@ impl Session<'_> {
             // What comes behind it in the same batch may be a write.
             draft.add_unknown();
         }
-        Ok(Look::Unit(self.decide(&view, &draft)))
+        let wanted = self.decide(&view, &draft);
+        Ok(Look::Unit(wanted, view))
     }
 
     /// Does what needs no server, if it is that.

@@ -65,6 +65,20 @@ fn is_of_server(complaint: &Complaint) -> bool {
     class == b"08" || class == b"57"
 }
 
+/// A connection that goes back whatever becomes of the login.
+struct Lent<'a> {
+    lending: &'a Rc<Lending>,
+    server: Option<Box<ServerConnection>>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.lending.give_back(server, Condition::Unclean);
+        }
+    }
+}
+
 impl<'a> Door<'a> {
     /// Greets a client who has proved who it is.
     pub(super) async fn greet(
@@ -163,19 +177,23 @@ impl<'a> Door<'a> {
             Complaint::new(b"57P03", text)
         };
         let waiting = compio::time::timeout(patience, self.wait(account, server, view));
-        let mut server = match waiting.await {
+        let server = match waiting.await {
             Ok(Ok(server)) => server,
             Ok(Err(error)) => return Err(Complaint::of_join(&error)),
             Err(_) => return Err(silent()),
         };
-        let asking = compio::time::timeout(patience, self.ask(account, &mut server, startup));
-        let asked = asking.await.unwrap_or_else(|_| Err(silent()));
-        let condition = match &asked {
-            Ok(()) => Condition::Clean,
-            Err(_) => Condition::Unclean,
+        let mut lent = Lent {
+            lending: &self.lending,
+            server: Some(server),
         };
-        self.lending.give_back(server, condition);
-        asked
+        if let Some(server) = &mut lent.server {
+            let asking = compio::time::timeout(patience, self.ask(account, server, startup));
+            asking.await.unwrap_or_else(|_| Err(silent()))?;
+        }
+        if let Some(server) = lent.server.take() {
+            self.lending.give_back(server, Condition::Clean);
+        }
+        Ok(())
     }
 
     /// Puts the settings in place on a server connection, and learns what it makes of them.
@@ -263,6 +281,11 @@ impl<'a> Door<'a> {
             journal: greeted.journal,
             effects: super::super::Effects::default(),
             noted: false,
+            clears: false,
+            releases: false,
+            leaving: false,
+            in_flight: 0,
+            restoring: false,
             owes_restore: false,
             drew: false,
             token: evenkeel_policy::causality::Token::new(),
