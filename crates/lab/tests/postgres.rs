@@ -14,6 +14,8 @@ mod client;
 mod faults;
 #[path = "postgres/limits.rs"]
 mod limits;
+#[path = "postgres/logins.rs"]
+mod logins;
 #[path = "postgres/pins.rs"]
 mod pins;
 #[path = "postgres/pipelines.rs"]

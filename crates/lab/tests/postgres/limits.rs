@@ -147,14 +147,13 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
             ..Setup::default()
         };
         let stage = Stage::set(io, setup);
+        let (mut third, mut fourth) = (stage.client(), stage.client());
         let mut holders = [stage.client(), stage.client()];
         for holder in &mut holders {
             holder.run("begin");
         }
-        let mut third = stage.client();
         assert_eq!(third.refusal("select 1"), "53300", "{io}");
         third.run_later("select 1");
-        let mut fourth = stage.client();
         let began = Instant::now();
         assert_eq!(fourth.refusal("select 1"), "53300", "{io}");
         assert!(began.elapsed() < Duration::from_millis(1_000), "the queue is full");

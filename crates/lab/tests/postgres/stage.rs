@@ -53,6 +53,26 @@ impl Stage {
         stage
     }
 
+    /// As [`Stage::set`], where that is who may log in.
+    pub(crate) fn set_as(io: &str, setup: Setup<'_>, login: &Login<'_>) -> Stage {
+        Stage::ready_when(io, setup, |stage| Client::enter(stage.address, login).is_ok())
+    }
+
+    pub(crate) fn ready_when(
+        io: &str,
+        setup: Setup<'_>,
+        is_ready: impl Fn(&Stage) -> bool,
+    ) -> Stage {
+        let address = loopback();
+        let balancer = Balancer::start(&config(shared(), address, io, setup)).unwrap();
+        let stage = Stage { balancer, address };
+        let ready = eventually(LIMIT, "a first session", || {
+            Ok(is_ready(&stage).then_some(()))
+        });
+        ready.unwrap_or_else(|error| panic!("{error}: {}", stage.balancer.log()));
+        stage
+    }
+
     /// Who has just been started may not know yet who is primary.
     fn wait_ready(&self) {
         let login = Login {

@@ -1,0 +1,428 @@
+//! Who comes in, who does not, and what they are told.
+
+use std::io::Write;
+use std::process::Command;
+
+use evenkeel_lab::eventually;
+
+use super::client::{Client, Login};
+use super::script::Script;
+use super::stage::{Setup, Stage, admin, own, shared};
+use crate::rig::{DRIVERS, LIMIT};
+
+fn login<'a>(user: &'a str, password: &'a str, database: &'a str) -> Login<'a> {
+    Login {
+        user,
+        password,
+        database,
+        ..Login::default()
+    }
+}
+
+/// The SQLSTATE of the refusal, or that there was none.
+fn refusal(stage: &Stage, login: &Login<'_>) -> String {
+    match Client::enter(stage.address, login) {
+        Ok(_) => "in".to_owned(),
+        Err(told) => told.chars().take(5).collect(),
+    }
+}
+
+#[test]
+fn who_must_not_come_in_is_told_what_a_server_would_tell() {
+    let mut admin = admin();
+    for text in [
+        "create role expired login password 'expired' valid until '2020-01-01'",
+        "create role lasting login password 'lasting' valid until '2100-01-01'",
+        "create role barred nologin password 'barred'",
+        "create role bare login",
+        "set password_encryption to md5; create role old login password 'old'",
+    ] {
+        let _ = admin.query(text);
+    }
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        for (user, password, database, expected) in [
+            ("sbtest", "sbtest", "sbtest", "in"),
+            ("sbtest", "wrong", "sbtest", "28P01"),
+            ("sbtest", "", "sbtest", "28P01"),
+            ("nobody_here", "sbtest", "sbtest", "28P01"),
+            ("expired", "expired", "sbtest", "28P01"),
+            ("expired", "wrong", "sbtest", "28P01"),
+            ("lasting", "lasting", "sbtest", "in"),
+            ("barred", "barred", "sbtest", "28000"),
+            ("barred", "wrong", "sbtest", "28P01"),
+            ("bare", "", "sbtest", "28P01"),
+            ("bare", "x", "sbtest", "28P01"),
+            ("sbtest", "sbtest", "no_such_database", "3D000"),
+            ("sbtest", "sbtest", "", "3D000"),
+        ] {
+            let told = refusal(&stage, &login(user, password, database));
+            assert_eq!(told, expected, "{io}: {user} {password} {database}");
+        }
+        // md5 is what pg_hba.conf of the lab refuses; that the client proved it is enough here.
+        let old = refusal(&stage, &login("old", "wrong", "sbtest"));
+        assert_eq!(old, "28P01", "{io}");
+        let mut client = stage.client();
+        assert_eq!(client.value("select current_user"), "sbtest");
+    }
+}
+
+#[test]
+fn no_user_and_no_name_that_is_not_text_come_in() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        assert_eq!(refusal(&stage, &login("", "x", "sbtest")), "28000", "{io}");
+        let mut client = Client::reach(stage.address);
+        client.tell(&Script(
+            b"\0\0\0\x1c\0\x03\0\0user\0sb\xff\xfe\0options\0".to_vec(),
+        ));
+        let reply = client.reply();
+        assert_eq!(reply.last().map(String::as_str), Some("end"), "{io}: {reply:?}");
+    }
+}
+
+#[test]
+fn a_password_that_was_changed_counts_from_the_next_login_on() {
+    let mut admin = admin();
+    let _ = admin.query("create role changes login password 'first'");
+    for io in DRIVERS {
+        admin.run("alter role changes password 'first'");
+        let stage = Stage::set(io, Setup { pool: "size = 3", ..Setup::default() });
+        let enter = |password| Client::enter(stage.address, &login("changes", password, "sbtest"));
+        let mut before = enter("first").unwrap_or_else(|told| panic!("{told}"));
+        before.run("select 1");
+        admin.run("alter role changes password 'second'");
+        assert!(enter("first").is_err(), "{io}");
+        let mut after = enter("second").unwrap_or_else(|told| panic!("{told}"));
+        assert_eq!(after.value("select current_user"), "changes");
+        // Who is in stays in while there is a connection for it.
+        assert_eq!(before.value("select 'still in'"), "still in");
+        admin.run("alter role changes nologin");
+        assert!(enter("second").is_err());
+        admin.run("alter role changes login");
+        assert!(enter("second").is_ok());
+    }
+}
+
+#[test]
+fn many_logins_at_once_all_come_in() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let address = stage.address;
+        let clients: Vec<_> = (0..40)
+            .map(|_| std::thread::spawn(move || Client::connect(address).value("select 'in'")))
+            .collect();
+        for client in clients {
+            assert_eq!(client.join().unwrap(), "in", "{io}");
+        }
+    }
+}
+
+#[test]
+fn users_of_the_file_come_in_by_it_and_addresses_count() {
+    let room = tempfile::tempdir().unwrap();
+    let file = room.path().join("users.toml");
+    let verifier = shared()
+        .sql("select rolpassword from pg_authid where rolname = 'sbtest'")
+        .unwrap();
+    let text = format!(
+        "[users.known]\npassword = \"of the file\"\nserver_user = \"sbtest\"\nserver_password = \"sbtest\"\n\
+         [users.sbtest]\nverifier = {verifier:?}\n\
+         [users.far]\npassword = \"far\"\nserver_user = \"sbtest\"\nserver_password = \"sbtest\"\n"
+    );
+    let mut users = std::fs::File::create(&file).unwrap();
+    users.write_all(text.as_bytes()).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    users.set_permissions(mode).unwrap();
+    for io in DRIVERS {
+        for source in ["file", "server"] {
+            let tables = format!(
+                "[service.auth]\nsource = {source:?}\nusers_file = {file:?}\n\
+                 allow_from = {{ far = [\"10.0.0.0/8\"] }}"
+            );
+            let stage = match source {
+                "server" => Stage::set(io, Setup { tables: &tables, ..Setup::default() }),
+                _ => Stage::set_as(io, Setup { tables: &tables, ..Setup::default() }, &login("known", "of the file", "sbtest")),
+            };
+            let mut client = Client::enter(stage.address, &login("known", "of the file", "sbtest"))
+                .unwrap_or_else(|told| panic!("{told}"));
+            assert_eq!(client.value("select current_user"), "sbtest", "{io} {source}");
+            assert_eq!(refusal(&stage, &login("known", "sbtest", "sbtest")), "28P01");
+            assert_eq!(refusal(&stage, &login("sbtest", "sbtest", "sbtest")), "in");
+            assert_eq!(refusal(&stage, &login("far", "far", "sbtest")), "28000");
+            let of_server = refusal(&stage, &login("postgres", "postgres", "sbtest"));
+            let expected = if source == "file" { "28P01" } else { "in" };
+            assert_eq!(of_server, expected, "{io} {source}");
+        }
+    }
+}
+
+#[test]
+fn the_first_packets_may_be_anything_and_only_one_thing_comes_of_it() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let hear = |bytes: &[u8]| {
+            let mut client = Client::reach(stage.address);
+            client.tell(&Script(bytes.to_vec()));
+            client.reply()
+        };
+        let startup = Script::startup(&Login::default()).0;
+        // A second startup message behind the first, or in place of a password.
+        assert_eq!(hear(&[startup.clone(), startup.clone()].concat()), ["R", "E 08P01", "end"], "{io}");
+        // Longer than anything that may come before a login.
+        assert_eq!(hear(&[0, 0x7f, 0xff, 0xff, 0, 3, 0, 0]), ["E 08P01", "end"]);
+        assert_eq!(hear(&[0, 0, 0, 3, 0, 3, 0, 0]), ["E 08P01", "end"]);
+        assert_eq!(hear(&[0, 0, 0, 9, 0, 3, 0, 0, b'x']), ["E 08P01", "end"]);
+        // Other versions of the protocol.
+        assert_eq!(hear(&[0, 0, 0, 9, 0, 2, 0, 0, 0]), ["E 0A000", "end"]);
+        assert_eq!(hear(&[0, 0, 0, 9, 0, 4, 0, 0, 0]), ["E 0A000", "end"]);
+        // Another password message than the one that was asked for.
+        let wrong = [startup.clone(), Script::new().query("select 1").0].concat();
+        assert_eq!(hear(&wrong), ["R", "E 08P01", "end"]);
+        let long = Script::new().message(b'p', &vec![b'x'; 100_000]).0;
+        assert_eq!(hear(&[startup.clone(), long].concat()), ["R", "E 08P01", "end"]);
+        let mut web = Client::reach(stage.address);
+        web.tell(&Script(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()));
+        assert_eq!(web.reply(), ["E 08P01", "end"]);
+        // Requests to encrypt that are answered, and what must not stand behind them.
+        let ssl = [0, 0, 0, 8, 4, 210, 22, 47];
+        let gss = [0, 0, 0, 8, 4, 210, 22, 48];
+        for request in [ssl, gss] {
+            let mut client = Client::reach(stage.address);
+            client.tell(&Script(request.to_vec()));
+            let mut answer = [0];
+            std::io::Read::read_exact(client.raw(), &mut answer).unwrap();
+            assert_eq!(answer, *b"N", "{io}");
+            client.tell(&Script(startup.clone()));
+            assert_eq!(client.hear(), "R");
+            let eager = [request.to_vec(), startup.clone()].concat();
+            assert_eq!(hear(&eager), ["E 08P01", "end"]);
+        }
+        assert_eq!(stage.client().value("select 'unharmed'"), "unharmed");
+    }
+}
+
+#[test]
+fn versions_are_negotiated_once_and_only_where_they_must_be() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let greeting = |minor, settings: &[(&str, &str)]| {
+            let login = Login {
+                minor,
+                settings,
+                ..Login::default()
+            };
+            let client = Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+            let key = client.key.unwrap();
+            let negotiated = client.greeting.into_iter().filter(|line| line.starts_with('v'));
+            (negotiated.collect::<Vec<String>>(), key.1.len())
+        };
+        assert_eq!(greeting(0, &[]), (vec![], 4), "{io}");
+        assert_eq!(greeting(2, &[]).0, Vec::<String>::new());
+        assert!(greeting(2, &[]).1 > 4);
+        let grease = ("_pq_.test_protocol_negotiation", "");
+        let (negotiated, _) = greeting(9_999, &[grease]);
+        assert_eq!(negotiated.len(), 1, "{negotiated:?}");
+        assert!(negotiated[0].ends_with(" 1"), "{negotiated:?}");
+        let (negotiated, _) = greeting(0, &[grease]);
+        assert_eq!(negotiated, ["v 196608 1"]);
+        let (negotiated, _) = greeting(3, &[]);
+        assert_eq!(negotiated, ["v 196610 0"]);
+    }
+}
+
+#[test]
+fn replication_is_refused_with_a_reason() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        for value in ["true", "database"] {
+            let settings = [("replication", value)];
+            let login = Login {
+                settings: &settings,
+                ..Login::default()
+            };
+            assert_eq!(refusal(&stage, &login), "0A000", "{io}");
+        }
+        let settings = [("replication", "false")];
+        let login = Login {
+            settings: &settings,
+            ..Login::default()
+        };
+        assert_eq!(refusal(&stage, &login), "in", "{io}");
+    }
+}
+
+/// A certificate authority, and a certificate for `localhost`; by the program `openssl`.
+fn certificates(room: &std::path::Path) -> bool {
+    let script = "set -e; openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt \
+                  -days 2 -subj /CN=ca -addext basicConstraints=critical,CA:TRUE
+        for name in server client; do
+            subject=$name; [ $name = client ] && subject=sbtest
+            openssl req -newkey rsa:2048 -nodes -keyout $name.key -out $name.csr -subj /CN=$subject
+            printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' > ext
+            openssl x509 -req -in $name.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
+                -extfile ext -out $name.crt
+        done
+        chmod 600 *.key";
+    let made = Command::new("/bin/sh")
+        .args(["-c", script])
+        .current_dir(room)
+        .output()
+        .unwrap();
+    if !made.status.success() {
+        println!("skipped: openssl: {}", String::from_utf8_lossy(&made.stderr));
+    }
+    made.status.success()
+}
+
+fn psql(address: std::net::SocketAddr, options: &str) -> String {
+    let url = format!(
+        "host=localhost hostaddr=127.0.0.1 port={} user=sbtest dbname=sbtest {options}",
+        address.port()
+    );
+    let output = Command::new("psql")
+        .args(["-X", "-A", "-t", "-d", &url, "-c", "select 'in'", "-c", "\\conninfo"])
+        .env("PGPASSWORD", "sbtest")
+        .output()
+        .unwrap();
+    crate::rig::said(&output)
+}
+
+#[test]
+fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
+    let room = tempfile::tempdir().unwrap();
+    if !certificates(room.path()) {
+        return;
+    }
+    let at = |name: &str| room.path().join(name).display().to_string();
+    for io in DRIVERS {
+        let tables = format!(
+            "[service.tls]\ncertificate = {:?}\nkey = {:?}\nrequired = true\n\
+             client_ca = {:?}",
+            at("server.crt"),
+            at("server.key"),
+            at("ca.crt")
+        );
+        let stage = Stage::ready_when(io, Setup { tables: &tables, ..Setup::default() }, |stage| {
+            psql(stage.address, "sslmode=require").starts_with("in\n")
+        });
+        let full = format!("sslmode=verify-full sslrootcert={}", at("ca.crt"));
+        let said = psql(stage.address, &full);
+        assert!(said.starts_with("in\n") && said.contains("TLSv1.3"), "{io}: {said}");
+        let said = psql(stage.address, "sslmode=disable");
+        assert!(said.contains("wants TLS"), "{io}: {said}");
+        let bound = format!("{full} channel_binding=require");
+        let said = psql(stage.address, &bound);
+        assert!(said.starts_with("in\n"), "{io}: {said}");
+        // Plaintext behind the request.
+        let mut eager = Client::reach(stage.address);
+        let ssl = vec![0, 0, 0, 8, 4, 210, 22, 47];
+        eager.tell(&Script([ssl, Script::startup(&Login::default()).0].concat()));
+        assert_eq!(eager.reply(), ["E 08P01", "end"], "{io}");
+        direct_tls(&stage);
+    }
+}
+
+/// TLS from the first byte, as libpq 17 does it with sslnegotiation=direct.
+fn direct_tls(stage: &Stage) {
+    let talk = |alpn: &str| {
+        let mut client = Command::new("openssl");
+        client.args(["s_client", "-quiet", "-connect", &stage.address.to_string()]);
+        if !alpn.is_empty() {
+            client.args(["-alpn", alpn]);
+        }
+        let mut client = client
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdin = client.stdin.take().unwrap();
+        let script = Script::startup(&Login::default()).terminate();
+        let _ = stdin.write_all(&script.0);
+        drop(stdin);
+        client.wait_with_output().unwrap().stdout
+    };
+    let heard = talk("postgresql");
+    assert_eq!(heard.first(), Some(&b'R'), "{heard:?}");
+    assert_eq!(talk(""), b"");
+    assert_eq!(talk("http/1.1"), b"");
+}
+
+#[test]
+fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
+    let room = tempfile::tempdir().unwrap();
+    if !certificates(room.path()) {
+        return;
+    }
+    let at = |name: &str| room.path().join(name).display().to_string();
+    let users = "[users.sbtest]\ncertificate = true\nserver_password = \"sbtest\"\n\
+                 [users.other]\ncertificate = true\nserver_password = \"sbtest\"\n";
+    std::fs::write(at("users.toml"), users).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(at("users.toml"), mode).unwrap();
+    for io in DRIVERS {
+        let tables = format!(
+            "[service.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}\n\
+             [service.auth]\nusers_file = {:?}",
+            at("server.crt"),
+            at("server.key"),
+            at("ca.crt"),
+            at("users.toml")
+        );
+        let stage = Stage::set(io, Setup { tables: &tables, ..Setup::default() });
+        let own = format!("sslmode=require sslcert={} sslkey={}", at("client.crt"), at("client.key"));
+        let said = psql(stage.address, &format!("{own} password=wrong"));
+        assert!(said.starts_with("in\n"), "{io}: {said}");
+        let said = psql(stage.address, &format!("{own} user=other password=wrong"));
+        assert!(said.contains("authentication failed"), "{io}: {said}");
+        let said = psql(stage.address, "sslmode=require password=wrong");
+        assert!(said.contains("authentication failed"), "{io}: {said}");
+    }
+}
+
+#[test]
+fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
+    let room = tempfile::tempdir().unwrap();
+    if !certificates(room.path()) {
+        return;
+    }
+    let (_lab, server) = own();
+    let data = server.sql("show data_directory").unwrap();
+    for (from, to) in [("server.crt", "server.crt"), ("server.key", "server.key")] {
+        let to = std::path::Path::new(&data).join(to);
+        std::fs::copy(room.path().join(from), &to).unwrap();
+        let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&data).unwrap());
+        std::os::unix::fs::chown(&to, Some(owner), Some(owner)).unwrap();
+    }
+    server.sql("alter system set ssl to on").unwrap();
+    server.sql("select pg_reload_conf()").unwrap();
+    let ca = room.path().join("ca.crt").display().to_string();
+    for io in DRIVERS {
+        let tables = format!("[service.server_tls]\nmode = \"verify\"\nca = {ca:?}");
+        let waited = eventually(LIMIT, "a server that speaks TLS", || {
+            Ok((server.sql("show ssl")? == "on").then_some(()))
+        });
+        waited.unwrap();
+        let stage = Stage::before(&server, io, Setup { tables: &tables, ..Setup::default() });
+        let mut client = stage.client();
+        let ssl = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
+        assert_eq!(client.value(ssl), "t", "{io}");
+        let long = client.query("select repeat('x', 3000000)");
+        assert_eq!(long[1].len(), 3_000_002);
+        let mut others: Vec<Client> = (0..8).map(|_| stage.client()).collect();
+        for round in 0..30 {
+            let text = format!("select {round}, ssl from pg_stat_ssl where pid = pg_backend_pid()");
+            for other in &mut others {
+                other.run_later(&text);
+            }
+            for other in &mut others {
+                assert_eq!(other.reply()[1], format!("D {round}|t"));
+            }
+        }
+        client.run_later("select pg_sleep(60)");
+        assert!(client.is_silent_for(std::time::Duration::from_millis(300)));
+        client.cancel();
+        assert!(client.reply().contains(&"E 57014".to_owned()));
+    }
+}
