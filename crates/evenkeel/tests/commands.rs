@@ -7,7 +7,7 @@ use std::process::{Command as Process, Output};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use evenkeel::admin::{AdminSettings, bind_socket, serve};
+use evenkeel::admin::{AdminSettings, Listeners, bind_socket, serve};
 use evenkeel::status::{Command, ControlHandle, Problem, Reply, Request, Status, TimelineEvent};
 use tempfile::TempDir;
 
@@ -57,7 +57,11 @@ impl Running {
                 ready.send(()).expect("the test waits");
                 let never = tokio::sync::watch::channel(false).1;
                 let settings = AdminSettings::default();
-                let door = serve(None, Some(socket), settings, control, never);
+                let listeners = Listeners {
+                    socket: Some(socket),
+                    ..Listeners::default()
+                };
+                let door = serve(listeners, settings, control, never);
                 tokio::join!(door, answer(requests, told));
             });
         });

@@ -1,5 +1,5 @@
-//! Operating a service of `protocol = "postgres"` in front of a real PostgreSQL: what is shown, on the
-//! console and elsewhere, and pauses, kills, reconnects.
+//! Operating a service of `protocol = "postgres"` in front of a real PostgreSQL: what is shown, on
+//! the console and elsewhere, and pauses, kills, reconnects.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 

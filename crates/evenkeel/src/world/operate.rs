@@ -57,14 +57,22 @@ impl World {
         Ok(shared.map_or(0, |shared| shared.open_connections(database)))
     }
 
-    pub(super) fn pause_service(&self, service: &str, database: Option<&str>) -> Result<String, String> {
+    pub(super) fn pause_service(
+        &self,
+        service: &str,
+        database: Option<&str>,
+    ) -> Result<String, String> {
         let offer = self.pooled(service)?;
         self.engine.pause(&offer.service, database);
         let of = of(service, database);
         Ok(format!("{of} is paused: new transactions wait"))
     }
 
-    pub(super) fn resume_service(&self, service: &str, database: Option<&str>) -> Result<String, String> {
+    pub(super) fn resume_service(
+        &self,
+        service: &str,
+        database: Option<&str>,
+    ) -> Result<String, String> {
         let offer = self.pooled(service)?;
         let of = of(service, database);
         if self.engine.resume(&offer.service, database) {
@@ -92,7 +100,11 @@ impl World {
         ))
     }
 
-    pub(super) async fn kill_clients(&self, service: &str, which: &KillWhich) -> Result<String, String> {
+    pub(super) async fn kill_clients(
+        &self,
+        service: &str,
+        which: &KillWhich,
+    ) -> Result<String, String> {
         let offer = self.pooled(service)?;
         let meant = match which {
             KillWhich::Client(id) => Which::Session(*id),

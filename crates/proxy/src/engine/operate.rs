@@ -38,8 +38,8 @@ impl Engine {
         done
     }
 
-    /// From now on clients of a database (`None`: of all) wait, and connections that are free close:
-    /// when [`Self::open_connections`] says zero, nothing runs at the servers.
+    /// From now on clients of a database (`None`: of all) wait, and connections that are free
+    /// close: when [`PostgresService::open_connections`] says zero, nothing runs at the servers.
     pub fn pause(&self, service: &Service, database: Option<&str>) {
         if let Some(shared) = &service.postgres {
             shared.lender.pause(database);

@@ -1,4 +1,5 @@
-//! What a service that speaks a database's protocol counts: each worker for itself, summed when read.
+//! What a service that speaks a database's protocol counts: each worker for itself, summed when
+//! read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -149,7 +149,8 @@ async fn prove(
             Accepted::Refused(refusal) => {
                 let text = if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
                     format!(
-                        "password authentication failed for user \"{user}\": the password is the admin token"
+                        "password authentication failed for user \"{user}\": the password is the \
+                         admin token"
                     )
                 } else {
                     format!("the login failed: {refusal}")

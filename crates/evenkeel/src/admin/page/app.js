@@ -172,9 +172,10 @@ function serviceView(first) {
   }
   const sessions = graph("New sessions per second", count);
   const traffic = graph("Bytes per second", bytes);
+  const pools = poolsView();
   const table = serverTable();
   const root = make("section", "service", make("header", "", title, state.root, age, why, about), numbers,
-    make("div", "graphs", sessions.root, traffic.root), table.root);
+    make("div", "graphs", sessions.root, traffic.root), table.root, pools.root);
   root.id = anchor(first.name);
 
   const update = (service) => {
@@ -188,6 +189,8 @@ function serviceView(first) {
     sessions.update(service.history.map((point) => point.sessions_per_s));
     traffic.update(service.history.map((point) => point.bytes_per_s));
     table.update(service);
+    pools.root.hidden = !service.postgres;
+    if (service.postgres) pools.update(service.postgres);
   };
   return { root, update };
 }
@@ -213,6 +216,86 @@ function updateFigures(figures, service) {
 const anchor = (name) => `service-${encodeURIComponent(name)}`;
 
 const since = (object) => (object.since_unix_ms ? `for ${span(current.now_unix_ms - object.since_unix_ms)}` : "");
+
+// --- Its pools, if it speaks PostgreSQL.
+
+const POOL_FIGURES = [
+  ["clients", "Clients"], ["connections", "Server connections"], ["queries", "Queries"], ["query", "Query, median"],
+  ["transaction", "Transaction, median"], ["wait", "Wait, median"], ["trouble", "Trouble"],
+];
+
+const POOL_COLUMNS = ["Database", "User", "Server", "Connections", "Idle", "Waiting"];
+
+function poolsView() {
+  const figures = {};
+  const numbers = make("dl", "numbers");
+  for (const [key, name] of POOL_FIGURES) {
+    figures[key] = figure(name);
+    numbers.append(figures[key].root);
+  }
+  figures.trouble.root.className = "wide";
+  const paused = make("p", "flag");
+  const bound = make("p", "quiet");
+  const headRow = make("tr", "", ...POOL_COLUMNS.map((name) => {
+    const head = make("th", "", name);
+    head.scope = "col";
+    head.setAttribute("role", "columnheader");
+    return head;
+  }));
+  headRow.setAttribute("role", "row");
+  const body = make("tbody");
+  const caption = make("caption");
+  const table = make("table", "pools", caption, make("thead", "", headRow), body);
+  table.setAttribute("role", "table");
+  const root = make("div", "", numbers, paused, bound, table);
+  const views = new Map();
+  const update = (pooled) => {
+    updatePoolFigures(figures, pooled);
+    const names = pooled.all_paused ? "all databases" : pooled.paused.join(", ");
+    setText(paused, names && `Paused by command: ${names}. Clients wait.`);
+    const pins = pooled.pins.map((pin) => `${count(pin.count)} by ${pin.what}`).join(", ");
+    setText(bound, pins && `Clients bound to their server connection: ${pins}.`);
+    setText(caption, `Pools, ${pooled.pool_mode} mode, at most ${count(pooled.pool_size)} connections each`);
+    reconcile(body, views, pooled.pools, (pool) => [pool.database, pool.user, pool.server].join("\u0000"), poolView);
+  };
+  return { root, update };
+}
+
+function updatePoolFigures(figures, pooled) {
+  const total = (key) => pooled.pools.reduce((sum, pool) => sum + pool[key], 0);
+  const doing = pooled.clients.filter((one) => one.count > 0);
+  const clients = doing.reduce((sum, one) => sum + one.count, 0);
+  figures.clients.update(count(clients), doing.map((one) => `${count(one.count)} ${one.what}`).join("\n"));
+  figures.connections.update(count(total("connections")), `${count(total("idle"))} idle\n${count(total("opening"))} opening`);
+  figures.queries.update(count(pooled.queries_total), `${count(pooled.on_replicas_total)} on replicas\n${count(pooled.transactions_total)} transactions`);
+  figures.query.update(within(pooled.query_us, 0.5, 1), `99 % ${within(pooled.query_us, 0.99, 1)}`);
+  figures.transaction.update(within(pooled.transaction_us, 0.5, 1), `99 % ${within(pooled.transaction_us, 0.99, 1)}`);
+  figures.wait.update(within(pooled.wait_us, 0.5, 1), `99 % ${within(pooled.wait_us, 0.99, 1)}\nof ${count(pooled.wait_us.count)} that waited`);
+  const trouble = {
+    waited_in_vain: pooled.gave_up_total, transactions_lost: pooled.lost_total, queries_rescued: pooled.rescued_total,
+    logins_refused: pooled.refused_logins_total, waiting_for_a_primary: pooled.waiting_for_primary,
+  };
+  figures.trouble.update(count(pooled.gave_up_total + pooled.lost_total), kinds(trouble));
+}
+
+function poolView() {
+  const cells = POOL_COLUMNS.map((name, index) => {
+    const cell = make(index === 0 ? "th" : "td");
+    cell.setAttribute("role", index === 0 ? "rowheader" : "cell");
+    if (index === 0) cell.scope = "row";
+    else cell.dataset.label = name;
+    return cell;
+  });
+  const texts = cells.map((cell) => cell.appendChild(make("span")));
+  const root = make("tr", "", ...cells);
+  root.setAttribute("role", "row");
+  const update = (pool) => {
+    const waiting = pool.waiting ? `${count(pool.waiting)}, the first for ${micros(pool.longest_wait_ms * 1000)}` : "0";
+    const values = [pool.database, pool.user, pool.server, count(pool.connections), count(pool.idle), waiting];
+    values.forEach((value, index) => setText(texts[index], value));
+  };
+  return { root, update };
+}
 
 // --- Its servers.
 

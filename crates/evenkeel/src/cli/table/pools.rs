@@ -51,8 +51,8 @@ pub(super) fn summary(status: &PostgresStatus) -> Vec<String> {
             }
         ),
         format!(
-            "  {} queries, {} transactions, {} on replicas, {} rescued, {} lost, {} waited in vain, \
-             {} logins refused",
+            "  {} queries, {} transactions, {} on replicas, {} rescued, {} lost, \
+             {} waited in vain, {} logins refused",
             status.queries_total,
             status.transactions_total,
             status.on_replicas_total,
