@@ -54,7 +54,9 @@ fn who_must_not_come_in_is_told_what_a_server_would_tell() {
             ("bare", "", "sbtest", "28P01"),
             ("bare", "x", "sbtest", "28P01"),
             ("sbtest", "sbtest", "no_such_database", "3D000"),
-            ("sbtest", "sbtest", "", "3D000"),
+            // No database is the one of the user's name.
+            ("sbtest", "sbtest", "", "in"),
+            ("lasting", "lasting", "", "3D000"),
         ] {
             let told = refusal(&stage, &login(user, password, database));
             assert_eq!(told, expected, "{io}: {user} {password} {database}");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use evenkeel_wire::postgres::login::{Accept, Accepted, Authenticated};
 use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, first};
-use evenkeel_wire::postgres::{Parsed, build, frame};
+use evenkeel_wire::postgres::{Fault, Parsed, build, frame};
 
 use self::credential::Proof;
 use super::account::Reports;
@@ -155,7 +155,7 @@ impl<'a> Door<'a> {
                     Parsed::Frame(First::GssEncRequest, length) => break (length, Answer::No),
                     Parsed::Incomplete { .. } => self.receive(stream, bytes).await?,
                     Parsed::Invalid(fault) => {
-                        return Err(Complaint::new(b"08P01", fault.to_string()).into());
+                        return Err(unusable(fault).into());
                     }
                 }
             };
@@ -317,6 +317,16 @@ impl<'a> Door<'a> {
             }),
         }
     }
+}
+
+/// A first packet that is none, with the SQLSTATE that servers give.
+fn unusable(fault: Fault) -> Complaint {
+    let sqlstate = match fault {
+        Fault::Version(_) => b"0A000",
+        Fault::NoUser => b"28000",
+        _ => b"08P01",
+    };
+    Complaint::new(sqlstate, fault.to_string())
 }
 
 /// To a request for encryption.
