@@ -19,6 +19,7 @@ use crate::config::{Plan, Problems};
 use crate::log::{self, Format, InitError};
 use crate::notify;
 use crate::status::ControlHandle;
+use crate::upgrade::cancels;
 use crate::upgrade::doors::Doors;
 use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
 use crate::upgrade::state::Purpose;
@@ -107,9 +108,6 @@ async fn serve(
     let (driver, io_reason) = choose_driver(plan.engine.io);
     let workers = plan.engine.workers.unwrap_or_else(cores);
     let (engine, events) = Engine::start(driver, workers)?;
-    engine
-        .identify(plan.peers.instance, std::process::id())
-        .map_err(|error| RunError::Runtime(std::io::Error::other(error)))?;
     let io = driver.name();
     tracing::info!("data plane: {io} ({io_reason}), workers: {workers}");
     let (control, requests) = ControlHandle::channel();
@@ -118,6 +116,12 @@ async fn serve(
         Some(predecessor) => predecessor.ask()?,
         None => Inherited::default(),
     };
+    let generation = match &predecessor {
+        Some(predecessor) => predecessor.generation().wrapping_add(1),
+        // Keys of a process that was here before lead nowhere.
+        None => std::process::id(),
+    };
+    identify(&engine, plan.peers.instance, generation, &mut inherited).map_err(RunError::Runtime)?;
     let midwife = predecessor.is_some().then(rustix::process::getppid);
     let own_words = inherited.take_log();
     let opened = open_door(&plan, control, &mut inherited).await;
@@ -126,6 +130,7 @@ async fn serve(
     let begun = match opened {
         Err(error) => Err(error),
         Ok((door, doors)) => {
+            let engine = (engine, generation);
             let world = World::new(engine, io_reason, (plan, problems), before).await;
             world
                 .map(|world| (world, door, doors))
@@ -149,6 +154,21 @@ async fn serve(
         .is_err()
     {
         admin.abort();
+    }
+    Ok(())
+}
+
+/// Whose cancel requests are for clients of this process, and where those for the last one's go.
+fn identify(
+    engine: &Engine,
+    instance: u16,
+    generation: u32,
+    inherited: &mut Inherited,
+) -> io::Result<()> {
+    let identified = engine.identify(instance, generation);
+    identified.map_err(io::Error::other)?;
+    if let Some(socket) = inherited.take(Purpose::Cancels) {
+        engine.set_former(Some(Box::new(cancels::sender(socket)?)));
     }
     Ok(())
 }

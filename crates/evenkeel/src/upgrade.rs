@@ -16,6 +16,7 @@
 //!
 //! Whatever goes wrong before 6, the old process goes on as if nothing had been.
 
+pub(crate) mod cancels;
 pub(crate) mod channel;
 pub(crate) mod doors;
 pub(crate) mod line;

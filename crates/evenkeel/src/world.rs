@@ -10,6 +10,7 @@ mod leaving;
 mod listening;
 mod naming;
 mod operate;
+mod peers;
 mod postgres;
 mod probing;
 mod publish;
@@ -42,6 +43,7 @@ use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
 use cluster::ClusterState;
 use fit::Fit;
 use leaving::Leaving;
+use peers::Peers;
 use probing::Report;
 use server::ServerState;
 use service::ServiceState;
@@ -111,6 +113,9 @@ pub enum Signal {
 /// Everything that changes while the process runs.
 pub struct World {
     engine: Engine,
+    /// Which of the processes that followed each other this is.
+    generation: u32,
+    peers: Peers,
     io_reason: String,
     plan: Plan,
     problems: Problems,
@@ -131,7 +136,7 @@ pub struct World {
 impl World {
     /// Binds all listeners, or takes them over, then serves: an error leaves nothing behind.
     pub async fn new(
-        engine: Engine,
+        (engine, generation): (Engine, u32),
         io_reason: String,
         (plan, problems): (Plan, Problems),
         before: Option<(Predecessor, Inherited)>,
@@ -139,6 +144,8 @@ impl World {
         let now_ms = now_ms();
         let mut world = Self {
             engine,
+            generation,
+            peers: Peers::default(),
             io_reason,
             plan: Plan {
                 services: Vec::new(),

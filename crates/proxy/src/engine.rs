@@ -247,15 +247,25 @@ impl Engine {
         self.shared.former.store(former.map(Arc::new));
     }
 
-    /// A cancel request that another process has taken.
-    pub fn cancel(&self, process: u32, secret: &[u8]) {
-        let key = CancelKey { process, secret };
-        let Some(Addressee::Here(claim)) = self.shared.keyring.get().map(|ring| ring.read(key))
-        else {
-            return;
-        };
-        for index in claim.workers(self.shared.orders.len()) {
-            let _ = self.shared.orders[index].send(Order::Cancel(claim));
+    /// Carries out cancel requests that another process has taken, or sends them on.
+    pub fn canceller(&self) -> impl Fn(u32, &[u8]) + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move |process, secret| {
+            let key = CancelKey { process, secret };
+            match shared.keyring.get().map(|ring| ring.read(key)) {
+                Some(Addressee::Here(claim)) => {
+                    for index in claim.workers(shared.orders.len()) {
+                        // A worker that is gone has no sessions.
+                        let _ = shared.orders[index].send(Order::Cancel(claim));
+                    }
+                }
+                Some(Addressee::OtherProcess) => {
+                    if let Some(former) = shared.former.load().as_ref() {
+                        former(process, secret.to_vec());
+                    }
+                }
+                Some(Addressee::Peer(_) | Addressee::Nobody) | None => {}
+            }
         }
     }
 

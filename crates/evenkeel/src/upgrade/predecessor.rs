@@ -59,6 +59,7 @@ pub struct Predecessor {
     process: Process,
     channel: Channel,
     by: Instant,
+    generation: u32,
 }
 
 impl Predecessor {
@@ -84,6 +85,7 @@ impl Predecessor {
             channel: Channel::new(stream)?,
             // The old one knows the real limit, and ends us when it is over.
             by: Instant::now() + Duration::from_millis(LIMIT_MS_MAX),
+            generation: 0,
         })
     }
 
@@ -92,7 +94,13 @@ impl Predecessor {
         let by = Some(self.by);
         let hello = self.channel.receive(by);
         match hello.map_err(|cause| self.broken("its greeting", cause))? {
-            FromOld::Hello { version, pid, .. } if version == VERSION => {
+            FromOld::Hello {
+                version,
+                pid,
+                generation,
+                ..
+            } if version == VERSION => {
+                self.generation = generation;
                 if pid != std::process::id() {
                     return Err(TakeOverError::NotStarted(self.pid.to_string()));
                 }
@@ -121,6 +129,11 @@ impl Predecessor {
             inherited.sockets.entry(purpose).or_default().push(socket);
         }
         Ok(inherited)
+    }
+
+    /// Which of the processes that followed each other it is, once it was asked.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Says that nothing is left that can fail, and hears what there is to know. The descriptors

@@ -20,6 +20,9 @@ pub(crate) enum FromOld {
         /// The process that it has started.
         #[serde(default)]
         pid: u32,
+        /// Tells its keys of cancel requests from those of other processes.
+        #[serde(default)]
+        generation: u32,
     },
     /// What the sockets are that follow, in their order.
     Sockets(Vec<Purpose>),
@@ -53,6 +56,8 @@ pub(crate) enum Purpose {
     Control(String),
     /// The console.
     Console(String),
+    /// Cancel requests for clients of the old process go there.
+    Cancels,
     /// Standard error.
     Log,
 }

@@ -77,7 +77,7 @@ impl Successor {
     /// Starts `program`, or this process's own one again, with the arguments of this process.
     pub(crate) fn start(
         program: Option<PathBuf>,
-        limit: Duration,
+        (limit, generation): (Duration, u32),
         said: mpsc::UnboundedSender<FromSuccessor>,
     ) -> io::Result<Successor> {
         let mut arguments = std::env::args_os();
@@ -92,6 +92,7 @@ impl Successor {
         let is_given_up = Arc::default();
         let start = Start {
             program,
+            generation,
             arguments: arguments.collect(),
             limit,
             is_given_up: Arc::clone(&is_given_up),
@@ -149,6 +150,7 @@ fn own_program(name: &OsStr) -> Option<PathBuf> {
 
 struct Start {
     program: PathBuf,
+    generation: u32,
     arguments: Vec<OsString>,
     limit: Duration,
     is_given_up: Arc<AtomicBool>,
@@ -199,6 +201,7 @@ impl Start {
         Ok(NewProcess {
             midwife,
             pid,
+            generation: self.generation,
             process: Process::find(pid),
             words,
             channel: Channel::new(ours)?,
@@ -246,6 +249,8 @@ struct NewProcess {
     /// Our child; it waits for the new process, its own child, and ends as that one does.
     midwife: Child,
     pid: u32,
+    /// Ours: the new one's is the next.
+    generation: u32,
     process: Process,
     words: Words,
     channel: Channel,
@@ -272,6 +277,7 @@ impl NewProcess {
             version: VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             pid: self.pid,
+            generation: self.generation,
         })?;
         loop {
             match channel.receive(Some(by))? {

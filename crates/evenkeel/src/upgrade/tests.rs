@@ -20,6 +20,7 @@ fn hello(version: u32) -> FromOld {
         version,
         program: "0.0.9".to_owned(),
         pid: std::process::id(),
+        generation: 0,
     }
 }
 

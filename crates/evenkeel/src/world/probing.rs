@@ -156,7 +156,7 @@ impl World {
     }
 }
 
-async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, String> {
+pub(super) async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, String> {
     let mut endpoints: Vec<_> = match tokio::net::lookup_host((host, port)).await {
         Ok(found) => found.map(Endpoint::Tcp).collect(),
         Err(error) => return Err(format!("the name {host} is not resolved: {error}")),

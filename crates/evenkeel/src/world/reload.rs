@@ -130,6 +130,7 @@ impl World {
     /// What is prepared cannot fail any more.
     pub(super) fn adopt_prepared(&mut self, plan: Plan, prepared: Prepared) {
         self.engine.want_records(plan.log.connections);
+        self.peers.adopt(&plan.peers.addresses, &self.engine);
         self.adopt_servers(&plan, prepared.servers);
         self.adopt_services(&plan.services, prepared.bound);
         self.plan = plan;

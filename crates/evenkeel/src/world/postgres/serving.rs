@@ -120,7 +120,7 @@ impl World {
             replicas: cast.replicas,
             tls: service.acceptor.clone(),
             connectors: self.connectors(&service.plan),
-            peers: HashMap::new(),
+            peers: self.peers.servers(),
         })
     }
 

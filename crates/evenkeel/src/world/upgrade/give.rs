@@ -10,6 +10,7 @@ use evenkeel_proxy::{Server, Service, now_ms};
 
 use super::claims::{counted_by_server, counted_by_service};
 use super::{COUNTS_INTERVAL_MS, REPORT_INTERVAL_MS};
+use crate::upgrade::cancels;
 use crate::upgrade::line::Line;
 use crate::upgrade::state::{
     DrainHandover, EarlierProcess, Handover, Purpose, Report, ServerHandover, ServiceHandover,
@@ -44,6 +45,15 @@ impl World {
                 Ok(socket) => sockets.push((purpose.clone(), socket)),
                 Err(error) => tracing::error!("{purpose:?} cannot be handed over: {error}"),
             }
+        }
+        match cancels::pair() {
+            Ok((receiving, theirs)) => {
+                tokio::spawn(receiving.each(self.engine.canceller()));
+                sockets.push((Purpose::Cancels, theirs));
+            }
+            Err(error) => tracing::error!(
+                "requests to cancel will not find the clients that stay here: {error}"
+            ),
         }
         let log = rustix::stdio::stderr().try_clone_to_owned();
         sockets.extend(log.ok().map(|log| (Purpose::Log, log)));

@@ -1,0 +1,91 @@
+//! Cancel requests for clients of an earlier process: they reach the new one, which sends them on
+//! over a socket of their own.
+
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use tokio::io::AsyncReadExt;
+
+/// One request: the length of the secret, the process number, the secret, and zeros. So short that
+/// it is written as a whole or not at all.
+const FRAME_BYTES: usize = 64;
+const SECRET_AT: usize = 5;
+
+/// Two ends: what is sent into the descriptor comes out of the other one.
+pub(crate) fn pair() -> io::Result<(Receiving, OwnedFd)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let ours = tokio::net::UnixStream::from_std(ours)?;
+    Ok((Receiving(ours), theirs.into()))
+}
+
+/// The end of the earlier process.
+pub(crate) struct Receiving(tokio::net::UnixStream);
+
+impl Receiving {
+    /// Hands on each request until the new process is gone.
+    pub(crate) async fn each(mut self, hand_on: impl Fn(u32, &[u8])) {
+        let mut frame = [0; FRAME_BYTES];
+        while self.0.read_exact(&mut frame).await.is_ok() {
+            if let Some((process, secret)) = read(&frame) {
+                hand_on(process, secret);
+            }
+        }
+    }
+}
+
+/// The end of the new process: gets the process number and the secret of each request.
+pub(crate) fn sender(socket: OwnedFd) -> io::Result<impl Fn(u32, Vec<u8>) + Send + Sync> {
+    let socket = UnixStream::from(socket);
+    socket.set_nonblocking(true)?;
+    Ok(move |process, secret: Vec<u8>| {
+        let Some(frame) = frame(process, &secret) else {
+            return;
+        };
+        // There is nobody to tell: a cancel request has no answer.
+        if let Err(error) = (&socket).write_all(&frame) {
+            tracing::debug!("a cancel request does not reach the earlier process: {error}");
+        }
+    })
+}
+
+fn frame(process: u32, secret: &[u8]) -> Option<[u8; FRAME_BYTES]> {
+    let mut frame = [0; FRAME_BYTES];
+    let into = frame.get_mut(SECRET_AT..SECRET_AT + secret.len())?;
+    into.copy_from_slice(secret);
+    frame[0] = u8::try_from(secret.len()).ok()?;
+    frame[1..SECRET_AT].copy_from_slice(&process.to_be_bytes());
+    Some(frame)
+}
+
+fn read(frame: &[u8; FRAME_BYTES]) -> Option<(u32, &[u8])> {
+    let (head, rest) = frame.split_at(SECRET_AT);
+    let [length, process @ ..] = head else {
+        return None;
+    };
+    let process = u32::from_be_bytes(process.try_into().ok()?);
+    Some((process, rest.get(..usize::from(*length))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_come_out_as_they_were_sent_and_the_end_is_the_end() {
+        let (receiving, theirs) = pair().unwrap();
+        let send = sender(theirs).unwrap();
+        let long = vec![7; FRAME_BYTES - SECRET_AT];
+        send(5, b"abcd".to_vec());
+        send(u32::MAX, long.clone());
+        send(1, vec![0; FRAME_BYTES]);
+        drop(send);
+        let heard = std::cell::RefCell::new(Vec::new());
+        receiving
+            .each(|process, secret| heard.borrow_mut().push((process, secret.to_vec())))
+            .await;
+        let expected = vec![(5, b"abcd".to_vec()), (u32::MAX, long)];
+        assert_eq!(heard.into_inner(), expected);
+    }
+}
