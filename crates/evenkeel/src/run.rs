@@ -121,7 +121,8 @@ async fn serve(
         // Keys of a process that was here before lead nowhere.
         None => std::process::id(),
     };
-    identify(&engine, plan.peers.instance, generation, &mut inherited).map_err(RunError::Runtime)?;
+    identify(&engine, plan.peers.instance, generation, &mut inherited)
+        .map_err(RunError::Runtime)?;
     let midwife = predecessor.is_some().then(rustix::process::getppid);
     let own_words = inherited.take_log();
     let opened = open_door(&plan, control, &mut inherited).await;
@@ -223,20 +224,7 @@ async fn open_door(
             Some(opened.await.map_err(fail)?)
         }
     };
-    let console = match plan.admin.postgres {
-        None => None,
-        Some(address) => {
-            let purpose = Purpose::Console(address.to_string());
-            let opened = open_page(address, inherited.take(purpose.clone()), |socket| {
-                passable.push((purpose, socket));
-            });
-            let fail = |cause| RunError::Console {
-                address: address.to_string(),
-                cause,
-            };
-            Some(opened.await.map_err(fail)?)
-        }
-    };
+    let console = open_console(plan, inherited, &mut passable).await?;
     let path = &plan.admin.socket;
     let purpose = Purpose::Control(path.display().to_string());
     let passed = inherited.take(purpose.clone());
@@ -252,20 +240,7 @@ async fn open_door(
     {
         tracing::info!("status page: http://{address}/");
     }
-    if let Some(address) = console
-        .as_ref()
-        .and_then(|listener| listener.local_addr().ok())
-    {
-        tracing::info!("console: psql -h {} -p {}", address.ip(), address.port());
-    }
-    let settings = AdminSettings {
-        token: plan
-            .admin
-            .token
-            .as_ref()
-            .map(|token| token.expose().to_owned()),
-        allowed_hosts: plan.admin.allowed_hosts.clone(),
-    };
+    let settings = admin_settings(plan);
     let (closing, closed) = watch::channel(false);
     let (opening, mut opened) = mpsc::unbounded_channel();
     let mut doors = Doors::new(passable, closing, opening);
@@ -274,14 +249,8 @@ async fn open_door(
     }
     let door = async move {
         let (settings, control) = (&settings, &control);
-        let serve = |listeners| {
-            admin::serve(
-                listeners,
-                settings.clone(),
-                control.clone(),
-                closed.clone(),
-            )
-        };
+        let serve =
+            |listeners| admin::serve(listeners, settings.clone(), control.clone(), closed.clone());
         serve(Listeners {
             page: listen,
             socket: Some(socket),
@@ -293,6 +262,40 @@ async fn open_door(
         }
     };
     Ok((door, doors))
+}
+
+fn admin_settings(plan: &Plan) -> AdminSettings {
+    AdminSettings {
+        token: plan
+            .admin
+            .token
+            .as_ref()
+            .map(|token| token.expose().to_owned()),
+        allowed_hosts: plan.admin.allowed_hosts.clone(),
+    }
+}
+
+/// The console, if there is to be one.
+async fn open_console(
+    plan: &Plan,
+    inherited: &mut Inherited,
+    passable: &mut Vec<(Purpose, OwnedFd)>,
+) -> Result<Option<TcpListener>, RunError> {
+    let Some(address) = plan.admin.postgres else {
+        return Ok(None);
+    };
+    let purpose = Purpose::Console(address.to_string());
+    let opened = open_page(address, inherited.take(purpose.clone()), |socket| {
+        passable.push((purpose, socket));
+    });
+    let fail = |cause| RunError::Console {
+        address: address.to_string(),
+        cause,
+    };
+    let console = opened.await.map_err(fail)?;
+    let (host, port) = (address.ip(), address.port());
+    tracing::info!("console: psql -h {host} -p {port}");
+    Ok(Some(console))
 }
 
 fn open_again(sockets: Vec<(Purpose, OwnedFd)>) -> Listeners {
