@@ -20,6 +20,8 @@ mod logins;
 mod pins;
 #[path = "postgres/pipelines.rs"]
 mod pipelines;
+#[path = "postgres/random.rs"]
+mod random;
 #[path = "postgres/script.rs"]
 mod script;
 #[path = "postgres/settings.rs"]

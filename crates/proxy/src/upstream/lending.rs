@@ -360,6 +360,8 @@ impl Lending {
         connection: Box<ServerConnection>,
     ) {
         connection.stream.watch();
+        let who = &connection.pooled.who;
+        self.lender.greetings.refresh(who, &connection);
         let number = self.connections.borrow_mut().insert(Some(connection));
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let mut orders = Vec::new();

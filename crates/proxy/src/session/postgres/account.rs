@@ -1,6 +1,7 @@
 //! Who a session is towards the servers: a user in a database with a credential, and the pools that
 //! belong to it.
 
+pub(crate) mod greeting;
 pub(crate) mod pause;
 
 use std::cell::RefCell;
@@ -13,13 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use evenkeel_policy::lending::{Books, Key, Pool};
 use evenkeel_wire::postgres::login::Credential;
 
+use self::greeting::{Greeter, Greeting, Greetings};
 use self::pause::Paused;
 use super::server::ServerConnection;
 use crate::knowledge::{Catalog, Database};
 use crate::server::Server;
 use crate::service::figures::Usage;
 use crate::service::postgres::{PostgresService, PostgresView};
-use crate::state::settings::{self, Interner, Journal, OnServer, Proofs, Settings};
+use crate::state::settings::{Interner, Journal, OnServer, Settings};
 
 /// What the workers of a service share of its pools.
 #[derive(Debug)]
@@ -28,6 +30,7 @@ pub(crate) struct Lender {
     pooled: Mutex<HashMap<Key, Arc<Pooled>>>,
     paused: Mutex<Paused>,
     numbers: Mutex<HashMap<Box<[u8]>, u64>>,
+    pub(crate) greetings: Greetings,
 }
 
 /// One pool, and how its connections are made.
@@ -68,6 +71,7 @@ impl Lender {
             pooled: Mutex::default(),
             paused: Mutex::default(),
             numbers: Mutex::default(),
+            greetings: Greetings::default(),
         }
     }
 
@@ -125,17 +129,10 @@ pub(crate) struct Account {
     pub(crate) who: Arc<Who>,
     lender: Arc<Lender>,
     pooled: RefCell<Vec<Arc<Pooled>>>,
-    /// What a server said about itself, and what it has at the beginning.
-    greeter: RefCell<Option<Greeter>>,
-    proofs: RefCell<Proofs>,
+    greeting: Arc<Greeting>,
+    greeter: RefCell<Greeter>,
     database: Option<Arc<Database>>,
     pub(crate) usage: Arc<Usage>,
-}
-
-/// The server connection that clients are greeted by.
-struct Greeter {
-    of_server: Reports,
-    on: OnServer,
 }
 
 /// Names and values of ParameterStatus.
@@ -144,12 +141,13 @@ pub(crate) type Reports = Vec<(Box<[u8]>, Box<[u8]>)>;
 impl Account {
     pub(crate) fn new(who: Who, shared: &PostgresService, usage: Arc<Usage>) -> Rc<Self> {
         let database = shared.knowledge.databases().want(&who.database);
+        let greeting = shared.lender.greetings.of(&who);
         Rc::new(Self {
             who: Arc::new(who),
             lender: Arc::clone(&shared.lender),
             pooled: RefCell::default(),
+            greeting,
             greeter: RefCell::default(),
-            proofs: RefCell::default(),
             database,
             usage,
         })
@@ -179,40 +177,22 @@ impl Account {
 
     /// What a client with these settings begins with; `None`: a server must be asked first.
     pub(crate) fn journal(&self, startup: &Settings, interner: &Interner) -> Option<Journal> {
-        let proofs = self.proofs.borrow();
-        let greeter = self.greeter.borrow();
-        let greeter = greeter.as_ref().filter(|_| !proofs.is_missing(startup))?;
-        let told = proofs.greeting(startup, &greeter.on, interner);
-        Some(Journal::new(startup.clone(), told, &greeter.on))
+        let mut greeter = self.greeter.borrow_mut();
+        self.greeting.journal(&mut greeter, startup, interner)
     }
 
     /// A server connection that has just logged in, or was reset, can greet.
     pub(crate) fn learn_greeting(&self, server: &ServerConnection) {
-        let of_server = server.reported.iter();
-        let of_server = of_server.filter(|(name, _)| settings::is_of_server(name));
-        let as_primary = |(name, value): &(Box<[u8]>, Box<[u8]>)| {
-            // Clients see the primary, wherever they read.
-            let value: Box<[u8]> = match &**name {
-                b"in_hot_standby" => b"off"[..].into(),
-                _ => value.clone(),
-            };
-            (name.clone(), value)
-        };
-        self.greeter.replace(Some(Greeter {
-            of_server: of_server.map(as_primary).collect(),
-            on: server.settings.clone(),
-        }));
+        self.greeting.learn(server);
     }
 
     /// A server connection has these settings in place.
     pub(crate) fn learn(&self, startup: &Settings, on: &OnServer) {
-        self.proofs.borrow_mut().learn(startup, on);
+        self.greeting.prove(startup, on);
     }
 
     pub(crate) fn with_greeting(&self, act: impl FnOnce(&Reports)) {
-        if let Some(greeter) = &*self.greeter.borrow() {
-            act(&greeter.of_server);
-        }
+        act(self.greeter.borrow().of_server());
     }
 
     /// The pool at a server.

@@ -1,0 +1,137 @@
+//! Conversations by chance: what the server answers to a client of its own, it answers to one of a
+//! pool, message by message.
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, shared, Stage};
+use crate::rig::DRIVERS;
+
+/// Conversations per driver, and what each consists of.
+const CONVERSATIONS: u64 = 40;
+const SCRIPTS: u64 = 12;
+const MESSAGES: u64 = 14;
+
+const TEXTS: [&str; 24] = [
+    "select 1",
+    "select $1::text",
+    "select $1::int + 1",
+    "select 1 / (random() * 0)::int",
+    "select generate_series(1, 3)",
+    "selekt",
+    "",
+    "begin",
+    "begin",
+    "commit",
+    "rollback",
+    "savepoint a",
+    "rollback to savepoint a",
+    "set work_mem to '1MB'",
+    "set local work_mem to '2MB'",
+    "show work_mem",
+    "reset work_mem",
+    "set search_path to pg_catalog",
+    "show search_path",
+    "deallocate s1",
+    "deallocate all",
+    "insert into by_chance values (1)",
+    "select count(*) from by_chance where a < 0",
+    "prepare q as select 'q'",
+];
+
+/// Numbers that look random and are the same each time (Knuth's MMIX generator).
+#[derive(Clone)]
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        let index = self.below(all.len() as u64);
+        all[usize::try_from(index).unwrap()]
+    }
+}
+
+fn script(dice: &mut Dice) -> Script {
+    let mut script = Script::new();
+    for _ in 0..=dice.below(MESSAGES) {
+        let name = dice.of(&["", "", "s1", "s2", "s3", "q"]);
+        let portal = dice.of(&["", "", "", "p"]);
+        script = match dice.below(16) {
+            0..=2 => script.parse(name, dice.of(&TEXTS)),
+            3..=5 => script.bind_to(portal, name, &[]).execute_of(portal, 0),
+            6 => script.bind_to(portal, name, &["7"]).execute_of(portal, 1),
+            7 => script.describe(name),
+            8 => script.bind_to(portal, name, &["8"]).describe_portal(portal),
+            9 => script.execute_of(portal, 2),
+            10 => script.close(name),
+            11 => script.close_portal(portal),
+            12 => script.flush(),
+            13 => script.query(dice.of(&TEXTS)),
+            _ => script.sync(),
+        };
+    }
+    script
+}
+
+/// All that is said up to the answer of a last query.
+fn converse(client: &mut Client, script: &Script, number: u64) -> Vec<String> {
+    client.tell(script);
+    let mark = format!("select 'mark {number}'");
+    client.tell(&Script::new().sync().query("rollback; begin; rollback").query(&mark));
+    let row = format!("D mark {number}");
+    let mut heard = Vec::new();
+    loop {
+        let line = client.hear();
+        let is_last = line == row || line == "end";
+        if !line.starts_with("N ") {
+            heard.push(line);
+        }
+        if is_last {
+            heard.extend(client.reply());
+            return heard;
+        }
+    }
+}
+
+#[test]
+fn conversations_by_chance_go_as_at_the_server() {
+    let mut server = Client::connect(shared().address);
+    server.run("drop table if exists by_chance");
+    server.run("create table by_chance (a int)");
+    for io in DRIVERS {
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 2\nstatements_max = 2",
+                ..Setup::default()
+            },
+        );
+        let mut other = stage.client();
+        for seed in 0..CONVERSATIONS {
+            let mut dice = Dice(seed * 7_919 + 17);
+            let mut direct = Client::connect(shared().address);
+            let mut client = stage.client();
+            for number in 0..SCRIPTS {
+                let script = script(&mut dice);
+                let expected = converse(&mut direct, &script, number);
+                let heard = converse(&mut client, &script, number);
+                assert!(
+                    heard == expected,
+                    "{io}, seed {seed}, script {number}: {:?}\n  {heard:?}\nis at the server\n  {expected:?}\n{}",
+                    String::from_utf8_lossy(&script.0),
+                    stage.balancer.log(),
+                );
+                let row = format!("D other {seed} {number}");
+                let text = format!("select 'other {seed} {number}'");
+                let reply = other.ask(&Script::new().parse("", &text).bind("", &[]).execute().sync(), 1);
+                assert_eq!(reply[2], row);
+            }
+        }
+    }
+}
