@@ -305,6 +305,11 @@ fn bad_addresses_are_told_how_to_be_written() {
         "token_file",
     );
     check_service(
+        "[admin]\npostgres = '0.0.0.0:6433'",
+        "W_NO_TOKEN 6:12",
+        "token_file",
+    );
+    check_service(
         "[admin]\nallowed_hosts = ['http://x']",
         "E_VALUE 6:18",
         "only the name",
@@ -371,6 +376,12 @@ fn listening_twice_is_found_across_the_file() {
         &admin,
         "E_DUPLICATE_LISTEN 7:8",
         "the admin port listens on the same address",
+    );
+    let console = format!("{}\n[admin]\npostgres='127.0.0.1:1'", second("127.0.0.1:1"));
+    check_service(
+        &console,
+        "E_DUPLICATE_LISTEN 7:8",
+        "the admin console listens on the same address",
     );
     plan(&service(&second("127.0.0.2:3306")));
     plan(&service(&format!(

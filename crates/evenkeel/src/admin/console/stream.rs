@@ -1,14 +1,19 @@
 //! A client's connection to the console: whole messages in, bytes out.
 
 use std::io;
+use std::time::Duration;
 
 use evenkeel_wire::postgres::frame::{self, Frame};
 use evenkeel_wire::postgres::{Fault, Parsed};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// Commands are short; nobody is to make us hold more.
 const MESSAGE_LENGTH_MAX: u32 = 16 * 1024;
+
+/// A client that does not take its answer would hold its place for ever.
+const SEND_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) struct Stream {
     socket: TcpStream,
@@ -79,7 +84,8 @@ impl Stream {
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
-        self.socket.write_all(bytes).await?;
+        let sent = timeout(SEND_LIMIT, self.socket.write_all(bytes)).await;
+        sent.map_err(|_| End::Gone)??;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::world::{Answer, World, raw};
 use crate::admin::sample;
-use crate::status::{Command, ServiceState, Status, TimelineEvent};
+use crate::status::{Command, Connections, KillWhich, ServiceState, Status, TimelineEvent};
 
 const JSON: &str = "content-type: application/json";
 const TOKEN: &str = "authorization: Bearer s3cret";
@@ -303,6 +303,61 @@ async fn the_unix_socket_may_change_things() {
         Command::Weight {
             server: "unix:/run/db.sock".into(),
             weight: 256,
+        },
+    ];
+    assert_eq!(world.commands(), expected);
+}
+
+#[tokio::test]
+async fn services_are_paused_and_their_clients_shown_and_killed() {
+    let world = World::start(None).await;
+    let headers = ["host: evenkeel", JSON];
+    let post = async |path: &str, body: &str| {
+        let request = format!("POST /api/v1/services/{path}");
+        world.unix(&request, &headers, body).await
+    };
+    let clients = world.unix("GET /api/v1/services/orders/clients", &headers, "");
+    let clients: Connections = serde_json::from_str(&clients.await.body).unwrap();
+    assert_eq!(clients, sample::connections());
+
+    assert_eq!(post("orders/pause", "").await.code, 200);
+    // Somebody holds a connection there: what was begun is undone.
+    let body = "{\"database\":\"shop\",\"limit_ms\":1}";
+    let answer = post("other/pause", body).await;
+    assert_eq!(answer.code, 422);
+    assert!(answer.reply().message.contains("taken back"));
+    assert_eq!(post("orders/kill", "{\"client\":7}").await.code, 200);
+    assert_eq!(post("orders/reconnect", "{}").await.code, 200);
+    for wrong in [
+        "{}",
+        "{\"client\":7,\"server_pid\":8}",
+        "{\"client\":\"7\"}",
+    ] {
+        assert_eq!(post("orders/kill", wrong).await.code, 400, "{wrong}");
+    }
+    assert_eq!(post("orders/pause", "{\"limit_ms\":50001}").await.code, 400);
+
+    let named = |name: &str| name.to_owned();
+    let expected = [
+        Command::Pause {
+            service: named("orders"),
+            database: None,
+        },
+        Command::Pause {
+            service: named("other"),
+            database: Some(named("shop")),
+        },
+        Command::Resume {
+            service: named("other"),
+            database: Some(named("shop")),
+        },
+        Command::Kill {
+            service: named("orders"),
+            which: KillWhich::Client(7),
+        },
+        Command::Reconnect {
+            service: named("orders"),
+            database: None,
         },
     ];
     assert_eq!(world.commands(), expected);
