@@ -40,8 +40,8 @@ impl Lookup for Trusting {
     }
 }
 
-const OF_THE_SESSION: &str = "a session that is bound to nothing, has no transaction open, has set nothing, and whose \
-     writes the replicas have";
+const OF_THE_SESSION: &str = "a session that is bound to nothing, has no transaction open, has \
+     set nothing, and whose writes the replicas have";
 
 /// Explains a text.
 pub(crate) fn explain(sql: &str, cast: &Cast<'_>, known: &Known<'_>) -> Explanation {
@@ -195,7 +195,7 @@ fn assumed(known: &Known<'_>) -> Vec<String> {
             "nothing of the functions and tables that it names: {why}"
         )),
         Known::Nobody => assumed.extend([
-            "functions and tables that it names only read: no process runs that has seen the catalog"
+            "functions and tables that it names only read: no process runs that knows them"
                 .to_owned(),
             "a primary is there, and all other servers are replicas that take reads".to_owned(),
         ]),

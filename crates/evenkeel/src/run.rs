@@ -19,11 +19,11 @@ use crate::config::{Plan, Problems};
 use crate::log::{self, Format, InitError};
 use crate::notify;
 use crate::status::ControlHandle;
-use crate::upgrade::cancels;
+use crate::upgrade::cancels::Formers;
 use crate::upgrade::doors::Doors;
 use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
 use crate::upgrade::state::Purpose;
-use crate::world::{Signal, World, WorldError};
+use crate::world::{Identity, Signal, World, WorldError};
 
 /// Two for each session, and the rest for listeners, probes, admin and the program itself.
 const DESCRIPTORS_BESIDE_SESSIONS: u64 = 256;
@@ -121,8 +121,8 @@ async fn serve(
         // Keys of a process that was here before lead nowhere.
         None => std::process::id(),
     };
-    identify(&engine, plan.peers.instance, generation, &mut inherited)
-        .map_err(RunError::Runtime)?;
+    let identified = identify(&engine, plan.peers.instance, generation, &mut inherited);
+    let identity = identified.map_err(RunError::Runtime)?;
     let midwife = predecessor.is_some().then(rustix::process::getppid);
     let own_words = inherited.take_log();
     let opened = open_door(&plan, control, &mut inherited).await;
@@ -131,7 +131,7 @@ async fn serve(
     let begun = match opened {
         Err(error) => Err(error),
         Ok((door, doors)) => {
-            let engine = (engine, generation);
+            let engine = (engine, identity);
             let world = World::new(engine, io_reason, (plan, problems), before).await;
             world
                 .map(|world| (world, door, doors))
@@ -165,13 +165,19 @@ fn identify(
     instance: u16,
     generation: u32,
     inherited: &mut Inherited,
-) -> io::Result<()> {
+) -> io::Result<Identity> {
     let identified = engine.identify(instance, generation);
     identified.map_err(io::Error::other)?;
-    if let Some(socket) = inherited.take(Purpose::Cancels) {
-        engine.set_former(Some(Box::new(cancels::sender(socket)?)));
-    }
-    Ok(())
+    let sockets = std::iter::from_fn(|| inherited.take(Purpose::Cancels));
+    let formers = Formers::new(sockets.collect())?;
+    let former = formers.clone();
+    engine.set_former(Some(Box::new(move |process, secret| {
+        former.send(process, &secret);
+    })));
+    Ok(Identity {
+        generation,
+        formers,
+    })
 }
 
 /// Why we do not start is for the process that has started us: it goes on.

@@ -39,6 +39,7 @@ use crate::config::{Address, Plan, Problems};
 use crate::log::Format;
 use crate::notify;
 use crate::status::{EventKind, Request, Severity};
+use crate::upgrade::cancels::Formers;
 use crate::upgrade::predecessor::{Inherited, Predecessor, TakeOverError};
 use cluster::ClusterState;
 use fit::Fit;
@@ -110,11 +111,18 @@ pub enum Signal {
     Stop,
 }
 
+/// Which of the processes that follow each other this is.
+pub struct Identity {
+    /// Its number.
+    pub(crate) generation: u32,
+    /// Those before it that still have clients.
+    pub(crate) formers: Formers,
+}
+
 /// Everything that changes while the process runs.
 pub struct World {
     engine: Engine,
-    /// Which of the processes that followed each other this is.
-    generation: u32,
+    identity: Identity,
     peers: Peers,
     io_reason: String,
     plan: Plan,
@@ -136,7 +144,7 @@ pub struct World {
 impl World {
     /// Binds all listeners, or takes them over, then serves: an error leaves nothing behind.
     pub async fn new(
-        (engine, generation): (Engine, u32),
+        (engine, identity): (Engine, Identity),
         io_reason: String,
         (plan, problems): (Plan, Problems),
         before: Option<(Predecessor, Inherited)>,
@@ -144,7 +152,7 @@ impl World {
         let now_ms = now_ms();
         let mut world = Self {
             engine,
-            generation,
+            identity,
             peers: Peers::default(),
             io_reason,
             plan: Plan {

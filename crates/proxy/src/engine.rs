@@ -247,24 +247,18 @@ impl Engine {
         self.shared.former.store(former.map(Arc::new));
     }
 
-    /// Carries out cancel requests that another process has taken, or sends them on.
+    /// Carries out cancel requests that another process has taken, as far as they are for this one.
     pub fn canceller(&self) -> impl Fn(u32, &[u8]) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |process, secret| {
             let key = CancelKey { process, secret };
-            match shared.keyring.get().map(|ring| ring.read(key)) {
-                Some(Addressee::Here(claim)) => {
-                    for index in claim.workers(shared.orders.len()) {
-                        // A worker that is gone has no sessions.
-                        let _ = shared.orders[index].send(Order::Cancel(claim));
-                    }
-                }
-                Some(Addressee::OtherProcess) => {
-                    if let Some(former) = shared.former.load().as_ref() {
-                        former(process, secret.to_vec());
-                    }
-                }
-                Some(Addressee::Peer(_) | Addressee::Nobody) | None => {}
+            let read = shared.keyring.get().map(|ring| ring.read(key));
+            let Some(Addressee::Here(claim)) = read else {
+                return;
+            };
+            for index in claim.workers(shared.orders.len()) {
+                // A worker that is gone has no sessions.
+                let _ = shared.orders[index].send(Order::Cancel(claim));
             }
         }
     }

@@ -1,9 +1,10 @@
-//! Cancel requests for clients of an earlier process: they reach the new one, which sends them on
-//! over a socket of their own.
+//! Cancel requests for clients of earlier processes: they reach the new one, which sends them on to
+//! all of these over sockets of their own. Whose client is meant, each sees for itself.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 
@@ -35,19 +36,46 @@ impl Receiving {
     }
 }
 
-/// The end of the new process: gets the process number and the secret of each request.
-pub(crate) fn sender(socket: OwnedFd) -> io::Result<impl Fn(u32, Vec<u8>) + Send + Sync> {
-    let socket = UnixStream::from(socket);
-    socket.set_nonblocking(true)?;
-    Ok(move |process, secret: Vec<u8>| {
-        let Some(frame) = frame(process, &secret) else {
+/// The ends of the new process, the last process's and those that it had itself.
+#[derive(Clone, Default)]
+pub(crate) struct Formers(Arc<Vec<UnixStream>>);
+
+impl Formers {
+    pub(crate) fn new(sockets: Vec<OwnedFd>) -> io::Result<Formers> {
+        let streams = sockets.into_iter().map(UnixStream::from);
+        let mut formers = Vec::new();
+        for stream in streams {
+            stream.set_nonblocking(true)?;
+            formers.push(stream);
+        }
+        Ok(Formers(Arc::new(formers)))
+    }
+
+    /// Sends a request on: the process number and the secret.
+    pub(crate) fn send(&self, process: u32, secret: &[u8]) {
+        let Some(frame) = frame(process, secret) else {
             return;
         };
-        // There is nobody to tell: a cancel request has no answer.
-        if let Err(error) = (&socket).write_all(&frame) {
-            tracing::debug!("a cancel request does not reach the earlier process: {error}");
+        for mut former in self.0.iter() {
+            // There is nobody to tell: a cancel request has no answer.
+            if let Err(error) = former.write_all(&frame) {
+                tracing::debug!("a cancel request does not reach an earlier process: {error}");
+            }
         }
-    })
+    }
+
+    /// Once more, for the next process: those that still live.
+    pub(crate) fn descriptors(&self) -> Vec<OwnedFd> {
+        let alive = self.0.iter().filter(|former| is_alive(former));
+        let copies = alive.filter_map(|former| former.try_clone().ok());
+        copies.map(OwnedFd::from).collect()
+    }
+}
+
+/// Nothing ever comes from there but the end.
+fn is_alive(mut former: &UnixStream) -> bool {
+    let read = former.read(&mut [0; 1]);
+    read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 fn frame(process: u32, secret: &[u8]) -> Option<[u8; FRAME_BYTES]> {
@@ -75,17 +103,28 @@ mod tests {
     #[tokio::test]
     async fn requests_come_out_as_they_were_sent_and_the_end_is_the_end() {
         let (receiving, theirs) = pair().unwrap();
-        let send = sender(theirs).unwrap();
+        let formers = Formers::new(vec![theirs]).unwrap();
         let long = vec![7; FRAME_BYTES - SECRET_AT];
-        send(5, b"abcd".to_vec());
-        send(u32::MAX, long.clone());
-        send(1, vec![0; FRAME_BYTES]);
-        drop(send);
+        formers.send(5, b"abcd");
+        formers.send(u32::MAX, &long);
+        formers.send(1, &[0; FRAME_BYTES]);
+        drop(formers);
         let heard = std::cell::RefCell::new(Vec::new());
         receiving
             .each(|process, secret| heard.borrow_mut().push((process, secret.to_vec())))
             .await;
         let expected = vec![(5, b"abcd".to_vec()), (u32::MAX, long)];
         assert_eq!(heard.into_inner(), expected);
+    }
+
+    #[tokio::test]
+    async fn processes_that_have_ended_are_not_handed_on() {
+        let ((one, first), (other, second)) = (pair().unwrap(), pair().unwrap());
+        let formers = Formers::new(vec![first, second]).unwrap();
+        assert_eq!(formers.descriptors().len(), 2);
+        drop(one);
+        assert_eq!(formers.descriptors().len(), 1);
+        drop(other);
+        assert!(formers.descriptors().is_empty());
     }
 }

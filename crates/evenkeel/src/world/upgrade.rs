@@ -120,7 +120,7 @@ impl World {
         }
         let limit = Duration::from_millis(limit_ms);
         let said = self.upgrades.from_successor.0.clone();
-        match Successor::start(binary, (limit, self.generation), said) {
+        match Successor::start(binary, (limit, self.identity.generation), said) {
             Err(error) => {
                 let _ = answer.send(Reply::failed(format!("no upgrade: {error}")));
             }

@@ -50,6 +50,8 @@ impl World {
             Ok((receiving, theirs)) => {
                 tokio::spawn(receiving.each(self.engine.canceller()));
                 sockets.push((Purpose::Cancels, theirs));
+                let earlier = self.identity.formers.descriptors().into_iter();
+                sockets.extend(earlier.map(|socket| (Purpose::Cancels, socket)));
             }
             Err(error) => tracing::error!(
                 "requests to cancel will not find the clients that stay here: {error}"
