@@ -1,0 +1,124 @@
+//! Cancel requests across processes and Evenkeels.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::Balancer;
+
+use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
+use crate::stage::{Client, Failed, Stage, service_toml};
+use tokio_postgres::NoTls;
+
+const SLEEP: &str = "SELECT pg_sleep(25)";
+
+fn patient_engine(io: &str) -> String {
+    format!("[engine]\nio = {io:?}\nshutdown_limit_ms = 60000\n")
+}
+
+/// Runs a query that lasts, cancels it as soon as a server works at it, and says how it ended.
+fn cancelled(stage: &Stage, client: &Client, before: impl FnOnce()) -> Result<Vec<String>, Failed> {
+    let token = client.client.cancel_token();
+    thread::scope(|scope| {
+        let sleeping = scope.spawn(|| client.text(SLEEP));
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(25)%' \
+                   AND state = 'active'";
+        wait_until(&stage.balancer, "a query that sleeps", || {
+            let servers = stage.scene.servers.iter();
+            servers
+                .map(|one| one.sql(sql).unwrap())
+                .any(|count| count == "1")
+        });
+        before();
+        let asking = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let begun = Instant::now();
+        asking.block_on(token.cancel_query(NoTls)).unwrap();
+        let ended = sleeping.join().unwrap();
+        assert!(begun.elapsed() < LIMIT);
+        ended
+    })
+}
+
+#[test]
+fn a_cancel_request_finds_the_process_that_has_the_client_after_upgrades_on_both_drivers() {
+    for io in DRIVERS {
+        let further = "[service.split]\nreads = true";
+        let stage = Stage::start(&patient_engine(io), further);
+        let client = stage.client();
+        let state = |ended: Result<Vec<String>, Failed>| ended.unwrap_err().state;
+        assert_eq!(state(cancelled(&stage, &client, || {})), "57014");
+        for _ in 0..2 {
+            let ended = cancelled(&stage, &client, || {
+                stage.balancer.upgrade(&[]).unwrap();
+            });
+            assert_eq!(state(ended), "57014", "{io}\n{}", stage.balancer.log());
+        }
+        // Who came later, perhaps to the same place of another process, is left alone.
+        let others: Vec<Client> = (0..4).map(|_| stage.client()).collect();
+        thread::scope(|scope| {
+            let sleeping: Vec<_> = others
+                .iter()
+                .map(|other| scope.spawn(|| other.text("SELECT 'slept' FROM pg_sleep(2)")))
+                .collect();
+            assert_eq!(state(cancelled(&stage, &client, || {})), "57014");
+            for one in sleeping {
+                assert_eq!(one.join().unwrap().unwrap(), ["slept"]);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_cancel_request_that_reaches_another_evenkeel_is_passed_on_to_the_right_one() {
+    let (first, second) = (loopback(), loopback());
+    let peers = |instance, others: &str| {
+        format!("[peers]\ninstance = {instance}\naddresses = {{ {others} }}\n")
+    };
+    let head = patient_engine("auto");
+    let own = head.clone() + &peers(1, &format!("2 = \"{second}\""));
+    let stage = Stage::start_at(first, &own, "[service.split]\nreads = true");
+    let other = head + &peers(2, &format!("1 = \"localhost:{}\"", first.port()));
+    let other = other + &service_toml("db", second, &stage.scene.servers, "");
+    let other = Balancer::start(&other).unwrap();
+    wait_until(&other, "another balancer", || {
+        Client::try_connect(second).is_ok()
+    });
+    // Its name is looked up.
+    thread::sleep(Duration::from_millis(200));
+    for (own, foreign) in [(first, second), (second, first)] {
+        // Clients get there by an address that leads to either.
+        let shared = first_here_then_there(own, foreign);
+        let client = Client::connect(shared);
+        let failed = cancelled(&stage, &client, || {}).unwrap_err();
+        assert_eq!(failed.state, "57014", "{failed:?}");
+        assert_eq!(client.text("SELECT 1").unwrap(), ["1"]);
+    }
+}
+
+/// An address whose first connection leads here, and all others there.
+fn first_here_then_there(here: SocketAddr, there: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut to = here;
+        while let Ok((client, _)) = listener.accept() {
+            let server = TcpStream::connect(to).unwrap();
+            to = there;
+            copy(client.try_clone().unwrap(), server.try_clone().unwrap());
+            copy(server, client);
+        }
+    });
+    address
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream) {
+    thread::spawn(move || {
+        // Whichever side ends: so does the other one.
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(std::net::Shutdown::Both);
+    });
+}

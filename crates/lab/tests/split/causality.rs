@@ -1,0 +1,193 @@
+//! Reads never see less than their session has written.
+
+use std::thread;
+use std::time::Duration;
+
+use evenkeel_lab::Server;
+
+use crate::rig::DRIVERS;
+use crate::stage::{Client, Stage};
+
+const SCHEMA: &str = "
+    CREATE TABLE counters (id int PRIMARY KEY, v bigint NOT NULL);
+    INSERT INTO counters SELECT n, 0 FROM generate_series(0, 15) n;
+    CREATE FUNCTION bump(which int, what bigint) RETURNS bigint LANGUAGE sql AS
+        'UPDATE counters SET v = $2 WHERE id = $1 RETURNING v';";
+
+/// Each sets counter `$id` to `$v`, as text.
+const WRITES: &[&str] = &[
+    "UPDATE counters SET v = $v WHERE id = $id",
+    "BEGIN; UPDATE counters SET v = $v WHERE id = $id; COMMIT",
+    "SELECT bump($id, $v)",
+    "WITH w AS (UPDATE counters SET v = $v WHERE id = $id RETURNING 1) SELECT count(*) FROM w",
+    "DO 'BEGIN PERFORM bump($id, $v); END'",
+    "DELETE FROM counters WHERE id = $id; INSERT INTO counters VALUES ($id, $v)",
+    "EXPLAIN ANALYZE UPDATE counters SET v = $v WHERE id = $id",
+    "SAVEPOINT_TRANSACTION",
+];
+
+fn stage(io: &str, consistency: &str) -> Stage {
+    let further = format!("primary_reads = false\nconsistency = {consistency:?}");
+    let stage = Stage::set(io, &further);
+    stage.direct().run(SCHEMA);
+    stage.scene.wait_caught_up().unwrap();
+    let client = stage.client();
+    stage.wait_split(&client);
+    stage
+}
+
+fn write(client: &Client, id: i32, v: i64, rounds: i64) {
+    let sql = WRITES[usize::try_from(rounds).unwrap() % WRITES.len()];
+    if rounds % 2 == 1 {
+        let sql = "UPDATE counters SET v = $2 WHERE id = $1 RETURNING v";
+        let written: i64 = client.value(sql, &[&id, &v]).unwrap();
+        assert_eq!(written, v);
+    } else if sql == "SAVEPOINT_TRANSACTION" {
+        client.run("BEGIN");
+        client.run("SAVEPOINT a");
+        client.run(&format!("UPDATE counters SET v = {v} WHERE id = {id}"));
+        client.run("RELEASE a");
+        client.run("COMMIT");
+    } else {
+        let sql = sql.replace("$id", &id.to_string());
+        client.run(&sql.replace("$v", &v.to_string()));
+    }
+}
+
+/// What a session reads of a counter, and where.
+fn read(client: &Client, id: i32, rounds: i64) -> (i64, i32) {
+    if rounds % 3 == 0 {
+        let sql = "SELECT v, inet_server_port() FROM counters WHERE id = $1";
+        let rows = client.wait(client.client.query(sql, &[&id])).unwrap();
+        return (rows[0].get(0), rows[0].get(1));
+    }
+    let sql = format!("SELECT v || ' ' || inet_server_port() FROM counters WHERE id = {id}");
+    let rows = client.text(&sql).unwrap();
+    let (v, port) = rows[0].split_once(' ').unwrap();
+    (v.parse().unwrap(), port.parse().unwrap())
+}
+
+/// Writes and reads in turn; says how many reads were at the primary, and elsewhere.
+fn write_and_read(stage: &Stage, rounds: i64, sessions: i32) -> (usize, usize) {
+    let primary = stage.port_of_primary();
+    let all = thread::scope(|scope| {
+        let threads: Vec<_> = (0..sessions)
+            .map(|id| {
+                scope.spawn(move || {
+                    let client = stage.client();
+                    let (mut here, mut elsewhere) = (0, 0);
+                    for round in 1..=rounds {
+                        let v = round + 1_000_000 * i64::from(id);
+                        write(&client, id, v, round + i64::from(id));
+                        // The first one at once, others when replicas may have it.
+                        for _ in 0..3 {
+                            let (seen, port) = read(&client, id, round);
+                            assert_eq!(seen, v, "round {round} of session {id}, at {port}");
+                            match port == primary {
+                                true => here += 1,
+                                false => elsewhere += 1,
+                            }
+                        }
+                    }
+                    (here, elsewhere)
+                })
+            })
+            .collect();
+        let done = threads.into_iter().map(|one| one.join().unwrap());
+        done.collect::<Vec<_>>()
+    });
+    let sum = |which: fn(&(usize, usize)) -> usize| all.iter().map(which).sum();
+    (sum(|one| one.0), sum(|one| one.1))
+}
+
+#[test]
+fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
+    for io in DRIVERS {
+        let stage = stage(io, "read-your-writes");
+        let [first, second] = two(&stage);
+        write_and_read(&stage, 200, 4);
+        wait_for_replica(&stage);
+        // One does not get on at all, the other one late.
+        first.stop_replication().unwrap();
+        second.lag(Duration::from_millis(30)).unwrap();
+        let (here, _) = write_and_read(&stage, 200, 4);
+        assert!(here > 0);
+        second.lag(Duration::ZERO).unwrap();
+        write_and_read(&stage, 100, 4);
+        wait_for_replica(&stage);
+        first.start_replication().unwrap();
+    }
+}
+
+#[test]
+fn with_global_consistency_a_session_reads_what_others_wrote() {
+    let stage = stage("auto", "global");
+    let [first, _] = two(&stage);
+    first.stop_replication().unwrap();
+    let (writer, reader) = (stage.client(), stage.client());
+    let primary = stage.port_of_primary();
+    let mut elsewhere = 0;
+    for round in 1..=300 {
+        write(&writer, 1, round, round);
+        for _ in 0..3 {
+            let (seen, port) = read(&reader, 1, round);
+            assert_eq!(seen, round, "at {port}");
+            elsewhere += usize::from(port != primary);
+        }
+    }
+    assert!(elsewhere > 0, "no read was at the replica that follows");
+    first.start_replication().unwrap();
+}
+
+#[test]
+fn eventual_consistency_reads_what_a_replica_has() {
+    let stage = stage("auto", "eventual");
+    for replica in stage.replicas() {
+        replica.stop_replication().unwrap();
+    }
+    let client = stage.client();
+    write(&client, 1, 77, 2);
+    let (seen, port) = read(&client, 1, 1);
+    assert_eq!((seen, port != stage.port_of_primary()), (0, true));
+    for replica in stage.replicas() {
+        replica.start_replication().unwrap();
+    }
+}
+
+#[test]
+fn a_session_reads_what_it_wrote_across_a_change_of_the_primary() {
+    let stage = stage("auto", "read-your-writes");
+    let clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
+    for round in 1..=3 {
+        for (id, client) in (0..).zip(&clients) {
+            write(client, id, round, 0);
+        }
+        let candidate = stage.replicas()[0].clone();
+        stage.scene.lab.promote(&candidate).unwrap();
+        for _ in 0..50 {
+            for (id, client) in (0..).zip(&clients) {
+                let (seen, port) = read(client, id, round);
+                assert_eq!(seen, round, "session {id} at {port}");
+            }
+        }
+        stage.wait_whole();
+    }
+}
+
+/// Without further writes a session's last one is at the replica soon, and so are its reads.
+fn wait_for_replica(stage: &Stage) {
+    let primary = stage.port_of_primary();
+    let client = stage.client();
+    for round in 1..=20 {
+        write(&client, 15, round, round);
+        stage.wait("a read at a replica", || {
+            let (seen, port) = read(&client, 15, round);
+            assert_eq!(seen, round, "at {port}");
+            port != primary
+        });
+    }
+}
+
+fn two(stage: &Stage) -> [Server; 2] {
+    <[Server; 2]>::try_from(stage.replicas()).unwrap_or_else(|_| panic!("not two replicas"))
+}

@@ -1,0 +1,222 @@
+//! The primary goes, comes back, is drained or promoted elsewhere.
+
+use std::thread;
+use std::time::Duration;
+
+use evenkeel_lab::{ReadProbe, Server};
+
+use crate::rig::{done, loopback};
+use crate::stage::{Client, Stage, service_toml};
+
+fn stage() -> Stage {
+    let stage = Stage::set("auto", "primary_reads = false");
+    // What is acknowledged is on a replica.
+    stage.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
+    stage.sql("SELECT pg_reload_conf()");
+    let direct = stage.direct();
+    direct.run("CREATE TABLE things (id int PRIMARY KEY, what text)");
+    stage.scene.wait_caught_up().unwrap();
+    stage.wait_split(&stage.client());
+    stage
+}
+
+fn assert_all_read(reader: ReadProbe) {
+    let readings = reader.finish();
+    let failed: Vec<_> = readings.iter().filter(|one| one.outcome.is_err()).collect();
+    assert!(failed.is_empty(), "of {}: {failed:#?}", readings.len());
+    assert!(!readings.is_empty());
+}
+
+fn wait_primary(stage: &Stage, server: &Server) {
+    let what = format!("{} as the primary", server.name);
+    stage.wait(&what, || stage.cluster()["primary"] == server.name.as_str());
+}
+
+#[test]
+fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_or_doubled() {
+    let stage = stage();
+    let (writer, reader) = (stage.writer(), stage.reader());
+    let old = stage.primary();
+    let session = stage.client();
+    session.run("SET application_name = 'of before'");
+    let cut = stage.client();
+    cut.run("BEGIN");
+    cut.run("INSERT INTO things VALUES (1, 'never')");
+    thread::sleep(Duration::from_millis(300));
+    old.kill().unwrap();
+    thread::sleep(Duration::from_millis(200));
+    // Somebody who comes while there is none waits.
+    let waiting = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            session.run("INSERT INTO things VALUES (2, 'waited')");
+            session.text("SHOW application_name").unwrap()
+        });
+        stage.scene.lab.fail_over(&old).unwrap();
+        waiting.join().unwrap()
+    });
+    assert_eq!(waiting, ["of before"]);
+    let failed = cut.text("INSERT INTO things VALUES (3, 'never')");
+    let state = failed.unwrap_err().state;
+    assert!(
+        state == "57P01" || state == "40001" || cut.is_closed(),
+        "{state}"
+    );
+    let new = stage.primary();
+    wait_primary(&stage, &new);
+    thread::sleep(Duration::from_millis(500));
+    assert_all_read(reader);
+    let log = writer.finish();
+    let failed: Vec<_> = log
+        .attempts
+        .iter()
+        .filter(|one| !one.is_acknowledged())
+        .collect();
+    // At most the one whose answer was lost.
+    assert!(failed.len() <= 1, "{failed:#?}");
+    let verified = log.verify(&new).unwrap();
+    assert!(verified.is_faultless(), "{verified:?}");
+    let ids = "/* evenkeel: primary */ SELECT id FROM things ORDER BY id";
+    assert_eq!(stage.client().text(ids).unwrap(), ["2"]);
+
+    // The old one returns, and thinks that it is the primary: nobody is sent there.
+    old.start().unwrap();
+    let port = i32::from(new.address.port());
+    for _ in 0..100 {
+        let sql = "/* evenkeel: primary */ SELECT inet_server_port()";
+        assert_eq!(stage.client().port(sql), port);
+        thread::sleep(Duration::from_millis(10));
+    }
+    stage.scene.lab.rejoin(&old).unwrap();
+    stage.wait_whole();
+}
+
+#[test]
+fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
+    let stage = stage();
+    let (writer, reader) = (stage.writer(), stage.reader());
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(300));
+        let candidate = stage.replicas()[0].clone();
+        stage.scene.lab.promote(&candidate).unwrap();
+        stage.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
+        stage.sql("SELECT pg_reload_conf()");
+        stage.wait_whole();
+        wait_primary(&stage, &candidate);
+    }
+    thread::sleep(Duration::from_millis(300));
+    assert_all_read(reader);
+    let log = writer.finish();
+    let failed: Vec<_> = log
+        .attempts
+        .iter()
+        .filter(|one| !one.is_acknowledged())
+        .collect();
+    assert!(failed.len() <= 2, "{failed:#?}");
+    let verified = log.verify(&stage.primary()).unwrap();
+    assert!(verified.is_faultless(), "{verified:?}");
+}
+
+#[test]
+fn a_frozen_primary_cuts_what_it_has_and_the_rest_goes_on() {
+    let stage = stage();
+    let reader = stage.reader();
+    let old = stage.primary();
+    let client = stage.client();
+    client.run("INSERT INTO things VALUES (10, 'before')");
+    old.freeze().unwrap();
+    let written = thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let client = stage.client();
+            client.text("INSERT INTO things VALUES (11, 'meanwhile')")
+        });
+        stage.wait("the primary is missed", || {
+            stage.cluster()["primary"].is_null()
+        });
+        stage.scene.lab.fail_over(&old).unwrap();
+        writing.join().unwrap()
+    });
+    // It was sent to the frozen one, whose answer never came, or it waited for the new one.
+    if let Err(failed) = written {
+        assert_eq!(failed.state, "08007", "{failed:?}");
+    }
+    client.run("INSERT INTO things VALUES (12, 'after')");
+    assert_all_read(reader);
+    old.thaw().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    client.run("INSERT INTO things VALUES (13, 'after')");
+    let port = i32::from(stage.primary().address.port());
+    assert_eq!(
+        client.port("/* evenkeel: primary */ SELECT inet_server_port()"),
+        port
+    );
+}
+
+#[test]
+fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
+    let stage = stage();
+    let primary = stage.primary().name;
+    let (busy, client) = (stage.client(), stage.client());
+    busy.run("BEGIN");
+    busy.run("INSERT INTO things VALUES (20, 'in a transaction')");
+    done(&stage.balancer, &["drain", &primary]);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.run("INSERT INTO things VALUES (21, 'waited')"));
+        thread::sleep(Duration::from_millis(500));
+        assert!(!waiting.is_finished());
+        // Reads go on, and so does what has begun.
+        let reads = stage.client();
+        assert!(reads.port("SELECT inet_server_port()") > 0);
+        busy.run("INSERT INTO things VALUES (22, 'still')");
+        busy.run("COMMIT");
+        done(&stage.balancer, &["undrain", &primary]);
+        waiting.join().unwrap();
+    });
+    let ids = "/* evenkeel: primary */ SELECT count(*) FROM things";
+    assert_eq!(client.text(ids).unwrap(), ["3"]);
+}
+
+#[test]
+fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
+    let further = "[service.split]\nreads = true\nprimary_reads = false\n\
+                   [service.failover]\nwait_ms = 1000";
+    let stage = Stage::set_with("auto", further);
+    stage.direct().run("CREATE TABLE things (id int)");
+    let client = stage.client();
+    stage.wait_split(&client);
+    let reader = stage.reader();
+    stage.primary().kill().unwrap();
+    stage.wait("the primary is missed", || {
+        stage.cluster()["primary"].is_null()
+    });
+    let failed = client.text("INSERT INTO things VALUES (1)").unwrap_err();
+    assert_eq!(failed.state, "57P03", "{failed:?}");
+    assert!(client.port("SELECT inet_server_port()") > 0);
+    let failed: Result<i32, _> = client.value("INSERT INTO things VALUES (1) RETURNING id", &[]);
+    assert_eq!(failed.unwrap_err().state, "57P03");
+    assert!(client.port_prepared("SELECT inet_server_port()") > 0);
+    assert_all_read(reader);
+}
+
+#[test]
+fn one_server_alone_needs_no_monitor() {
+    let stage = stage();
+    let listen = loopback();
+    let primary = stage.primary();
+    let toml = service_toml("alone", listen, std::slice::from_ref(&primary), "");
+    let monitor =
+        "[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\ndatabase = \"postgres\"\n";
+    assert!(toml.contains(monitor));
+    let config = stage.head.clone() + &toml.replace(monitor, "");
+    let balancer = evenkeel_lab::Balancer::start(&config).unwrap();
+    let client = Client::connect(listen);
+    client.run("INSERT INTO things VALUES (30, 'alone')");
+    // It is restarted: who comes meanwhile waits.
+    primary.kill().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.text("INSERT INTO things VALUES (31, 'alone')"));
+        thread::sleep(Duration::from_millis(300));
+        primary.start().unwrap();
+        let waited = waiting.join().unwrap();
+        assert!(waited.is_ok(), "{waited:?}\n{}", balancer.log());
+    });
+}

@@ -1,0 +1,190 @@
+//! Reads that a replica refuses, loses or never answers.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::rig::DRIVERS;
+use crate::stage::{Client, Stage, WHERE};
+
+const SCHEMA: &str = "CREATE TABLE things (id int PRIMARY KEY, what text);
+    INSERT INTO things SELECT n, 'thing ' || n FROM generate_series(1, 10) n;
+    CREATE TABLE written (id int);
+    CREATE FUNCTION liar() RETURNS int LANGUAGE plpgsql STABLE AS
+        $$ BEGIN PERFORM pg_catalog.pg_stat_reset(); RETURN inet_server_port(); END $$;";
+
+/// Works for a second or more before it sends anything, and tells where it ran.
+const LONG: &str = "SELECT inet_server_port() FROM things, \
+    (SELECT count(*) AS n FROM generate_series(1, 8000000)) AS x WHERE id = 1 AND n > 0";
+
+fn stage(io: &str) -> Stage {
+    let stage = Stage::set(io, "primary_reads = false\nconsistency = \"eventual\"");
+    stage.direct().run(SCHEMA);
+    stage.scene.wait_caught_up().unwrap();
+    let client = stage.client();
+    let primary = stage.port_of_primary();
+    let known = "SELECT inet_server_port() FROM things";
+    stage.wait("a known table", || client.port(known) != primary);
+    stage
+}
+
+/// Runs the long read; this is done to the server that works at it.
+fn disturbed(
+    stage: &Stage,
+    prepared: bool,
+    disturb: impl FnOnce(&evenkeel_lab::Server),
+) -> (i32, i32) {
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let client = stage.client();
+            let port = match prepared {
+                true => client.port_prepared(LONG),
+                false => client.port(LONG),
+            };
+            // The session is as good as before.
+            assert!(!client.is_closed());
+            client.run("INSERT INTO written VALUES (1)");
+            let again: i32 = client.value(WHERE, &[]).unwrap();
+            assert!(again > 0);
+            port
+        });
+        let busy = |server: &evenkeel_lab::Server| {
+            let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' \
+                       AND query LIKE '%generate_series%' AND pid <> pg_backend_pid()";
+            server.sql(sql).unwrap().contains('1')
+        };
+        let mut found = None;
+        stage.wait("a server that works", || {
+            let servers = stage.scene.servers.iter();
+            found = servers
+                .filter(|one| one.is_running() && !one.is_frozen())
+                .find(|one| busy(one))
+                .cloned();
+            found.is_some()
+        });
+        let found = found.unwrap();
+        disturb(&found);
+        (i32::from(found.address.port()), reading.join().unwrap())
+    })
+}
+
+#[test]
+fn a_read_that_replay_cancels_runs_on_the_primary_on_both_drivers() {
+    for io in DRIVERS {
+        let stage = stage(io);
+        for replica in stage.replicas() {
+            replica
+                .sql("ALTER SYSTEM SET max_standby_streaming_delay = '20ms'")
+                .unwrap();
+            replica.sql("SELECT pg_reload_conf()").unwrap();
+        }
+        let direct = stage.direct();
+        for (number, prepared) in [false, true].into_iter().enumerate() {
+            let (before, after) = disturbed(&stage, prepared, |_| {
+                direct.run(&format!("ALTER TABLE things ADD COLUMN more{number} int"));
+            });
+            assert_ne!(before, stage.port_of_primary());
+            assert_eq!(after, stage.port_of_primary(), "prepared: {prepared}");
+        }
+    }
+}
+
+#[test]
+fn a_read_whose_replica_dies_or_freezes_runs_elsewhere() {
+    let stage = stage("auto");
+    for prepared in [false, true] {
+        let mut killed = None;
+        let (before, after) = disturbed(&stage, prepared, |server| {
+            server.kill().unwrap();
+            killed = Some(server.clone());
+        });
+        assert_ne!(before, after, "prepared: {prepared}");
+        killed.unwrap().start().unwrap();
+        stage.wait_whole();
+    }
+    let mut frozen = None;
+    let (before, after) = disturbed(&stage, false, |server| {
+        server.freeze().unwrap();
+        frozen = Some(server.clone());
+    });
+    assert_ne!(before, after);
+    frozen.unwrap().thaw().unwrap();
+    stage.wait_whole();
+}
+
+#[test]
+fn nobody_notices_that_a_replica_is_killed_restarted_and_stopped() {
+    let stage = stage("auto");
+    let reader = stage.reader();
+    let replica = stage.replicas()[0].clone();
+    thread::scope(|scope| {
+        let sessions: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let client = stage.client();
+                    for _ in 0..1_500 {
+                        assert!(client.port("SELECT inet_server_port() FROM things") > 0);
+                        assert!(client.port_prepared("SELECT inet_server_port() FROM things") > 0);
+                    }
+                })
+            })
+            .collect();
+        replica.kill().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        replica.start().unwrap();
+        replica.stop().unwrap();
+        replica.start().unwrap();
+        for one in sessions {
+            one.join().unwrap();
+        }
+    });
+    let readings = reader.finish();
+    let failed: Vec<_> = readings.iter().filter(|one| one.outcome.is_err()).collect();
+    assert!(failed.is_empty(), "of {}: {failed:#?}", readings.len());
+}
+
+#[test]
+fn a_function_that_lies_about_itself_runs_on_the_primary_when_a_replica_refuses_it() {
+    let stage = stage("auto");
+    stage.sql("GRANT EXECUTE ON FUNCTION pg_stat_reset() TO public");
+    let client = stage.client();
+    let direct = stage.direct();
+    direct.run(
+        "CREATE FUNCTION sly() RETURNS int LANGUAGE plpgsql STABLE AS \
+         $$ BEGIN PERFORM nextval('sly_numbers'); RETURN inet_server_port(); END $$; \
+         CREATE SEQUENCE sly_numbers",
+    );
+    stage.scene.wait_caught_up().unwrap();
+    for _ in 0..20 {
+        assert_eq!(client.port("SELECT sly()"), stage.port_of_primary());
+        assert_eq!(
+            client.port_prepared("SELECT sly()"),
+            stage.port_of_primary()
+        );
+    }
+    assert!(!client.is_closed());
+}
+
+#[test]
+fn a_write_whose_backend_is_ended_by_an_operator_is_run_once() {
+    let stage = stage("auto");
+    let client = stage.client();
+    let end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE usename = 'sbtest' AND backend_type = 'client backend'";
+    for round in 0..30 {
+        stage.sql(end_all);
+        client.run(&format!("INSERT INTO written VALUES ({round})"));
+        stage.sql(end_all);
+        let written = "INSERT INTO written VALUES ($1) RETURNING id";
+        let back: i32 = client.value(written, &[&(round + 100)]).unwrap();
+        assert_eq!(back, round + 100);
+    }
+    let count = "/* evenkeel: primary */ SELECT count(*) FROM written";
+    assert_eq!(client.text(count).unwrap(), ["60"]);
+    // In a transaction there is one error, and the session is over, as it is without Evenkeel.
+    client.run("BEGIN");
+    client.run("INSERT INTO written VALUES (1)");
+    stage.sql(end_all);
+    let failed = client.text("INSERT INTO written VALUES (2)").unwrap_err();
+    assert!(failed.state == "57P01" || client.is_closed(), "{failed:?}");
+    assert_eq!(Client::connect(stage.listen).text(count).unwrap(), ["60"]);
+}

@@ -1,0 +1,268 @@
+//! A primary with two replicas, a service that splits reads before it, and clients.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_lab::{
+    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scene, Server, WriteProbe,
+    WriteProbeOptions,
+};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio_postgres::types::{FromSqlOwned, ToSql};
+use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
+
+use crate::rig::{engine, loopback, service, wait_until};
+
+/// What a statement that wants to know asks for.
+pub(crate) const WHERE: &str = "SELECT inet_server_port()";
+
+pub(crate) struct Stage {
+    // In the order in which they end.
+    pub(crate) balancer: Balancer,
+    pub(crate) listen: SocketAddr,
+    pub(crate) scene: Scene,
+    pub(crate) head: String,
+}
+
+impl Stage {
+    /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
+    pub(crate) fn set(io: &str, further: &str) -> Stage {
+        Stage::set_with(io, &format!("[service.split]\nreads = true\n{further}"))
+    }
+
+    /// With these lines behind those of `[[service]]`.
+    pub(crate) fn set_with(io: &str, further: &str) -> Stage {
+        Stage::start(&engine(io), further)
+    }
+
+    /// With these lines before them as well.
+    pub(crate) fn start(head: &str, further: &str) -> Stage {
+        Stage::start_at(loopback(), head, further)
+    }
+
+    pub(crate) fn start_at(listen: SocketAddr, head: &str, further: &str) -> Stage {
+        let scene = Scene::start(ClusterKind::Postgres).unwrap();
+        let config = head.to_owned() + &service_toml("db", listen, &scene.servers, further);
+        let balancer = Balancer::start(&config).unwrap();
+        let stage = Stage {
+            balancer,
+            listen,
+            scene,
+            head: head.to_owned(),
+        };
+        stage.wait_whole();
+        stage
+    }
+
+    pub(crate) fn primary(&self) -> Server {
+        self.scene.writer().unwrap()
+    }
+
+    pub(crate) fn port_of_primary(&self) -> i32 {
+        self.primary().address.port().into()
+    }
+
+    /// The other two.
+    pub(crate) fn replicas(&self) -> Vec<Server> {
+        let primary = self.primary().name;
+        let servers = self.scene.servers.iter();
+        servers.filter(|one| one.name != primary).cloned().collect()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.listen)
+    }
+
+    /// As a superuser of the servers, who has no password: straight to the primary.
+    pub(crate) fn sql(&self, text: &str) -> String {
+        self.primary().sql(text).unwrap()
+    }
+
+    /// The sbtest database, as its owner, straight at the primary.
+    pub(crate) fn direct(&self) -> Client {
+        Client::connect(self.primary().address)
+    }
+
+    pub(crate) fn writer(&self) -> WriteProbe {
+        let mut options = WriteProbeOptions::new(self.scene.kind.driver(), self.listen);
+        options.connect_limit = Duration::from_secs(15);
+        options.write_limit = Duration::from_secs(15);
+        WriteProbe::start(options).unwrap()
+    }
+
+    pub(crate) fn reader(&self) -> ReadProbe {
+        let mut options = ReadProbeOptions::new(self.scene.kind.driver(), self.listen);
+        options.limit = Duration::from_secs(5);
+        ReadProbe::start(options).unwrap()
+    }
+
+    pub(crate) fn cluster(&self) -> Value {
+        self.balancer.status().unwrap()["clusters"][0].clone()
+    }
+
+    pub(crate) fn wait(&self, what: &str, is_so: impl FnMut() -> bool) {
+        wait_until(&self.balancer, what, is_so);
+    }
+
+    /// One primary, everybody else a replica, and no complaint.
+    pub(crate) fn wait_whole(&self) {
+        self.wait("a whole cluster", || {
+            let status = self.balancer.status().unwrap();
+            status["clusters"][0]["primary"].is_string()
+                && status["clusters"][0]["problems"] == Value::Array(Vec::new())
+                && service(&status, "db")["servers"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .all(|server| {
+                        let role = &server["role"]["role"];
+                        server["state"] == "up" && (role == "primary" || role == "replica")
+                    })
+        });
+    }
+
+    /// Waits until a plain read of this client goes to a replica: catalogs are read.
+    pub(crate) fn wait_split(&self, client: &Client) {
+        let primary = self.port_of_primary();
+        self.wait("a read at a replica", || client.port(WHERE) != primary);
+    }
+}
+
+/// The lines of a service that speaks PostgreSQL for these servers.
+pub(crate) fn service_toml(
+    name: &str,
+    listen: SocketAddr,
+    servers: &[Server],
+    further: &str,
+) -> String {
+    let mut listed = String::new();
+    for server in servers {
+        let (name, address) = (&server.name, server.address);
+        write!(listed, "{{ name = {name:?}, address = \"{address}\" }}, ").unwrap();
+    }
+    format!(
+        "[[service]]\nname = {name:?}\nprotocol = \"postgres\"\nlisten = \"{listen}\"\n\
+         servers = [{listed}]\n\
+         [service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\ndatabase = \"postgres\"\n\
+         [service.auth]\nsource = \"file\"\nusers_file = {:?}\n{further}\n",
+        users_file()
+    )
+}
+
+/// A file of the lab's one user, made once for each test program.
+fn users_file() -> String {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt;
+    static FILE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    FILE.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("evenkeel-split-{}", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&path).unwrap();
+        file.write_all(b"[users.sbtest]\npassword = \"sbtest\"\n")
+            .unwrap();
+        path.display().to_string()
+    })
+    .clone()
+}
+
+/// A client that waits for its answers.
+pub(crate) struct Client {
+    runtime: Runtime,
+    pub(crate) client: tokio_postgres::Client,
+}
+
+/// What failed: the SQLSTATE, and what was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) state: String,
+    pub(crate) text: String,
+}
+
+impl From<tokio_postgres::Error> for Failed {
+    fn from(error: tokio_postgres::Error) -> Failed {
+        let state = error
+            .code()
+            .map(|code| code.code().to_owned())
+            .unwrap_or_default();
+        let said = error.as_db_error().map(|said| said.message().to_owned());
+        let text = said.unwrap_or_else(|| error.to_string());
+        Failed { state, text }
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        Client::try_connect(address).unwrap()
+    }
+
+    pub(crate) fn try_connect(address: SocketAddr) -> Result<Client, Failed> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(address.port());
+        config.user("sbtest").password("sbtest").dbname("sbtest");
+        config.application_name("split");
+        config.connect_timeout(Duration::from_secs(10));
+        let (client, connection) = runtime.block_on(config.connect(NoTls))?;
+        runtime.spawn(connection);
+        Ok(Client { runtime, client })
+    }
+
+    /// Waits for something of the client's.
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(async {
+            let limit = Duration::from_secs(30);
+            let waited = tokio::time::timeout(limit, future).await;
+            waited.expect("an answer within 30 s")
+        })
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        {
+            // It is looked at only while something is waited for.
+            self.wait(async { tokio::time::sleep(Duration::from_millis(20)).await });
+            self.client.is_closed()
+        }
+    }
+
+    /// The rows of a text, in PostgreSQL's simple protocol: the first column of each.
+    pub(crate) fn text(&self, sql: &str) -> Result<Vec<String>, Failed> {
+        let messages = self.wait(self.client.simple_query(sql))?;
+        let rows = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+
+    pub(crate) fn run(&self, sql: &str) {
+        let run = self.text(sql);
+        run.unwrap_or_else(|failed| panic!("{sql}: {failed:?}"));
+    }
+
+    /// The same prepared: the first value of the first row.
+    pub(crate) fn value<T: FromSqlOwned>(
+        &self,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<T, Failed> {
+        let rows = self.wait(self.client.query(sql, parameters))?;
+        let row = rows.first().expect("a row");
+        Ok(row.try_get(0)?)
+    }
+
+    /// The port of the server that ran it; the text's first column is `inet_server_port()`.
+    pub(crate) fn port(&self, sql: &str) -> i32 {
+        let rows = self.text(sql).unwrap();
+        rows.last().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn port_prepared(&self, sql: &str) -> i32 {
+        self.value(sql, &[]).unwrap()
+    }
+}
