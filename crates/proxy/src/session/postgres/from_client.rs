@@ -322,7 +322,8 @@ impl Session<'_> {
         let Some(server) = &self.server else {
             return false;
         };
-        if self.names.is_settled() && server.prepared.is_settled() {
+        let is_settled = self.names.is_settled() && server.prepared.is_settled();
+        if is_settled || server.conversation.owed() == 0 {
             return false;
         }
         let is_of_statement = matches!(
@@ -371,13 +372,7 @@ impl Session<'_> {
             Request::Bind | Request::DescribeStatement | Request::Close => {
                 self.named(flight, header, request, message)
             }
-            Request::Execute => {
-                let token = match &self.bound.meaning {
-                    Some(meaning) => self.effects.note(meaning),
-                    None => Token(0),
-                };
-                Ok(self.send(flight, request, token, message.len()))
-            }
+            Request::Execute => Ok(self.execute(flight, message.len())),
             Request::Sync => {
                 self.unit.is_sent = true;
                 self.segment += 1;
@@ -464,6 +459,51 @@ impl Session<'_> {
         self.card.set_pins(self.journal.pins);
     }
 
+    fn execute(&mut self, flight: &mut Flight<'_, '_>, length: usize) -> Sending {
+        let token = match &self.bound.meaning {
+            Some(meaning) => match self.deallocated(meaning).map(Box::from) {
+                Some(name) => return self.execute_deallocate(flight, &name, length),
+                None => self.effects.note(meaning),
+            },
+            None => Token(0),
+        };
+        self.send(flight, Request::Execute, token, length)
+    }
+
+    /// The name of a DEALLOCATE, if the client has prepared it by the protocol.
+    fn deallocated<'m>(&self, meaning: &'m Meaning) -> Option<&'m [u8]> {
+        let [effect] = meaning.effects.as_slice() else {
+            return None;
+        };
+        let Does::Deallocate(name) = &effect.does else {
+            return None;
+        };
+        let is_ours = meaning.statements.len() == 1 && self.names.get(name).is_some();
+        is_ours.then_some(&**name)
+    }
+
+    fn execute_deallocate(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        name: &[u8],
+        length: usize,
+    ) -> Sending {
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let token = Token(self.effects.next());
+        if take_given(&mut server.given, name) {
+            self.names.remove((token.0, self.segment), name);
+            return self.send(flight, Request::Execute, token, length);
+        }
+        let answer = Answer::Command("DEALLOCATE");
+        if server.conversation.answer(answer, token) == Sending::Forward {
+            self.names.remove((token.0, self.segment), name);
+        }
+        flight.drop(length);
+        Sending::Drop
+    }
+
     /// DEALLOCATE of a statement that the client has prepared by the protocol: its name is ours on
     /// the servers, so that we answer.
     fn deallocate(
@@ -472,15 +512,7 @@ impl Session<'_> {
         meaning: &Meaning,
         length: usize,
     ) -> Option<Sending> {
-        let [effect] = meaning.effects.as_slice() else {
-            return None;
-        };
-        let Does::Deallocate(name) = &effect.does else {
-            return None;
-        };
-        if meaning.statements.len() != 1 || self.names.get(name).is_none() {
-            return None;
-        }
+        let name = self.deallocated(meaning)?;
         let server = self.server.as_mut()?;
         let has_failed = server.conversation.status() == TransactionStatus::Failed;
         if !server.conversation.is_between_batches() || has_failed {
@@ -493,8 +525,6 @@ impl Session<'_> {
         let sending = server
             .conversation
             .answer(Answer::Query("DEALLOCATE"), Token(0));
-        // It is quiet: nothing can undo that.
-        self.names.settled();
         flight.drop(length);
         Some(sending)
     }
@@ -943,6 +973,10 @@ impl Session<'_> {
                 }
             }
             self.answers = out;
+            if server.conversation.is_quiet() {
+                self.names.settled();
+                server.prepared.settled();
+            }
         }
         self.server = Some(server);
     }
