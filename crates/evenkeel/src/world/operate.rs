@@ -124,6 +124,16 @@ impl World {
         }
     }
 
+    /// The name of a service whose clients wait because an operator said so.
+    pub(super) fn paused_service(&self) -> Option<&str> {
+        let is_paused = |one: &&ServiceState| {
+            let shared = one.service.postgres.as_ref();
+            shared.is_some_and(|shared| !shared.paused().is_empty())
+        };
+        let paused = self.services.iter().find(is_paused);
+        paused.map(|one| one.plan.name.as_str())
+    }
+
     fn pooled(&self, wanted: &str) -> Result<&ServiceState, String> {
         let mut named = self.services.iter().filter(|one| one.plan.name == wanted);
         let Some(offer) = named.next() else {

@@ -139,6 +139,12 @@ impl World {
     }
 
     fn no_upgrade_because(&self) -> Option<String> {
+        if let Some(name) = self.paused_service() {
+            // Its clients would wait for a process that nobody can tell to go on.
+            return Some(format!(
+                "{name} is paused, and a pause is not handed on: `evenkeel resume {name}` first"
+            ));
+        }
         if std::process::id() == FIRST_PROCESS {
             let why = "this is process 1 of a container: when it ends, the container and the new \
                        process end with it. Start the new version as a new container, or run \

@@ -410,9 +410,13 @@ impl Session<'_> {
         let (services, database) = self.services(of).await?;
         let mut done = Vec::new();
         for service in services {
-            let database = database.as_deref();
-            let pausing = self.console.control.pause(&service, database, PAUSE_LIMIT);
-            done.push(said(pausing.await?)?);
+            let (control, database) = (self.console.control.clone(), database.clone());
+            // The client may leave: a pause that does not come about is taken back all the same.
+            let pausing = tokio::spawn(async move {
+                let database = database.as_deref();
+                control.pause(&service, database, PAUSE_LIMIT).await
+            });
+            done.push(said(pausing.await.map_err(|_| Stopped)??)?);
         }
         Ok(done.join("; "))
     }

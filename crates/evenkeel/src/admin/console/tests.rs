@@ -1,5 +1,7 @@
 //! The console as its clients see it, byte by byte.
 
+use std::net::SocketAddr;
+
 use evenkeel_wire::postgres::backend::{self, Message};
 use evenkeel_wire::postgres::frame::{self, Frame};
 use evenkeel_wire::postgres::frontend::Target;
@@ -21,7 +23,11 @@ struct Client {
 
 impl Client {
     async fn connect(world: &World, user: &str) -> Self {
-        let socket = TcpStream::connect(world.console).await.unwrap();
+        Self::to(world.console, user).await
+    }
+
+    async fn to(address: SocketAddr, user: &str) -> Self {
+        let socket = TcpStream::connect(address).await.unwrap();
         let mut client = Self {
             socket,
             received: Vec::new(),
@@ -233,4 +239,33 @@ async fn whoever_breaks_the_protocol_is_told_and_sent_away() {
     let (tag, text) = client.next().await.unwrap();
     assert!(tag == 'E' && text.contains("08P01"), "{text}");
     assert!(client.next().await.is_none());
+}
+
+#[tokio::test]
+async fn from_elsewhere_everybody_must_show_the_token() {
+    let elsewhere = "192.0.2.1".parse().unwrap();
+    for (token, expect) in [
+        (None, ('E', "28000")),
+        (Some("sesame"), ('R', "SCRAM-SHA-256")),
+    ] {
+        let world = World::start(token).await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let console = super::Console {
+            control: world.control.clone(),
+            guard: std::sync::Arc::new(super::Guard::new(token)),
+            averages: std::sync::Arc::default(),
+        };
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let stream = super::Stream::new(stream);
+            let _ = super::session::converse(&console, stream, elsewhere).await;
+        });
+        let mut client = Client::to(address, "me").await;
+        let (tag, text) = client.next().await.unwrap();
+        assert_eq!(tag, expect.0, "{text}");
+        assert!(text.contains(expect.1), "{text}");
+        drop(client);
+        serving.await.unwrap();
+    }
 }

@@ -20,6 +20,7 @@ pub(in crate::admin) struct World {
     pub(in crate::admin) tcp: SocketAddr,
     pub(in crate::admin) socket: PathBuf,
     pub(in crate::admin) console: SocketAddr,
+    pub(in crate::admin) control: ControlHandle,
     commands: Arc<Mutex<Vec<Command>>>,
     tasks: [JoinHandle<()>; 2],
     _directory: tempfile::TempDir,
@@ -42,6 +43,7 @@ impl World {
             allowed_hosts: vec!["lb.example.org".into()],
         };
         let (control, requests) = ControlHandle::channel();
+        let handle = control.clone();
         let commands = Arc::default();
         let server = serve(
             Listeners {
@@ -65,6 +67,7 @@ impl World {
             tcp,
             socket,
             console: console_address,
+            control: handle,
             commands,
             tasks,
             _directory: directory,

@@ -17,6 +17,13 @@ pub struct Paused {
     pub databases: BTreeSet<String>,
 }
 
+impl Paused {
+    /// Nobody is made to wait.
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.databases.is_empty()
+    }
+}
+
 impl Lender {
     /// What is paused now.
     pub(crate) fn paused(&self) -> Paused {
@@ -50,7 +57,7 @@ impl Lender {
             }
             None => {
                 self.books.resume_all(now_ms, orders);
-                std::mem::take(&mut *paused) != Paused::default()
+                !std::mem::take(&mut *paused).is_empty()
             }
         }
     }
