@@ -424,7 +424,9 @@ impl Session<'_> {
     ) -> Result<Sending, End> {
         self.unit.is_sent = true;
         self.unnamed.id = 0;
-        self.segment += 1;
+        // Behind requests without a Sync it is one of them: an error passes over it, too.
+        let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
+        self.segment += u64::from(self.server.as_deref().is_none_or(begins_anew));
         if !is_whole {
             self.unit.may_write = true;
             self.pin(Pin::Unknown);
