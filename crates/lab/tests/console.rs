@@ -9,7 +9,7 @@ mod rig;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use evenkeel_lab::{Balancer, Lab, PostgresCluster, PostgresOptions};
 use rig::{DRIVERS, LIMIT, done, engine, loopback, refused, service, wait_until};
@@ -382,7 +382,8 @@ fn clients_see_nothing_of_reconnects_and_short_pauses() {
         let begun = Instant::now();
         let mut pids = std::collections::BTreeSet::new();
         let console = stage.console(None).unwrap();
-        while begun.elapsed() < Duration::from_secs(3) {
+        while answered.load(Relaxed) < 200 || pids.len() < 10 {
+            assert!(begun.elapsed() < LIMIT, "{answered:?} answers, {pids:?}");
             done(&stage.balancer, &["reconnect", "orders"]);
             let servers = stage.show(&console, "SERVERS");
             pids.extend(servers.iter().map(|row| text(row, "remote_pid")));
@@ -393,14 +394,16 @@ fn clients_see_nothing_of_reconnects_and_short_pauses() {
         for one in working {
             stage.runtime.block_on(one).unwrap().unwrap();
         }
-        assert!(answered.load(Relaxed) > 50, "{answered:?}");
-        assert!(pids.len() > 4, "{pids:?}");
     }
 }
 
 #[test]
 fn the_console_is_handed_on_in_an_upgrade() {
     let stage = Stage::set("test-console-upgrade", "auto");
+    done(&stage.balancer, &["pause", "orders"]);
+    let told = refused(&stage.balancer, &["upgrade"]);
+    assert!(told.contains("evenkeel resume orders"), "{told}");
+    done(&stage.balancer, &["resume", "orders"]);
     stage.balancer.upgrade(&[]).unwrap();
     let console = stage.console(None).expect("the new process answers");
     assert_eq!(stage.show(&console, "VERSION").len(), 1);
