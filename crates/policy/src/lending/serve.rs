@@ -217,8 +217,7 @@ impl State {
 
     pub(super) fn is_paused(&self, id: u64) -> bool {
         self.all_paused
-            || !self.paused.is_empty()
-                && self.paused.contains(&self.pools[&id].pool.key().database)
+            || !self.paused.is_empty() && self.paused.contains(&self.pools[&id].pool.key().database)
     }
 
     /// Known to be there: a pool with connections, clients or orders is never forgotten.

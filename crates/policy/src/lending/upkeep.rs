@@ -60,7 +60,10 @@ impl State {
     fn warm(&mut self, worker: usize, now_ms: u64, orders: &mut Vec<Order>) {
         let ids: Vec<u64> = self.pools.keys().copied().collect();
         for id in ids {
-            while !self.is_paused(id) && self.is_cold(id) && self.connect(id, worker, now_ms, orders) {}
+            while !self.is_paused(id)
+                && self.is_cold(id)
+                && self.connect(id, worker, now_ms, orders)
+            {}
         }
     }
 
