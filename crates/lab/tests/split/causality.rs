@@ -1,7 +1,7 @@
 //! Reads never see less than their session has written.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_lab::Server;
 
@@ -117,6 +117,25 @@ fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
         wait_for_replica(&stage);
         first.start_replication().unwrap();
     }
+}
+
+#[test]
+fn who_wrote_long_ago_reads_at_replicas_all_the_time() {
+    let stage = stage("auto", "read-your-writes");
+    let primary = stage.port_of_primary();
+    let client = stage.client();
+    write(&client, 1, 1, 1);
+    wait_for_replica(&stage);
+    thread::sleep(Duration::from_secs(2));
+    let until = Instant::now() + Duration::from_secs(3);
+    let (mut all, mut here) = (0, 0);
+    while Instant::now() < until {
+        let (_, port) = read(&client, 1, all);
+        all += 1;
+        here += i64::from(port == primary);
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(here * 50 <= all, "{here} of {all} reads were at the primary");
 }
 
 #[test]

@@ -176,6 +176,30 @@ fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
 }
 
 #[test]
+fn who_waited_for_the_primary_lets_the_next_one_follow_though_it_keeps_its_connection() {
+    let further = "[service.failover]\nresume_at_once = 1\nwait_ms = 8000";
+    let stage = Stage::set_with("auto", further);
+    let primary = stage.primary().name;
+    let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
+    stage.direct().run("CREATE TABLE things (id int)");
+    for keeps in ["BEGIN", "CREATE TEMP TABLE own (a int)"] {
+        done(&stage.balancer, &["drain", &primary]);
+        thread::scope(|scope| {
+            let waiting: Vec<_> = clients
+                .iter()
+                .map(|client| scope.spawn(|| client.text(keeps)))
+                .collect();
+            thread::sleep(Duration::from_millis(300));
+            done(&stage.balancer, &["undrain", &primary]);
+            for one in waiting {
+                one.join().unwrap().unwrap();
+            }
+        });
+        clients.iter().for_each(|client| client.run("COMMIT"));
+    }
+}
+
+#[test]
 fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
     let further = "[service.split]\nreads = true\nprimary_reads = false\n\
                    [service.failover]\nwait_ms = 1000";
