@@ -56,8 +56,12 @@ impl World {
             Command::Primary { server, withdraw } => self
                 .find(&server)
                 .and_then(|found| self.name_primary(&found.address, withdraw)),
-            Command::Pause { service, database } => self.pause_service(&service, database.as_deref()),
-            Command::Resume { service, database } => self.resume_service(&service, database.as_deref()),
+            Command::Pause { service, database } => {
+                self.pause_service(&service, database.as_deref())
+            }
+            Command::Resume { service, database } => {
+                self.resume_service(&service, database.as_deref())
+            }
             Command::Reconnect { service, database } => {
                 self.reconnect_service(&service, database.as_deref())
             }

@@ -80,7 +80,12 @@ impl World {
     }
 
     /// Sends a request with a good Host, other headers as given, over TCP.
-    pub(in crate::admin) async fn tcp(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+    pub(in crate::admin) async fn tcp(
+        &self,
+        request: &str,
+        headers: &[&str],
+        body: &str,
+    ) -> Answer {
         let host = format!("host: {}", self.tcp);
         let headers = [&[&*host], headers].concat();
         self.tcp_raw(&raw(request, &headers, body)).await
@@ -92,7 +97,12 @@ impl World {
             .unwrap()
     }
 
-    pub(in crate::admin) async fn unix(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+    pub(in crate::admin) async fn unix(
+        &self,
+        request: &str,
+        headers: &[&str],
+        body: &str,
+    ) -> Answer {
         let stream = UnixStream::connect(&self.socket).await.unwrap();
         exchange(stream, &raw(request, headers, body))
             .await
