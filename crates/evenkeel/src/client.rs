@@ -99,10 +99,7 @@ impl Client {
     }
 
     /// Where a statement would go, or why that cannot be said.
-    pub fn explain(
-        &self,
-        question: &Question,
-    ) -> Result<Result<Explanation, String>, ClientError> {
+    pub fn explain(&self, question: &Question) -> Result<Result<Explanation, String>, ClientError> {
         let bad = |error| self.bad(error);
         let body = serde_json::to_string(question).map_err(bad)?;
         let (ok, text) = self.exchange(Method::POST, "/api/v1/explain", body)?;

@@ -14,7 +14,7 @@ pub(crate) mod worker;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, fence,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, fence,
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -103,6 +103,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     /// Sessions of each worker: the next client goes to the one with the fewest.
     pub(crate) sessions: Vec<AtomicUsize>,
+    /// How busy each worker was lately, in thousandths of its time.
+    pub(crate) busy: Vec<AtomicU32>,
     pub(crate) orders: Vec<flume::Sender<Order>>,
     pub(crate) records_wanted: AtomicBool,
     /// Makes and reads the keys of cancel requests.
@@ -113,7 +115,27 @@ pub(crate) struct Shared {
     events_dropped: AtomicU64,
 }
 
+/// Sessions of pooled services that gather at one worker before the next one gets any: their work
+/// comes in pieces so small that two workers with few of them spend more on falling asleep.
+const GATHERED: usize = 8;
+
+/// A worker that was busier than this, in thousandths, gathers no more.
+const BUSY_MAX: u32 = 600;
+
+fn weight_of_pooled(sessions: usize, busy_permille: u32) -> usize {
+    match busy_permille > BUSY_MAX {
+        true => sessions + GATHERED + 1,
+        false => sessions.max(GATHERED),
+    }
+}
+
 impl Shared {
+    /// How many sessions a worker counts as when it is chosen for one that borrows servers.
+    pub(crate) fn weight_of_pooled(&self, index: usize) -> usize {
+        let busy = self.busy[index].load(Relaxed);
+        weight_of_pooled(self.sessions[index].load(Relaxed), busy)
+    }
+
     pub(crate) fn tell(&self, event: Event) {
         if self.events.try_send(event).is_err() {
             self.events_dropped.fetch_add(1, Relaxed);
@@ -199,6 +221,7 @@ impl Engine {
             driver,
             registry: Arc::default(),
             sessions: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            busy: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             orders,
             records_wanted: AtomicBool::new(false),
             keyring: OnceLock::new(),
@@ -471,4 +494,31 @@ fn start_worker(
     };
     let thread = std::thread::Builder::new().name(format!("worker-{index}"));
     thread.spawn(run).map_err(EngineError::Thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of so many clients each of two workers gets.
+    fn spread(clients: usize, busy: [u32; 2]) -> [usize; 2] {
+        let mut sessions = [0, 0];
+        for _ in 0..clients {
+            let weight = |index: usize| weight_of_pooled(sessions[index], busy[index]);
+            let lightest = usize::from(weight(1) < weight(0));
+            sessions[lightest] += 1;
+        }
+        sessions
+    }
+
+    #[test]
+    fn few_pooled_clients_gather_at_one_worker_and_many_are_spread() {
+        assert_eq!(spread(8, [0, 0]), [8, 0]);
+        assert_eq!(spread(64, [0, 0]), [32, 32]);
+    }
+
+    #[test]
+    fn a_busy_worker_gathers_nobody() {
+        assert_eq!(spread(4, [900, 0]), [0, 4]);
+    }
 }

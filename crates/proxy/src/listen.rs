@@ -329,14 +329,24 @@ fn accept_failed(worker: &Worker, error: &io::Error) {
 /// Keeps the client or hands it to the worker with the fewest sessions.
 fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
     let sessions = &worker.shared.sessions;
-    let own = sessions[worker.index].load(Relaxed);
-    let (idlest, fewest) = sessions
-        .iter()
-        .map(|count| count.load(Relaxed))
-        .enumerate()
-        .min_by_key(|(_, count)| *count)
+    let shared = &worker.shared;
+    let weight = |index: usize| match accepted.service.postgres {
+        Some(_) => shared.weight_of_pooled(index),
+        None => sessions[index].load(Relaxed),
+    };
+    let own = weight(worker.index);
+    let (idlest, fewest) = (0..sessions.len())
+        .map(|index| (index, weight(index)))
+        .min_by_key(|(_, weight)| *weight)
         .unwrap_or((worker.index, own));
-    if own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 4) {
+    // Those who stay long are worth a wake-up; of equals the first worker comes first.
+    if accepted.service.postgres.is_some() {
+        sessions[idlest].fetch_add(1, Relaxed);
+        match idlest == worker.index {
+            true => start(worker, accepted),
+            false => drop(shared.orders[idlest].send(Order::Adopt(accepted))),
+        }
+    } else if own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 4) {
         sessions[worker.index].fetch_add(1, Relaxed);
         start(worker, accepted);
     } else {

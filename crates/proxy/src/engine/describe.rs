@@ -98,7 +98,9 @@ fn session(live: &Live, card: &Card) -> SessionInfo {
     let age_ms = now_ms.saturating_sub(card.since_ms);
     // Its stamp is the sweeper's, and may be older than the session.
     let doing_for_ms = now_ms.saturating_sub(card.doing_since_ms()).min(age_ms);
-    let key = target.as_ref().and_then(|target| target.key.as_ref());
+    let key = target
+        .as_ref()
+        .and_then(|target| target.key.borrow().clone());
     SessionInfo {
         id: card.id,
         user: card.account.who.user.clone(),
@@ -107,7 +109,7 @@ fn session(live: &Live, card: &Card) -> SessionInfo {
         doing: card.doing(),
         age_ms,
         doing_for_ms,
-        server_process: key.map(|(process, _)| *process),
+        server_process: key.map(|(process, _)| process),
         server: target.map(|target| Arc::clone(&target.server.name)),
         pins: card.pins(),
         from_client: live.from_client.get(),

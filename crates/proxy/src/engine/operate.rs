@@ -106,7 +106,7 @@ pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &C
             Which::Session(id) => card.id == *id,
             Which::ServerProcess(process) => {
                 let target = card.target();
-                let key = target.and_then(|target| target.key);
+                let key = target.and_then(|target| target.key.borrow().clone());
                 key.is_some_and(|(known, _)| known == *process)
             }
             Which::Database(database) => database

@@ -20,6 +20,7 @@ use super::ring::Ring;
 use super::spares::Spares;
 use super::{Driver, Order, Shared, describe, operate};
 use crate::cancel::Claim;
+use crate::clock;
 use crate::listen::{self, ListenerShared};
 use crate::record::Ending;
 use crate::relay::LARGE_BYTES;
@@ -57,6 +58,8 @@ pub(crate) struct Worker {
     /// A listener's id, and what keeps its accepts going.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
     swept_at_ms: Cell<u64>,
+    /// Processor time of this thread at the last sweep.
+    ran_us: Cell<u64>,
     stopped: Cell<bool>,
 }
 
@@ -84,6 +87,7 @@ impl Worker {
             sessions: RefCell::default(),
             accepting: RefCell::default(),
             swept_at_ms: Cell::new(crate::clock::now_ms()),
+            ran_us: Cell::new(0),
             stopped: Cell::new(false),
         })
     }
@@ -165,8 +169,18 @@ impl Worker {
         self.lendings.borrow().values().for_each(act);
     }
 
+    /// The part of the time since the last look in which this thread ran.
+    fn note_how_busy(&self, elapsed_ms: u64) {
+        let ran_us = clock::thread_cpu_us();
+        let before_us = self.ran_us.replace(ran_us);
+        let permille = ran_us.saturating_sub(before_us) / elapsed_ms.max(1);
+        let permille = u32::try_from(permille).unwrap_or(u32::MAX);
+        self.shared.busy[self.index].store(permille, Relaxed);
+    }
+
     fn sweep(&self) {
         let now_ms = crate::clock::now_ms();
+        self.note_how_busy(now_ms.saturating_sub(self.swept_at_ms.get()));
         self.swept_at_ms.set(now_ms);
         for (_, live) in self.sessions.borrow().iter() {
             live.sweep(now_ms);

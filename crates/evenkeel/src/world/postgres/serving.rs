@@ -49,7 +49,7 @@ fn lending_settings(plan: &DatabasePlan) -> lending::Settings {
         wait_ms: pool.wait_ms,
         queue_length: usize::try_from(pool.queue_length).unwrap_or(usize::MAX),
         // Moving a connection between workers costs more than some milliseconds of waiting.
-        elsewhere_ms: 20,
+        elsewhere_ms: 5,
         ..lending::Settings::default()
     }
 }

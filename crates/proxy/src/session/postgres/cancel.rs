@@ -7,8 +7,9 @@ use std::time::Duration;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::CancelKey;
 
-use super::card::{Card, Target};
+use super::card::Card;
 use super::join;
+use super::server::Cancelling;
 use crate::cancel::{Addressee, Claim};
 use crate::engine::Order;
 use crate::engine::worker::Worker;
@@ -87,26 +88,30 @@ pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<Card>, service: &Service) {
     let Some(target) = card.target() else {
         return;
     };
-    target.cancels.begin();
+    target.begin();
     let (home, view) = (Rc::clone(worker), service.view_owned());
     worker.spawn(async move {
         let sending = send(&home, &view, &target);
         let _ = compio::time::timeout(LIMIT, sending).await;
-        target.cancels.end();
+        target.end();
     });
 }
 
 /// The server has done what it was asked for when it closes this connection.
-async fn send(worker: &Rc<Worker>, view: &crate::service::View, target: &Target) {
-    let Some((process, secret)) = &target.key else {
+async fn send(worker: &Rc<Worker>, view: &crate::service::View, target: &Cancelling) {
+    let key = target.key.borrow().clone();
+    let Some((process, secret)) = key else {
         return;
     };
     let Ok(mut stream) = join::dial(worker, view, &target.server).await else {
         return;
     };
     let mut out = Vec::new();
-    let process = *process;
-    build::cancel(&mut out, CancelKey { process, secret });
+    let key = CancelKey {
+        process,
+        secret: &secret,
+    };
+    build::cancel(&mut out, key);
     if stream.send(worker, &out).await.is_ok() {
         let _ = stream.receive(worker, &mut out).await;
     }

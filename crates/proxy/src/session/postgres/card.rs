@@ -59,14 +59,6 @@ impl Doing {
     }
 }
 
-/// How a query is cancelled at its server.
-#[derive(Clone)]
-pub(crate) struct Target {
-    pub(crate) server: Arc<Server>,
-    pub(crate) key: Option<(u32, Box<[u8]>)>,
-    pub(crate) cancels: Rc<Cancelling>,
-}
-
 /// Sessions so far: what an operator calls the next one.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -83,7 +75,7 @@ pub(crate) struct Card {
     transaction_since_ms: Cell<u64>,
     /// The same to the microsecond, for the figures; zero: none has begun.
     transaction_since_us: Cell<u64>,
-    target: RefCell<Option<Target>>,
+    target: RefCell<Option<Rc<Cancelling>>>,
     pins: Cell<Pins>,
     /// When to call, in milliseconds of the clock; zero: never.
     deadline_ms: Cell<u64>,
@@ -165,7 +157,7 @@ impl Card {
             .is_some_and(|target| target.server.id == server_id)
     }
 
-    pub(crate) fn target(&self) -> Option<Target> {
+    pub(crate) fn target(&self) -> Option<Rc<Cancelling>> {
         self.target.borrow().clone()
     }
 
@@ -214,11 +206,7 @@ impl Card {
 
     /// It has a server connection.
     pub(crate) fn has(&self, server: &ServerConnection) {
-        self.target.replace(Some(Target {
-            server: Arc::clone(&server.pooled.server),
-            key: server.key.clone(),
-            cancels: Rc::clone(&server.cancels),
-        }));
+        self.target.replace(Some(Rc::clone(&server.cancels)));
     }
 
     /// It has none any more.

@@ -289,7 +289,10 @@ impl Login<'_> {
             }
             Message::ParameterStatus { name, value } => connection.report(name, value),
             Message::BackendKeyData { process, secret } => {
-                connection.key = Some((process, secret.into()));
+                connection
+                    .cancels
+                    .key
+                    .replace(Some((process, secret.into())));
             }
             Message::ReadyForQuery(_) if self.join.is_none() => return Ok(true),
             Message::Notice(_) => {}

@@ -20,6 +20,7 @@ use super::complaint::Complaint;
 use super::statements::Prepared;
 use crate::clock;
 use crate::engine::worker::Worker;
+use crate::server::Server;
 use crate::socket::Socket;
 use crate::state::settings::{Carried, OnServer};
 use crate::stream::Stream;
@@ -39,8 +40,7 @@ pub(crate) struct ServerConnection {
     /// While it is lent.
     pub(crate) loan: Option<Loan>,
     pub(crate) pooled: Arc<Pooled>,
-    /// What cancels its query: the server's process and secret.
-    pub(crate) key: Option<(u32, Box<[u8]>)>,
+    /// How its query is cancelled.
     pub(crate) cancels: Rc<Cancelling>,
     pub(crate) prepared: Prepared,
     /// The statement that is the unnamed one now; zero: none of ours.
@@ -55,8 +55,10 @@ pub(crate) struct ServerConnection {
 }
 
 /// Cancel requests that are on their way to a connection.
-#[derive(Default)]
 pub(crate) struct Cancelling {
+    pub(crate) server: Arc<Server>,
+    /// The server's process and secret.
+    pub(crate) key: RefCell<Option<(u32, Box<[u8]>)>>,
     count: Cell<usize>,
     waker: RefCell<Option<Waker>>,
 }
@@ -77,8 +79,22 @@ pub(crate) struct Parcel {
 }
 
 impl Cancelling {
+    fn new(server: &Arc<Server>, key: Option<(u32, Box<[u8]>)>) -> Rc<Self> {
+        Rc::new(Self {
+            server: Arc::clone(server),
+            key: RefCell::new(key),
+            count: Cell::new(0),
+            waker: RefCell::default(),
+        })
+    }
+
     pub(crate) fn get(&self) -> usize {
         self.count.get()
+    }
+
+    /// The process that serves it.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.key.borrow().as_ref().map(|(process, _)| *process)
     }
 
     pub(crate) fn begin(&self) {
@@ -117,8 +133,7 @@ impl ServerConnection {
             passing: Delivery::Forward,
             loan: None,
             pooled: Arc::clone(pooled),
-            key: None,
-            cancels: Rc::default(),
+            cancels: Cancelling::new(&pooled.server, None),
             prepared: Prepared::default(),
             unnamed: 0,
             given: Vec::new(),
@@ -170,7 +185,7 @@ impl ServerConnection {
             conversation,
             boundaries,
             pooled,
-            key,
+            cancels,
             prepared,
             unnamed,
             settings,
@@ -186,7 +201,7 @@ impl ServerConnection {
             conversation,
             boundaries,
             pooled,
-            key,
+            key: cancels.key.borrow().clone(),
             prepared,
             unnamed,
             settings: settings.export(),
@@ -206,9 +221,8 @@ impl ServerConnection {
             held: Vec::new(),
             passing: Delivery::Forward,
             loan: None,
+            cancels: Cancelling::new(&parcel.pooled.server, parcel.key),
             pooled: parcel.pooled,
-            key: parcel.key,
-            cancels: Rc::default(),
             prepared: parcel.prepared,
             unnamed: parcel.unnamed,
             given: Vec::new(),

@@ -370,6 +370,10 @@ impl Prepared {
 mod tests {
     use super::*;
 
+    fn plain() -> Meaning {
+        crate::state::meaning::read(b"select 1", false, None)
+    }
+
     #[test]
     fn names_are_of_one_length_and_differ() {
         let (first, second) = (name_of(1), name_of(36 * 36 + 5));
@@ -414,8 +418,7 @@ mod tests {
 
     #[test]
     fn a_name_is_as_before_when_its_parse_was_passed_over() {
-        let statement =
-            |text: &[u8]| Interned::default().statement(text, b"", 0, 0, Meaning::default);
+        let statement = |text: &[u8]| Interned::default().statement(text, b"", 0, 0, plain);
         let mut names = Names::default();
         names.set((1, 0), b"a", statement(b"select 1"));
         names.settled();
@@ -439,7 +442,7 @@ mod tests {
     fn one_text_is_one_statement_until_types_or_settings_differ() {
         let interned = Interned::default();
         let id = |types: &[u8], digest| {
-            let read = Meaning::default;
+            let read = plain;
             interned.statement(b"select $1", types, digest, 0, read).id
         };
         assert_eq!(id(b"", 1), id(b"", 1));

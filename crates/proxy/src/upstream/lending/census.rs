@@ -35,7 +35,7 @@ impl Lending {
                 user: who.user.clone(),
                 database: who.database.clone(),
                 server: Arc::clone(&connection.pooled.server.name),
-                process: connection.key.as_ref().map(|(process, _)| *process),
+                process: connection.cancels.process(),
                 age_ms: now_ms.saturating_sub(connection.since_ms),
             });
         }

@@ -22,7 +22,7 @@ use crate::clock;
 use crate::server::Server;
 use crate::service::View;
 use crate::service::postgres::PostgresView;
-use crate::state::settings::{self, Journal, StartupError, Settings, spelling};
+use crate::state::settings::{self, Journal, Settings, StartupError, spelling};
 use crate::stream::Stream;
 use crate::upstream::lending::{Borrowed, Delivery, Lending, Place};
 
