@@ -559,6 +559,10 @@ impl Session<'_> {
     }
 
     fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), End> {
+        if self.unit.may_write && self.at.as_ref().is_some_and(|at| !at.is_replica) {
+            // Perhaps it did: then the session must see it as well.
+            self.wrote();
+        }
         let server = self.at.take().map(|at| at.server.name.to_string());
         let server = server.unwrap_or_default();
         let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
