@@ -135,7 +135,10 @@ fn who_wrote_long_ago_reads_at_replicas_all_the_time() {
         here += i64::from(port == primary);
         thread::sleep(Duration::from_millis(2));
     }
-    assert!(here * 50 <= all, "{here} of {all} reads were at the primary");
+    assert!(
+        here * 50 <= all,
+        "{here} of {all} reads were at the primary"
+    );
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Reads that a replica refuses, loses or never answers.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -162,6 +165,42 @@ fn a_function_that_lies_about_itself_runs_on_the_primary_when_a_replica_refuses_
         );
     }
     assert!(!client.is_closed());
+}
+
+#[test]
+fn what_was_answered_is_not_run_again_with_what_was_sent_behind_it() {
+    let stage = stage("auto");
+    for round in 0..20 {
+        let client = stage.client();
+        let insert = format!("INSERT INTO written VALUES ({round})");
+        let mut first = pin!(client.client.simple_query(&insert));
+        let end = "SELECT pg_terminate_backend(pg_backend_pid())";
+        let mut second = pin!(client.client.simple_query(end));
+        let (mut done, mut ended) = (None, None);
+        // Both are on their way before either is answered.
+        client.wait(poll_fn(|context| {
+            if done.is_none() {
+                done = ready(first.as_mut().poll(context));
+            }
+            if ended.is_none() {
+                ended = ready(second.as_mut().poll(context));
+            }
+            match done.is_some() && ended.is_some() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        }));
+        assert!(done.unwrap().is_ok() && ended.unwrap().is_err());
+    }
+    let twice = "SELECT count(*) - count(DISTINCT id) || ' of ' || count(*) FROM written";
+    assert_eq!(stage.direct().text(twice).unwrap(), ["0 of 20"]);
+}
+
+fn ready<T>(polled: Poll<T>) -> Option<T> {
+    match polled {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
 }
 
 #[test]
