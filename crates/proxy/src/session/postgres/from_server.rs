@@ -549,13 +549,7 @@ impl Session<'_> {
     /// Nothing of the client's was sent yet.
     pub(super) fn lost_before_sending(&mut self) -> Result<(), End> {
         let at = self.at.take();
-        match at {
-            Some(at) if at.is_replica => {
-                self.unit.tried.push(at.server.id);
-                self.go_on()
-            }
-            _ => self.wait_for_another_primary(),
-        }
+        self.try_elsewhere(at)
     }
 
     fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), End> {

@@ -238,7 +238,7 @@ impl Session<'_> {
 
     /// A connection could not be opened.
     fn not_joined(&mut self, error: &JoinError) -> Result<(), End> {
-        let was_replica = self.at.take().is_some_and(|at| at.is_replica);
+        let at = self.at.take();
         if !error.is_passing() {
             let complaint = Complaint::of_join(error);
             return match &error.sqlstate {
@@ -248,8 +248,19 @@ impl Session<'_> {
             };
         }
         self.shared.knowledge.doubt(error.server_id);
-        if was_replica {
-            self.unit.tried.push(error.server_id);
+        self.try_elsewhere(at)
+    }
+
+    /// Nothing of the unit was sent: a read has other servers to go to, all else waits for one that
+    /// takes writes.
+    pub(super) fn try_elsewhere(&mut self, at: Option<At>) -> Result<(), End> {
+        let Some(at) = at else {
+            return self.wait_for_another_primary();
+        };
+        let is_read = self.unit.is_read && !self.unit.primary_only;
+        let is_new = !self.unit.tried.contains(&at.server.id);
+        if at.is_replica || is_read && is_new {
+            self.unit.tried.push(at.server.id);
             return self.go_on();
         }
         self.wait_for_another_primary()
