@@ -363,6 +363,9 @@ impl Session<'_> {
             self.stalled = false;
             return self.release_if_idle();
         }
+        // An error passes over all up to a Sync, which may be what waits.
+        let is_owed = |server: &ServerConnection| server.conversation.owed() > 0;
+        self.stalled &= self.server.as_deref().is_some_and(is_owed);
         // There may be room for what waits: a batch can be longer than what may be under way.
         self.goes_on |= !self.held.is_empty() && !self.stalled && self.takes_more();
         Ok(())
