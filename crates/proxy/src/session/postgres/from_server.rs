@@ -37,6 +37,8 @@ struct Walked {
     mishap: Option<Mishap>,
     /// The connection ends, or cannot be followed any more.
     broken: Option<String>,
+    /// It ends when its answer was complete: that is nothing to its client.
+    has_left: bool,
 }
 
 impl Walked {
@@ -80,6 +82,9 @@ impl Session<'_> {
             self.names.settled();
         }
         self.pass_on(input, out, is_whole)?;
+        if walked.has_left {
+            return self.let_go(Condition::Unclean);
+        }
         if let Some(why) = walked.broken {
             return self.server_lost(&why);
         }
@@ -159,6 +164,7 @@ impl Session<'_> {
         event: &Event<'_>,
         walked: &mut Walked,
     ) -> Delivery {
+        let was_idle = walked.is_ready && server.conversation.is_idle();
         let reply = match server.conversation.reply(event) {
             Ok(reply) => reply,
             Err(out_of_sync) => {
@@ -199,6 +205,11 @@ impl Session<'_> {
                     server.prepared.outdate();
                 }
                 self.failed(token, sqlstate, walked);
+            }
+            Settled::Fatal(_) if was_idle && self.may_go_on_elsewhere() => {
+                walked.has_left = true;
+                walked.broken = Some("ended the connection".to_owned());
+                return Delivery::Swallow;
             }
             Settled::Fatal(sqlstate) => {
                 walked.fails(sqlstate);
@@ -388,19 +399,30 @@ impl Session<'_> {
             self.unit.kept = None;
             return self.go_on_with_same();
         }
-        let is_rescue = matches!(self.stage, Stage::Rescue);
         if !self.journal.pins.is_empty() || self.keeps_connection() {
             self.does(Doing::Bound);
             self.unit = Unit::new();
             return self.go_on_with_same();
         }
+        self.let_go(Condition::Clean)
+    }
+
+    /// Whether nothing of this client is on its connection between two units.
+    fn may_go_on_elsewhere(&self) -> bool {
+        let is_free = self.journal.pins.is_empty() && !self.keeps_connection();
+        is_free && self.walker.is_at_border() && matches!(self.stage, Stage::Ready)
+    }
+
+    fn let_go(&mut self, condition: Condition) -> Result<(), End> {
+        let is_rescue = matches!(self.stage, Stage::Rescue);
+        self.releases = false;
         if let Some(server) = self.server.take() {
             self.card.has_none();
             self.at = None;
             // The next connection is made fit anyway.
             self.owes_restore = false;
             self.in_flight = 0;
-            self.lending.give_back(server, Condition::Clean);
+            self.lending.give_back(server, condition);
         }
         self.let_next_follow();
         self.does(Doing::Idle);
