@@ -1,7 +1,8 @@
 //! The primary goes, comes back, is drained or promoted elsewhere.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_lab::{ReadProbe, Server};
 
@@ -173,6 +174,65 @@ fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
     });
     let ids = "/* evenkeel: primary */ SELECT count(*) FROM things";
     assert_eq!(client.text(ids).unwrap(), ["3"]);
+}
+
+/// Reads as they are balanced, the primary among the servers, while this is done to it; the longest.
+fn longest_read(stage: &Stage, disturb: impl FnOnce(&Server)) -> Duration {
+    stage.wait_split(&stage.client());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let read = || {
+            let client = stage.client();
+            let mut longest = Duration::ZERO;
+            while !is_over.load(Relaxed) {
+                let begun = Instant::now();
+                assert!(client.port("SELECT inet_server_port()") > 0);
+                assert!(client.port_prepared("SELECT inet_server_port()") > 0);
+                longest = longest.max(begun.elapsed());
+            }
+            longest
+        };
+        let reading: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
+        thread::sleep(Duration::from_millis(500));
+        disturb(&stage.primary());
+        thread::sleep(Duration::from_secs(2));
+        is_over.store(true, Relaxed);
+        let done = reading.into_iter().map(|one| one.join().unwrap());
+        done.max().unwrap()
+    })
+}
+
+#[test]
+fn reads_that_the_primary_takes_its_part_of_go_on_without_it() {
+    let stage = Stage::set("auto", "");
+    // Nobody is promoted: who waits for a primary waits for long.
+    let longest = longest_read(&stage, |primary| primary.kill().unwrap());
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
+}
+
+#[test]
+fn reads_on_a_primary_that_freezes_are_run_elsewhere_as_soon_as_it_is_found_out() {
+    let stage = Stage::set("auto", "");
+    let longest = longest_read(&stage, |primary| {
+        primary.freeze().unwrap();
+        stage.wait("the primary is missed", || {
+            stage.cluster()["primary"].is_null()
+        });
+    });
+    assert!(longest < Duration::from_secs(20), "{longest:?}");
+    stage.primary().thaw().unwrap();
+}
+
+#[test]
+fn reads_on_a_primary_that_hands_over_do_not_fail() {
+    let stage = Stage::set("auto", "");
+    longest_read(&stage, |_| {
+        for _ in 0..2 {
+            let candidate = stage.replicas()[0].clone();
+            stage.scene.lab.promote(&candidate).unwrap();
+            stage.wait_whole();
+        }
+    });
 }
 
 #[test]
