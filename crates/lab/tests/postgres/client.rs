@@ -159,7 +159,6 @@ impl Client {
         let mut reply = Vec::new();
         loop {
             let line = self.hear();
-            if std::env::var_os("W10").is_some() { eprintln!("heard {line}"); }
             let is_last = line.starts_with('Z') || line == "end";
             reply.push(line);
             if is_last {
@@ -273,7 +272,7 @@ impl Client {
     /// False at the end.
     fn receive(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
-        assert!(!left.is_zero(), "no answer");
+        assert!(!left.is_zero(), "no answer; last came {:?}", self.incoming);
         self.stream.set_read_timeout(Some(left)).unwrap();
         let mut bytes = [0; 16 * 1024];
         match self.stream.read(&mut bytes) {
@@ -311,10 +310,7 @@ fn line(message: &Message<'_>) -> String {
         Message::ParameterStatus { name, value } => format!("S {}={}", text(name), text(value)),
         Message::NegotiateProtocolVersion { version, options } => format!("v {version} {options}"),
         Message::ReadyForQuery(status) => format!("Z {status:?}"),
-        Message::Error(report) => {
-            if std::env::var_os("W10").is_some() { eprintln!("error: {}", text(report.text())); }
-            format!("E {}", text(&report.sqlstate().0))
-        }
+        Message::Error(report) => format!("E {}", text(&report.sqlstate().0)),
         Message::Notice(report) => format!("N {}", text(&report.sqlstate().0)),
         Message::Notification {
             channel, payload, ..

@@ -262,6 +262,28 @@ fn no_client_meets_the_unnamed_statement_of_another() {
 }
 
 #[test]
+fn an_unnamed_statement_that_an_error_has_passed_over_is_nobody_s() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let (mut mine, mut other) = (stage.client(), stage.client());
+        other.ask(&prepare("", "select 'other'"), 1);
+        let script = Script::new()
+            .bind("nothing", &[])
+            .parse("", "select 'mine'")
+            .sync()
+            .bind("", &[])
+            .execute()
+            .sync();
+        let heard = mine.ask(&script, 2);
+        assert_eq!(heard, ["E 26000", "Z Idle", "E 26000", "Z Idle"], "{io}");
+    }
+}
+
+#[test]
 fn a_statement_too_long_to_be_read_works_named_and_unnamed() {
     same_as_direct(Setup::default(), |address| {
         let long = format!("select 'long' /* {} */", "x".repeat(3_000_000));

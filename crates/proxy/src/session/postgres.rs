@@ -474,10 +474,13 @@ impl Session<'_> {
         match due {
             Due::ParseDiscarded(token) => {
                 if let Some(id) = from_client::unnamed_of(token) {
-                    for unnamed in [&mut server.unnamed, &mut self.unnamed.id] {
-                        if *unnamed == id {
-                            *unnamed = 0;
-                        }
+                    if server.unnamed == id {
+                        server.unnamed = 0;
+                    }
+                    if self.unnamed.id == id {
+                        self.unnamed.open = None;
+                        // A Parse of ours can be repeated; the client's was for nothing.
+                        self.unnamed.id *= u64::from(self.unnamed.is_parsed);
                     }
                 } else if let Some(id) = from_client::statement_of(token) {
                     server.prepared.undo(id);

@@ -53,6 +53,10 @@ pub(super) struct Unnamed {
     text: Vec<u8>,
     types: Vec<u8>,
     pub(super) meaning: Option<Meaning>,
+    /// The server has taken its Parse.
+    pub(super) is_parsed: bool,
+    /// In which batch a Parse of it is under way.
+    pub(super) open: Option<u64>,
 }
 
 /// What requests that are under way will leave behind.
@@ -323,7 +327,7 @@ impl Session<'_> {
             return false;
         };
         let is_settled = self.names.is_settled() && server.prepared.is_settled();
-        if is_settled || server.conversation.owed() == 0 {
+        if is_settled && self.unnamed.open.is_none() || server.conversation.owed() == 0 {
             return false;
         }
         let is_of_statement = matches!(
@@ -336,6 +340,11 @@ impl Session<'_> {
         let Some(name) = found.statement.filter(|_| is_of_statement) else {
             return false;
         };
+        if !name.is_named() {
+            let binds = matches!(request, Request::Bind | Request::DescribeStatement);
+            let is_before = |segment| segment != self.segment;
+            return binds && self.unnamed.open.is_some_and(is_before);
+        }
         let name = name.of(message);
         let is_open = |id| server.prepared.is_open(id, self.segment);
         let known = self.names.get(name).map(|statement| statement.id);
@@ -676,11 +685,13 @@ impl Session<'_> {
         unnamed.types.clear();
         unnamed.types.extend_from_slice(types);
         unnamed.meaning = Some(meaning);
+        unnamed.is_parsed = false;
         let sending = self.send(flight, Request::Parse, Token(UNNAMED | id), length);
         if sending == Sending::Forward
             && let Some(server) = &mut self.server
         {
             server.unnamed = id;
+            self.unnamed.open = Some(self.segment);
         }
         sending
     }
@@ -873,6 +884,7 @@ impl Session<'_> {
             .sent(Request::Parse, Origin::Ours, token);
         if sending == Sending::Forward {
             server.unnamed = self.unnamed.id;
+            self.unnamed.open = Some(self.segment);
             build::parse(
                 flight.writer(),
                 b"",

@@ -13,7 +13,7 @@ use evenkeel_wire::postgres::flight::{Flight, Outcome};
 
 use super::card::Doing;
 use super::complaint::Complaint;
-use super::from_client::{Input, statement_of, takes_statements_away};
+use super::from_client::{Input, statement_of, takes_statements_away, unnamed_of};
 use super::server::ServerConnection;
 use super::statements::Names;
 use super::{End, Session, Stage, Unit};
@@ -179,6 +179,10 @@ impl Session<'_> {
             Settled::Parsed(token) | Settled::Closed(token) => {
                 if let Some(id) = statement_of(token) {
                     server.prepared.confirm(id);
+                }
+                if unnamed_of(token).is_some_and(|id| id == self.unnamed.id) {
+                    self.unnamed.is_parsed = true;
+                    self.unnamed.open = None;
                 }
             }
             Settled::Nothing | Settled::Suspended(_) => {}
