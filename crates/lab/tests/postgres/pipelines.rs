@@ -363,3 +363,38 @@ fn malformed_messages_end_the_session_and_nobody_else_s() {
         }
     }
 }
+
+#[test]
+fn batches_that_wait_for_the_one_before_go_on() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.ask(&Script::new().parse("s1", "select 1").sync(), 1);
+        let script = Script::new()
+            .parse("s3", "deallocate s1")
+            .flush()
+            .bind_to("p", "s3", &[])
+            .execute_of("p", 0)
+            .parse("", "select count(*) from pg_class where oid = 0");
+        heard.extend(client.ask(&script.sync(), 1));
+        println!("{heard:?}");
+        client.tell(
+            &Script::new()
+                .parse("s1", "deallocate s1")
+                .sync()
+                .close("s3")
+                .close("")
+                .describe("")
+                .close_portal("")
+                .execute_of("p", 2)
+                .sync()
+                .describe("s1")
+                .sync(),
+        );
+        client.tell(&Script::new().sync().query("select 'end'"));
+        for _ in 0..5 {
+            heard.extend(client.reply());
+            println!("{heard:?}");
+        }
+        heard
+    });
+}

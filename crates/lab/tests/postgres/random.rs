@@ -11,7 +11,7 @@ const CONVERSATIONS: u64 = 40;
 const SCRIPTS: u64 = 12;
 const MESSAGES: u64 = 14;
 
-const TEXTS: [&str; 24] = [
+const TEXTS: [&str; 23] = [
     "select 1",
     "select $1::text",
     "select $1::int + 1",
@@ -35,7 +35,6 @@ const TEXTS: [&str; 24] = [
     "deallocate all",
     "insert into by_chance values (1)",
     "select count(*) from by_chance where a < 0",
-    "prepare q as select 'q'",
 ];
 
 /// Numbers that look random and are the same each time (Knuth's MMIX generator).
@@ -60,7 +59,7 @@ impl Dice {
 fn script(dice: &mut Dice) -> Script {
     let mut script = Script::new();
     for _ in 0..=dice.below(MESSAGES) {
-        let name = dice.of(&["", "", "s1", "s2", "s3", "q"]);
+        let name = dice.of(&["", "", "s1", "s2", "s3"]);
         let portal = dice.of(&["", "", "", "p"]);
         script = match dice.below(16) {
             0..=2 => script.parse(name, dice.of(&TEXTS)),
@@ -119,12 +118,14 @@ fn conversations_by_chance_go_as_at_the_server() {
             let mut client = stage.client();
             for number in 0..SCRIPTS {
                 let script = script(&mut dice);
+                let sent = String::from_utf8_lossy(&script.0);
+                // Shown when it fails.
+                println!("{io}, seed {seed}, script {number}: {sent:?}");
                 let expected = converse(&mut direct, &script, number);
                 let heard = converse(&mut client, &script, number);
                 assert!(
                     heard == expected,
-                    "{io}, seed {seed}, script {number}: {:?}\n  {heard:?}\nis at the server\n  {expected:?}\n{}",
-                    String::from_utf8_lossy(&script.0),
+                    "\n  {heard:?}\nis at the server\n  {expected:?}\n{}",
                     stage.balancer.log(),
                 );
                 let row = format!("D other {seed} {number}");
