@@ -176,7 +176,7 @@ fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
     assert_eq!(client.text(ids).unwrap(), ["3"]);
 }
 
-/// Reads as they are balanced, the primary among the servers, while this is done to it; the longest.
+/// Reads as they are balanced, also on the primary, while this is done to that; the longest.
 fn longest_read(stage: &Stage, disturb: impl FnOnce(&Server)) -> Duration {
     stage.wait_split(&stage.client());
     let is_over = AtomicBool::new(false);
