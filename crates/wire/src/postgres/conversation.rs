@@ -109,6 +109,14 @@ impl Conversation {
         self.queue.iter().any(is_request)
     }
 
+    /// Whether a ReadyForQuery is on its way: some batch or query that was sent is not over.
+    #[must_use]
+    pub fn owes_ready(&self) -> bool {
+        let ends =
+            |entry: &Entry| matches!(entry.owed, Owed::Request(request) if ends_in_ready(request));
+        self.queue.iter().any(ends)
+    }
+
     /// Whether another client could be served next, as far as the protocol tells: outside a
     /// transaction, nothing owed, nothing ambiguous. Pins are the caller's to know.
     #[must_use]

@@ -327,7 +327,7 @@ impl Session<'_> {
             return false;
         };
         let is_settled = self.names.is_settled() && server.prepared.is_settled();
-        if is_settled && self.unnamed.open.is_none() || server.conversation.owed() == 0 {
+        if is_settled && self.unnamed.open.is_none() || !server.conversation.owes_ready() {
             return false;
         }
         let is_of_statement = matches!(
@@ -433,6 +433,7 @@ impl Session<'_> {
     ) -> Result<Sending, End> {
         self.unit.is_sent = true;
         self.unnamed.id = 0;
+        self.unnamed.open = None;
         // Behind requests without a Sync it is one of them: an error passes over it, too.
         let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
         self.segment += u64::from(self.server.as_deref().is_none_or(begins_anew));

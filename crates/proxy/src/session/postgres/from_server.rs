@@ -284,6 +284,7 @@ impl Session<'_> {
         }
         if server.conversation.owed() == 0 {
             server.prepared.settled();
+            self.unnamed.open = None;
             self.effects.settled();
         }
         self.count(is_idle);
@@ -379,7 +380,7 @@ impl Session<'_> {
             return self.release_if_idle();
         }
         // An error passes over all up to a Sync, which may be what waits.
-        let is_owed = |server: &ServerConnection| server.conversation.owed() > 0;
+        let is_owed = |server: &ServerConnection| server.conversation.owes_ready();
         self.stalled &= self.server.as_deref().is_some_and(is_owed);
         // There may be room for what waits: a batch can be longer than what may be under way.
         self.goes_on |= !self.held.is_empty() && !self.stalled && self.takes_more();
