@@ -41,10 +41,15 @@ fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
                 settings: &[("application_name", "sleeper")],
                 ..super::client::Login::default()
             };
-            let mut client = Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+            let mut client =
+                Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
             for script in [
                 Script::new().query(SLEEP),
-                Script::new().parse("", SLEEP).bind("", &[]).execute().sync(),
+                Script::new()
+                    .parse("", SLEEP)
+                    .bind("", &[])
+                    .execute()
+                    .sync(),
             ] {
                 client.tell(&script);
                 wait_active("sleeper");
@@ -76,7 +81,13 @@ fn a_client_that_waits_for_a_connection_leaves_the_line_when_it_cancels() {
         assert!(waiter.is_silent_for(Duration::from_millis(100)));
         waiter.cancel();
         assert_eq!(waiter.reply(), ["E 57014", "Z Idle"], "{io}");
-        waiter.tell(&Script::new().parse("", "select 1").bind("", &[]).execute().sync());
+        waiter.tell(
+            &Script::new()
+                .parse("", "select 1")
+                .bind("", &[])
+                .execute()
+                .sync(),
+        );
         assert!(waiter.is_silent_for(Duration::from_millis(100)));
         waiter.cancel();
         assert_eq!(waiter.reply(), ["E 57014", "Z Idle"], "{io}");

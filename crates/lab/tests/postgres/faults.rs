@@ -36,7 +36,11 @@ fn an_idle_connection_that_the_server_ends_is_noticed_by_nobody() {
             client.run("select 1");
             end_all("idle ends");
             let run = Script::new().bind("s", &[]).execute().sync();
-            assert_eq!(client.ask(&run, 1), ["2", "D s", "C SELECT 1", "Z Idle"], "{io}");
+            assert_eq!(
+                client.ask(&run, 1),
+                ["2", "D s", "C SELECT 1", "Z Idle"],
+                "{io}"
+            );
             end_all("idle ends");
             assert_eq!(client.value("select 'still'"), "still", "{io}");
         }
@@ -98,11 +102,18 @@ fn a_server_that_is_killed_and_comes_back_is_used_again() {
         assert_eq!(busy.query("select 2"), ["E 57P01", "end"], "{io}");
         server.start().unwrap();
         let waited = eventually(LIMIT, "a server that is back", || {
-            Ok(idle.query("select 'back'").contains(&"D back".to_owned()).then_some(()))
+            Ok(idle
+                .query("select 'back'")
+                .contains(&"D back".to_owned())
+                .then_some(()))
         });
         waited.unwrap_or_else(|error| panic!("{error}: {}", stage.balancer.log()));
         let run = Script::new().bind("s", &[]).execute().sync();
-        assert_eq!(idle.ask(&run, 1), ["2", "D s", "C SELECT 1", "Z Idle"], "{io}");
+        assert_eq!(
+            idle.ask(&run, 1),
+            ["2", "D s", "C SELECT 1", "Z Idle"],
+            "{io}"
+        );
         assert_eq!(idle.value("show work_mem"), "3MB");
     }
 }
@@ -120,10 +131,18 @@ fn work_waits_while_a_server_restarts() {
         client.run("select 1");
         server.stop().unwrap();
         client.run_later("select 'waited'");
-        assert!(client.is_silent_for(std::time::Duration::from_millis(700)), "{io}");
+        assert!(
+            client.is_silent_for(std::time::Duration::from_millis(700)),
+            "{io}"
+        );
         server.start().unwrap();
         let reply = client.reply();
-        assert_eq!(reply[1], "D waited", "{io}: {reply:?} {}", stage.balancer.log());
+        assert_eq!(
+            reply[1],
+            "D waited",
+            "{io}: {reply:?} {}",
+            stage.balancer.log()
+        );
     }
 }
 
@@ -132,7 +151,13 @@ fn a_server_without_room_is_asked_again_until_it_has_some() {
     for io in DRIVERS {
         let mut admin = super::stage::admin();
         let _ = admin.query("create role narrow login password 'narrow' connection limit 1");
-        let stage = Stage::set(io, Setup { pool: "size = 3\nwait_ms = 8000", ..TWO });
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 3\nwait_ms = 8000",
+                ..TWO
+            },
+        );
         let login = super::client::Login {
             user: "narrow",
             password: "narrow",
@@ -143,7 +168,10 @@ fn a_server_without_room_is_asked_again_until_it_has_some() {
         let (mut first, mut second) = (enter(), enter());
         first.run("begin");
         second.run_later("select 'at last'");
-        assert!(second.is_silent_for(std::time::Duration::from_millis(700)), "{io}");
+        assert!(
+            second.is_silent_for(std::time::Duration::from_millis(700)),
+            "{io}"
+        );
         first.run("commit");
         assert_eq!(second.reply()[1], "D at last", "{io}");
         let _ = shared();

@@ -19,7 +19,10 @@ fn a_query_that_takes_too_long_is_cancelled() {
         };
         let stage = Stage::set(io, setup);
         let mut client = stage.client();
-        assert_eq!(client.query("select pg_sleep(30)"), ["T pg_sleep", "E 57014", "Z Idle"]);
+        assert_eq!(
+            client.query("select pg_sleep(30)"),
+            ["T pg_sleep", "E 57014", "Z Idle"]
+        );
         // Waiting is no query.
         client.run("begin");
         assert!(client.is_silent_for(Duration::from_millis(1_500)));
@@ -30,10 +33,17 @@ fn a_query_that_takes_too_long_is_cancelled() {
         }
         let mut script = Script::new();
         for _ in 0..8 {
-            script = script.parse("", "select pg_sleep(0.2)").bind("", &[]).execute().sync();
+            script = script
+                .parse("", "select pg_sleep(0.2)")
+                .bind("", &[])
+                .execute()
+                .sync();
         }
         let reply = client.ask(&script, 8);
-        assert!(!reply.iter().any(|line| line.starts_with('E')), "{io}: {reply:?}");
+        assert!(
+            !reply.iter().any(|line| line.starts_with('E')),
+            "{io}: {reply:?}"
+        );
     }
 }
 
@@ -122,10 +132,17 @@ fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
         waiter.ask(&Script::new().parse("s", "select 's'").sync(), 1);
         holder.run("begin");
         assert_eq!(waiter.query("select 1"), ["E 53300", "Z Idle"], "{io}");
-        let batch = Script::new().parse("t", "select 't'").bind("t", &[]).execute().sync();
+        let batch = Script::new()
+            .parse("t", "select 't'")
+            .bind("t", &[])
+            .execute()
+            .sync();
         assert_eq!(waiter.ask(&batch, 1), ["E 53300", "Z Idle"], "{io}");
         let two = Script::new().query("select 1").query("select 2");
-        assert_eq!(waiter.ask(&two, 2), ["E 53300", "Z Idle", "E 53300", "Z Idle"]);
+        assert_eq!(
+            waiter.ask(&two, 2),
+            ["E 53300", "Z Idle", "E 53300", "Z Idle"]
+        );
         // Half a batch: the rest of it is passed over.
         waiter.tell(&Script::new().bind("s", &[]).flush());
         assert_eq!(waiter.hear(), "E 53300");
@@ -133,7 +150,10 @@ fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
         assert_eq!(waiter.ask(&rest, 1), ["Z Idle"]);
         holder.run("commit");
         let run = |name: &str| Script::new().bind(name, &[]).execute().sync();
-        assert_eq!(waiter.ask(&run("s"), 1), ["2", "D s", "C SELECT 1", "Z Idle"]);
+        assert_eq!(
+            waiter.ask(&run("s"), 1),
+            ["2", "D s", "C SELECT 1", "Z Idle"]
+        );
         assert_eq!(waiter.ask(&run("t"), 1), ["E 26000", "Z Idle"]);
         assert_eq!(waiter.ask(&run("u"), 1), ["E 26000", "Z Idle"]);
     }
@@ -157,7 +177,10 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
         third.run_later("select 1");
         let began = Instant::now();
         assert_eq!(fourth.refusal("select 1"), "53300", "{io}");
-        assert!(began.elapsed() < Duration::from_millis(1_000), "the queue is full");
+        assert!(
+            began.elapsed() < Duration::from_millis(1_000),
+            "the queue is full"
+        );
         assert_eq!(third.reply(), ["E 53300", "Z Idle"]);
         // Who is known logs in, on whichever worker, though there is no connection to be had.
         for _ in 0..6 {
@@ -169,7 +192,8 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
             password: "postgres",
             ..Login::default()
         };
-        let mut admin = Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+        let mut admin =
+            Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
         let used = "select count(*) from pg_stat_activity where application_name = 'holder'";
         assert_eq!(admin.value(used), "2");
     }
@@ -200,7 +224,10 @@ fn all_clients_of_both_workers_come_to_their_turn() {
                 })
             })
             .collect();
-        let done: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        let done: Vec<_> = clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect();
         let least = done.iter().map(|(count, _)| *count).min().unwrap();
         let most = done.iter().map(|(count, _)| *count).max().unwrap();
         assert!(least * 2 >= most, "{io}: from {least} to {most}: {done:?}");

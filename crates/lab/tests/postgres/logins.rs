@@ -79,7 +79,11 @@ fn no_user_and_no_name_that_is_not_text_come_in() {
             b"\0\0\0\x1c\0\x03\0\0user\0sb\xff\xfe\0options\0".to_vec(),
         ));
         let reply = client.reply();
-        assert_eq!(reply.last().map(String::as_str), Some("end"), "{io}: {reply:?}");
+        assert_eq!(
+            reply.last().map(String::as_str),
+            Some("end"),
+            "{io}: {reply:?}"
+        );
     }
 }
 
@@ -89,7 +93,13 @@ fn a_password_that_was_changed_counts_from_the_next_login_on() {
     let _ = admin.query("create role changes login password 'first'");
     for io in DRIVERS {
         admin.run("alter role changes password 'first'");
-        let stage = Stage::set(io, Setup { pool: "size = 3", ..Setup::default() });
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 3",
+                ..Setup::default()
+            },
+        );
         let enter = |password| Client::enter(stage.address, &login("changes", password, "sbtest"));
         let mut before = enter("first").unwrap_or_else(|told| panic!("{told}"));
         before.run("select 1");
@@ -143,13 +153,33 @@ fn users_of_the_file_come_in_by_it_and_addresses_count() {
                  allow_from = {{ far = [\"10.0.0.0/8\"] }}"
             );
             let stage = match source {
-                "server" => Stage::set(io, Setup { tables: &tables, ..Setup::default() }),
-                _ => Stage::set_as(io, Setup { tables: &tables, ..Setup::default() }, &login("known", "of the file", "sbtest")),
+                "server" => Stage::set(
+                    io,
+                    Setup {
+                        tables: &tables,
+                        ..Setup::default()
+                    },
+                ),
+                _ => Stage::set_as(
+                    io,
+                    Setup {
+                        tables: &tables,
+                        ..Setup::default()
+                    },
+                    &login("known", "of the file", "sbtest"),
+                ),
             };
             let mut client = Client::enter(stage.address, &login("known", "of the file", "sbtest"))
                 .unwrap_or_else(|told| panic!("{told}"));
-            assert_eq!(client.value("select current_user"), "sbtest", "{io} {source}");
-            assert_eq!(refusal(&stage, &login("known", "sbtest", "sbtest")), "28P01");
+            assert_eq!(
+                client.value("select current_user"),
+                "sbtest",
+                "{io} {source}"
+            );
+            assert_eq!(
+                refusal(&stage, &login("known", "sbtest", "sbtest")),
+                "28P01"
+            );
             assert_eq!(refusal(&stage, &login("sbtest", "sbtest", "sbtest")), "in");
             assert_eq!(refusal(&stage, &login("far", "far", "sbtest")), "28000");
             let of_server = refusal(&stage, &login("postgres", "postgres", "sbtest"));
@@ -170,7 +200,11 @@ fn the_first_packets_may_be_anything_and_only_one_thing_comes_of_it() {
         };
         let startup = Script::startup(&Login::default()).0;
         // A second startup message behind the first, or in place of a password.
-        assert_eq!(hear(&[startup.clone(), startup.clone()].concat()), ["R", "E 08P01", "end"], "{io}");
+        assert_eq!(
+            hear(&[startup.clone(), startup.clone()].concat()),
+            ["R", "E 08P01", "end"],
+            "{io}"
+        );
         // Longer than anything that may come before a login.
         assert_eq!(hear(&[0, 0x7f, 0xff, 0xff, 0, 3, 0, 0]), ["E 08P01", "end"]);
         assert_eq!(hear(&[0, 0, 0, 3, 0, 3, 0, 0]), ["E 08P01", "end"]);
@@ -182,7 +216,10 @@ fn the_first_packets_may_be_anything_and_only_one_thing_comes_of_it() {
         let wrong = [startup.clone(), Script::new().query("select 1").0].concat();
         assert_eq!(hear(&wrong), ["R", "E 08P01", "end"]);
         let long = Script::new().message(b'p', &vec![b'x'; 100_000]).0;
-        assert_eq!(hear(&[startup.clone(), long].concat()), ["R", "E 08P01", "end"]);
+        assert_eq!(
+            hear(&[startup.clone(), long].concat()),
+            ["R", "E 08P01", "end"]
+        );
         let mut web = Client::reach(stage.address);
         web.tell(&Script(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()));
         assert_eq!(web.reply(), ["E 08P01", "end"]);
@@ -214,9 +251,13 @@ fn versions_are_negotiated_once_and_only_where_they_must_be() {
                 settings,
                 ..Login::default()
             };
-            let client = Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+            let client =
+                Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
             let key = client.key.unwrap();
-            let negotiated = client.greeting.into_iter().filter(|line| line.starts_with('v'));
+            let negotiated = client
+                .greeting
+                .into_iter()
+                .filter(|line| line.starts_with('v'));
             (negotiated.collect::<Vec<String>>(), key.1.len())
         };
         assert_eq!(greeting(0, &[]), (vec![], 4), "{io}");
@@ -272,7 +313,10 @@ fn certificates(room: &std::path::Path) -> bool {
         .output()
         .unwrap();
     if !made.status.success() {
-        println!("skipped: openssl: {}", String::from_utf8_lossy(&made.stderr));
+        println!(
+            "skipped: openssl: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
     }
     made.status.success()
 }
@@ -283,7 +327,17 @@ fn psql(address: std::net::SocketAddr, options: &str) -> String {
         address.port()
     );
     let output = Command::new("psql")
-        .args(["-X", "-A", "-t", "-d", &url, "-c", "select 'in'", "-c", "\\conninfo"])
+        .args([
+            "-X",
+            "-A",
+            "-t",
+            "-d",
+            &url,
+            "-c",
+            "select 'in'",
+            "-c",
+            "\\conninfo",
+        ])
         .env("PGPASSWORD", "sbtest")
         .output()
         .unwrap();
@@ -305,12 +359,20 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
             at("server.key"),
             at("ca.crt")
         );
-        let stage = Stage::ready_when(io, Setup { tables: &tables, ..Setup::default() }, |stage| {
-            psql(stage.address, "sslmode=require").starts_with("in\n")
-        });
+        let stage = Stage::ready_when(
+            io,
+            Setup {
+                tables: &tables,
+                ..Setup::default()
+            },
+            |stage| psql(stage.address, "sslmode=require").starts_with("in\n"),
+        );
         let full = format!("sslmode=verify-full sslrootcert={}", at("ca.crt"));
         let said = psql(stage.address, &full);
-        assert!(said.starts_with("in\n") && said.contains("TLSv1.3"), "{io}: {said}");
+        assert!(
+            said.starts_with("in\n") && said.contains("TLSv1.3"),
+            "{io}: {said}"
+        );
         let said = psql(stage.address, "sslmode=disable");
         assert!(said.contains("wants TLS"), "{io}: {said}");
         let bound = format!("{full} channel_binding=require");
@@ -319,7 +381,9 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
         // Plaintext behind the request.
         let mut eager = Client::reach(stage.address);
         let ssl = vec![0, 0, 0, 8, 4, 210, 22, 47];
-        eager.tell(&Script([ssl, Script::startup(&Login::default()).0].concat()));
+        eager.tell(&Script(
+            [ssl, Script::startup(&Login::default()).0].concat(),
+        ));
         assert_eq!(eager.reply(), ["E 08P01", "end"], "{io}");
         direct_tls(&stage);
     }
@@ -372,8 +436,18 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
             at("ca.crt"),
             at("users.toml")
         );
-        let stage = Stage::set(io, Setup { tables: &tables, ..Setup::default() });
-        let own = format!("sslmode=require sslcert={} sslkey={}", at("client.crt"), at("client.key"));
+        let stage = Stage::set(
+            io,
+            Setup {
+                tables: &tables,
+                ..Setup::default()
+            },
+        );
+        let own = format!(
+            "sslmode=require sslcert={} sslkey={}",
+            at("client.crt"),
+            at("client.key")
+        );
         let said = psql(stage.address, &format!("{own} password=wrong"));
         assert!(said.starts_with("in\n"), "{io}: {said}");
         let said = psql(stage.address, &format!("{own} user=other password=wrong"));
@@ -406,7 +480,14 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
             Ok((server.sql("show ssl")? == "on").then_some(()))
         });
         waited.unwrap();
-        let stage = Stage::before(&server, io, Setup { tables: &tables, ..Setup::default() });
+        let stage = Stage::before(
+            &server,
+            io,
+            Setup {
+                tables: &tables,
+                ..Setup::default()
+            },
+        );
         let mut client = stage.client();
         let ssl = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
         assert_eq!(client.value(ssl), "t", "{io}");

@@ -39,13 +39,22 @@ fn notifications_reach_who_listens_while_it_is_idle() {
 #[test]
 fn a_listener_that_leaves_leaves_no_channel_behind() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup { pool: "size = 1", ..TWO });
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 1",
+                ..TWO
+            },
+        );
         for by_reset in [true, false] {
             let mut listener = stage.client();
             listener.run("listen gone");
             listener.vanish(by_reset);
             let mut next = stage.client();
-            assert_eq!(next.value("select count(*) from pg_listening_channels()"), "0");
+            assert_eq!(
+                next.value("select count(*) from pg_listening_channels()"),
+                "0"
+            );
         }
     }
 }
@@ -79,10 +88,19 @@ fn temporary_tables_cursors_and_prepared_texts_are_where_their_client_is() {
 #[test]
 fn who_has_dropped_what_bound_it_is_bound_no_longer() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup { pool: "size = 1", ..TWO });
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 1",
+                ..TWO
+            },
+        );
         let (mut client, mut other) = (stage.client(), stage.client());
         for (bind, free) in [
-            ("select pg_advisory_lock(7)", "select pg_advisory_unlock_all()"),
+            (
+                "select pg_advisory_lock(7)",
+                "select pg_advisory_unlock_all()",
+            ),
             ("prepare p as select 1", "deallocate all"),
             ("listen l", "unlisten *"),
             ("declare c cursor with hold for select 1", "close all"),
@@ -100,7 +118,13 @@ fn who_has_dropped_what_bound_it_is_bound_no_longer() {
 #[test]
 fn a_client_that_dies_frees_its_locks_and_its_tables() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup { pool: "size = 1", ..TWO });
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 1",
+                ..TWO
+            },
+        );
         for (number, by_reset) in [true, false, true, false].into_iter().enumerate() {
             let mut client = stage.client();
             client.run("select pg_advisory_lock(4711)");
@@ -112,8 +136,16 @@ fn a_client_that_dies_frees_its_locks_and_its_tables() {
             }
             client.vanish(by_reset);
             let mut next = stage.client();
-            assert_eq!(next.value("select count(*) from pg_class where relname = 'left_behind'"), "0");
-            assert_eq!(next.value("select count(*) from pg_locks where locktype = 'advisory' and objid = 4711"), "0");
+            assert_eq!(
+                next.value("select count(*) from pg_class where relname = 'left_behind'"),
+                "0"
+            );
+            assert_eq!(
+                next.value(
+                    "select count(*) from pg_locks where locktype = 'advisory' and objid = 4711"
+                ),
+                "0"
+            );
             assert_ne!(next.value("show work_mem"), "1MB");
             assert!(next.query("insert into left_behind values (1)")[0].starts_with("E 42P01"));
         }
@@ -123,7 +155,13 @@ fn a_client_that_dies_frees_its_locks_and_its_tables() {
 #[test]
 fn locks_of_a_transaction_bind_nobody_behind_it() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup { pool: "size = 1", ..TWO });
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 1",
+                ..TWO
+            },
+        );
         let (mut client, mut other) = (stage.client(), stage.client());
         for text in [
             "select pg_advisory_xact_lock(1)",

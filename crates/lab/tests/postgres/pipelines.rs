@@ -214,7 +214,11 @@ fn copy_in_and_out_in_both_protocols_ends_as_at_the_server() {
     same_as_direct(FEW, |address| {
         let mut client = Client::connect(address);
         client.run("truncate copied");
-        let rows = |from: u32| -> String { (from..from + 2_000).map(|n| format!("{n}\trow {n}\n")).collect() };
+        let rows = |from: u32| -> String {
+            (from..from + 2_000)
+                .map(|n| format!("{n}\trow {n}\n"))
+                .collect()
+        };
         let copy = "copy copied from stdin";
         let whole = Script::new()
             .query(copy)
@@ -248,14 +252,20 @@ fn copy_in_and_out_in_both_protocols_ends_as_at_the_server() {
             .copy_done()
             .sync();
         heard.extend(client.ask(&extended, 1));
-        let early = Script::new().parse("", copy).bind("", &[]).execute().flush();
+        let early = Script::new()
+            .parse("", copy)
+            .bind("", &[])
+            .execute()
+            .flush();
         client.tell(&early);
         heard.extend((0..3).map(|_| client.hear()));
         let rest = Script::new().copy_data(rows(40_000).as_bytes()).copy_done();
         heard.extend(client.ask(&rest.sync(), 1));
         heard.extend(client.query("copy (select * from copied order by a) to stdout"));
         heard.extend(client.query("copy copied to stdout; select 'behind'"));
-        let out = Script::new().parse("", "copy copied to stdout").bind("", &[]);
+        let out = Script::new()
+            .parse("", "copy copied to stdout")
+            .bind("", &[]);
         heard.extend(client.ask(&out.execute().sync(), 1));
         let twice = Script::new()
             .query("copy copied from stdin; copy copied from stdin; select 'end'")
@@ -288,7 +298,9 @@ fn a_client_that_dies_in_a_copy_or_a_message_leaves_nothing_behind() {
                 0 | 1 => Script::new()
                     .query("copy half from stdin")
                     .copy_data(&[b'x'; 100_000]),
-                2 => Script::new().query("insert into half values ('cut')").cut_short(5),
+                2 => Script::new()
+                    .query("insert into half values ('cut')")
+                    .cut_short(5),
                 3 => Script::new()
                     .parse("", "insert into half values ($1)")
                     .bind("", &["cut"])

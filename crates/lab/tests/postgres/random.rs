@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, shared, Stage};
+use super::stage::{Setup, Stage, shared};
 use crate::rig::DRIVERS;
 
 /// Conversations per driver, and what each consists of.
@@ -82,7 +82,12 @@ fn script(dice: &mut Dice) -> Script {
 fn converse(client: &mut Client, script: &Script, number: u64) -> Vec<String> {
     client.tell(script);
     let mark = format!("select 'mark {number}'");
-    client.tell(&Script::new().sync().query("rollback; begin; rollback").query(&mark));
+    client.tell(
+        &Script::new()
+            .sync()
+            .query("rollback; begin; rollback")
+            .query(&mark),
+    );
     let row = format!("D mark {number}");
     let mut heard = Vec::new();
     loop {
@@ -130,7 +135,14 @@ fn conversations_by_chance_go_as_at_the_server() {
                 );
                 let row = format!("D other {seed} {number}");
                 let text = format!("select 'other {seed} {number}'");
-                let reply = other.ask(&Script::new().parse("", &text).bind("", &[]).execute().sync(), 1);
+                let reply = other.ask(
+                    &Script::new()
+                        .parse("", &text)
+                        .bind("", &[])
+                        .execute()
+                        .sync(),
+                    1,
+                );
                 assert_eq!(reply[2], row);
             }
         }

@@ -39,10 +39,8 @@ impl Script {
     }
 
     pub(crate) fn bind_to(mut self, portal: &str, name: &str, values: &[&str]) -> Script {
-        let values: Vec<Option<&[u8]>> = values
-            .iter()
-            .map(|value| Some(value.as_bytes()))
-            .collect();
+        let values: Vec<Option<&[u8]>> =
+            values.iter().map(|value| Some(value.as_bytes())).collect();
         build::bind(&mut self.0, portal.as_bytes(), name.as_bytes(), &values);
         self
     }

@@ -16,7 +16,10 @@ const ONE: Setup<'static> = Setup {
 #[test]
 fn clients_of_one_server_connection_never_see_each_other_s_settings() {
     let settings: [(&str, [&str; 3]); 8] = [
-        ("search_path", ["public", "pg_catalog, public", "\"$user\", public"]),
+        (
+            "search_path",
+            ["public", "pg_catalog, public", "\"$user\", public"],
+        ),
         ("statement_timeout", ["1min", "2min", "0"]),
         ("datestyle", ["German, DMY", "ISO, YMD", "ISO, MDY"]),
         ("application_name", ["it's me", "other\\one", ""]),
@@ -152,7 +155,10 @@ fn what_the_startup_packet_sets_is_what_reset_goes_back_to() {
     same_as_direct(ONE, |address| {
         let mut other = Client::connect(address);
         let settings = [
-            ("options", "-c work_mem=5MB -c search_path=pg_catalog --geqo=off"),
+            (
+                "options",
+                "-c work_mem=5MB -c search_path=pg_catalog --geqo=off",
+            ),
             ("application_name", "starter"),
             ("DateStyle", "German"),
             ("extra_float_digits", "2"),
@@ -171,13 +177,26 @@ fn what_the_startup_packet_sets_is_what_reset_goes_back_to() {
             "statement_timeout",
         ];
         let mut heard = Vec::new();
-        for step in ["", "set work_mem to '1MB'", "set search_path to public", "set datestyle to iso", "reset work_mem", "reset all", "set geqo to on", "discard all"] {
+        for step in [
+            "",
+            "set work_mem to '1MB'",
+            "set search_path to public",
+            "set datestyle to iso",
+            "reset work_mem",
+            "reset all",
+            "set geqo to on",
+            "discard all",
+        ] {
             if !step.is_empty() {
                 heard.extend(client.query(step));
             }
             other.run("set geqo to default");
             heard.extend(names.map(|name| client.value(&format!("show {name}"))));
-            heard.extend(names[1..].iter().map(|name| other.value(&format!("show {name}"))));
+            heard.extend(
+                names[1..]
+                    .iter()
+                    .map(|name| other.value(&format!("show {name}"))),
+            );
         }
         let reported = ["application_name", "DateStyle", "client_encoding"];
         heard.extend(reported.map(|name| client.reported[name].clone()));

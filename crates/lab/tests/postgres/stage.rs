@@ -55,7 +55,9 @@ impl Stage {
 
     /// As [`Stage::set`], where that is who may log in.
     pub(crate) fn set_as(io: &str, setup: Setup<'_>, login: &Login<'_>) -> Stage {
-        Stage::ready_when(io, setup, |stage| Client::enter(stage.address, login).is_ok())
+        Stage::ready_when(io, setup, |stage| {
+            Client::enter(stage.address, login).is_ok()
+        })
     }
 
     pub(crate) fn ready_when(
