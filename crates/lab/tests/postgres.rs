@@ -10,6 +10,8 @@ mod rig;
 mod cancels;
 #[path = "postgres/client.rs"]
 mod client;
+#[path = "postgres/encryption.rs"]
+mod encryption;
 #[path = "postgres/faults.rs"]
 mod faults;
 #[path = "postgres/limits.rs"]

@@ -123,15 +123,10 @@ impl Client {
         }
     }
 
-    /// As [`Client::tell`], where the other side may have left.
-    pub(crate) fn try_to_tell(&mut self, script: &Script) {
-        let _ = self.stream.write_all(&script.0);
-    }
-
     /// The next message; what a server reports is noted, and passed over. `end` at the end.
     pub(crate) fn hear(&mut self) -> String {
         loop {
-            let heard = self.with_message(|message| line(message));
+            let heard = self.with_message(line);
             match heard {
                 Some(line) if line.starts_with("S ") => {}
                 Some(line) => return line,
