@@ -5,14 +5,18 @@ pub(crate) mod account;
 pub(crate) mod cancel;
 pub(crate) mod card;
 mod complaint;
+mod effects;
 mod from_client;
 mod from_server;
 pub(crate) mod join;
 mod leave;
 mod login;
 mod obtain;
+mod prepared;
+mod rescue;
 pub(crate) mod server;
 pub(crate) mod statements;
+mod texts;
 mod unit;
 
 use std::future::poll_fn;
@@ -25,14 +29,15 @@ use evenkeel_policy::load::Load;
 use evenkeel_policy::waiting::Ticket;
 use evenkeel_wire::postgres::conversation::{Due, Sending};
 use evenkeel_wire::postgres::requests::Requests;
-use smallvec::SmallVec;
 
 use self::account::Account;
 use self::card::{Card, Doing};
 use self::complaint::Complaint;
-use self::from_client::{Bound, Effects, Input, Unnamed};
+use self::effects::{Bound, Effects, Unnamed};
+use self::from_client::Input;
 use self::server::ServerConnection;
 use self::statements::Names;
+use self::unit::Unit;
 use crate::engine::live::{Interrupt, Live};
 use crate::engine::worker::Worker;
 use crate::record::{CutReason, Ending, Record};
@@ -164,53 +169,6 @@ enum Stage {
     Preparing(Option<Settings>),
     /// The end of what failed, to run it elsewhere.
     Rescue,
-}
-
-/// What the client wants done as one, and how it fares.
-struct Unit {
-    /// Its bytes, while they can be sent again.
-    kept: Option<Vec<u8>>,
-    is_read: bool,
-    may_write: bool,
-    /// All of it has been sent to a server.
-    is_sent: bool,
-    reached_server: bool,
-    reached_client: bool,
-    /// Servers that failed it.
-    tried: SmallVec<[u64; 2]>,
-    /// If it was turned away, nothing of it was run.
-    is_atomic: bool,
-    /// The server's last word was passed on.
-    fatal_was_sent: bool,
-    /// It must not go to a replica (again).
-    rescues: u32,
-    primary_only: bool,
-    since_us: u64,
-    /// Something in it failed.
-    has_failed: bool,
-    /// The rest of a batch that was refused is passed over up to its Sync.
-    skipping: bool,
-}
-
-impl Unit {
-    fn new() -> Self {
-        Self {
-            kept: Some(Vec::new()),
-            is_read: false,
-            may_write: false,
-            is_sent: false,
-            reached_server: false,
-            reached_client: false,
-            tried: SmallVec::new(),
-            is_atomic: true,
-            fatal_was_sent: false,
-            rescues: 0,
-            primary_only: false,
-            since_us: 0,
-            has_failed: false,
-            skipping: false,
-        }
-    }
 }
 
 /// One conversation; what is left to say is why it ended.
@@ -473,7 +431,7 @@ impl Session<'_> {
     fn passed_over(&mut self, due: Due, server: &mut ServerConnection) {
         match due {
             Due::ParseDiscarded(token) => {
-                if let Some(id) = from_client::unnamed_of(token) {
+                if let Some(id) = prepared::unnamed_of(token) {
                     if server.unnamed == id {
                         server.unnamed = 0;
                     }
@@ -482,12 +440,12 @@ impl Session<'_> {
                         // A Parse of ours can be repeated; the client's was for nothing.
                         self.unnamed.id *= u64::from(self.unnamed.is_parsed);
                     }
-                } else if let Some(id) = from_client::statement_of(token) {
+                } else if let Some(id) = prepared::statement_of(token) {
                     server.prepared.undo(id);
                     self.names.discarded(token.0);
                 }
             }
-            Due::CloseDiscarded(token) => match from_client::statement_of(token) {
+            Due::CloseDiscarded(token) => match prepared::statement_of(token) {
                 Some(id) => server.prepared.undo(id),
                 None => self.names.discarded(token.0),
             },

@@ -174,8 +174,11 @@ impl Socket {
     pub(crate) fn has_arrived(&self) -> bool {
         match (&self.readiness, &*self.port.borrow()) {
             (Some(readiness), _) => {
+                let is_silent = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
                 readiness.is_readable()
-                    && !matches!(self.peek_now(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+                    && !self
+                        .peek_now(&mut [0])
+                        .is_err_and(|error| is_silent(&error))
             }
             (None, Some(port)) => port.has_arrived(),
             (None, None) => false,

@@ -200,8 +200,8 @@ impl Ring {
         Poll::Pending
     }
 
-    /// Starts a send of all of it; nobody is woken when it goes well. One at a time: the kernel reads
-    /// the memory of the one under way, and the peer must get one after the other.
+    /// Starts a send of all of it; nobody is woken when it goes well. One at a time: the kernel
+    /// reads the memory of the one under way, and the peer must get one after the other.
     pub(crate) fn start_send(&self, port: &Port, payload: Payload) -> io::Result<()> {
         if port.is_sending() {
             return Err(io::Error::other("a send is under way already"));

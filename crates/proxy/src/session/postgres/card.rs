@@ -4,7 +4,6 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
@@ -15,7 +14,6 @@ use super::server::{Cancelling, ServerConnection};
 use crate::cancel;
 use crate::clock;
 use crate::engine::worker::Worker;
-use crate::server::Server;
 use crate::service::postgres::{PostgresView, Times};
 
 /// What a session does.
@@ -143,11 +141,6 @@ impl Card {
 
     pub(crate) fn set_pins(&self, pins: Pins) {
         self.pins.set(pins);
-    }
-
-    pub(crate) fn server(&self) -> Option<Arc<Server>> {
-        let target = self.target.borrow();
-        target.as_ref().map(|target| Arc::clone(&target.server))
     }
 
     pub(crate) fn is_at(&self, server_id: u64) -> bool {

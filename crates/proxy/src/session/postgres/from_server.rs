@@ -3,42 +3,37 @@
 
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::Release;
-use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
+use evenkeel_policy::route::rescue::Mishap;
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::backend::{Report, SqlState};
+use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::boundaries::{Event, Step};
-use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
 use evenkeel_wire::postgres::flight::{Flight, Outcome};
 
 use super::card::Doing;
-use super::complaint::Complaint;
-use super::from_client::{Input, statement_of, takes_statements_away, unnamed_of};
+use super::from_client::Input;
+use super::prepared::{forget_statements, is_of_old_plan, statement_of, unnamed_of};
+use super::rescue::mishap_of;
 use super::server::ServerConnection;
-use super::statements::Names;
 use super::{End, Session, Stage, Unit};
 use crate::clock;
 use crate::relay::Way;
 use crate::socket::Chunk;
-use crate::state::meaning::{Effect, Meaning};
 use crate::state::settings::Status;
-
-/// A unit that fails again and again has a reason of its own.
-const RESCUES_MAX: u32 = 3;
 
 /// What a walk through a server's bytes has led to.
 #[derive(Default)]
-struct Walked {
+pub(super) struct Walked {
     /// The server said ReadyForQuery to the client.
-    is_ready: bool,
+    pub(super) is_ready: bool,
     /// A query of ours has ended.
-    ours_ended: bool,
+    pub(super) ours_ended: bool,
     /// Something failed that may be run elsewhere.
-    mishap: Option<Mishap>,
+    pub(super) mishap: Option<Mishap>,
     /// The connection ends, or cannot be followed any more.
-    broken: Option<String>,
+    pub(super) broken: Option<String>,
     /// It ends when its answer was complete: that is nothing to its client.
-    has_left: bool,
+    pub(super) has_left: bool,
 }
 
 impl Walked {
@@ -297,7 +292,7 @@ impl Session<'_> {
     }
 
     /// Before the answer goes to the client: its next read must find what it wrote.
-    fn wrote(&mut self) {
+    pub(super) fn wrote(&mut self) {
         let view = self.seat.service().view();
         let reads_are_split = view.postgres.as_ref().is_some_and(|own| own.split.reads);
         let Some(at) = self.at.as_ref().filter(|_| reads_are_split) else {
@@ -454,177 +449,6 @@ impl Session<'_> {
         let view = self.seat.service().view();
         view.postgres.as_ref().is_some_and(|own| own.session_mode)
     }
-
-    /// Whether what failed is run again, and the client never hears of it.
-    fn may_rescue(&self, mishap: Mishap) -> bool {
-        let Some(at) = &self.at else { return false };
-        let is_held = !self.journal.pins.is_empty() || self.keeps_connection();
-        let attempt = Attempt {
-            on_replica: at.is_replica,
-            is_read: self.unit.is_read,
-            is_held,
-            reached_server: self.unit.reached_server,
-            reached_client: self.unit.reached_client,
-            is_kept: self.unit.kept.as_ref().is_some_and(|kept| !kept.is_empty()),
-        };
-        // A server that takes writes refuses one if the session itself wants to read only.
-        let is_own = mishap == Mishap::ReadOnly && !at.is_replica && !self.is_in_recovery();
-        // A write that was turned away was not run, unless it could commit some of itself before.
-        let is_doubtful =
-            mishap == Mishap::TurnedAway && !self.unit.is_read && !self.unit.is_atomic;
-        let is_new = self.unit.rescues < RESCUES_MAX;
-        is_new && !is_own && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
-    }
-
-    /// Whether the server said in the login that it is a standby (PostgreSQL 14 and later say so).
-    fn is_in_recovery(&self) -> bool {
-        let reported = self.server.iter().flat_map(|server| &server.reported);
-        let mut said = reported.filter(|(name, _)| &**name == b"in_hot_standby");
-        said.any(|(_, value)| &**value == b"on")
-    }
-
-    fn begin_rescue(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
-        self.figures().rescued.add(1);
-        if let Some(at) = &self.at {
-            self.shared.knowledge.doubt(at.server.id);
-            self.unit.tried.push(at.server.id);
-        }
-        if mishap == Mishap::ReadOnly || mishap == Mishap::RecoveryConflict {
-            self.unit.primary_only = true;
-        }
-        self.journal.pins = evenkeel_policy::pins::Pins::NONE;
-        self.effects.settled();
-        self.names.undone();
-        self.unit.rescues += 1;
-        self.journal.lost();
-        self.stage = Stage::Rescue;
-        self.end_rescue(walked)
-    }
-
-    /// The rest of a failed unit's answer is nobody's.
-    fn end_rescue(&mut self, walked: &Walked) -> Result<(), End> {
-        if walked.broken.is_some() {
-            return self.run_again(Condition::Unclean);
-        }
-        if walked.is_ready {
-            return self.run_again(Condition::Clean);
-        }
-        Ok(())
-    }
-
-    fn run_again(&mut self, condition: Condition) -> Result<(), End> {
-        let was_primary = self.at.take().is_some_and(|at| !at.is_replica);
-        if let Some(server) = self.server.take() {
-            self.card.has_none();
-            let condition = match server.is_idle() {
-                true => condition,
-                false => Condition::Unclean,
-            };
-            self.lending.give_back(server, condition);
-        }
-        let kept = self.unit.kept.take().unwrap_or_default();
-        let behind = std::mem::replace(&mut self.held, kept);
-        self.held.extend_from_slice(&behind);
-        let tried = std::mem::take(&mut self.unit.tried);
-        let primary_only = self.unit.primary_only;
-        let rescues = self.unit.rescues;
-        self.unit = Unit::new();
-        self.unit.rescues = rescues;
-        self.unit.tried = tried;
-        self.unit.primary_only = primary_only;
-        self.stage = Stage::Ready;
-        self.in_flight = 0;
-        if was_primary && primary_only {
-            return self.wait_for_another_primary();
-        }
-        // Another connection, perhaps to the same server: if that is down it will be found out.
-        self.go_on()
-    }
-
-    /// The server is gone, or cannot be followed.
-    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), End> {
-        let Some(server) = self.server.take() else {
-            return Ok(());
-        };
-        if let Some(at) = &self.at {
-            self.shared.knowledge.doubt(at.server.id);
-            at.server.counters.resets.add(1);
-        }
-        tracing::debug!(server = %server.pooled.server.name, why, "server lost");
-        let is_transaction = server.conversation.status() != TransactionStatus::Idle;
-        let is_in_message = server.is_in_message();
-        let stage = std::mem::replace(&mut self.stage, Stage::Ready);
-        let was_preparing = matches!(stage, Stage::Preparing(_)) && !self.restoring;
-        self.card.has_none();
-        self.lending.give_back(server, Condition::Unclean);
-        if was_preparing {
-            return self.lost_before_sending();
-        }
-        if matches!(stage, Stage::Rescue) {
-            return self.run_again(Condition::Unclean);
-        }
-        if is_in_message {
-            return Err(End::ServerBroke(why.to_owned()));
-        }
-        if self.may_rescue(Mishap::Broken) {
-            let walked = Walked {
-                broken: Some(String::new()),
-                ..Walked::default()
-            };
-            return self.begin_rescue(Mishap::Broken, &walked);
-        }
-        self.tell_lost(is_transaction, why)
-    }
-
-    /// Nothing of the client's was sent yet.
-    pub(super) fn lost_before_sending(&mut self) -> Result<(), End> {
-        let at = self.at.take();
-        self.try_elsewhere(at)
-    }
-
-    fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), End> {
-        if self.unit.may_write && self.at.as_ref().is_some_and(|at| !at.is_replica) {
-            // Perhaps it did: then the session must see it as well.
-            self.wrote();
-        }
-        let server = self.at.take().map(|at| at.server.name.to_string());
-        let server = server.unwrap_or_default();
-        let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
-        let detail = format!("server {server} {why}");
-        if self.unit.fatal_was_sent {
-            self.figures().lost.add(u64::from(is_transaction));
-            return Err(End::ServerEnded(detail));
-        }
-        let is_single = self.unit.is_sent && self.in_flight == 1;
-        if is_transaction || is_bound || !is_single {
-            self.figures().lost.add(1);
-            let text = match is_transaction {
-                true => {
-                    "the server that ran this transaction is gone, and the transaction with it: \
-                         retry it from the beginning"
-                }
-                false => "the server connection that this session was bound to is gone",
-            };
-            let complaint = Complaint::new(b"57P01", text).detail(detail);
-            return Err(End::Fatal(complaint));
-        }
-        // A single query or batch: its client goes on behind an error.
-        self.journal.lost();
-        self.unit = Unit::new();
-        self.in_flight = 0;
-        self.let_next_follow();
-        self.does(Doing::Idle);
-        self.names.settled();
-        self.effects.settled();
-        let out = self.answers();
-        let trouble = evenkeel_policy::waiting::Trouble::OutcomeUnknown;
-        Complaint::of_trouble(trouble)
-            .detail(detail)
-            .write_error(out);
-        build::ready_for_query(out, TransactionStatus::Idle);
-        self.card.call();
-        Ok(())
-    }
 }
 
 /// Rows and COPY data go where the reply goes that they are of; what is left of the message before
@@ -650,44 +474,10 @@ fn deliver(flight: &mut Flight<'_, '_>, delivery: Delivery, length: usize) {
     }
 }
 
-/// Nothing was prepared behind it: that waits.
-fn forget_statements(
-    meaning: &Meaning,
-    statement: usize,
-    server: &mut ServerConnection,
-    names: &mut Names,
-) {
-    let is_all = |effect: &&Effect| {
-        usize::try_from(effect.statement) == Ok(statement) && takes_statements_away(effect)
-    };
-    if meaning.effects.iter().any(|effect| is_all(&effect)) {
-        server.prepared.clear();
-        server.given.clear();
-        server.unnamed = 0;
-        names.clear();
-    }
-}
-
-/// "cached plan must not change result type": tables are other than when it was prepared.
-fn is_of_old_plan(sqlstate: SqlState, event: &Event<'_>) -> bool {
-    let is_old = |report: &Report<'_>| report.field(b'R') == Some(b"RevalidateCachedQuery");
-    sqlstate.0 == *b"0A000" && matches!(event, Event::Error(report) if is_old(report))
-}
-
 fn journal_status(status: TransactionStatus) -> Status {
     match status {
         TransactionStatus::Idle => Status::Idle,
         TransactionStatus::InTransaction => Status::InTransaction,
         TransactionStatus::Failed => Status::Failed,
-    }
-}
-
-/// What an error of a server means for running it elsewhere (appendix A of the manual).
-fn mishap_of(sqlstate: SqlState) -> Mishap {
-    match &sqlstate.0 {
-        b"25006" => Mishap::ReadOnly,
-        b"40001" | b"40P01" => Mishap::RecoveryConflict,
-        b"57P01" | b"57P02" | b"57P03" | b"53300" => Mishap::TurnedAway,
-        _ => Mishap::Error,
     }
 }

@@ -1,5 +1,5 @@
-//! The door: from a client's first byte to its first ReadyForQuery. Nothing of a client that has not
-//! proved who it is reaches a server.
+//! The door: from a client's first byte to its first ReadyForQuery. Nothing of a client that has
+//! not proved who it is reaches a server.
 
 mod credential;
 mod greeting;

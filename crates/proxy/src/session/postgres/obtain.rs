@@ -1,4 +1,4 @@
-//! How a session comes to a server connection: it borrows one, waits for one, or waits for a primary.
+//! How a session comes to a server connection: it borrows one, waits for one, or for a primary.
 
 use std::sync::Arc;
 

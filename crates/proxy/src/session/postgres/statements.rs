@@ -220,10 +220,6 @@ impl Names {
         self.known = HashMap::new();
         self.undo.clear();
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.known.len()
-    }
 }
 
 /// Which statements a server connection has, the longest unused first to go.

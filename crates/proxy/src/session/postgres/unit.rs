@@ -22,6 +22,53 @@ use crate::dice::dice;
 use crate::service::View;
 use crate::state::meaning::{self, Meaning};
 
+/// What the client wants done as one, and how it fares.
+pub(super) struct Unit {
+    /// Its bytes, while they can be sent again.
+    pub(super) kept: Option<Vec<u8>>,
+    pub(super) is_read: bool,
+    pub(super) may_write: bool,
+    /// All of it has been sent to a server.
+    pub(super) is_sent: bool,
+    pub(super) reached_server: bool,
+    pub(super) reached_client: bool,
+    /// Servers that failed it.
+    pub(super) tried: SmallVec<[u64; 2]>,
+    /// If it was turned away, nothing of it was run.
+    pub(super) is_atomic: bool,
+    /// The server's last word was passed on.
+    pub(super) fatal_was_sent: bool,
+    /// It must not go to a replica (again).
+    pub(super) rescues: u32,
+    pub(super) primary_only: bool,
+    pub(super) since_us: u64,
+    /// Something in it failed.
+    pub(super) has_failed: bool,
+    /// The rest of a batch that was refused is passed over up to its Sync.
+    pub(super) skipping: bool,
+}
+
+impl Unit {
+    pub(super) fn new() -> Self {
+        Self {
+            kept: Some(Vec::new()),
+            is_read: false,
+            may_write: false,
+            is_sent: false,
+            reached_server: false,
+            reached_client: false,
+            tried: SmallVec::new(),
+            is_atomic: true,
+            fatal_was_sent: false,
+            rescues: 0,
+            primary_only: false,
+            since_us: 0,
+            has_failed: false,
+            skipping: false,
+        }
+    }
+}
+
 /// What the bytes of a client that has no server connection begin with.
 pub(super) enum Look {
     /// Not enough to tell.

@@ -44,11 +44,6 @@ impl Place {
         self.ticket.get()
     }
 
-    /// Whether something is still to come.
-    pub(crate) fn is_in_line(&self) -> bool {
-        self.ticket.get().is_some()
-    }
-
     pub(super) fn deliver(&self, delivery: Delivery) {
         self.ticket.set(None);
         self.delivery.replace(Some(delivery));

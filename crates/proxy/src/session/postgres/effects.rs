@@ -1,0 +1,105 @@
+//! What a client's requests leave behind in its session, until the server has said whether they
+//! did.
+
+use std::collections::VecDeque;
+
+use evenkeel_policy::route::Kind;
+use evenkeel_wire::postgres::conversation::Token;
+
+use evenkeel_wire::sql::facts::Discard;
+
+use super::prepared::{PARSE, UNNAMED};
+use crate::state::meaning::{Does, Effect, Meaning};
+
+/// The statement without a name, as the client knows it.
+#[derive(Default)]
+pub(super) struct Unnamed {
+    pub(super) id: u64,
+    pub(super) text: Vec<u8>,
+    pub(super) types: Vec<u8>,
+    pub(super) meaning: Option<Meaning>,
+    /// The server has taken its Parse.
+    pub(super) is_parsed: bool,
+    /// In which batch a Parse of it is under way.
+    pub(super) open: Option<u64>,
+}
+
+/// What requests that are under way will leave behind.
+#[derive(Default)]
+pub(super) struct Effects {
+    /// The meaning of the Query that comes next, if it was read to decide where it runs.
+    pub(super) read_ahead: Option<Meaning>,
+    pending: VecDeque<(u64, Meaning)>,
+    pub(super) last: u64,
+}
+
+impl Effects {
+    /// Notes what a request leaves behind; its token.
+    pub(super) fn note(&mut self, meaning: &Meaning) -> Token {
+        if meaning.effects.is_empty() {
+            return Token(0);
+        }
+        let token = self.next();
+        self.pending.push_back((token, meaning.clone()));
+        Token(token)
+    }
+
+    /// A token for something whose outcome matters.
+    pub(super) fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// What the request of a token meant, of whose statements one has ended well.
+    pub(super) fn completed(&mut self, token: Token) -> Option<&Meaning> {
+        if token.0 == 0 || token.0 & (PARSE | UNNAMED) != 0 {
+            return None;
+        }
+        while self.pending.front().is_some_and(|(of, _)| *of < token.0) {
+            self.pending.pop_front();
+        }
+        let (of, meaning) = self.pending.front()?;
+        (*of == token.0).then_some(meaning)
+    }
+
+    /// Nothing is under way any more.
+    pub(super) fn settled(&mut self) {
+        self.pending.clear();
+    }
+}
+
+/// DEALLOCATE ALL and DISCARD ALL take the protocol's statements along.
+pub(super) fn takes_statements_away(effect: &Effect) -> bool {
+    matches!(
+        effect.does,
+        Does::DeallocateAll | Does::Discard(Discard::All)
+    )
+}
+
+/// Whether it was run as a whole or not at all: it has no COMMIT of its own.
+pub(super) fn is_atomic(meaning: &Meaning) -> bool {
+    let is_plain = |kind| !matches!(kind, Kind::Routine | Kind::Unknown | Kind::EndTransaction);
+    matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
+}
+
+/// What the last Bind bound, if it leaves anything behind; an Execute of another portal is taken
+/// for the same.
+#[derive(Default)]
+pub(super) struct Bound {
+    pub(super) meaning: Option<Meaning>,
+}
+
+impl Bound {
+    pub(super) fn is(&mut self, meaning: &Meaning) {
+        let matters = !meaning.effects.is_empty() || meaning.changes_catalog;
+        self.meaning = matters.then(|| meaning.clone());
+    }
+
+    pub(super) fn nothing(&mut self) {
+        self.meaning = None;
+    }
+
+    pub(super) fn unknown(&mut self) {
+        self.is(&Meaning::unreadable());
+    }
+}

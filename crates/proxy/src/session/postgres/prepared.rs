@@ -1,0 +1,478 @@
+//! Prepared statements on their way to the server: names are ours there, and a server that lacks a
+//! statement gets it first.
+
+use std::sync::Arc;
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_wire::postgres::backend::{Report, SqlState};
+use evenkeel_wire::postgres::boundaries::Event;
+use evenkeel_wire::postgres::conversation::{Answer, Origin, Request, Sending, Token};
+use evenkeel_wire::postgres::flight::Flight;
+use evenkeel_wire::postgres::frame::Header;
+use evenkeel_wire::postgres::frontend::Target;
+use evenkeel_wire::postgres::names::{Name, names, parse_parts};
+use evenkeel_wire::postgres::{Parsed, build};
+
+use super::complaint::Complaint;
+use super::effects::{is_atomic, takes_statements_away};
+use super::server::ServerConnection;
+use super::statements::Names;
+use super::statements::{self, NAME_PREFIX, name_of, new_id};
+use super::{End, Session};
+use crate::state::meaning::{Effect, Meaning};
+
+/// Marks tokens of Parses that name a statement; the others' are not asked for.
+pub(super) const PARSE: u64 = 1 << 62;
+
+/// Marks tokens of Parses of unnamed statements.
+pub(super) const UNNAMED: u64 = 1 << 63;
+
+/// An unnamed statement that was too long to be kept: it is where it was parsed, or nowhere.
+pub(super) const UNREAD: u64 = u64::MAX;
+
+/// The unnamed statement that a token stands for.
+pub(super) fn unnamed_of(token: Token) -> Option<u64> {
+    (token.0 & UNNAMED != 0).then_some(token.0 & !UNNAMED)
+}
+
+/// The statement that a token stands for.
+pub(super) fn statement_of(token: Token) -> Option<u64> {
+    (token.0 & PARSE != 0 && token.0 & UNNAMED == 0).then_some(token.0 & !PARSE)
+}
+
+/// Whether the name was one that was given to a statement on the server; now it is not.
+pub(super) fn take_given(given: &mut Vec<Box<[u8]>>, name: &[u8]) -> bool {
+    let index = given.iter().position(|one| **one == *name);
+    index.map(|index| given.swap_remove(index)).is_some()
+}
+
+/// Nothing was prepared behind it: that waits.
+pub(super) fn forget_statements(
+    meaning: &Meaning,
+    statement: usize,
+    server: &mut ServerConnection,
+    names: &mut Names,
+) {
+    let is_all = |effect: &&Effect| {
+        usize::try_from(effect.statement) == Ok(statement) && takes_statements_away(effect)
+    };
+    if meaning.effects.iter().any(|effect| is_all(&effect)) {
+        server.prepared.clear();
+        server.given.clear();
+        server.unnamed = 0;
+        names.clear();
+    }
+}
+
+/// "cached plan must not change result type": tables are other than when it was prepared.
+pub(super) fn is_of_old_plan(sqlstate: SqlState, event: &Event<'_>) -> bool {
+    let is_old = |report: &Report<'_>| report.field(b'R') == Some(b"RevalidateCachedQuery");
+    sqlstate.0 == *b"0A000" && matches!(event, Event::Error(report) if is_old(report))
+}
+
+impl Session<'_> {
+    /// Whether what a name means is still being decided: in a batch before this one, of which an
+    /// error may undo all that comes behind it.
+    pub(super) fn is_undecided(&self, header: Header, request: Request, message: &[u8]) -> bool {
+        let Some(server) = &self.server else {
+            return false;
+        };
+        let is_settled = self.names.is_settled() && server.prepared.is_settled();
+        if is_settled && self.unnamed.open.is_none() || !server.conversation.owes_ready() {
+            return false;
+        }
+        let is_of_statement = matches!(
+            request,
+            Request::Parse | Request::Bind | Request::DescribeStatement | Request::Close
+        );
+        let Parsed::Frame(found, _) = names(header, message) else {
+            return false;
+        };
+        let Some(name) = found.statement.filter(|_| is_of_statement) else {
+            return false;
+        };
+        if !name.is_named() {
+            let binds = matches!(request, Request::Bind | Request::DescribeStatement);
+            let is_before = |segment| segment != self.segment;
+            return binds && self.unnamed.open.is_some_and(is_before);
+        }
+        let name = name.of(message);
+        let is_open = |id| server.prepared.is_open(id, self.segment);
+        let known = self.names.get(name).map(|statement| statement.id);
+        self.names.is_open(name, self.segment)
+            || known.is_some_and(is_open)
+            || request == Request::Parse && self.id_of(message).is_some_and(is_open)
+    }
+
+    pub(super) fn id_of(&self, parse: &[u8]) -> Option<u64> {
+        let parts = parse_parts(parse)?;
+        let text = parse.get(parts.text)?;
+        Some(self.intern(text, parse.get(parts.types)?).id)
+    }
+
+    pub(super) fn parse(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        message: &[u8],
+        is_whole: bool,
+    ) -> Result<Sending, End> {
+        let parts = parse_parts(message).filter(|_| is_whole);
+        let Some(parts) = parts else {
+            if is_whole {
+                let what = "a malformed message 'P'";
+                return Err(End::Fatal(Complaint::protocol(what)));
+            }
+            // Too long to be read: it is prepared here under its own name, and stays here.
+            self.unit.may_write = true;
+            self.pin(Pin::Unknown);
+            if message.get(5) == Some(&0) {
+                self.unnamed.id = UNREAD;
+                self.unnamed.meaning = None;
+                if let Some(server) = &mut self.server {
+                    server.unnamed = UNREAD;
+                }
+            }
+            return Ok(self.send(flight, Request::Parse, Token(0), message.len()));
+        };
+        let text = message.get(parts.text.clone()).unwrap_or_default();
+        let types = message.get(parts.types.clone()).unwrap_or_default();
+        if !parts.statement.is_named() {
+            return Ok(self.parse_unnamed(flight, text, types, message.len()));
+        }
+        let statement = self.intern(text, types);
+        self.guard_sequences(flight, &statement.meaning);
+        let name = parts.statement.of(message);
+        if let Some(known) = self.names.get(name).map(Arc::clone) {
+            return Ok(self.parse_taken(flight, header, parts.statement, &known, message.len()));
+        }
+        let id = statement.id;
+        let Some(server) = &mut self.server else {
+            return Ok(Sending::Drop);
+        };
+        if server.prepared.has(id) {
+            let sending = server
+                .conversation
+                .answer(Answer::ParseComplete, Token(PARSE | id));
+            if sending == Sending::Forward {
+                self.names.set((PARSE | id, self.segment), name, statement);
+            }
+            flight.drop(message.len());
+            return Ok(Sending::Drop);
+        }
+        self.close_oldest(flight, id);
+        let Some(server) = &mut self.server else {
+            return Ok(Sending::Drop);
+        };
+        let token = Token(PARSE | id);
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Client, token);
+        if sending == Sending::Drop {
+            server.prepared.not_sent(id);
+            flight.drop(message.len());
+            return Ok(sending);
+        }
+        self.names.set((PARSE | id, self.segment), name, statement);
+        flight.rename(header, parts.statement, &name_of(id));
+        flight.keep(message.len() - parts.statement.end);
+        Ok(sending)
+    }
+
+    /// A Parse of a name that the client has already: the server refuses it, as without us.
+    pub(super) fn parse_taken(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        name: Name,
+        known: &Arc<statements::Statement>,
+        length: usize,
+    ) -> Sending {
+        self.replay(flight, known);
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Client, Token(0));
+        match sending {
+            Sending::Forward => {
+                flight.rename(header, name, &known.name());
+                flight.keep(length - name.end);
+            }
+            Sending::Drop => flight.drop(length),
+        }
+        sending
+    }
+
+    pub(super) fn parse_unnamed(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        text: &[u8],
+        types: &[u8],
+        length: usize,
+    ) -> Sending {
+        let meaning = self.read(text);
+        self.guard_sequences(flight, &meaning);
+        self.unit.may_write |= meaning.writes;
+        let id = new_id();
+        let unnamed = &mut self.unnamed;
+        unnamed.id = id;
+        unnamed.text.clear();
+        unnamed.text.extend_from_slice(text);
+        unnamed.types.clear();
+        unnamed.types.extend_from_slice(types);
+        unnamed.meaning = Some(meaning);
+        unnamed.is_parsed = false;
+        let sending = self.send(flight, Request::Parse, Token(UNNAMED | id), length);
+        if sending == Sending::Forward
+            && let Some(server) = &mut self.server
+        {
+            server.unnamed = id;
+            self.unnamed.open = Some(self.segment);
+        }
+        sending
+    }
+
+    /// Makes room for one more prepared statement on the server, or for a new plan of an old one.
+    pub(super) fn close_oldest(&mut self, flight: &mut Flight<'_, '_>, id: u64) {
+        let view = self.seat.service().view();
+        let max = view.postgres.as_ref().map_or(1, |own| own.statements_max);
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let gone = server.prepared.add(id, max, self.segment);
+        for gone in gone.into_iter().flatten() {
+            let token = Token(PARSE | gone);
+            let sending = server
+                .conversation
+                .sent(Request::Close, Origin::Ours, token);
+            match sending {
+                Sending::Forward => {
+                    build::close(flight.writer(), Target::Statement(&name_of(gone)));
+                }
+                Sending::Drop => server.prepared.not_sent(gone),
+            }
+        }
+    }
+
+    /// Bind, Describe and Close, of a statement or a portal.
+    pub(super) fn named(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        request: Request,
+        message: &[u8],
+    ) -> Result<Sending, End> {
+        let Parsed::Frame(found, _) = names(header, message) else {
+            let what = "a message whose names are malformed";
+            return Err(End::Fatal(Complaint::protocol(what)));
+        };
+        let Some(name) = found.statement else {
+            return Ok(self.send(flight, request, Token(0), message.len()));
+        };
+        if !name.is_named() {
+            if request != Request::Close {
+                self.guard_unnamed(flight, request);
+                self.replay_unnamed(flight);
+                self.bind_unnamed(request);
+            }
+            return Ok(self.send(flight, request, Token(0), message.len()));
+        }
+        let known = self.names.get(name.of(message)).map(Arc::clone);
+        let Some(statement) = known else {
+            return Ok(self.named_unknown(flight, header, request, message));
+        };
+        if request == Request::Close {
+            return Ok(self.close(flight, name.of(message), message.len()));
+        }
+        let statement = self.current(&statement);
+        if !self.replay(flight, &statement) {
+            flight.drop(message.len());
+            return Ok(Sending::Drop);
+        }
+        if request == Request::Bind {
+            self.guard_sequences(flight, &statement.meaning);
+            self.bind(&statement);
+        }
+        let Some(server) = &mut self.server else {
+            return Ok(Sending::Drop);
+        };
+        let sending = server.conversation.sent(request, Origin::Client, Token(0));
+        match sending {
+            Sending::Forward => {
+                flight.rename(header, name, &statement.name());
+                flight.keep(message.len() - name.end);
+            }
+            Sending::Drop => flight.drop(message.len()),
+        }
+        Ok(sending)
+    }
+
+    /// A name that we do not know: PREPARE in SQL has made it, or nobody: the server will say.
+    /// One that looks like ours must not reach a statement of somebody else.
+    pub(super) fn named_unknown(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        request: Request,
+        message: &[u8],
+    ) -> Sending {
+        self.bound.unknown();
+        self.unit.may_write = true;
+        let Parsed::Frame(found, _) = names(header, message) else {
+            return Sending::Drop;
+        };
+        let Some(name) = found.statement else {
+            return Sending::Drop;
+        };
+        if !name.of(message).starts_with(NAME_PREFIX) {
+            return self.send(flight, request, Token(0), message.len());
+        }
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let sending = server.conversation.sent(request, Origin::Client, Token(0));
+        match sending {
+            Sending::Forward => {
+                let other = [b"client's ", name.of(message)].concat();
+                flight.rename(header, name, &other);
+                flight.keep(message.len() - name.end);
+            }
+            Sending::Drop => flight.drop(message.len()),
+        }
+        sending
+    }
+
+    /// The client closes its name; the statement stays for others.
+    pub(super) fn close(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        name: &[u8],
+        length: usize,
+    ) -> Sending {
+        let name: Box<[u8]> = name.into();
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let token = Token(self.effects.next());
+        if take_given(&mut server.given, &name) {
+            self.names.remove((token.0, self.segment), &name);
+            return self.send(flight, Request::Close, token, length);
+        }
+        let sending = server.conversation.answer(Answer::CloseComplete, token);
+        if sending == Sending::Forward {
+            self.names.remove((token.0, self.segment), &name);
+        }
+        flight.drop(length);
+        Sending::Drop
+    }
+
+    /// Sees to it that the server has a statement. False: nothing would come of it.
+    pub(super) fn replay(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        statement: &Arc<statements::Statement>,
+    ) -> bool {
+        let Some(server) = &mut self.server else {
+            return false;
+        };
+        if server.prepared.has(statement.id) {
+            return true;
+        }
+        self.close_oldest(flight, statement.id);
+        let Some(server) = &mut self.server else {
+            return false;
+        };
+        let token = Token(PARSE | statement.id);
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Ours, token);
+        match sending {
+            Sending::Forward => {
+                let name = statement.name();
+                build::parse(flight.writer(), &name, &statement.text, &statement.types);
+                true
+            }
+            Sending::Drop => {
+                server.prepared.not_sent(statement.id);
+                // It stands behind an error: whatever refers to it is passed over, too.
+                true
+            }
+        }
+    }
+
+    /// A Bind of the unnamed statement that was parsed on another connection.
+    pub(super) fn replay_unnamed(&mut self, flight: &mut Flight<'_, '_>) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        if self.unnamed.id == 0 {
+            // What the server may have is another client's.
+            let close = server
+                .conversation
+                .sent(Request::Close, Origin::Ours, Token(0));
+            if close == Sending::Forward {
+                server.unnamed = 0;
+                build::close(flight.writer(), Target::Statement(b""));
+            }
+            return;
+        }
+        if server.unnamed == self.unnamed.id {
+            return;
+        }
+        let token = Token(UNNAMED | self.unnamed.id);
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Ours, token);
+        if sending == Sending::Forward {
+            server.unnamed = self.unnamed.id;
+            self.unnamed.open = Some(self.segment);
+            build::parse(
+                flight.writer(),
+                b"",
+                &self.unnamed.text,
+                &self.unnamed.types,
+            );
+        }
+    }
+
+    pub(super) fn guard_unnamed(&mut self, flight: &mut Flight<'_, '_>, request: Request) {
+        if request == Request::Bind
+            && let Some(meaning) = self.unnamed.meaning.take()
+        {
+            self.guard_sequences(flight, &meaning);
+            self.unnamed.meaning = Some(meaning);
+        }
+    }
+
+    /// The next Execute runs this statement, as far as can be told.
+    pub(super) fn bind(&mut self, statement: &statements::Statement) {
+        self.unit.may_write |= statement.meaning.writes;
+        self.unit.is_atomic &= is_atomic(&statement.meaning);
+        self.bound.is(&statement.meaning);
+        self.take_hold();
+    }
+
+    pub(super) fn bind_unnamed(&mut self, request: Request) {
+        if request != Request::Bind {
+            return;
+        }
+        match &self.unnamed.meaning {
+            // The server will say that there is none.
+            _ if self.unnamed.id == 0 => self.bound.nothing(),
+            Some(meaning) => {
+                self.unit.may_write |= meaning.writes;
+                self.unit.is_atomic &= is_atomic(meaning);
+                self.bound.is(meaning);
+            }
+            None => self.bound.unknown(),
+        }
+        self.take_hold();
+    }
+
+    pub(super) fn forget_name(&mut self, name: &[u8]) {
+        self.names.remove((0, self.segment), name);
+        self.names.settled();
+    }
+}
