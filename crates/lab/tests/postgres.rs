@@ -1,5 +1,5 @@
-//! A service of `protocol = "postgres"` in front of a real PostgreSQL: what clients of a pool see is
-//! what they would see of a server of their own.
+//! A service of `protocol = "postgres"` in front of a real PostgreSQL: what clients of a pool see
+//! is what they would see of a server of their own.
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 

@@ -135,7 +135,8 @@ fn users_of_the_file_come_in_by_it_and_addresses_count() {
         .sql("select rolpassword from pg_authid where rolname = 'sbtest'")
         .unwrap();
     let text = format!(
-        "[users.known]\npassword = \"of the file\"\nserver_user = \"sbtest\"\nserver_password = \"sbtest\"\n\
+        "[users.known]\npassword = \"of the file\"\nserver_user = \"sbtest\"\n\
+         server_password = \"sbtest\"\n\
          [users.sbtest]\nverifier = {verifier:?}\n\
          [users.far]\npassword = \"far\"\nserver_user = \"sbtest\"\nserver_password = \"sbtest\"\n"
     );

@@ -206,6 +206,11 @@ fn megabytes_in_one_value_do_not_stop_either_way() {
     });
 }
 
+fn rows(from: u32) -> String {
+    let numbers = from..from + 2_000;
+    numbers.map(|n| format!("{n}\trow {n}\n")).collect()
+}
+
 #[test]
 fn copy_in_and_out_in_both_protocols_ends_as_at_the_server() {
     let setup = "drop table if exists copied; create table copied (a int primary key, b text)";
@@ -214,11 +219,6 @@ fn copy_in_and_out_in_both_protocols_ends_as_at_the_server() {
     same_as_direct(FEW, |address| {
         let mut client = Client::connect(address);
         client.run("truncate copied");
-        let rows = |from: u32| -> String {
-            (from..from + 2_000)
-                .map(|n| format!("{n}\trow {n}\n"))
-                .collect()
-        };
         let copy = "copy copied from stdin";
         let whole = Script::new()
             .query(copy)

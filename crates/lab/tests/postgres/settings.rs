@@ -73,7 +73,8 @@ fn transactions_savepoints_and_resets_do_to_settings_what_they_do_at_the_server(
             "begin; set work_mem to '2MB'; rollback",
             "begin; set work_mem to '3MB'; commit",
             "begin; set local work_mem to '9MB'; show work_mem; commit",
-            "begin; set work_mem to '5MB'; savepoint a; set work_mem to '6MB'; rollback to a; commit",
+            "begin; set work_mem to '5MB'; savepoint a; set work_mem to '6MB'; rollback to a; \
+             commit",
             "begin; savepoint a; set work_mem to '7MB'; release a; commit",
             "begin; set work_mem to '8MB'; select 1/0; commit",
             "rollback",

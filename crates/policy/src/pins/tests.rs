@@ -48,7 +48,10 @@ fn every_pin_stands_for_itself_and_has_a_text_of_its_own() {
         let alone: Vec<Pin> = Pins::of(&[pin]).iter().collect();
         assert_eq!(alone, [pin]);
     }
-    assert!(Pin::ALL.is_sorted(), "shown in the order of their declaration");
+    assert!(
+        Pin::ALL.is_sorted(),
+        "shown in the order of their declaration"
+    );
 }
 
 #[test]
