@@ -190,9 +190,14 @@ impl Process {
 
     fn wait_gone(&self, pids: &[u32], limit: Duration) -> Result<()> {
         let what = format!("end of {}", self.launch.name);
-        eventually(limit, &what, || {
+        let gone = eventually(limit, &what, || {
             let gone = !self.is_running() && !pids.iter().any(|pid| procfs::is_alive(*pid));
             Ok(gone.then_some(()))
+        });
+        gone.with_context(|| {
+            let left: Vec<String> = self.pids().into_iter().map(procfs::described).collect();
+            let left = left.join("; ");
+            format!("left of it: {left}; the last it said:\n{}", self.log_tail())
         })
     }
 

@@ -40,6 +40,14 @@ pub fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| fields[0] == "T")
 }
 
+/// What a process is and where it stands, for a person who asks why it does not end.
+pub fn described(pid: u32) -> String {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let line = read("cmdline").replace('\0', " ");
+    let state = stat(pid).map_or_else(|| "gone".to_owned(), |fields| fields[0].clone());
+    format!("{pid} ({}) {state} in {}", line.trim(), read("wchan"))
+}
+
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();

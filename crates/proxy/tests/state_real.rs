@@ -17,7 +17,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use evenkeel_proxy::state::meaning;
-use evenkeel_proxy::state::settings::{Interner, Journal, OnServer, Proofs, Status, from_startup};
+use evenkeel_proxy::state::settings::{Interner, Journal, OnServer, Proofs, from_startup};
+use evenkeel_wire::postgres::TransactionStatus;
 use rig::{Server, is_root, program, run};
 use session::{Answer, Connection};
 
@@ -161,7 +162,7 @@ impl Scene {
     }
 
     /// Runs a text on both of a client's connections; the status behind it.
-    fn run(&mut self, at: usize, text: &str) -> Status {
+    fn run(&mut self, at: usize, text: &str) -> TransactionStatus {
         let client = &mut self.clients[at];
         let Lent { connection, on } = &mut self.lent[client.at];
         let journal = &mut client.journal;
@@ -187,8 +188,8 @@ impl Scene {
     }
 
     /// Settings of the startup message that the client has reset.
-    fn restore(&mut self, client: usize, status: Status) {
-        if status == Status::Idle {
+    fn restore(&mut self, client: usize, status: TransactionStatus) {
+        if status == TransactionStatus::Idle {
             let at = self.clients[client].at;
             return self.lend(client, at);
         }
@@ -298,7 +299,7 @@ fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_ow
             }
             let status = scene.run(client, &text);
             last[client].push(text);
-            if status == Status::Idle {
+            if status == TransactionStatus::Idle {
                 break;
             }
         }
@@ -315,7 +316,7 @@ fn a_client_that_is_bound_keeps_its_settings_until_it_resets_them() {
         ("SET my.c = 2", true),
         ("RESET ALL", false),
     ] {
-        assert_eq!(scene.run(0, text), Status::Idle);
+        assert_eq!(scene.run(0, text), TransactionStatus::Idle);
         assert_eq!(
             !scene.clients[0].journal.pins.is_empty(),
             is_bound,

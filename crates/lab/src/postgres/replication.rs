@@ -12,6 +12,8 @@ use crate::lab::Place;
 use crate::replication::{Replication, Retired, parse_instant};
 use crate::server::{Kind, Server};
 
+/// How long an old primary may take to end cleanly.
+const CLEAN_END_LIMIT: Duration = Duration::from_secs(10);
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 const RECEIVED: &str = "SELECT CASE WHEN pg_is_in_recovery() \
     THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) \
@@ -64,7 +66,9 @@ impl Replication for Postgres {
     /// `pg_rewind` takes back what the primary does not have; if it cannot, all is copied anew.
     fn rejoin(&self, own: &Server, primary: &Server) -> Result<()> {
         if own.is_running() {
-            own.stop()?;
+            // Without its standbys a session that has temporary tables waits at its end for ever:
+            // dropping them is a commit.
+            own.stop_or_kill(CLEAN_END_LIMIT)?;
         }
         // pg_rewind reads the primary's timeline from its last checkpoint.
         primary.sql("CHECKPOINT")?;

@@ -4,6 +4,7 @@
 use evenkeel_lab::eventually;
 
 use super::client::Client;
+use super::script::Script;
 use super::stage::{Setup, Stage, admin, same_as_direct};
 use crate::rig::{DRIVERS, LIMIT};
 
@@ -12,6 +13,11 @@ const TWO: Setup<'static> = Setup {
     service: "",
     tables: "",
     workers: 2,
+};
+
+const ONE: Setup<'static> = Setup {
+    pool: "size = 1",
+    ..TWO
 };
 
 #[test]
@@ -39,13 +45,7 @@ fn notifications_reach_who_listens_while_it_is_idle() {
 #[test]
 fn a_listener_that_leaves_leaves_no_channel_behind() {
     for io in DRIVERS {
-        let stage = Stage::set(
-            io,
-            Setup {
-                pool: "size = 1",
-                ..TWO
-            },
-        );
+        let stage = Stage::set(io, ONE);
         for by_reset in [true, false] {
             let mut listener = stage.client();
             listener.run("listen gone");
@@ -88,13 +88,7 @@ fn temporary_tables_cursors_and_prepared_texts_are_where_their_client_is() {
 #[test]
 fn who_has_dropped_what_bound_it_is_bound_no_longer() {
     for io in DRIVERS {
-        let stage = Stage::set(
-            io,
-            Setup {
-                pool: "size = 1",
-                ..TWO
-            },
-        );
+        let stage = Stage::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         for (bind, free) in [
             (
@@ -118,13 +112,7 @@ fn who_has_dropped_what_bound_it_is_bound_no_longer() {
 #[test]
 fn a_client_that_dies_frees_its_locks_and_its_tables() {
     for io in DRIVERS {
-        let stage = Stage::set(
-            io,
-            Setup {
-                pool: "size = 1",
-                ..TWO
-            },
-        );
+        let stage = Stage::set(io, ONE);
         for (number, by_reset) in [true, false, true, false].into_iter().enumerate() {
             let mut client = stage.client();
             client.run("select pg_advisory_lock(4711)");
@@ -155,13 +143,7 @@ fn a_client_that_dies_frees_its_locks_and_its_tables() {
 #[test]
 fn locks_of_a_transaction_bind_nobody_behind_it() {
     for io in DRIVERS {
-        let stage = Stage::set(
-            io,
-            Setup {
-                pool: "size = 1",
-                ..TWO
-            },
-        );
+        let stage = Stage::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());
         for text in [
             "select pg_advisory_xact_lock(1)",
@@ -192,6 +174,38 @@ fn open_transactions_of_clients_that_die_are_rolled_back_at_once() {
             });
             waited.unwrap();
             assert_eq!(admin.value("select count(*) from undone"), "0");
+        }
+    }
+}
+
+#[test]
+fn what_another_session_drew_from_a_sequence_is_nobody_elses() {
+    admin().run("drop sequence if exists drawn");
+    admin().run("create sequence drawn");
+    admin().run("grant all on sequence drawn to public");
+    let extended = Script::new()
+        .parse("", "select lastval()")
+        .bind("", &[])
+        .execute()
+        .sync();
+    for io in DRIVERS {
+        for (asking, replies) in [
+            (Script::new().query("select lastval()"), 1),
+            (Script::new().query("select 1").query("select lastval()"), 2),
+            (extended.clone(), 1),
+        ] {
+            // Until somebody asks, drawing binds nobody: the one connection goes on to the next.
+            let stage = Stage::set(io, ONE);
+            let (mut client, mut other) = (stage.client(), stage.client());
+            client.run("select nextval('drawn')");
+            let heard = other.ask(&asking, replies);
+            assert!(
+                heard.iter().any(|line| line.starts_with("E 55000")),
+                "{io}: {heard:?}"
+            );
+            let drawn = client.value("select nextval('drawn')");
+            assert_eq!(client.value("select currval('drawn')"), drawn, "{io}");
+            assert_eq!(client.value("select lastval()"), drawn, "{io}");
         }
     }
 }

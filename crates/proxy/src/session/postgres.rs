@@ -122,8 +122,6 @@ struct Session<'a> {
     bound: Bound,
     journal: Journal,
     effects: Effects,
-    /// The request under way has left something behind.
-    noted: bool,
     /// What it reset is to be as the client began with.
     owes_restore: bool,
     /// It drew from a sequence on the connection that it has.

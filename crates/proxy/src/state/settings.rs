@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 pub use differing::difference;
 pub use interner::{Interner, Moved};
-pub use journal::{Journal, Status};
+pub use journal::Journal;
 pub use proofs::Proofs;
 pub use reported::{Reported, is_of_server, spelling};
 pub use server::{Carried, OnServer};

@@ -1,10 +1,9 @@
 //! A connection to PostgreSQL, blocking, with all that it reports.
 
+use evenkeel_wire::postgres::TransactionStatus;
 use std::io::{self, BufReader, Error, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-
-use evenkeel_proxy::state::settings::Status;
 
 type Report = (Vec<u8>, Vec<u8>);
 
@@ -20,12 +19,12 @@ pub(crate) struct Answer {
     pub(crate) completed: usize,
     pub(crate) rows: Vec<Vec<Option<Vec<u8>>>>,
     pub(crate) error: Option<String>,
-    pub(crate) status: Status,
+    pub(crate) status: TransactionStatus,
     pub(crate) reports: Vec<Report>,
 }
 
 impl Answer {
-    pub(crate) fn outcome(&self) -> (usize, Option<&str>, Status) {
+    pub(crate) fn outcome(&self) -> (usize, Option<&str>, TransactionStatus) {
         (self.completed, self.error.as_deref(), self.status)
     }
 }
@@ -66,7 +65,7 @@ impl Connection {
             completed: 0,
             rows: Vec::new(),
             error: None,
-            status: Status::Idle,
+            status: TransactionStatus::Idle,
             reports: Vec::new(),
         };
         loop {
@@ -83,9 +82,9 @@ impl Connection {
                 b'S' => self.report(&body, &mut answer),
                 b'Z' => {
                     answer.status = match body[0] {
-                        b'I' => Status::Idle,
-                        b'T' => Status::InTransaction,
-                        _ => Status::Failed,
+                        b'I' => TransactionStatus::Idle,
+                        b'T' => TransactionStatus::InTransaction,
+                        _ => TransactionStatus::Failed,
                     };
                     return Ok(answer);
                 }

@@ -19,7 +19,6 @@ use super::{End, Session, Stage, Unit};
 use crate::clock;
 use crate::relay::Way;
 use crate::socket::Chunk;
-use crate::state::settings::Status;
 
 /// What a walk through a server's bytes has led to.
 #[derive(Default)]
@@ -186,7 +185,6 @@ impl Session<'_> {
                     let statement = usize::try_from(nth).unwrap_or(usize::MAX);
                     self.journal.succeeded(meaning, statement);
                     forget_statements(meaning, statement, server, &mut self.names);
-                    self.noted = true;
                 }
             }
             Settled::Ready => {
@@ -223,7 +221,6 @@ impl Session<'_> {
     }
 
     fn failed(&mut self, token: Option<Token>, sqlstate: SqlState, walked: &mut Walked) {
-        self.unit.has_failed = true;
         let meaning = token.and_then(|token| self.effects.completed(token));
         self.journal.failed(meaning);
         walked.fails(sqlstate);
@@ -267,16 +264,15 @@ impl Session<'_> {
         let status = server.conversation.status();
         let is_idle = status == TransactionStatus::Idle;
         let interner = self.worker.interner();
-        self.owes_restore |=
-            self.journal
-                .ready(journal_status(status), &mut server.settings, interner);
+        self.owes_restore |= self.journal.ready(status, &mut server.settings, interner);
         if is_idle {
             self.journal.pins.release(Release::TransactionEnded);
         }
-        if self.noted {
-            self.noted = false;
-            self.card.set_pins(self.journal.pins);
+        if !self.shared.asks_sequences() {
+            // What was drawn binds only where somebody asks for it: see `guard_sequences`.
+            self.journal.pins.release(Release::DiscardSequences);
         }
+        self.card.set_pins(self.journal.pins);
         if server.conversation.owed() == 0 {
             server.prepared.settled();
             self.unnamed.open = None;
@@ -316,14 +312,12 @@ impl Session<'_> {
         if self.at.as_ref().is_some_and(|at| at.is_replica) {
             figures.on_replicas.add(1);
         }
-        if is_idle {
-            figures.transactions.add(1);
-            let took_us = self.card.ends_transaction(now_us);
-            figures.transaction_us.observe(took_us);
-        }
         self.account.usage.queries.add(1);
         self.account.usage.busy_us.add(took_us);
         if is_idle {
+            let lasted_us = self.card.ends_transaction(now_us);
+            figures.transactions.add(1);
+            figures.transaction_us.observe(lasted_us);
             self.account.usage.transactions.add(1);
         }
         self.unit.since_us = now_us;
@@ -414,7 +408,6 @@ impl Session<'_> {
     }
 
     fn let_go(&mut self, condition: Condition) -> Result<(), End> {
-        let is_rescue = matches!(self.stage, Stage::Rescue);
         self.releases = false;
         if let Some(server) = self.server.take() {
             self.card.has_none();
@@ -426,9 +419,7 @@ impl Session<'_> {
         }
         self.let_next_follow();
         self.does(Doing::Idle);
-        if !is_rescue {
-            self.unit = Unit::new();
-        }
+        self.unit = Unit::new();
         self.stage = Stage::Ready;
         // In a step of its own: a client may have sent any number of them.
         self.goes_on = !self.held.is_empty();
@@ -471,13 +462,5 @@ fn deliver(flight: &mut Flight<'_, '_>, delivery: Delivery, length: usize) {
     match delivery {
         Delivery::Forward => flight.keep(length),
         Delivery::Swallow => flight.drop(length),
-    }
-}
-
-fn journal_status(status: TransactionStatus) -> Status {
-    match status {
-        TransactionStatus::Idle => Status::Idle,
-        TransactionStatus::InTransaction => Status::InTransaction,
-        TransactionStatus::Failed => Status::Failed,
     }
 }

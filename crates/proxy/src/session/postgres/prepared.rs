@@ -189,20 +189,12 @@ impl Session<'_> {
         length: usize,
     ) -> Sending {
         self.replay(flight, known);
-        let Some(server) = &mut self.server else {
-            return Sending::Drop;
-        };
-        let sending = server
-            .conversation
-            .sent(Request::Parse, Origin::Client, Token(0));
-        match sending {
-            Sending::Forward => {
-                flight.rename(header, name, &known.name());
-                flight.keep(length - name.end);
-            }
-            Sending::Drop => flight.drop(length),
-        }
-        sending
+        self.send_renamed(
+            flight,
+            Request::Parse,
+            (header, name, length),
+            &known.name(),
+        )
     }
 
     pub(super) fn parse_unnamed(
@@ -295,18 +287,30 @@ impl Session<'_> {
             self.guard_sequences(flight, &statement.meaning);
             self.bind(&statement);
         }
+        let named = (header, name, message.len());
+        Ok(self.send_renamed(flight, request, named, &statement.name()))
+    }
+
+    /// Sends a message with another name in it.
+    fn send_renamed(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        request: Request,
+        (header, name, length): (Header, Name, usize),
+        new: &[u8],
+    ) -> Sending {
         let Some(server) = &mut self.server else {
-            return Ok(Sending::Drop);
+            return Sending::Drop;
         };
         let sending = server.conversation.sent(request, Origin::Client, Token(0));
         match sending {
             Sending::Forward => {
-                flight.rename(header, name, &statement.name());
-                flight.keep(message.len() - name.end);
+                flight.rename(header, name, new);
+                flight.keep(length - name.end);
             }
-            Sending::Drop => flight.drop(message.len()),
+            Sending::Drop => flight.drop(length),
         }
-        Ok(sending)
+        sending
     }
 
     /// A name that we do not know: PREPARE in SQL has made it, or nobody: the server will say.
@@ -329,19 +333,8 @@ impl Session<'_> {
         if !name.of(message).starts_with(NAME_PREFIX) {
             return self.send(flight, request, Token(0), message.len());
         }
-        let Some(server) = &mut self.server else {
-            return Sending::Drop;
-        };
-        let sending = server.conversation.sent(request, Origin::Client, Token(0));
-        match sending {
-            Sending::Forward => {
-                let other = [b"client's ", name.of(message)].concat();
-                flight.rename(header, name, &other);
-                flight.keep(message.len() - name.end);
-            }
-            Sending::Drop => flight.drop(message.len()),
-        }
-        sending
+        let other = [b"client's ", name.of(message)].concat();
+        self.send_renamed(flight, request, (header, name, message.len()), &other)
     }
 
     /// The client closes its name; the statement stays for others.

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::{Statement, Traits};
 use evenkeel_wire::postgres::conversation::{Answer, Origin, Request, Sending, Token};
 use evenkeel_wire::postgres::flight::Flight;
@@ -176,15 +176,9 @@ impl Session<'_> {
     }
 
     pub(super) fn take_pins(&mut self, meaning: &Meaning) {
-        let had = self.journal.pins.has(Pin::Sequence);
         self.clears |= meaning.effects.iter().any(takes_statements_away);
         self.journal.sent(meaning);
-        if !had && self.journal.pins.has(Pin::Sequence) {
-            self.drew = true;
-            if !self.shared.asks_sequences() {
-                self.journal.pins.release(Release::DiscardSequences);
-            }
-        }
+        self.drew |= self.journal.pins.has(Pin::Sequence);
         self.card.set_pins(self.journal.pins);
     }
 
@@ -201,7 +195,7 @@ impl Session<'_> {
         let Some(server) = self.server.as_mut().filter(|_| !is_own) else {
             return;
         };
-        if server.conversation.is_quiet() {
+        if server.conversation.is_between_batches() {
             server.ask(b"DISCARD SEQUENCES", Token(0), flight.writer());
         }
     }

@@ -20,6 +20,7 @@ use super::{At, End, KEPT_LENGTH_MAX, Session};
 use crate::clock;
 use crate::dice::dice;
 use crate::service::View;
+use crate::service::postgres::PostgresView;
 use crate::state::meaning::{self, Meaning};
 
 /// What the client wants done as one, and how it fares.
@@ -38,12 +39,11 @@ pub(super) struct Unit {
     pub(super) is_atomic: bool,
     /// The server's last word was passed on.
     pub(super) fatal_was_sent: bool,
-    /// It must not go to a replica (again).
+    /// How often it was run again.
     pub(super) rescues: u32,
+    /// It must not go to a replica (again).
     pub(super) primary_only: bool,
     pub(super) since_us: u64,
-    /// Something in it failed.
-    pub(super) has_failed: bool,
     /// The rest of a batch that was refused is passed over up to its Sync.
     pub(super) skipping: bool,
 }
@@ -63,7 +63,6 @@ impl Unit {
             rescues: 0,
             primary_only: false,
             since_us: 0,
-            has_failed: false,
             skipping: false,
         }
     }
@@ -90,6 +89,17 @@ pub(super) enum Wanted {
     Reader(usize),
     /// At this one of the view's servers, because a hint says so.
     Named(usize),
+}
+
+/// Who may serve a read of a session.
+#[derive(Default)]
+struct Readers {
+    /// Replicas that take reads and have not failed it.
+    replicas: usize,
+    /// Those of them that have all that it must see.
+    fresh: usize,
+    /// Servers that must not be chosen.
+    barred: Tried,
 }
 
 /// What is known of a unit while it is looked through.
@@ -157,14 +167,12 @@ impl Session<'_> {
             return Ok(Look::Local(passed + length));
         }
         let view = self.seat.service().view_owned();
-        let Some(postgres) = &view.postgres else {
-            return Ok(Look::Unit(Wanted::Primary, view));
-        };
-        if !postgres.split.reads || postgres.session_mode {
+        let is_split = |own: &&PostgresView| own.split.reads && !own.session_mode;
+        let Some(own) = view.postgres.as_ref().filter(is_split) else {
             self.unit.is_read = false;
             self.unit.may_write = false;
             return Ok(Look::Unit(Wanted::Primary, view));
-        }
+        };
         let mut draft = self.draft(bytes)?;
         if !draft.is_complete {
             if bytes.len() < KEPT_LENGTH_MAX {
@@ -173,7 +181,7 @@ impl Session<'_> {
             // What comes behind it in the same batch may be a write.
             draft.add_unknown();
         }
-        let wanted = self.decide(&view, &draft);
+        let wanted = self.decide(&view, own, &draft);
         Ok(Look::Unit(wanted, view))
     }
 
@@ -305,8 +313,9 @@ impl Session<'_> {
         }
     }
 
-    fn decide(&mut self, view: &Arc<View>, draft: &Draft) -> Wanted {
-        let decision = self.decision(view, draft);
+    fn decide(&mut self, view: &View, own: &PostgresView, draft: &Draft) -> Wanted {
+        let readers = self.readers(view, own);
+        let decision = self.decision(own, draft, &readers);
         if self.unit.primary_only {
             // A replica found that it writes, or could not run it: that it only reads is not known.
             self.unit.may_write = true;
@@ -317,33 +326,16 @@ impl Session<'_> {
         match decision.target {
             Target::Primary | Target::Held => Wanted::Primary,
             Target::Server(index) => Wanted::Named(index),
-            Target::Readers { and_primary } => self.reader(view, and_primary),
+            Target::Readers { and_primary } => self.reader(own, readers, and_primary),
         }
     }
 
-    fn decision(&mut self, view: &Arc<View>, draft: &Draft) -> Decision {
-        let Some(postgres) = &view.postgres else {
-            return route::decide(
-                &route::Unit {
-                    statements: &draft.statements,
-                    hint: None,
-                },
-                &route::Session::default(),
-                &route::Settings {
-                    reads: false,
-                    primary_reads: true,
-                },
-                &route::View {
-                    replicas: 0,
-                    replicas_fresh: 0,
-                },
-            );
-        };
+    fn decision(&self, own: &PostgresView, draft: &Draft, readers: &Readers) -> Decision {
         let hint = draft.hint.as_ref().map(|hint| match hint {
             meaning::Hint::Primary => Hint::Primary,
             meaning::Hint::Replica => Hint::Replica,
             meaning::Hint::Server(name) => {
-                let mut names = postgres.names.iter();
+                let mut names = own.names.iter();
                 Hint::Server(names.position(|known| known.as_bytes() == &**name))
             }
         });
@@ -357,85 +349,81 @@ impl Session<'_> {
                 && !self.account.knows_catalog_until(self.changed_catalog_us),
             ..route::Session::default()
         };
-        let seen = self.seen(view);
-        route::decide(&unit, &session, &postgres.split, &seen)
+        let seen = route::View {
+            replicas: readers.replicas,
+            replicas_fresh: readers.fresh,
+        };
+        route::decide(&unit, &session, &own.split, &seen)
     }
 
-    /// The replicas as this session may see them now.
-    fn seen(&mut self, view: &View) -> route::View {
-        let (mut replicas, mut replicas_fresh) = (0, 0);
-        if let Some(postgres) = &view.postgres {
-            for (index, is_replica) in postgres.replicas.iter().enumerate() {
-                if *is_replica && !self.unit.tried.contains(&view.servers[index].id) {
-                    replicas += 1;
-                    replicas_fresh += usize::from(self.may_read_from(view, index));
-                }
+    /// The servers as this session may read from them now.
+    fn readers(&mut self, view: &View, own: &PostgresView) -> Readers {
+        self.settle_token(own);
+        let global = self.global_token(own);
+        let requires = match own.consistency {
+            Consistency::Eventual => Requires::Nothing,
+            _ => global.as_ref().unwrap_or(&self.token).requires(own.epoch),
+        };
+        let positions = self.shared.knowledge.positions();
+        let now_us = clock::now_us();
+        let may_read = |server_id: u64| {
+            let replica = positions.replica(server_id);
+            let freshness = judge(requires, &replica, now_us, &own.causality);
+            matches!(freshness, Freshness::Fresh | Freshness::Causal)
+        };
+        let mut readers = Readers::default();
+        for (index, server) in view.servers.iter().enumerate() {
+            let is_primary = own.primary == Some(index);
+            let is_tried = self.unit.tried.contains(&server.id);
+            let is_replica = own.replicas[index] && !is_tried;
+            let is_fresh = is_replica && (requires == Requires::Nothing || may_read(server.id));
+            readers.replicas += usize::from(is_replica);
+            readers.fresh += usize::from(is_fresh);
+            if is_tried || !is_primary && !is_fresh {
+                readers.barred.insert(index);
             }
         }
-        route::View {
-            replicas,
-            replicas_fresh,
+        readers
+    }
+
+    /// What the session wrote has a position once the primary was asked for one.
+    fn settle_token(&mut self, own: &PostgresView) {
+        if self.token.requires(own.epoch) == Requires::Nothing {
+            return;
+        }
+        if let Some(sample) = &self.shared.knowledge.positions().sample {
+            self.token.settle(sample);
         }
     }
 
-    /// Whether a replica has all that this session must see.
-    fn may_read_from(&mut self, view: &View, index: usize) -> bool {
-        let Some(postgres) = &view.postgres else {
-            return false;
-        };
-        let knowledge = &self.shared.knowledge;
-        let global: Token;
-        let token = match postgres.consistency {
-            Consistency::Eventual => return true,
-            Consistency::ReadYourWrites => &mut self.token,
-            Consistency::Global => {
-                let mut token = knowledge.writes().token(postgres.epoch);
-                if let Some(sample) = &knowledge.positions().sample {
-                    token.settle(sample);
-                }
-                global = token;
-                &mut global.clone()
-            }
-        };
-        if token.requires(postgres.epoch) == Requires::Nothing {
-            return true;
+    /// What any session wrote, where that is to be seen.
+    fn global_token(&self, own: &PostgresView) -> Option<Token> {
+        if own.consistency != Consistency::Global {
+            return None;
         }
-        let positions = knowledge.positions();
-        if let Some(sample) = &positions.sample {
+        let mut token = self.shared.knowledge.writes().token(own.epoch);
+        if let Some(sample) = &self.shared.knowledge.positions().sample {
             token.settle(sample);
         }
-        let replica = positions.replica(view.servers[index].id);
-        let requires = token.requires(postgres.epoch);
-        let freshness = judge(requires, &replica, clock::now_us(), &postgres.causality);
-        matches!(freshness, Freshness::Fresh | Freshness::Causal)
+        Some(token)
     }
 
     /// One of those that may serve a read, as the service balances them.
-    fn reader(&mut self, view: &Arc<View>, and_primary: bool) -> Wanted {
-        let Some(postgres) = &view.postgres else {
-            return Wanted::Primary;
-        };
-        let mut tried = Tried::none();
-        for (index, server) in view.servers.iter().enumerate() {
-            let is_primary = postgres.primary == Some(index);
-            let may = match is_primary {
-                true => and_primary,
-                false => postgres.replicas[index] && self.may_read_from(view, index),
-            };
-            if !may || self.unit.tried.contains(&server.id) {
-                tried.insert(index);
-            }
+    fn reader(&self, own: &PostgresView, readers: Readers, and_primary: bool) -> Wanted {
+        let mut barred = readers.barred;
+        if let Some(primary) = own.primary.filter(|_| !and_primary) {
+            barred.insert(primary);
         }
         let request = PickRequest {
             key: self.account.who.user_number,
-            tried: &tried,
+            tried: &barred,
             random: dice(),
             now_us: clock::now_us(),
         };
-        match postgres.readers.pick(&request) {
-            Pick::Server(index) if !tried.contains(index) => Wanted::Reader(index),
+        match own.readers.pick(&request) {
+            Pick::Server(index) if !barred.contains(index) => Wanted::Reader(index),
             Pick::Server(index) => {
-                postgres.busy[index].release();
+                own.busy[index].release();
                 Wanted::Primary
             }
             Pick::AllFull | Pick::NoneUp => Wanted::Primary,

@@ -6,18 +6,8 @@ use evenkeel_policy::route::{Isolation, Modes};
 use super::super::meaning::{Does, Meaning};
 use super::interner::Draft;
 use super::{Interner, OnServer, Reported, Settings, differing, reported, values};
+use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::sql::facts::Discard;
-
-/// The transaction status of a ReadyForQuery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// `I`
-    Idle,
-    /// `T`
-    InTransaction,
-    /// `E`
-    Failed,
-}
 
 /// A client's settings, and what they would be if its transaction committed.
 ///
@@ -144,13 +134,18 @@ impl Journal {
     /// does not know it, that was the way to its own defaults. Before the client is told
     /// ReadyForQuery, [`OnServer::prepare`] puts them in place, within a transaction
     /// [`Journal::restore`].
-    pub fn ready(&mut self, status: Status, on: &mut OnServer, interner: &Interner) -> bool {
+    pub fn ready(
+        &mut self,
+        status: TransactionStatus,
+        on: &mut OnServer,
+        interner: &Interner,
+    ) -> bool {
         let owes = match status {
-            Status::Idle => self.settle(on, interner),
-            Status::InTransaction => self.owed(on).next().is_some(),
-            Status::Failed => false,
+            TransactionStatus::Idle => self.settle(on, interner),
+            TransactionStatus::InTransaction => self.owed(on).next().is_some(),
+            TransactionStatus::Failed => false,
         };
-        self.has_failed = status == Status::Failed;
+        self.has_failed = status == TransactionStatus::Failed;
         owes
     }
 

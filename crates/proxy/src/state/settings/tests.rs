@@ -1,6 +1,7 @@
 //! Settings, sets and scripts.
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_wire::postgres::TransactionStatus;
 
 use super::*;
 use crate::state::meaning;
@@ -50,7 +51,7 @@ impl Scene {
     }
 
     /// Runs a text; `!` at its end: the last statement fails. The status is that behind it.
-    fn run(&mut self, text: &str, status: Status) {
+    fn run(&mut self, text: &str, status: TransactionStatus) {
         let (text, fails) = match text.strip_suffix('!') {
             Some(text) => (text, true),
             None => (text, false),
@@ -76,9 +77,9 @@ impl Scene {
             self.run(
                 text,
                 match (open, fails) {
-                    (false, _) => Status::Idle,
-                    (true, false) => Status::InTransaction,
-                    (true, true) => Status::Failed,
+                    (false, _) => TransactionStatus::Idle,
+                    (true, false) => TransactionStatus::InTransaction,
+                    (true, true) => TransactionStatus::Failed,
                 },
             );
         }
@@ -201,7 +202,7 @@ fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
         .on
         .placed(scene.journal.settings().clone(), &scene.interner);
     let restored = |scene: &mut Scene, text: &str| {
-        scene.run(text, Status::InTransaction);
+        scene.run(text, TransactionStatus::InTransaction);
         let mut out = Vec::new();
         if scene.owes {
             scene.journal.restore(&scene.on, &mut out);
@@ -221,10 +222,10 @@ fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
     assert_eq!(restored(&mut scene, "RESET ALL"), both);
     assert_eq!(restored(&mut scene, "ROLLBACK TO s"), "");
     assert_eq!(restored(&mut scene, "RESET a.b"), "SET \"a\".\"b\" TO 's';");
-    scene.run("COMMIT", Status::Idle);
+    scene.run("COMMIT", TransactionStatus::Idle);
     assert!(!scene.owes);
     assert_eq!(scene.on.settings(), scene.journal.settings());
-    scene.run("RESET a.b", Status::Idle);
+    scene.run("RESET a.b", TransactionStatus::Idle);
     assert!(scene.owes);
 }
 
@@ -350,7 +351,7 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
 
 fn ready(scene: &mut Scene) -> bool {
     let Scene { interner, on, .. } = scene;
-    scene.journal.ready(Status::Idle, on, interner)
+    scene.journal.ready(TransactionStatus::Idle, on, interner)
 }
 
 #[test]

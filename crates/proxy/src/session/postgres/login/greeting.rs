@@ -280,7 +280,6 @@ impl<'a> Door<'a> {
             bound: super::super::Bound::default(),
             journal: greeted.journal,
             effects: super::super::Effects::default(),
-            noted: false,
             clears: false,
             releases: false,
             leaving: false,

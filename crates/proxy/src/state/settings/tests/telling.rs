@@ -1,6 +1,7 @@
 //! ParameterStatus: what is learnt from it, and what clients are told.
 
 use super::*;
+use evenkeel_wire::postgres::TransactionStatus;
 
 impl Scene {
     /// The server reports while the client is with it.
@@ -38,11 +39,14 @@ fn a_setting_that_a_function_has_made_is_learnt_from_its_report() {
 #[test]
 fn what_is_local_to_a_transaction_is_reported_and_not_kept() {
     let mut scene = Scene::new();
-    scene.run("BEGIN", Status::InTransaction);
+    scene.run("BEGIN", TransactionStatus::InTransaction);
     assert!(scene.report("TimeZone", "Asia/Tokyo"));
-    scene.run("SET LOCAL timezone = 'Asia/Tokyo'", Status::InTransaction);
+    scene.run(
+        "SET LOCAL timezone = 'Asia/Tokyo'",
+        TransactionStatus::InTransaction,
+    );
     assert!(scene.report("TimeZone", "Etc/UTC"));
-    scene.run("COMMIT", Status::Idle);
+    scene.run("COMMIT", TransactionStatus::Idle);
     assert_eq!(scene.has(), "");
 }
 
@@ -201,12 +205,15 @@ fn a_value_already_reported_is_known_by_that_report() {
 #[test]
 fn a_report_from_within_a_chained_transaction_says_nothing_of_what_was_committed_before_it() {
     let mut scene = Scene::new();
-    scene.run("BEGIN; SET datestyle = 'SQL, DMY'", Status::InTransaction);
+    scene.run(
+        "BEGIN; SET datestyle = 'SQL, DMY'",
+        TransactionStatus::InTransaction,
+    );
     scene.report("DateStyle", "German, DMY");
     let chained = "COMMIT AND CHAIN; SET datestyle = german";
-    scene.run(chained, Status::InTransaction);
+    scene.run(chained, TransactionStatus::InTransaction);
     scene.report("DateStyle", "SQL, DMY");
-    scene.run("ROLLBACK", Status::Idle);
+    scene.run("ROLLBACK", TransactionStatus::Idle);
     assert_eq!(scene.has(), "datestyle=SQL, DMY");
     assert_eq!(scene.on.settings(), scene.journal.settings());
 }
@@ -219,8 +226,8 @@ fn what_a_function_has_set_behind_a_reset_is_not_taken_back() {
     scene.on.placed(own, &scene.interner);
     scene.report("TimeZone", "Pacific/Auckland");
     let text = "BEGIN; RESET ALL; SELECT hidden()";
-    scene.run(text, Status::InTransaction);
+    scene.run(text, TransactionStatus::InTransaction);
     assert!(!scene.owes);
-    scene.run("COMMIT", Status::Idle);
+    scene.run("COMMIT", TransactionStatus::Idle);
     assert_eq!(scene.has(), "timezone=Pacific/Auckland");
 }
