@@ -11,7 +11,7 @@ mod listening;
 mod naming;
 mod operate;
 mod peers;
-mod postgres;
+mod database;
 mod probing;
 mod publish;
 mod pulse;

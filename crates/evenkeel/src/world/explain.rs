@@ -18,7 +18,7 @@ impl World {
             return Err(format!("service {:?} is gone", plan.name));
         };
         let view = service.service.view();
-        let own = view.postgres.as_ref();
+        let own = view.database.as_ref();
         let replicas = own.map_or(&[][..], |own| &own.replicas).iter().enumerate();
         let cast = Cast {
             service: plan,

@@ -12,7 +12,7 @@ use evenkeel_proxy::tls::Acceptor;
 use super::fit::Fit;
 use super::history::History;
 use super::listening::Listening;
-use super::postgres::{Learning, serving};
+use super::database::{Learning, serving};
 use super::refusals::Refusals;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};

@@ -46,9 +46,10 @@ impl Tells for Fake {
             true => world.replayed.load(SeqCst),
             false => world.written.load(SeqCst),
         };
+        let position = Position::Lsn(Lsn { timeline: 1, at });
         Ok(Place {
-            lsn: Lsn { timeline: 1, at },
-            in_recovery: self.in_recovery,
+            written: (!self.in_recovery).then(|| position.clone()),
+            applied: self.in_recovery.then_some(position),
             asked_us,
             wait: Wait::Nothing,
         })

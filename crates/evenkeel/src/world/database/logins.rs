@@ -1,11 +1,13 @@
 //! Looks logins up at the servers: each asked for after the session came, equal ones together.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_proxy::knowledge::{Knowledge, Login, LoginRequest, NoLogin};
-use evenkeel_proxy::watch::LoginAsker;
+use evenkeel_proxy::knowledge::{Accounts, Knowledge, Login, NoLogin, Request};
+use evenkeel_proxy::probe::Target;
+use evenkeel_proxy::watch::{AccountAsker, LoginAsker};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -21,21 +23,41 @@ const WAITING_MAX: usize = 10_000;
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(5);
 
-type Answer = Result<Login, NoLogin>;
-type Reply = oneshot::Sender<Answer>;
+type Answer<A> = Result<A, NoLogin>;
+type Reply<A> = oneshot::Sender<Answer<A>>;
+
+/// What a server has of a user.
+pub(super) trait OfUser: Clone + Debug + Send + Sync + 'static {
+    /// The next session that wants to know.
+    fn next(knowledge: &Knowledge) -> impl Future<Output = Request<Self>> + Send;
+}
+
+impl OfUser for Login {
+    async fn next(knowledge: &Knowledge) -> Request<Login> {
+        knowledge.next_login().await
+    }
+}
+
+impl OfUser for Accounts {
+    async fn next(knowledge: &Knowledge) -> Request<Accounts> {
+        knowledge.next_accounts().await
+    }
+}
 
 /// Who knows logins.
 pub(super) trait Knows: Send + Sync + 'static {
-    fn look_up(&self, user: &str) -> impl Future<Output = Answer> + Send;
+    type Of: OfUser;
+
+    fn look_up(&self, user: &str) -> impl Future<Output = Answer<Self::Of>> + Send;
 }
 
 /// Answers the sessions of a service; never ends.
 pub(super) async fn answer<K: Knows>(knowledge: Arc<Knowledge>, knows: Arc<K>) {
-    let mut book = Book::default();
-    let mut asking: JoinSet<(String, Answer)> = JoinSet::new();
+    let mut book = Book::<K::Of>::default();
+    let mut asking: JoinSet<(String, Answer<K::Of>)> = JoinSet::new();
     loop {
         tokio::select! {
-            request = knowledge.next_login() => book.take(request),
+            request = K::Of::next(&knowledge) => book.take(request),
             Some(done) = asking.join_next(), if !asking.is_empty() => match done {
                 Ok((user, answer)) => book.answer(&user, &answer),
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -60,26 +82,46 @@ fn too_late() -> NoLogin {
 }
 
 /// Who waits for whom.
-#[derive(Debug, Default)]
-struct Book {
-    users: BTreeMap<String, Waiting>,
+#[derive(Debug)]
+struct Book<A> {
+    users: BTreeMap<String, Waiting<A>>,
     /// Users to be asked for, in the order in which they came.
     turn: VecDeque<String>,
     under_way: usize,
     waiting: usize,
 }
 
-#[derive(Debug, Default)]
-struct Waiting {
+#[derive(Debug)]
+struct Waiting<A> {
     /// For the answer to the question that is under way, if one is.
-    under_way: Option<Vec<Reply>>,
+    under_way: Option<Vec<Reply<A>>>,
     /// They came after it was sent: a password that was changed before they came counts.
-    next: Vec<Reply>,
+    next: Vec<Reply<A>>,
 }
 
-impl Book {
-    fn take(&mut self, request: LoginRequest) {
-        let LoginRequest { user, reply } = request;
+impl<A> Default for Book<A> {
+    fn default() -> Self {
+        Self {
+            users: BTreeMap::new(),
+            turn: VecDeque::new(),
+            under_way: 0,
+            waiting: 0,
+        }
+    }
+}
+
+impl<A> Default for Waiting<A> {
+    fn default() -> Self {
+        Self {
+            under_way: None,
+            next: Vec::new(),
+        }
+    }
+}
+
+impl<A: Clone> Book<A> {
+    fn take(&mut self, request: Request<A>) {
+        let Request { user, reply } = request;
         if self.waiting >= WAITING_MAX {
             let why = format!("{WAITING_MAX} logins wait to be looked up at the servers");
             // A session that left needs no answer.
@@ -106,7 +148,7 @@ impl Book {
         Some(user)
     }
 
-    fn answer(&mut self, user: &str, answer: &Answer) {
+    fn answer(&mut self, user: &str, answer: &Answer<A>) {
         self.under_way -= 1;
         let Some(waiting) = self.users.get_mut(user) else {
             return;
@@ -125,14 +167,39 @@ impl Book {
     }
 }
 
+/// Asks one server.
+pub(super) trait Asks: Send + Sync + 'static {
+    type Of: OfUser;
+
+    fn ask(&self, target: &Target, user: &str) -> impl Future<Output = Answer<Self::Of>> + Send;
+}
+
+impl Asks for LoginAsker {
+    type Of = Login;
+
+    async fn ask(&self, target: &Target, user: &str) -> Answer<Login> {
+        self.ask(target, user, ANSWER_LIMIT).await
+    }
+}
+
+impl Asks for AccountAsker {
+    type Of = Accounts;
+
+    async fn ask(&self, target: &Target, user: &str) -> Answer<Accounts> {
+        self.ask(target, user, ANSWER_LIMIT).await
+    }
+}
+
 /// The servers of a service: the primary, or else whoever lives.
-pub(super) struct Servers {
-    pub(super) askers: Vec<(Listed, LoginAsker)>,
+pub(super) struct Servers<A> {
+    pub(super) askers: Vec<(Listed, A)>,
     pub(super) roster: watch::Receiver<Roster>,
 }
 
-impl Knows for Servers {
-    async fn look_up(&self, user: &str) -> Answer {
+impl<A: Asks> Knows for Servers<A> {
+    type Of = A::Of;
+
+    async fn look_up(&self, user: &str) -> Answer<A::Of> {
         if self.askers.is_empty() {
             let why = "no account is set that reads them: user in [service.auth] or \
                        [service.monitor]";
@@ -150,8 +217,8 @@ impl Knows for Servers {
     }
 }
 
-impl Servers {
-    async fn ask(&self, server_id: u64, user: &str) -> Answer {
+impl<A: Asks> Servers<A> {
+    async fn ask(&self, server_id: u64, user: &str) -> Answer<A::Of> {
         let mut askers = self.askers.iter();
         let found = askers.find(|(listed, _)| listed.id() == server_id);
         let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
@@ -159,7 +226,7 @@ impl Servers {
             let why = "a server's name is not resolved".to_owned();
             return Err(NoLogin::Unavailable(why));
         };
-        let answer = asker.ask(&target, user, ANSWER_LIMIT).await;
+        let answer = Asks::ask(asker, &target, user).await;
         answer.map_err(|error| match error {
             NoLogin::Unavailable(why) => {
                 NoLogin::Unavailable(format!("{}: {why}", listed.server.name))

@@ -1,4 +1,4 @@
-//! What the data plane is told of a service that speaks PostgreSQL: who writes, who reads, within
+//! What the data plane is told of a service that speaks a database's protocol: who writes, who reads, within
 //! which limits, who may log in.
 
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
 use evenkeel_proxy::knowledge::Knowledge;
-use evenkeel_proxy::postgres::{
-    Auth, FileCredential, FileUser, PostgresService, PostgresView, Sizes, Times,
+use evenkeel_proxy::database::{
+    Auth, DatabaseService, DatabaseView, FileCredential, FileUser, Sizes, Times,
 };
 use evenkeel_proxy::tls::{Acceptor, Authorities, Connector, Identity, SetupError, Speaks};
 use evenkeel_proxy::{Server, secret};
@@ -19,7 +19,8 @@ use zeroize::Zeroizing;
 
 use crate::config::Address;
 use crate::config::plan::{
-    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, ServicePlan, TlsPlan,
+    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, ServicePlan,
+    TlsPlan,
 };
 use crate::world::World;
 use crate::world::server::Watch;
@@ -27,11 +28,15 @@ use crate::world::service::ServiceState;
 
 /// What the workers of a new service share.
 pub(in crate::world) fn shared(
-    plan: &DatabasePlan,
+    (protocol, plan): (Protocol, &DatabasePlan),
     workers: usize,
     knowledge: &Arc<Knowledge>,
-) -> Arc<PostgresService> {
-    Arc::new(PostgresService::new(
+) -> Arc<DatabaseService> {
+    let make = match protocol {
+        Protocol::Mysql => DatabaseService::mysql,
+        Protocol::Postgres | Protocol::Tcp => DatabaseService::postgres,
+    };
+    Arc::new(make(
         workers,
         Arc::clone(knowledge),
         lending_settings(plan),
@@ -64,15 +69,15 @@ fn waiting_settings(plan: &DatabasePlan) -> waiting::Settings {
 }
 
 impl World {
-    /// The part of a service's view that only PostgreSQL has; `members` are the view's own.
-    pub(in crate::world) fn postgres_view(
+    /// The part of a service's view that only a database's has; `members` are the view's own.
+    pub(in crate::world) fn database_view(
         &self,
         service: &ServiceState,
         members: &[Member],
         servers: &[Arc<Server>],
-    ) -> Option<PostgresView> {
+    ) -> Option<DatabaseView> {
         let plan = service.plan.database.as_deref()?;
-        let shared = service.service.postgres.as_ref()?;
+        let shared = service.service.database.as_ref()?;
         let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
         let mut cast = Cast::default();
         let mut readers = Vec::with_capacity(members.len());
@@ -97,7 +102,7 @@ impl World {
             });
         }
         let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
-        Some(PostgresView {
+        Some(DatabaseView {
             session_mode: plan.pool.mode == PoolMode::Session,
             split: route::Settings {
                 reads: plan.split.reads,
@@ -130,7 +135,7 @@ impl World {
         let (Some(plan), view) = (service.plan.database.as_deref(), service.service.view()) else {
             return false;
         };
-        let Some(told) = &view.postgres else {
+        let Some(told) = &view.database else {
             return true;
         };
         let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
@@ -172,13 +177,14 @@ impl World {
 
     fn connectors(&self, plan: &ServicePlan) -> HashMap<u64, Connector> {
         let watch = Watch::of(plan);
+        let speaks = speaks(plan.protocol);
         let mut connectors = HashMap::new();
         for listed in &plan.servers {
             let Some(state) = self.servers.get(&listed.address) else {
                 continue;
             };
             let made = watch.tls(&listed.address).and_then(|tls| {
-                Connector::new(&tls, None, Speaks::Postgres).map_err(|error| error.to_string())
+                Connector::new(&tls, None, speaks).map_err(|error| error.to_string())
             });
             match made {
                 Ok(Some(connector)) => {
@@ -196,12 +202,12 @@ impl World {
     /// Tells the data plane whether there is a primary: who waits for one goes on.
     pub(in crate::world) fn tell_turn(&self, index: usize) {
         let service = &self.services[index].service;
-        let Some(shared) = &service.postgres else {
+        let Some(shared) = &service.database else {
             return;
         };
         let view = service.view();
         let has_primary = view
-            .postgres
+            .database
             .as_ref()
             .is_some_and(|own| own.primary.is_some());
         shared.turn(match has_primary {
@@ -213,7 +219,7 @@ impl World {
     /// A changed plan reaches what is not in the view.
     pub(in crate::world) fn adopt_database_plan(&self, service: &ServiceState) {
         let plan = service.plan.database.as_deref();
-        if let (Some(shared), Some(plan)) = (&service.service.postgres, plan) {
+        if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
             shared.set_settings(lending_settings(plan), waiting_settings(plan));
             self.engine
                 .limit_pools(&service.service, unlimited(plan.pool.service_size));
@@ -251,6 +257,13 @@ pub(in crate::world) fn acceptor(
     let authorities = authorities.transpose()?;
     let acceptor = Acceptor::new(&identity, authorities.as_ref(), plan.required)?;
     Ok(Some(Arc::new(acceptor)))
+}
+
+fn speaks(protocol: Protocol) -> Speaks {
+    match protocol {
+        Protocol::Postgres => Speaks::Postgres,
+        Protocol::Mysql | Protocol::Tcp => Speaks::Unnamed,
+    }
 }
 
 fn unlimited(size: u32) -> u32 {
@@ -298,7 +311,7 @@ fn auth(plan: &AuthPlan) -> Auth {
     let users = plan.users.iter().map(|(name, user)| {
         let credential = user.credential.as_ref().map(|credential| match credential {
             Credential::Password(password) => FileCredential::Password(secret(password)),
-            Credential::Scram(text) | Credential::Md5(text) => {
+            Credential::Scram(text) | Credential::Md5(text) | Credential::Mysql(text) => {
                 FileCredential::Verifier(secret(text))
             }
         });

@@ -1,5 +1,5 @@
-//! What is learnt for the sessions of services that speak PostgreSQL: tasks that ask the servers,
-//! and what the world tells them of roles.
+//! What is learnt for the sessions of services that speak a database's protocol: tasks that ask the
+//! servers, and what the world tells them of roles.
 
 mod catalogs;
 mod logins;
@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_policy::causality::{Lsn, Position};
-use evenkeel_policy::cluster::report::{Postgres, Said};
+use evenkeel_policy::cluster::report::{Group, Replication, Said};
 use evenkeel_policy::cluster::{Report, Role};
 use evenkeel_policy::health::Standing;
 use evenkeel_proxy::knowledge::Knowledge;
-use evenkeel_proxy::probe::Account;
+use evenkeel_proxy::probe::{Account, AskerError, Tls};
 use evenkeel_proxy::record::CutReason;
-use evenkeel_proxy::watch::{LoginAsker, PositionAsker};
+use evenkeel_proxy::watch::{AccountAsker, Database, LoginAsker, PositionAsker};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -26,7 +26,7 @@ use super::World;
 use super::probing;
 use super::server::{ServerState, Watch};
 use crate::config::Address;
-use crate::config::plan::{AccountPlan, Consistency, Monitor, ServerTls, ServicePlan};
+use crate::config::plan::{AccountPlan, Consistency, Monitor, Protocol, ServerTls, ServicePlan};
 use positions::{Asked, Follower};
 use roster::{Era, Listed, Roster};
 
@@ -42,6 +42,7 @@ pub(super) struct Learning {
 /// What the tasks depend on: a change of it starts them anew.
 #[derive(Debug, Clone, PartialEq)]
 struct Sources {
+    protocol: Protocol,
     servers: Vec<(Address, u64)>,
     monitor: Option<Monitor>,
     auth: Option<AccountPlan>,
@@ -63,12 +64,20 @@ impl Sources {
             Some((one.address.clone(), state.server.id))
         });
         Some(Sources {
+            protocol: plan.protocol,
             servers: listed.collect(),
             monitor: plan.monitor.clone(),
             auth: auth.account.clone(),
             query: auth.query.clone(),
             server_tls: plan.server_tls.clone(),
         })
+    }
+
+    fn database(&self) -> Database {
+        match self.protocol {
+            Protocol::Mysql => Database::Mysql,
+            Protocol::Postgres | Protocol::Tcp => Database::Postgres,
+        }
     }
 
     /// Who reads catalogs and positions.
@@ -110,7 +119,9 @@ impl Learning {
         learning.start_doubts(reports.clone());
         if let Some(account) = learning.sources.reader() {
             learning.start_positions(&account, &servers)?;
-            learning.start_catalogs(account, plan, &servers);
+            if plan.protocol == Protocol::Postgres {
+                learning.start_catalogs(account, plan, &servers);
+            }
         }
         learning.start_logins(servers)?;
         Ok(learning)
@@ -131,8 +142,9 @@ impl Learning {
 
     fn start_positions(&mut self, account: &Account, servers: &[Listed]) -> Result<(), String> {
         let samples = watch::Sender::new(0);
+        let database = self.sources.database();
         for listed in servers {
-            let asker = PositionAsker::new(account.clone(), &listed.tls);
+            let asker = PositionAsker::new(database, account.clone(), &listed.tls);
             let follower = Follower {
                 server_id: listed.id(),
                 tells: Asked {
@@ -160,12 +172,25 @@ impl Learning {
     }
 
     fn start_logins(&mut self, servers: Vec<Listed>) -> Result<(), String> {
+        let query = self.sources.query.clone();
+        match self.sources.protocol {
+            Protocol::Mysql => self.start_askers(servers, AccountAsker::new),
+            Protocol::Postgres | Protocol::Tcp => self.start_askers(servers, |account, tls| {
+                LoginAsker::new(account, tls, query.as_deref())
+            }),
+        }
+    }
+
+    fn start_askers<A: logins::Asks>(
+        &mut self,
+        servers: Vec<Listed>,
+        make: impl Fn(Account, &Tls) -> Result<A, AskerError>,
+    ) -> Result<(), String> {
         let mut askers = Vec::new();
         // Without an account nobody asks: every question is answered with that.
         if let Some(account) = self.sources.authenticator() {
             for listed in servers {
-                let query = self.sources.query.as_deref();
-                let asker = LoginAsker::new(account.clone(), &listed.tls, query);
+                let asker = make(account.clone(), &listed.tls);
                 askers.push((listed, asker.map_err(|error| error.to_string())?));
             }
         }
@@ -182,17 +207,15 @@ impl Learning {
     }
 
     /// A server has said what it is: of a replica, that is also a position.
-    fn hear(&mut self, server_id: u64, said: &Postgres, asked_ms: u64) {
-        self.era.heard(server_id, said.timeline);
-        if said.in_recovery && self.roster.borrow().tracks {
-            let position = Position::Lsn(Lsn {
-                timeline: said.timeline,
-                at: said.lsn,
-            });
+    fn hear(&mut self, server_id: u64, said: &Said, asked_ms: u64) {
+        if let Said::Postgres(said) = said {
+            self.era.heard(server_id, said.timeline);
+        }
+        let tracks = self.roster.borrow().tracks;
+        if let Some(position) = applied(said).filter(|_| tracks) {
             let asked_us = asked_ms.saturating_mul(1_000);
-            self.knowledge
-                .track()
-                .applied(server_id, position, asked_us, None);
+            let track = self.knowledge.track();
+            track.applied(server_id, position, asked_us, None);
         }
     }
 
@@ -264,15 +287,12 @@ impl World {
 
     /// A server has said what it is: to be called before that is decided upon.
     pub(super) fn learn_from(&mut self, address: &Address, report: &Report) {
-        let Said::Postgres(said) = &report.said else {
-            return;
-        };
         let Some(server_id) = self.servers.get(address).map(|state| state.server.id) else {
             return;
         };
         let concerned = self.services.iter_mut().filter(|one| one.lists(address));
         for learning in concerned.filter_map(|one| one.learning.as_mut()) {
-            learning.hear(server_id, said, report.asked_ms);
+            learning.hear(server_id, &report.said, report.asked_ms);
         }
     }
 
@@ -325,7 +345,7 @@ impl World {
         let service = &self.services[index].service;
         let before = {
             let view = service.view();
-            let own = view.postgres.as_ref();
+            let own = view.database.as_ref();
             own.and_then(|own| own.primary)
                 .map(|index| view.servers[index].id)
         };
@@ -349,6 +369,21 @@ impl World {
         for watching in watchings.filter_map(|state| state.watching.as_ref()) {
             watching.doubt();
         }
+    }
+}
+
+/// What whoever reads there sees, if the server says so. A Galera node does not.
+fn applied(said: &Said) -> Option<Position> {
+    match said {
+        Said::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {
+            timeline: said.timeline,
+            at: said.lsn,
+        })),
+        Said::Replication(Replication { visible, .. }) | Said::Group(Group { visible, .. }) => {
+            // One that keeps no GTIDs tells nothing.
+            (!visible.is_empty()).then(|| Position::Gtids(visible.clone()))
+        }
+        Said::Galera(_) => None,
     }
 }
 

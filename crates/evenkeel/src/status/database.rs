@@ -7,7 +7,7 @@ use super::Histogram;
 /// The part of a service's status that only PostgreSQL has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct PostgresStatus {
+pub struct DatabaseStatus {
     /// `transaction` or `session`.
     pub pool_mode: String,
     /// At most so many server connections in a pool.

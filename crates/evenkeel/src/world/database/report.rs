@@ -1,28 +1,28 @@
-//! The status of a service that speaks PostgreSQL.
+//! The status of a service that speaks a database's protocol.
 
 use std::collections::BTreeMap;
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_proxy::engine::describe::{Described, Doing, IdleInfo, SessionInfo};
 use evenkeel_proxy::figures::{Count, Figures};
-use evenkeel_proxy::postgres::PostgresService;
+use evenkeel_proxy::database::DatabaseService;
 
 use crate::config::plan::{PoolMode, ServicePlan};
 use crate::status::{
-    ClientStatus, Connections, CountStatus, Histogram, IdleStatus, PoolStatus, PostgresStatus,
+    ClientStatus, Connections, CountStatus, Histogram, IdleStatus, PoolStatus, DatabaseStatus,
     UsageStatus,
 };
 use crate::world::report::histogram;
 use crate::world::service::ServiceState;
 
-/// None: it does not speak PostgreSQL.
-pub(in crate::world) fn status(offer: &ServiceState) -> Option<PostgresStatus> {
+/// None: it does not speak a database's protocol.
+pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
     let plan = offer.plan.database.as_deref()?;
-    let shared = offer.service.postgres.as_ref()?;
+    let shared = offer.service.database.as_ref()?;
     let figures = shared.figures();
     let sum = |of: fn(&Figures) -> &Count| figures.iter().map(|one| of(one).get()).sum();
     let paused = shared.paused();
-    Some(PostgresStatus {
+    Some(DatabaseStatus {
         pool_mode: mode(plan.pool.mode).to_owned(),
         pool_size: u64::from(plan.pool.size),
         pool_min_idle: u64::from(plan.pool.min_idle),
@@ -69,7 +69,7 @@ fn bound(figures: &[Figures], pin: Pin) -> Option<CountStatus> {
     (count > 0).then_some(CountStatus { what, count })
 }
 
-fn pools(plan: &ServicePlan, shared: &PostgresService) -> Vec<PoolStatus> {
+fn pools(plan: &ServicePlan, shared: &DatabaseService) -> Vec<PoolStatus> {
     let mut pools: Vec<_> = shared
         .pools()
         .into_iter()
@@ -98,7 +98,7 @@ fn name_of(plan: &ServicePlan, address: &str) -> String {
         .map_or_else(|| address.to_owned(), |server| server.name.clone())
 }
 
-fn users(shared: &PostgresService) -> Vec<UsageStatus> {
+fn users(shared: &DatabaseService) -> Vec<UsageStatus> {
     let mut users: BTreeMap<(String, String), UsageStatus> = BTreeMap::new();
     for of in shared.usages() {
         let key = (of.database.to_string(), of.user.to_string());

@@ -105,11 +105,12 @@ impl<T: Tells> Follower<T> {
     async fn take_sample(&mut self, epoch: u64, sampler: &mut Sampler) {
         sampler.sent(now_us());
         let place = self.tells.ask().await;
-        let place = place.ok().filter(|place| !place.in_recovery);
-        let sample = place.map(|place| Sample {
-            epoch,
-            asked_us: place.asked_us,
-            position: Position::Lsn(place.lsn),
+        let sample = place.ok().and_then(|place| {
+            Some(Sample {
+                epoch,
+                asked_us: place.asked_us,
+                position: place.written?,
+            })
         });
         // What it said as the primary of another time does not count, and asking goes on.
         let sample = sample.filter(|sample| self.knowledge.track().sampled(sample));
@@ -131,18 +132,18 @@ impl<T: Tells> Follower<T> {
                 pace.hurry();
             }
             tokio::time::sleep_until(pace.due().into()).await;
-            match self.tells.ask().await {
-                Ok(place) if place.in_recovery => self.note(&place, &mut pace),
-                _ => self.give_pause().await,
+            let place = self.tells.ask().await.ok();
+            match place.and_then(|mut place| Some((place.applied.take()?, place))) {
+                Some((applied, place)) => self.note(applied, &place, &mut pace),
+                None => self.give_pause().await,
             }
         }
     }
 
-    fn note(&self, place: &Place, pace: &mut Pace) {
-        pace.asked(place.lsn.at);
-        let position = Position::Lsn(place.lsn);
+    fn note(&self, applied: Position, place: &Place, pace: &mut Pace) {
+        pace.asked(&applied);
         let track = self.knowledge.track();
-        track.applied(self.server_id, position, place.asked_us, Some(place.wait));
+        track.applied(self.server_id, applied, place.asked_us, Some(place.wait));
     }
 
     /// It is not what it was thought to be, or away: that is for those to find out who watch roles.
@@ -156,7 +157,7 @@ impl<T: Tells> Follower<T> {
 /// while it does not move.
 struct Pace {
     asked: Option<Instant>,
-    at: u64,
+    at: Option<Position>,
     /// Answers in a row that told the same.
     unmoved: u32,
 }
@@ -165,7 +166,7 @@ impl Pace {
     fn new() -> Pace {
         Pace {
             asked: None,
-            at: 0,
+            at: None,
             unmoved: 0,
         }
     }
@@ -187,13 +188,13 @@ impl Pace {
         }
     }
 
-    fn asked(&mut self, at: u64) {
+    fn asked(&mut self, at: &Position) {
         self.asked = Some(Instant::now());
-        self.unmoved = match at == self.at {
+        self.unmoved = match self.at.as_ref() == Some(at) {
             true => self.unmoved.saturating_add(1),
             false => 0,
         };
-        self.at = at;
+        self.at = Some(at.clone());
     }
 
     /// It had come as far as was known: there is no reason to think that it stands still.

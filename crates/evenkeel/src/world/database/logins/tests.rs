@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-fn login(can_login: bool) -> Answer {
+fn login(can_login: bool) -> Answer<Login> {
     Ok(Login {
         verifier: Verifier::None,
         can_login,
@@ -42,7 +42,9 @@ impl Slow {
 }
 
 impl Knows for Slow {
-    async fn look_up(&self, user: &str) -> Answer {
+    type Of = Login;
+
+    async fn look_up(&self, user: &str) -> Answer<Login> {
         self.asked.lock().unwrap().push(user.to_owned());
         let answer = login(self.can_login.load(SeqCst));
         let now = self.at_once.fetch_add(1, SeqCst) + 1;
@@ -60,7 +62,7 @@ async fn settle() {
     }
 }
 
-fn ask(knowledge: &Arc<Knowledge>, user: &str) -> tokio::task::JoinHandle<Answer> {
+fn ask(knowledge: &Arc<Knowledge>, user: &str) -> tokio::task::JoinHandle<Answer<Login>> {
     let (knowledge, user) = (Arc::clone(knowledge), user.to_owned());
     tokio::spawn(async move { knowledge.login(&user).await })
 }
@@ -115,11 +117,11 @@ async fn an_answer_that_does_not_come_is_given_up() {
 
 #[test]
 fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
-    let mut book = Book::default();
-    let take = |book: &mut Book| {
+    let mut book = Book::<Login>::default();
+    let take = |book: &mut Book<Login>| {
         let (reply, answer) = oneshot::channel();
         let user = "app".to_owned();
-        book.take(LoginRequest { user, reply });
+        book.take(Request { user, reply });
         answer
     };
     let mut answers: Vec<_> = (0..WAITING_MAX).map(|_| take(&mut book)).collect();
