@@ -1,6 +1,7 @@
-//! What the control plane learns of a PostgreSQL service's servers, for the sessions: catalogs,
+//! What the control plane learns of a database service's servers, for the sessions: catalogs,
 //! positions, logins. Sessions read it and say what they need; they never ask a server themselves.
 
+mod accounts;
 mod catalog;
 mod databases;
 mod logins;
@@ -16,9 +17,10 @@ use arc_swap::Guard;
 use evenkeel_policy::causality::Writes;
 use tokio::sync::Notify;
 
+pub use accounts::{AccountRow, Accounts, Way};
 pub use catalog::{Builder, Catalog, Function, Relation, RelationKind};
 pub use databases::{Database, Databases};
-pub use logins::{Login, LoginRequest, NoLogin, Verifier};
+pub use logins::{Login, NoLogin, Request, Verifier};
 pub use positions::{Applied, Positions, Track};
 
 use logins::Desk;
@@ -28,7 +30,8 @@ use logins::Desk;
 pub struct Knowledge {
     databases: Databases,
     track: Track,
-    desk: Desk,
+    logins: Desk<Login>,
+    accounts: Desk<Accounts>,
     doubts: Mutex<BTreeSet<u64>>,
     doubted: Notify,
 }
@@ -40,7 +43,8 @@ impl Knowledge {
         Arc::new(Self {
             databases: Databases::default(),
             track: Track::new(workers),
-            desk: Desk::default(),
+            logins: Desk::default(),
+            accounts: Desk::default(),
             doubts: Mutex::default(),
             doubted: Notify::new(),
         })
@@ -99,12 +103,26 @@ impl Knowledge {
     /// # Errors
     /// If there is no such user, or nobody can tell.
     pub async fn login(&self, user: &str) -> Result<Login, NoLogin> {
-        self.desk.ask(user).await
+        self.logins.ask(user).await
     }
 
     /// The next request for a login; for the control plane. Those who went meanwhile are left out.
-    pub async fn next_login(&self) -> LoginRequest {
-        self.desk.next().await
+    pub async fn next_login(&self) -> Request<Login> {
+        self.logins.next().await
+    }
+
+    /// What a MySQL or MariaDB server has of a user who wants to log in, asked for after this call.
+    /// An answer without rows is one too: there is no such user.
+    ///
+    /// # Errors
+    /// If nobody can tell.
+    pub async fn accounts(&self, user: &str) -> Result<Accounts, NoLogin> {
+        self.accounts.ask(user).await
+    }
+
+    /// The next request for a user's account rows; for the control plane, as [`Self::next_login`].
+    pub async fn next_accounts(&self) -> Request<Accounts> {
+        self.accounts.next().await
     }
 
     /// Something in the traffic says that a server's role is not what was thought (25006, 57P01, a
