@@ -1,10 +1,10 @@
-//! What a service that speaks PostgreSQL says of its pools, its users and its clients.
+//! What a service that speaks a database's protocol says of its pools, its users and its clients.
 
 use serde::{Deserialize, Serialize};
 
 use super::Histogram;
 
-/// The part of a service's status that only PostgreSQL has.
+/// The part of a service's status that only those have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DatabaseStatus {

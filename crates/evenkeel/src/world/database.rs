@@ -6,6 +6,7 @@ mod logins;
 mod positions;
 pub(super) mod report;
 mod roster;
+mod routines;
 pub(super) mod serving;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use evenkeel_policy::health::Standing;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::probe::{Account, AskerError, Tls};
 use evenkeel_proxy::record::CutReason;
-use evenkeel_proxy::watch::{AccountAsker, Database, LoginAsker, PositionAsker};
+use evenkeel_proxy::watch::{AccountAsker, Database, LoginAsker, PositionAsker, RoutineAsker};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -119,8 +120,9 @@ impl Learning {
         learning.start_doubts(reports.clone());
         if let Some(account) = learning.sources.reader() {
             learning.start_positions(&account, &servers)?;
-            if plan.protocol == Protocol::Postgres {
-                learning.start_catalogs(account, plan, &servers);
+            match plan.protocol {
+                Protocol::Mysql => learning.start_routines(&account, plan, &servers)?,
+                _ => learning.start_catalogs(account, plan, &servers),
             }
         }
         learning.start_logins(servers)?;
@@ -169,6 +171,29 @@ impl Learning {
             roster: self.roster.subscribe(),
         };
         self.run(reader.go_on());
+    }
+
+    fn start_routines(
+        &mut self,
+        account: &Account,
+        plan: &ServicePlan,
+        servers: &[Listed],
+    ) -> Result<(), String> {
+        let mut askers = Vec::new();
+        for listed in servers {
+            let asker = RoutineAsker::new(account.clone(), &listed.tls);
+            let asker = asker.map_err(|error| error.to_string())?;
+            askers.push((listed.clone(), asker));
+        }
+        let reader = routines::Reader {
+            service: plan.name.clone(),
+            askers,
+            knowledge: Arc::clone(&self.knowledge),
+            roster: self.roster.subscribe(),
+            problem: None,
+        };
+        self.run(reader.go_on());
+        Ok(())
     }
 
     fn start_logins(&mut self, servers: Vec<Listed>) -> Result<(), String> {

@@ -189,8 +189,8 @@ function serviceView(first) {
     sessions.update(service.history.map((point) => point.sessions_per_s));
     traffic.update(service.history.map((point) => point.bytes_per_s));
     table.update(service);
-    pools.root.hidden = !service.postgres;
-    if (service.postgres) pools.update(service.postgres);
+    pools.root.hidden = !service.database;
+    if (service.database) pools.update(service.database);
   };
   return { root, update };
 }

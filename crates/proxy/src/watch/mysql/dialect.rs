@@ -85,6 +85,10 @@ impl Dialect {
         &self.facts
     }
 
+    pub(super) fn is_mariadb(&self) -> bool {
+        self.mariadb
+    }
+
     /// The question for its position alone.
     pub(super) fn position(&self) -> &'static str {
         match self.mariadb {
