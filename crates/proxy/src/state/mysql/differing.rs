@@ -23,30 +23,32 @@ pub enum Difference {
 }
 
 /// What the connection lacks for the client to send something that asks `needs` of its statement
-/// before. The text is one statement; it is appended to `sql`.
+/// before. The text is one statement; it is appended to `sql`. What asks nothing needs no look at a
+/// connection that the client has kept.
 pub fn difference(
     on: &OnServer,
-    journal: &Journal,
+    journal: &mut Journal,
     needs: Needs,
     sql: &mut Vec<u8>,
 ) -> Difference {
-    let schema = match (&on.schema, journal.schema()) {
+    let schema: Option<Box<[u8]>> = match (&on.schema, journal.schema()) {
         (Some(_), None) => return Difference::Unfit,
         (on, wanted) if on.as_deref() == wanted => None,
-        (_, wanted) => wanted,
+        (_, wanted) => wanted.map(Into::into),
     };
     let mut list = List::new(sql);
     if on.now != journal.now {
         settings(on, journal, &mut list);
     }
-    if !needs.is_empty() && !journal.is_on(on) {
+    let lacks = journal.lacks(on, needs);
+    if lacks {
         insert_id(journal, &mut list);
     }
-    match list.is_empty() && schema.is_none() {
+    let is_empty = list.is_empty() && schema.is_none();
+    journal.puts_leftovers = lacks;
+    match is_empty {
         true => Difference::Nothing,
-        false => Difference::Put {
-            schema: schema.map(Into::into),
-        },
+        false => Difference::Put { schema },
     }
 }
 
@@ -163,8 +165,8 @@ fn walk(
     }
 }
 
-/// A statement that uses a table clears what others have left: warnings and counts. MariaDB keeps
-/// them for all other statements ("SHOW WARNINGS").
+/// Puts the insert id back. A statement that uses a table also clears what others have left,
+/// warnings and counts: MariaDB keeps them for all other statements ("SHOW WARNINGS").
 fn insert_id(journal: &Journal, list: &mut List<'_>) {
     list.next();
     let value = match journal.insert_id {

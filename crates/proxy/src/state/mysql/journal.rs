@@ -14,7 +14,7 @@ use evenkeel_wire::sql::mysql::{self, Modes as Reading};
 use smallvec::SmallVec;
 
 use super::collations::{self, Collation};
-use super::leftover::{Asked, Hold, InsertId, Left};
+use super::leftover::{Asked, Hold, InsertId, Left, Needs};
 use super::meaning::{Lookup, Meaning, Thing};
 use super::server::{self, OnServer};
 use super::tracking::Tracking;
@@ -64,6 +64,10 @@ pub struct Journal {
     number: u64,
     /// The server connection that ran its last statement.
     last_on: u64,
+    /// The one that has its insert id.
+    insert_on: u64,
+    /// What is being put in place has its insert id, and clears what others have left.
+    pub(super) puts_leftovers: bool,
     /// Pins that only a reset ends.
     lasting: Pins,
     /// Variables that bind as they are now.
@@ -115,6 +119,8 @@ impl Journal {
             schema: begin.schema.map(Rc::from),
             number: server::next_number(),
             last_on: 0,
+            insert_on: 0,
+            puts_leftovers: false,
             lasting: Pins::NONE,
             binding: Vec::new(),
             things: Things::default(),
@@ -267,6 +273,17 @@ impl Journal {
         }
         on.now = self.now.clone();
         on.schema = self.schema.clone();
+        if std::mem::take(&mut self.puts_leftovers) {
+            self.has_insert_id(on);
+            on.leftovers.counts_of = self.number;
+            on.leftovers.warned = false;
+        }
+    }
+
+    /// The connection has its insert id.
+    fn has_insert_id(&mut self, on: &mut OnServer) {
+        on.leftovers.insert_id_of = self.number;
+        self.insert_on = on.number;
     }
 
     /// It could not be put in place. True: the client's number of a collation is none of this
@@ -285,10 +302,19 @@ impl Journal {
         true
     }
 
-    /// Whether the connection still has what its last statement left, and nobody else's.
-    #[must_use]
-    pub fn is_on(&self, on: &OnServer) -> bool {
-        on.last_user == self.number && self.last_on == on.number
+    /// Whether the connection has what is somebody else's, or lacks what is its own, and a statement
+    /// that asks `needs` would see that.
+    pub(super) fn lacks(&self, on: &OnServer, needs: Needs) -> bool {
+        let left = on.leftovers;
+        let is_last = left.last_user == self.number && self.last_on == on.number;
+        let is_own = left.insert_id_of == self.number && self.insert_on == on.number;
+        let none = left.insert_id_of == 0 && self.insert_id == InsertId::NONE;
+        let insert_id = needs.any(Needs::INSERT_ID) && !is_own && !none;
+        let counts = needs.any(Needs::COUNTS) && !(is_last && left.counts_of == self.number);
+        let diagnostics = needs.any(Needs::DIAGNOSTICS) && !is_last;
+        // Not every statement clears what was there before it.
+        let foreign = left.warned && left.last_user != self.number;
+        insert_id || counts || diagnostics || foreign
     }
 
     /// Its connection was reset at its wish, and asked again.
@@ -324,7 +350,7 @@ impl Journal {
 
     /// A command is on its way to the server; one without a text has the default meaning.
     pub fn sent(&mut self, meaning: &Meaning, on: &mut OnServer) {
-        on.last_user = self.number;
+        on.leftovers.last_user = self.number;
         self.last_on = on.number;
         self.left = Left::default();
         self.heard = Heard::default();

@@ -21,8 +21,25 @@ pub struct OnServer {
     pub(super) now: Settings,
     pub(super) schema: Option<Rc<[u8]>>,
     pub(super) number: u64,
-    /// The client whose statement it ran last; 0: something of ours has come in between.
+    pub(super) leftovers: Leftovers,
+}
+
+/// What the statements that it ran have left on it, and whose that is: numbers of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Leftovers {
+    /// Whose statement it ran last.
     pub(super) last_user: u64,
+    /// Whose insert id it has; 0: nobody has inserted anything.
+    pub(super) insert_id_of: u64,
+    /// Whose rows it has counted last.
+    pub(super) counts_of: u64,
+    /// There are warnings, or an error.
+    pub(super) warned: bool,
+}
+
+impl Leftovers {
+    /// Of somebody who will not come for it.
+    pub(super) const NOBODYS: u64 = u64::MAX;
 }
 
 /// What is known of a server connection, on its way to another worker with it.
@@ -31,7 +48,7 @@ pub struct Carried {
     now: Moved,
     schema: Option<Box<[u8]>>,
     number: u64,
-    last_user: u64,
+    leftovers: Leftovers,
 }
 
 impl OnServer {
@@ -46,7 +63,7 @@ impl OnServer {
             now: compared(fresh, interner),
             schema: schema.map(Rc::from),
             number: next_number(),
-            last_user: 0,
+            leftovers: Leftovers::default(),
         }
     }
 
@@ -57,7 +74,7 @@ impl OnServer {
             now: self.now.export(),
             schema: self.schema.as_deref().map(Into::into),
             number: self.number,
-            last_user: self.last_user,
+            leftovers: self.leftovers,
         }
     }
 
@@ -68,7 +85,7 @@ impl OnServer {
             now: interner.import(&carried.now),
             schema: carried.schema.as_deref().map(Rc::from),
             number: carried.number,
-            last_user: carried.last_user,
+            leftovers: carried.leftovers,
         }
     }
 
@@ -88,12 +105,13 @@ impl OnServer {
         interner: &Interner,
     ) {
         self.now = compared(fresh, interner);
-        self.last_user = 0;
+        self.leftovers = Leftovers::default();
     }
 
     /// Something of ours ran on it: warnings and counts are no longer those of its client.
     pub fn disturbed(&mut self) {
-        self.last_user = 0;
+        self.leftovers.last_user = Leftovers::NOBODYS;
+        self.leftovers.counts_of = Leftovers::NOBODYS;
     }
 
     /// The schema that it is in.

@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::flags::Status;
 
 use super::super::leftover::{InsertId, Left};
 use super::super::meaning::{ANYTHING, Does, Effect, Meaning, Thing, Value};
-use super::super::server::{self, OnServer};
+use super::super::server::{self, Leftovers, OnServer};
 use super::super::{values, variables};
 use super::{Heard, Journal, Reply, without};
 use crate::state::settings::Interner;
@@ -41,12 +41,19 @@ impl Journal {
         self.take_collation(on, interner);
         if reply.insert_id != 0 {
             self.insert_id = InsertId::Likely(reply.insert_id);
+            self.has_insert_id(on);
         }
         self.left = Left {
             diagnostics: reply.warnings > 0,
             found_rows: false,
             counts: true,
         };
+        let statement = meaning.statements.get(index);
+        if statement.is_some_and(counts) {
+            on.leftovers.counts_of = self.number;
+        }
+        let is_clean = reply.warnings == 0 && statement.is_some_and(clears);
+        on.leftovers.warned = !is_clean && (on.leftovers.warned || reply.warnings > 0);
         let is_last = !reply.status.has(Status::MORE_RESULTS);
         for effect in &meaning.effects {
             let is_now = match meaning.is_counted {
@@ -67,7 +74,13 @@ impl Journal {
     }
 
     /// An ERR with this number has come: what follows in the text was not run.
-    pub fn failed(&mut self, meaning: &Meaning, code: u16) {
+    pub fn failed(&mut self, meaning: &Meaning, code: u16, on: &mut OnServer) {
+        on.leftovers.warned = true;
+        on.leftovers.counts_of = Leftovers::NOBODYS;
+        if meaning.writes {
+            // Manual: "If the previous statement returned an error, the value … is undefined".
+            on.leftovers.insert_id_of = Leftovers::NOBODYS;
+        }
         self.left = Left {
             diagnostics: true,
             found_rows: false,
@@ -149,6 +162,7 @@ impl Journal {
                 if !self.has_heard(b"last_insert_id") {
                     self.insert_id = InsertId::Unknown;
                 }
+                self.has_insert_id(on);
             }
             Does::FoundRows => self.left.found_rows = true,
         }
@@ -163,7 +177,6 @@ impl Journal {
             // All are looked at before the first is set, but not all is seen by looking.
             Does::SetUser { .. } if several => self.bind(Pin::Variables),
             Does::SetTimestamp(_) if several => self.bind(Pin::Settings),
-            Does::InsertId | Does::InsertIdUnknown => self.insert_id = InsertId::Unknown,
             _ => {}
         }
     }
@@ -249,6 +262,20 @@ impl Journal {
                 self.bind(pin);
             }
         }
+    }
+}
+
+/// Whether FOUND_ROWS() and ROW_COUNT() are about it when it has succeeded.
+fn counts(statement: &Statement) -> bool {
+    matches!(statement.kind, Kind::Read | Kind::Write)
+}
+
+/// Whether it uses a table: then warnings from before it are gone.
+fn clears(statement: &Statement) -> bool {
+    match statement.kind {
+        Kind::Write => true,
+        Kind::Read => statement.calls > Volatility::None,
+        _ => false,
     }
 }
 

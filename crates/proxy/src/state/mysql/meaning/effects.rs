@@ -107,8 +107,12 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
         Kind::Ddl => tables::collect(reader, statement, effects),
         Kind::Call => calls::procedure(reader, statement, effects),
         Kind::GetDiagnostics => effects.pin(Pin::Variables),
-        Kind::LoadData { .. } if statement.traits.any(Traits::READS_VARIABLES) => {
-            effects.pin(Pin::Variables);
+        Kind::LoadData { .. } => {
+            // Its OK has no insert id.
+            effects.push(Does::InsertIdUnknown);
+            if statement.traits.any(Traits::READS_VARIABLES) {
+                effects.pin(Pin::Variables);
+            }
         }
         Kind::Unknown => {
             effects.pin(Pin::Unknown);
