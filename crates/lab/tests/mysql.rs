@@ -10,6 +10,10 @@ mod rig;
 mod client;
 #[path = "mysql/commands.rs"]
 mod commands;
+#[path = "mysql/door.rs"]
+mod door;
+#[path = "mysql/encryption.rs"]
+mod encryption;
 #[path = "mysql/lines.rs"]
 mod lines;
 #[path = "mysql/logins.rs"]
@@ -20,6 +24,8 @@ mod pins;
 mod random;
 #[path = "mysql/settings.rs"]
 mod settings;
+#[path = "mysql/sha2.rs"]
+mod sha2;
 #[path = "mysql/split.rs"]
 mod split;
 #[path = "mysql/stage.rs"]

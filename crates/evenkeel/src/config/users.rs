@@ -19,13 +19,8 @@ use super::{file, secrets};
 const CREDENTIALS: [&str; 3] = ["password", "verifier", "md5"];
 
 /// What only users of PostgreSQL can have.
-const POSTGRES_KEYS: [(&str, &str); 2] = [
-    ("md5", "use `password`, or `verifier` with what `mysql.user` has"),
-    (
-        "certificate",
-        "use `password`, or `verifier` with what `mysql.user` has",
-    ),
-];
+const POSTGRES_KEYS: [(&str, &str); 1] =
+    [("md5", "use `password`, or `verifier` with what `mysql.user` has")];
 
 /// The users by name, and what is wrong with the file.
 pub(super) fn read(
@@ -139,7 +134,7 @@ fn check_login(
     if says_nothing || nowhere_else {
         let message = "this user has nothing to log in with";
         let help = match protocol {
-            Protocol::Mysql => "add `password` or `verifier`",
+            Protocol::Mysql => "add `password` or `verifier`, or `certificate = true`",
             _ => "add `password`, `verifier` or `md5`, or `certificate = true`",
         };
         problems.error(&table.place, "E_MISSING_KEY", message, help);

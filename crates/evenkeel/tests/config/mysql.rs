@@ -154,6 +154,6 @@ fn a_user_of_the_file_has_a_password_or_what_the_server_keeps_of_it() {
         &format!("md5 = 'md5{}'", "0a".repeat(16)),
         "`protocol = \"postgres\"`",
     );
-    wrong("certificate = true", "`protocol = \"postgres\"`");
+    wrong("certificate = true", "nothing logs in to the servers");
     wrong("server_user = 'x'", "nothing to log in with");
 }

@@ -80,7 +80,10 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
         ..MariadbOptions::default()
     })?;
     let server = cluster.primary;
-    server.sql("GRANT SELECT ON mysql.* TO monitor@'127.0.0.1'")?;
+    server.sql(
+        "GRANT SELECT ON mysql.* TO monitor@'127.0.0.1'; \
+         GRANT SHOW VIEW ON *.* TO monitor@'127.0.0.1'",
+    )?;
     stop.check()?;
     let fronts = fronts(&server)?;
     for clients in &options.clients {

@@ -114,6 +114,8 @@ impl Stage {
 }
 
 const SCHEMA: &str = "\
+    GRANT SHOW VIEW ON *.* TO monitor@'127.0.0.1';\
+    GRANT SELECT ON mysql.proc TO monitor@'127.0.0.1';\
     CREATE TABLE sbtest.counters (id int PRIMARY KEY, v bigint NOT NULL);\
     INSERT INTO sbtest.counters SELECT seq, 0 FROM seq_0_to_15;\
     CREATE TABLE sbtest.things (id int PRIMARY KEY, what text);\

@@ -136,7 +136,7 @@ pub(crate) fn own() -> (Lab, Server) {
 /// Who asks for roles and accounts, and a second schema.
 pub(crate) const ACCOUNTS: &str = "\
     CREATE USER evenkeel@'127.0.0.1' IDENTIFIED BY 'evenkeel';\
-    GRANT REPLICATION CLIENT, SLAVE MONITOR ON *.* TO evenkeel@'127.0.0.1';\
+    GRANT REPLICATION CLIENT, SLAVE MONITOR, SHOW VIEW ON *.* TO evenkeel@'127.0.0.1';\
     GRANT SELECT ON mysql.* TO evenkeel@'127.0.0.1';\
     CREATE DATABASE other; GRANT ALL ON other.* TO sbtest@'127.0.0.1';\
     SET GLOBAL max_allowed_packet = 67108864;";
