@@ -100,11 +100,7 @@ fn read_account(
     }
 }
 
-fn read_query(
-    protocol: Protocol,
-    table: &Table<'_>,
-    problems: &mut Problems,
-) -> Option<String> {
+fn read_query(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> Option<String> {
     if protocol == Protocol::Mysql {
         protocol::refuse(protocol, "postgres", &POSTGRES_KEYS, (table, problems));
         return None;

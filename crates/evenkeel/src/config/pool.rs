@@ -10,10 +10,7 @@ use super::protocol;
 use super::reader::Table;
 
 /// Keys that mean something only where a connection is to one database for good.
-const DATABASE_KEYS: [(&str, &str); 2] = [
-    ("database_size", OF_SCHEMAS),
-    ("databases", OF_SCHEMAS),
-];
+const DATABASE_KEYS: [(&str, &str); 2] = [("database_size", OF_SCHEMAS), ("databases", OF_SCHEMAS)];
 const OF_SCHEMAS: &str = "remove it: a connection to MySQL goes with its clients from schema to \
      schema; `size`, `user_size` and `service_size` limit connections";
 

@@ -19,8 +19,10 @@ use super::{file, secrets};
 const CREDENTIALS: [&str; 3] = ["password", "verifier", "md5"];
 
 /// What only users of PostgreSQL can have.
-const POSTGRES_KEYS: [(&str, &str); 1] =
-    [("md5", "use `password`, or `verifier` with what `mysql.user` has")];
+const POSTGRES_KEYS: [(&str, &str); 1] = [(
+    "md5",
+    "use `password`, or `verifier` with what `mysql.user` has",
+)];
 
 /// The users by name, and what is wrong with the file.
 pub(super) fn read(

@@ -135,7 +135,7 @@ pub struct ClientStatus {
     pub doing_for_ms: u64,
     /// The server whose connection it has.
     pub server: Option<String>,
-    /// The process there, as `pg_stat_activity` calls it.
+    /// The process there, as `pg_stat_activity` or SHOW PROCESSLIST calls it.
     pub server_pid: Option<u32>,
     /// What binds it to that connection.
     pub pins: Vec<String>,
@@ -155,7 +155,7 @@ pub struct IdleStatus {
     pub database: String,
     /// The server.
     pub server: String,
-    /// The process there, as `pg_stat_activity` calls it.
+    /// The process there, as `pg_stat_activity` or SHOW PROCESSLIST calls it.
     pub server_pid: Option<u32>,
     /// How long it has been open.
     pub age_ms: u64,

@@ -109,7 +109,10 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
 fn fronts(server: &Server) -> Result<Vec<Front>> {
     let address = server.address;
     let mut fronts = Vec::new();
-    for (name, io) in [("evenkeel io_uring", "io_uring"), ("evenkeel epoll", "epoll")] {
+    for (name, io) in [
+        ("evenkeel io_uring", "io_uring"),
+        ("evenkeel epoll", "epoll"),
+    ] {
         let listen = free_address();
         let balancer = Balancer::start(&config(io, listen, server))?;
         let front = Front {

@@ -557,7 +557,8 @@ impl Client {
                 continue;
             }
             assert_eq!(
-                header.sequence, self.sequence,
+                header.sequence,
+                self.sequence,
                 "the number of a packet: {:?}",
                 lines::text(&self.incoming[..self.incoming.len().min(80)])
             );

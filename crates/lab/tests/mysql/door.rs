@@ -66,7 +66,11 @@ fn tls_request() -> Vec<u8> {
 
 fn query() -> Vec<u8> {
     let mut out = Vec::new();
-    build::command(&mut out, Code::Query, b"create table sbtest.reached (a int)");
+    build::command(
+        &mut out,
+        Code::Query,
+        b"create table sbtest.reached (a int)",
+    );
     out
 }
 
@@ -84,7 +88,13 @@ fn seeds() -> Vec<Vec<u8>> {
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
         [0xff; 64].to_vec(),
     ];
-    for plugin in [native, sha2, b"client_ed25519", b"mysql_clear_password", b""] {
+    for plugin in [
+        native,
+        sha2,
+        b"client_ed25519",
+        b"mysql_clear_password",
+        b"",
+    ] {
         for proof in [&b""[..], &[7; 20], &[7; 32], &[7; 200]] {
             let first = response(1, plugin, proof);
             seeds.push(first.clone());
@@ -136,7 +146,10 @@ fn hear(stream: &mut TcpStream) -> Vec<u8> {
     let mut piece = [0; 4096];
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        assert!(!left.is_zero(), "a stranger is still in the door: {heard:?}");
+        assert!(
+            !left.is_zero(),
+            "a stranger is still in the door: {heard:?}"
+        );
         stream.set_read_timeout(Some(left)).unwrap();
         match stream.read(&mut piece) {
             Ok(0) => return heard,
@@ -186,8 +199,10 @@ fn set_up_victim() {
 
 /// How often anybody was in as that user.
 fn visits() -> String {
-    sql("select coalesce(sum(total_connections), 0) from information_schema.user_statistics \
-         where user = 'victim'")
+    sql(
+        "select coalesce(sum(total_connections), 0) from information_schema.user_statistics \
+         where user = 'victim'",
+    )
 }
 
 #[test]
@@ -228,7 +243,10 @@ fn each_fault_has_its_number() {
         let native = b"mysql_native_password";
         let said = |bytes: &[u8], number: &str| {
             let word = heard(bytes);
-            assert!(word.starts_with(&format!("error {number} ")), "{io}: {number}: {word}");
+            assert!(
+                word.starts_with(&format!("error {number} ")),
+                "{io}: {number}: {word}"
+            );
         };
         said(&packet(1, &[b'x'; 20_000]), "1153");
         said(&response(2, native, &[7; 20]), "1156");

@@ -84,9 +84,7 @@ fn tls_to_clients_is_verified_by_them_and_can_be_required() {
     let ca = format!("--ssl-ca={}", at("ca.crt"));
     let verified = [ca.as_str(), "--ssl-verify-server-cert"];
     for io in DRIVERS {
-        let enter = |options: &[&str]| {
-            move |address| mariadb(address, "sbtest", "sbtest", options)
-        };
+        let enter = |options: &[&str]| move |address| mariadb(address, "sbtest", "sbtest", options);
         let full = enter(&verified);
         let stage = ready(io, &tables, |address| is_in(&full(address)));
         let said = full(stage.address);
@@ -142,7 +140,9 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
     let own = [own[0].as_str(), own[1].as_str()];
     for io in DRIVERS {
         let enter = |user, options: &[&str], address| mariadb(address, user, "wrong", options);
-        let stage = ready(io, &tables, |address| is_in(&enter("sbtest", &own, address)));
+        let stage = ready(io, &tables, |address| {
+            is_in(&enter("sbtest", &own, address))
+        });
         let said = enter("other", &own, stage.address);
         assert!(said.contains("1045"), "{io}: {said}");
         let said = enter("sbtest", &["--ssl"], stage.address);

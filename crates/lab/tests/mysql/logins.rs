@@ -112,7 +112,11 @@ fn kill_reaches_whom_it_means_by_our_own_numbers() {
         assert!(told.iter().any(is_over), "{io}: {told:?}");
         assert_eq!(victim.value("select 'alive'"), "alive");
         killer.run(&format!("kill {number}"));
-        assert_eq!(victim.ping().last().map(String::as_str), Some("end"), "{io}");
+        assert_eq!(
+            victim.ping().last().map(String::as_str),
+            Some("end"),
+            "{io}"
+        );
         assert!(killer.refusal("kill 4000000000").starts_with("1094 "));
     }
 }

@@ -148,7 +148,10 @@ fn what_binds_a_client_is_told_and_ends() {
         let none = |pins: &serde_json::Value| *pins == serde_json::json!([]);
         for (bind, release) in [
             ("create temporary table t (a int)", "drop table t"),
-            ("select get_lock('bound', 1)", "select release_lock('bound')"),
+            (
+                "select get_lock('bound', 1)",
+                "select release_lock('bound')",
+            ),
             ("lock tables sbtest.bound read", "unlock tables"),
             ("prepare s from 'select 1'", "deallocate prepare s"),
             ("handler sbtest.bound open", "handler bound close"),

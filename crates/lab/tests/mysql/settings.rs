@@ -8,7 +8,11 @@ use crate::rig::DRIVERS;
 const SETTINGS: [(&str, [&str; 3]); 17] = [
     (
         "sql_mode",
-        ["'ANSI_QUOTES'", "'NO_BACKSLASH_ESCAPES'", "'STRICT_ALL_TABLES'"],
+        [
+            "'ANSI_QUOTES'",
+            "'NO_BACKSLASH_ESCAPES'",
+            "'STRICT_ALL_TABLES'",
+        ],
     ),
     ("time_zone", ["'+02:00'", "'+09:00'", "'-05:00'"]),
     ("character_set_client", ["latin1", "utf8mb4", "utf8mb3"]),
@@ -17,7 +21,10 @@ const SETTINGS: [(&str, [&str; 3]); 17] = [
         "collation_connection",
         ["latin1_german1_ci", "utf8mb4_bin", "utf8mb3_bin"],
     ),
-    ("tx_isolation", ["'SERIALIZABLE'", "'READ-COMMITTED'", "'READ-UNCOMMITTED'"]),
+    (
+        "tx_isolation",
+        ["'SERIALIZABLE'", "'READ-COMMITTED'", "'READ-UNCOMMITTED'"],
+    ),
     ("sql_select_limit", ["11", "12", "13"]),
     ("group_concat_max_len", ["1001", "1002", "1003"]),
     ("lc_time_names", ["de_DE", "ja_JP", "fr_FR"]),
@@ -65,8 +72,12 @@ fn user_variables_of_literals_follow_their_client_and_bind_it_to_nothing() {
         let stage = Stage::set(io, ONE);
         let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
         for (index, client) in clients.iter_mut().enumerate() {
-            client.run(&format!("set @ApplicationName = 'app {index}', @n := {index}"));
-            client.run(&format!("set @updated := null, @x = {index}.5, @h = x'4{index}'"));
+            client.run(&format!(
+                "set @ApplicationName = 'app {index}', @n := {index}"
+            ));
+            client.run(&format!(
+                "set @updated := null, @x = {index}.5, @h = x'4{index}'"
+            ));
         }
         for (index, client) in clients.iter_mut().enumerate() {
             let row = client.value("select @ApplicationName, @n, @updated, @x, @h");
@@ -97,7 +108,11 @@ fn the_schema_goes_with_its_client() {
             "select database()",
             "select * from of_other",
         ]));
-        heard.extend(other.all(&["select * from of_other", "use other", "select * from of_other"]));
+        heard.extend(other.all(&[
+            "select * from of_other",
+            "use other",
+            "select * from of_other",
+        ]));
         heard.extend(client.all(&["use sbtest; select database(); use other"]));
         heard.extend(other.all(&["use sbtest", "select database()"]));
         heard.extend(client.all(&["select database()"]));
@@ -183,10 +198,7 @@ fn what_is_said_in_one_character_set_is_understood_in_it() {
         let mut heard = client.all(&["set names latin1", "select hex('ä'), 'ä', charset('x')"]);
         heard.extend(other.all(&["select hex('ä'), 'ä', charset('x')"]));
         heard.extend(client.all(&["select hex('ä'), 'ä', charset('x')"]));
-        heard.extend(other.all(&[
-            "set names utf8mb4 collate utf8mb4_bin",
-            "select 'a' = 'A'",
-        ]));
+        heard.extend(other.all(&["set names utf8mb4 collate utf8mb4_bin", "select 'a' = 'A'"]));
         heard.extend(client.all(&["select 'a' = 'A'", "set names utf8mb3"]));
         heard.extend(other.all(&["select 'a' = 'A', collation('a')"]));
         heard.extend(client.all(&["select 'a' = 'A', collation('a')"]));
@@ -198,9 +210,8 @@ fn what_is_said_in_one_character_set_is_understood_in_it() {
                     ..Default::default()
                 },
             );
-            heard.extend(third.all(&[
-                "select @@character_set_client, @@collation_connection, 'ä'",
-            ]));
+            heard
+                .extend(third.all(&["select @@character_set_client, @@collation_connection, 'ä'"]));
             heard.extend(client.all(&["select @@collation_connection"]));
         }
         heard

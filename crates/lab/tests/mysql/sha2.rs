@@ -11,7 +11,8 @@ use super::stage::{ONE, Setup, Stage};
 use crate::rig::{DRIVERS, LIMIT};
 
 /// Of `pa ss`, as MySQL 9 stores it.
-const STORED: &str = "$A$00A$w]X?=q\\\\>\\b*|#KO\\u00010\\u001b(q>w5tvi.prpVsiME.WKXXSldCALZZ1sNmCuDWug5Axt77";
+const STORED: &str =
+    "$A$00A$w]X?=q\\\\>\\b*|#KO\\u00010\\u001b(q>w5tvi.prpVsiME.WKXXSldCALZZ1sNmCuDWug5Axt77";
 
 fn users() -> (TempDir, String) {
     let directory = TempDir::new().unwrap();
@@ -105,13 +106,19 @@ fn users_of_mysql_log_in_by_their_own_accounts_even_when_the_server_has_forgotte
     let again = || Ok(enter("first").ok());
     let mut client = eventually(LIMIT, "a session of a forgotten user", again).unwrap();
     assert_eq!(client.value("select current_user()"), "app@127.0.0.1");
-    server.sql("alter user app@'127.0.0.1' identified by 'second'").unwrap();
+    server
+        .sql("alter user app@'127.0.0.1' identified by 'second'")
+        .unwrap();
     refused("first", "1045");
     assert!(enter("second").is_ok(), "{}", stage.balancer.log());
-    server.sql("alter user app@'127.0.0.1' account lock").unwrap();
+    server
+        .sql("alter user app@'127.0.0.1' account lock")
+        .unwrap();
     refused("second", "3118");
     refused("first", "1045");
-    server.sql("alter user app@'127.0.0.1' account unlock password expire").unwrap();
+    server
+        .sql("alter user app@'127.0.0.1' account unlock password expire")
+        .unwrap();
     refused("second", "1862");
     server.sql("drop user app@'127.0.0.1'").unwrap();
     refused("second", "1045");

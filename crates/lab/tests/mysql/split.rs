@@ -167,7 +167,11 @@ fn each_statement_runs_where_it_belongs() {
         "with c as (select @@port as p) select p from c",
         "select @@port, @a, now(), database()",
     ] {
-        assert_ne!(client.value(reads).split('|').next(), Some(&*primary), "{reads}");
+        assert_ne!(
+            client.value(reads).split('|').next(),
+            Some(&*primary),
+            "{reads}"
+        );
     }
     for writes in [
         "select @@port from counters where id = 1 for update",
@@ -291,7 +295,10 @@ fn who_wrote_long_ago_reads_at_replicas() {
         here += usize::from(client.value(WHERE) == primary);
         thread::sleep(Duration::from_millis(2));
     }
-    assert!(here * 50 <= all, "{here} of {all} reads were at the primary");
+    assert!(
+        here * 50 <= all,
+        "{here} of {all} reads were at the primary"
+    );
 }
 
 #[test]

@@ -155,9 +155,7 @@ pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<
         let same = pairs.take_while(|(heard, direct)| heard == direct).count();
         let around = |all: &[String]| -> Vec<String> {
             let shown = all.iter().skip(same.saturating_sub(6)).take(12);
-            shown
-                .map(|line| line.chars().take(160).collect())
-                .collect()
+            shown.map(|line| line.chars().take(160).collect()).collect()
         };
         let log = stage.balancer.log();
         assert!(

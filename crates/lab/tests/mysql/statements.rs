@@ -75,7 +75,10 @@ fn one_name_of_many_clients_means_each_one_s_own_statement() {
         }
         let first = &mut clients[0];
         first.close("shared");
-        assert_eq!(clients[1].execute("shared", &[Value::Number(1)])[1], "row 2");
+        assert_eq!(
+            clients[1].execute("shared", &[Value::Number(1)])[1],
+            "row 2"
+        );
     }
 }
 

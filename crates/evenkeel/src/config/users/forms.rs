@@ -35,9 +35,9 @@ pub(super) fn is_md5(text: &str) -> bool {
 /// What `mysql.user` has: `*` and a SHA-1 in hex (mysql_native_password), or `$A$005$`, a salt of 20
 /// bytes and a hash of 43 (caching_sha2_password).
 pub(super) fn is_mysql(text: &str) -> bool {
-    let is_native = text.strip_prefix('*').is_some_and(|digits| {
-        digits.len() == 40 && digits.bytes().all(|b| b.is_ascii_hexdigit())
-    });
+    let is_native = text
+        .strip_prefix('*')
+        .is_some_and(|digits| digits.len() == 40 && digits.bytes().all(|b| b.is_ascii_hexdigit()));
     let is_sha2 = text.strip_prefix("$A$").is_some_and(|rest| {
         let rest = rest.as_bytes();
         rest.len() == 67 && rest[..3].iter().all(u8::is_ascii_hexdigit) && rest[3] == b'$'

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_proxy::database::DatabaseService;
 use evenkeel_proxy::engine::describe::{Described, Doing, IdleInfo, SessionInfo};
 use evenkeel_proxy::figures::{Count, Figures};
-use evenkeel_proxy::database::DatabaseService;
 
 use crate::config::plan::{PoolMode, ServicePlan};
 use crate::status::{
-    ClientStatus, Connections, CountStatus, Histogram, IdleStatus, PoolStatus, DatabaseStatus,
+    ClientStatus, Connections, CountStatus, DatabaseStatus, Histogram, IdleStatus, PoolStatus,
     UsageStatus,
 };
 use crate::world::report::histogram;
