@@ -96,8 +96,8 @@ impl Scene {
     fn run(&mut self, client: usize, text: &str, any: usize) -> Answer {
         let meaning = self.clients[client].journal.read(text.as_bytes(), None);
         self.asked.note(meaning.needs);
-        if meaning.needs.is_empty() {
-            self.clients[client].is_held = false;
+        if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
+            self.ask(client);
         }
         if !self.is_bound(client) && !self.clients[client].is_held {
             let free = self.free();
@@ -107,9 +107,11 @@ impl Scene {
             self.fit(client, meaning.needs);
         }
         let answer = self.send(client, text, &meaning);
-        self.ask(client);
         let hold = self.clients[client].journal.hold(&self.asked);
         self.clients[client].is_held = hold != Hold::No;
+        if hold == Hold::No {
+            self.ask(client);
+        }
         answer
     }
 
@@ -156,7 +158,13 @@ impl Scene {
         answer
     }
 
+    /// Before the connection is given back.
     fn ask(&mut self, client: usize) {
+        let pins = self.clients[client].journal.pins;
+        let is_open = |pin: &Pin| matches!(pin, Pin::Settings | Pin::InsertId);
+        if !pins.iter().all(|pin| is_open(&pin)) {
+            return;
+        }
         let journal = &mut self.clients[client].journal;
         let Lent { model, on } = &mut self.lent[self.clients[client].at];
         let Some(text) = journal.question(&self.asked) else {
