@@ -84,12 +84,11 @@ fn tls_to_clients_is_verified_by_them_and_can_be_required() {
     let ca = format!("--ssl-ca={}", at("ca.crt"));
     let verified = [ca.as_str(), "--ssl-verify-server-cert"];
     for io in DRIVERS {
-        let enter = |options: &[&str]| move |address| mariadb(address, "sbtest", "sbtest", options);
-        let full = enter(&verified);
+        let full = |address| mariadb(address, "sbtest", "sbtest", &verified);
         let stage = ready(io, &tables, |address| is_in(&full(address)));
         let said = full(stage.address);
         assert!(said.contains("Cipher in use is TLS_AES"), "{io}: {said}");
-        let said = enter(&["--skip-ssl"])(stage.address);
+        let said = mariadb(stage.address, "sbtest", "sbtest", &["--skip-ssl"]);
         assert!(said.contains("3159"), "{io}: {said}");
         let said = mariadb(stage.address, "sbtest", "wrong", &verified);
         assert!(said.contains("1045"), "{io}: {said}");
