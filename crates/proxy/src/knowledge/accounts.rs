@@ -60,6 +60,13 @@ impl fmt::Debug for Way {
 }
 
 impl Accounts {
+    /// The server looks up the names of who connects.
+    #[must_use]
+    pub fn by_name(&self) -> bool {
+        let first = self.from.first();
+        first.is_some_and(|first| first.parse::<IpAddr>().is_err())
+    }
+
     /// The row that the server chooses for a user who comes from where we come from: that of the
     /// most specific host; among equal ones that of the user before that of nobody.
     #[must_use]

@@ -45,7 +45,10 @@ fn a_host_is_known_by_its_name_or_by_its_address() {
     let found = |hosts: &[&str]| host(&from, hosts);
     assert_eq!(found(&["%.example.com"]).as_deref(), Some("%.example.com"));
     assert_eq!(found(&["10.1.2._"]).as_deref(), Some("10.1.2._"));
-    assert_eq!(found(&["DB7.Example.COM"]).as_deref(), Some("DB7.Example.COM"));
+    assert_eq!(
+        found(&["DB7.Example.COM"]).as_deref(),
+        Some("DB7.Example.COM")
+    );
     assert_eq!(found(&["example.com", "10.1.2", "localhost"]), None);
 }
 

@@ -14,9 +14,6 @@ mod words;
 
 pub(super) use self::enter::wanted;
 
-#[cfg(test)]
-mod tests;
-
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -113,8 +110,6 @@ pub(super) struct Begin {
     pub(super) fresh: Arc<Fresh>,
     /// Of the server that told it.
     pub(super) version: Arc<Version>,
-    /// What the client says about itself, as sent.
-    pub(super) attributes: Box<[u8]>,
 }
 
 /// Why a client does not come in.
@@ -150,7 +145,6 @@ struct Wish {
     nonce: Nonce,
     schema: Option<Box<[u8]>>,
     collation: u16,
-    attributes: Box<[u8]>,
     /// The plugin that users have as a rule.
     usual: &'static [u8],
 }
@@ -177,11 +171,7 @@ impl<'a> Door<'a> {
             .await
     }
 
-    async fn within_limit(
-        &self,
-        talk: Talk,
-        beginning: Beginning,
-    ) -> Result<Session<'a>, Ending> {
+    async fn within_limit(&self, talk: Talk, beginning: Beginning) -> Result<Session<'a>, Ending> {
         let view = self.seat.service().view_owned();
         let limit = view.database.as_ref().map(|own| own.times.login);
         let limit = limit.unwrap_or_default();
@@ -228,12 +218,7 @@ impl<'a> Door<'a> {
     }
 
     /// Greets, and hears what the client wants.
-    async fn begin(
-        &self,
-        talk: &mut Talk,
-        view: &View,
-        least: &Least,
-    ) -> Result<Wish, Outside> {
+    async fn begin(&self, talk: &mut Talk, view: &View, least: &Least) -> Result<Wish, Outside> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let offered = least.offered(acceptor.is_some());
         let nonce = Nonce::of_random(secret());
@@ -284,7 +269,6 @@ fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
         nonce: entrance.nonce,
         schema: response.schema.map(Box::from),
         collation: u16::from(response.collation),
-        attributes: response.attributes.bytes().into(),
         usual: least.plugin,
     }
 }
@@ -314,7 +298,6 @@ fn changed(entrance: Entrance, payload: &[u8], least: &Least) -> Result<Wish, Ou
         },
         schema: (!request.schema.is_empty()).then(|| request.schema.into()),
         collation: request.collation.unwrap_or_default(),
-        attributes: request.attributes.bytes().into(),
         usual: least.plugin,
     })
 }

@@ -43,7 +43,10 @@ fn a_client_is_offered_what_all_servers_can_do() {
     assert_eq!(least.version.numbers, (10, 11, 6));
     let offered = least.offered(false);
     assert!(!offered.has(Capabilities::BULK) && offered.has(Capabilities::DEPRECATE_EOF));
-    assert!(!offered.has(Capabilities::LONG_PASSWORD), "or nobody reads MariaDB's bits");
+    assert!(
+        !offered.has(Capabilities::LONG_PASSWORD),
+        "or nobody reads MariaDB's bits"
+    );
     assert!(offered.has(Capabilities::EXTENDED_METADATA));
     assert!(!offered.has(Capabilities::SSL));
     assert!(least.offered(true).has(Capabilities::SSL));

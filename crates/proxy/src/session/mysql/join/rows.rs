@@ -135,11 +135,17 @@ mod tests {
     #[test]
     fn rows_are_read_with_and_without_eof() {
         let eof: &[u8] = b"\xfe\0\0\x02\0";
-        let packets = [b"\x02", b"\x03def", b"\x03def", eof, ROWS[0], ROWS[1], eof];
-        assert_eq!(walk(Capabilities::default(), &packets), (Answer::Done, expect()));
+        let packets = [&b"\x02"[..], b"\x03def", b"\x03def", eof, ROWS[0], ROWS[1], eof];
+        assert_eq!(
+            walk(Capabilities::default(), &packets),
+            (Answer::Done, expect())
+        );
         let ok: &[u8] = b"\xfe\0\0\x02\0\0\0";
-        let packets = [b"\x02", b"\x03def", &b"\x03def"[..], ROWS[0], ROWS[1], ok];
-        assert_eq!(walk(Capabilities::DEPRECATE_EOF, &packets), (Answer::Done, expect()));
+        let packets = [&b"\x02"[..], b"\x03def", b"\x03def", ROWS[0], ROWS[1], ok];
+        assert_eq!(
+            walk(Capabilities::DEPRECATE_EOF, &packets),
+            (Answer::Done, expect())
+        );
     }
 
     #[test]
@@ -148,7 +154,10 @@ mod tests {
         assert_eq!(walk(agreed, &[b"\0\0\0\x02\0\0\0"]).0, Answer::Done);
         assert_eq!(walk(agreed, &[b"\xff\x15\x04no"]).0, Answer::Refused);
         assert_eq!(walk(agreed, &[b""]).0, Answer::Malformed);
-        assert_eq!(walk(agreed, &[b"\x01", b"\x03def", b"\x05a"]).0, Answer::Malformed);
+        assert_eq!(
+            walk(agreed, &[b"\x01", b"\x03def", b"\x05a"]).0,
+            Answer::Malformed
+        );
         assert_eq!(walk(agreed, &[b"\xfb"]).0, Answer::Malformed);
     }
 

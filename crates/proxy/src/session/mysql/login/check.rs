@@ -112,7 +112,7 @@ impl Door<'_> {
         mut proof: Proof,
         client: &Authenticated,
     ) -> Result<Proof, Outside> {
-        if let Some(complaint) = proof.complaint {
+        if let Some(complaint) = proof.complaint.take() {
             return Err(complaint.into());
         }
         let of_login = match client.credential() {

@@ -55,7 +55,11 @@ impl Door<'_> {
         let auth = &own.auth;
         if !auth.may_come_from(&wish.user, self.address()) {
             let (user, peer) = (&wish.user, self.peer);
-            tracing::info!(user, ?peer, "allow_from of [service.auth] keeps a client out");
+            tracing::info!(
+                user,
+                ?peer,
+                "allow_from of [service.auth] keeps a client out"
+            );
             return Ok(self.mock(talk, wish, "").await);
         }
         let of_file = auth.users.get(&wish.user).cloned().unwrap_or_default();
@@ -119,9 +123,7 @@ impl Door<'_> {
             _ => wish.usual,
         };
         let known = Zeroizing::new(password.to_vec());
-        proof
-            .credential
-            .get_or_insert(Credential::Password(known));
+        proof.credential.get_or_insert(Credential::Password(known));
         let method = match (password, plugin) {
             ([], plugin) => Method::Empty(plugin),
             (_, password::CACHING_SHA2) => Method::Sha2 {

@@ -75,7 +75,6 @@ impl<'a> Door<'a> {
             collation: wish.collation,
             version: Arc::clone(&fresh.version),
             fresh,
-            attributes: wish.attributes.clone(),
         };
         Ok((account, begin))
     }
@@ -100,7 +99,10 @@ impl<'a> Door<'a> {
     /// restarts: every server sees it now, so that a promotion finds the new primary willing.
     fn warm(&self, view: &Arc<View>, account: &Account) {
         let Some(own) = &view.database else { return };
-        let pools = view.servers.iter().map(|server| account.pooled(server, own));
+        let pools = view
+            .servers
+            .iter()
+            .map(|server| account.pooled(server, own));
         let pools: Vec<Arc<Pooled>> = pools.collect();
         let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.seat.service()));
         self.worker.spawn(async move {

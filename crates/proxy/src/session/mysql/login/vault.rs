@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn a_password_is_there_until_the_account_changes() {
         let vault = Vault::default();
-        let keep = |generation, password| vault.keep(("app", generation), password, Keeps::Password);
+        let keep =
+            |generation, password| vault.keep(("app", generation), password, Keeps::Password);
         assert!(keep(1, b"one") && !keep(1, b"one"));
         assert_eq!(vault.password("app", 1).unwrap().as_slice(), b"one");
         assert!(vault.verifier("app", 1).is_some());

@@ -40,9 +40,7 @@ impl Client<'_> {
         match mariadb {
             true => Complaint::new(4151, b"HY000", "Access denied, this account is locked"),
             false => {
-                let text = format!(
-                    "Access denied for user '{user}'@'{host}'. Account is locked."
-                );
+                let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
                 Complaint::new(3118, b"HY000", text)
             }
         }
@@ -98,9 +96,8 @@ pub(super) fn nobody_tells() -> Complaint {
 /// ER_NET_READ_INTERRUPTED
 pub(super) fn too_slow(limit: Duration) -> Complaint {
     let limit_ms = limit.as_millis();
-    let text = format!(
-        "the login was not over after {limit_ms} ms: see login_timeout_ms of the service"
-    );
+    let text =
+        format!("the login was not over after {limit_ms} ms: see login_timeout_ms of the service");
     Complaint::new(1159, b"08S01", text)
 }
 
