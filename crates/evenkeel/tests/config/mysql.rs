@@ -59,7 +59,7 @@ fn the_tables_of_a_database_reach_the_plan() {
     assert_eq!((pool.mode, pool.size), (PoolMode::Session, 7));
     assert_eq!(pool.size_of_user("app"), 16);
     assert_eq!((split.reads, split.lag_ms_max), (true, Some(5)));
-    assert_eq!(auth.account.expect("its own").user, "u");
+    assert_eq!(auth.account.as_ref().expect("its own").user, "u");
     assert!(!auth.may_come_from("app", Some([127, 0, 0, 1].into())));
 }
 
@@ -124,7 +124,10 @@ fn user_of(lines: &str) -> Result<Option<Credential>, String> {
             let database = plan.services.remove(0).database.expect("a database");
             Ok(database.auth.users["app"].credential.clone())
         }
-        None => Err(problems[0].message.clone()),
+        None => {
+            let errors = problems.iter().filter(|one| one.severity == "error");
+            Err(errors.map(|one| one.message.as_str()).collect())
+        }
     }
 }
 

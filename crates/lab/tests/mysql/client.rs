@@ -511,20 +511,6 @@ impl Client {
         self.say(&out);
     }
 
-    /// Whether nothing is heard for so long.
-    pub(crate) fn is_silent_for(&mut self, limit: Duration) -> bool {
-        self.stream.set_read_timeout(Some(limit)).unwrap();
-        let mut bytes = [0; 1024];
-        match self.stream.read(&mut bytes) {
-            Ok(count) => {
-                self.incoming.extend_from_slice(&bytes[..count]);
-                count == 0
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => true,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
     /// Leaves with a word.
     pub(crate) fn quit(mut self) {
         self.tell(Code::Quit, &[]);

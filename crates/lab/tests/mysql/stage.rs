@@ -78,21 +78,6 @@ impl Stage {
     pub(crate) fn status(&self) -> Value {
         service(&self.balancer.status().unwrap(), "pool")
     }
-
-    /// Sees to it that the client's next statement runs on another server connection.
-    pub(crate) fn elsewhere(&self, client: &mut Client) -> Vec<Client> {
-        let here = client.backend();
-        let mut others = Vec::new();
-        loop {
-            let mut other = self.client();
-            other.run("begin");
-            let there = other.backend();
-            others.push(other);
-            if there == here {
-                return others;
-            }
-        }
-    }
 }
 
 pub(crate) fn config(server: &Server, listen: SocketAddr, io: &str, setup: Setup<'_>) -> String {

@@ -117,6 +117,23 @@ impl Routines {
         self.generation
     }
 
+    /// Whether nothing would be concluded otherwise.
+    #[must_use]
+    pub fn says_the_same_as(&self, other: &Routines) -> bool {
+        let own = (
+            &self.functions,
+            &self.relations,
+            &self.binds,
+            &self.triggers,
+        );
+        own == (
+            &other.functions,
+            &other.relations,
+            &other.binds,
+            &other.triggers,
+        )
+    }
+
     /// How many functions, and tables and views, are known by name.
     #[must_use]
     pub fn count(&self) -> (usize, usize) {

@@ -217,7 +217,7 @@ const anchor = (name) => `service-${encodeURIComponent(name)}`;
 
 const since = (object) => (object.since_unix_ms ? `for ${span(current.now_unix_ms - object.since_unix_ms)}` : "");
 
-// --- Its pools, if it speaks PostgreSQL.
+// --- Its pools, if it speaks a database's protocol.
 
 const POOL_FIGURES = [
   ["clients", "Clients"], ["connections", "Server connections"], ["queries", "Queries"], ["query", "Query, median"],

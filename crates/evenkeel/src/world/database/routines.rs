@@ -91,7 +91,11 @@ impl Reader {
         let routines = asker.read(&target, now_us(), LIMIT).await?;
         let (functions, tables) = routines.count();
         tracing::debug!(service = self.service, functions, tables, "they were read");
-        self.knowledge.learn_routines(Some(Arc::new(routines)));
+        let known = self.knowledge.routines();
+        // What was concluded from the same stays good.
+        if known.is_none_or(|known| !known.says_the_same_as(&routines)) {
+            self.knowledge.learn_routines(Some(Arc::new(routines)));
+        }
         match tables {
             0 => self.tell(
                 "the account sees no tables: GRANT SHOW VIEW ON *.* TO the user of \
