@@ -1,9 +1,8 @@
-//! What a service that speaks PostgreSQL has besides: what is lent, what is known, who waits; and
-//! what its view says of the servers' parts.
+//! What a service that speaks a database's protocol has besides: what is lent, what is known, who
+//! waits; and what its view says of the servers' parts.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,15 +19,15 @@ use super::figures::{Figures, Usage};
 use super::line::Line;
 use crate::knowledge::Knowledge;
 use crate::server::Server;
-use crate::session::postgres::account::{Lender, Who};
-use crate::session::postgres::statements::Interned;
+use crate::session::{mysql, postgres};
 use crate::tls::{Acceptor, Connector};
+use crate::upstream::lender::{Lender, Who};
 
-pub use crate::session::postgres::account::pause::Paused;
+pub use crate::upstream::lender::pause::Paused;
 
-/// How PostgreSQL is served from now on; replaced with its [`View`](super::View).
+/// How a database is served from now on; replaced with its [`View`](super::View).
 #[derive(Debug)]
-pub struct PostgresView {
+pub struct DatabaseView {
     /// A client keeps its server connection until it leaves.
     pub session_mode: bool,
     /// Which statements go to replicas.
@@ -126,7 +125,7 @@ pub struct FileUser {
 pub enum FileCredential {
     /// The password.
     Password(Zeroizing<String>),
-    /// A verifier, as in pg_authid.
+    /// A verifier, as servers keep it.
     Verifier(Zeroizing<String>),
 }
 
@@ -164,20 +163,24 @@ impl Sizes {
 
 /// What the workers of a service share, as long as the service lives.
 #[derive(Debug)]
-pub struct PostgresService {
+pub struct DatabaseService {
     pub(crate) lender: Arc<Lender>,
     /// What the control plane learns of the servers.
     pub knowledge: Arc<Knowledge>,
-    pub(crate) statements: Interned,
-    /// The secret behind mock verifiers: unknown users look like known ones.
-    pub(crate) mock_secret: [u8; 32],
     pub(crate) line: Line,
+    pub(crate) own: Own,
     figures: Box<[Figures]>,
     /// Statements that run at each server, by its id: what balancing looks at.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
     /// By worker, user and database: each has one writer, and there is one of each for ever.
     usages: Mutex<HashMap<(usize, u64, u64), UsageOf>>,
-    asks_sequences: AtomicBool,
+}
+
+/// What the workers share besides, as the protocol has it.
+#[derive(Debug)]
+pub(crate) enum Own {
+    Postgres(Arc<postgres::shared::Shared>),
+    MySql(Arc<mysql::shared::Shared>),
 }
 
 /// Whose usage it is.
@@ -191,25 +194,63 @@ pub struct UsageOf {
     pub usage: Arc<Usage>,
 }
 
-impl PostgresService {
-    /// Nothing is open and nobody waits.
-    pub fn new(
+impl DatabaseService {
+    /// For PostgreSQL: nothing is open and nobody waits. The secret is behind mock verifiers:
+    /// unknown users look like known ones.
+    pub fn postgres(
         workers: usize,
         knowledge: Arc<Knowledge>,
         lending: lending::Settings,
         waiting: waiting::Settings,
         mock_secret: [u8; 32],
     ) -> Self {
+        let own = Own::Postgres(Arc::new(postgres::shared::Shared::new(mock_secret)));
+        Self::new(workers, knowledge, lending, waiting, own)
+    }
+
+    /// The same for MySQL.
+    pub fn mysql(
+        workers: usize,
+        knowledge: Arc<Knowledge>,
+        lending: lending::Settings,
+        waiting: waiting::Settings,
+        mock_secret: [u8; 32],
+    ) -> Self {
+        let own = Own::MySql(Arc::new(mysql::shared::Shared::new(mock_secret)));
+        Self::new(workers, knowledge, lending, waiting, own)
+    }
+
+    fn new(
+        workers: usize,
+        knowledge: Arc<Knowledge>,
+        lending: lending::Settings,
+        waiting: waiting::Settings,
+        own: Own,
+    ) -> Self {
         Self {
             lender: Arc::new(Lender::new(Books::new(workers, u32::MAX, lending))),
             knowledge,
-            statements: Interned::default(),
-            mock_secret,
             line: Line::new(waiting),
+            own,
             figures: (0..workers).map(|_| Figures::new()).collect(),
             busy: Mutex::default(),
             usages: Mutex::default(),
-            asks_sequences: AtomicBool::new(false),
+        }
+    }
+
+    /// None: it does not speak PostgreSQL.
+    pub(crate) fn of_postgres(&self) -> Option<&Arc<postgres::shared::Shared>> {
+        match &self.own {
+            Own::Postgres(own) => Some(own),
+            Own::MySql(_) => None,
+        }
+    }
+
+    /// None: it does not speak MySQL.
+    pub(crate) fn of_mysql(&self) -> Option<&Arc<mysql::shared::Shared>> {
+        match &self.own {
+            Own::MySql(own) => Some(own),
+            Own::Postgres(_) => None,
         }
     }
 
@@ -239,22 +280,13 @@ impl PostgresService {
         Arc::clone(load)
     }
 
-    /// Whether any client has ever asked what its session drew from a sequence.
-    pub(crate) fn asks_sequences(&self) -> bool {
-        self.asks_sequences.load(Relaxed)
-    }
-
-    pub(crate) fn asked_sequences(&self) {
-        self.asks_sequences.store(true, Relaxed);
-    }
-
     /// A worker's own count of what a user does in a database.
     pub(crate) fn usage(&self, worker: usize, who: &Who) -> Arc<Usage> {
         let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (worker, who.user_number, who.database_number);
         let of = usages.entry(key).or_insert_with(|| UsageOf {
-            user: who.user.as_str().into(),
-            database: who.database.as_str().into(),
+            user: Arc::clone(&who.user),
+            database: Arc::clone(&who.database),
             usage: Arc::default(),
         });
         Arc::clone(&of.usage)

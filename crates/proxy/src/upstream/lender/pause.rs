@@ -68,7 +68,7 @@ impl Lender {
         let all = self.all();
         let meant = all
             .iter()
-            .filter(|one| database.is_none_or(|name| name == one.who.database));
+            .filter(|one| database.is_none_or(|name| *name == *one.who.database));
         meant
             .flat_map(|one| self.books.outdate(&one.pool))
             .collect()

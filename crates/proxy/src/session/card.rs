@@ -4,17 +4,18 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
 use evenkeel_policy::pins::Pins;
 
-use super::account::Account;
-use super::server::{Cancelling, ServerConnection};
 use crate::cancel;
 use crate::clock;
 use crate::engine::worker::Worker;
-use crate::service::postgres::{PostgresView, Times};
+use crate::service::database::{DatabaseView, Times};
+use crate::upstream::cancelling::Cancelling;
+use crate::upstream::lending::Lent;
 
 /// What a session does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +65,11 @@ static SESSIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Card {
     /// Never used again in this process.
     pub(crate) id: u64,
-    pub(crate) account: Rc<Account>,
-    pub(crate) secret: cancel::Secret,
+    pub(crate) user: Arc<str>,
+    /// Where it is now.
+    database: RefCell<Arc<str>>,
+    /// Of the key that cancels what it does; none where there are no such keys.
+    pub(crate) secret: Option<cancel::Secret>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) since_ms: u64,
     doing: Cell<Doing>,
@@ -99,15 +103,24 @@ pub(crate) enum Overdue {
 }
 
 impl Card {
+    /// What a session is called; never used again in this process.
+    pub(crate) fn draw_id() -> u64 {
+        SESSIONS.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Of a user in a database.
     pub(crate) fn new(
-        account: &Rc<Account>,
-        secret: cancel::Secret,
+        id: u64,
+        user: Arc<str>,
+        database: Arc<str>,
+        secret: Option<cancel::Secret>,
         peer: Option<SocketAddr>,
     ) -> Rc<Self> {
         let now_ms = clock::now_ms();
         Rc::new(Self {
-            id: SESSIONS.fetch_add(1, Relaxed) + 1,
-            account: Rc::clone(account),
+            id,
+            user,
+            database: RefCell::new(database),
             secret,
             peer,
             since_ms: now_ms,
@@ -125,6 +138,15 @@ impl Card {
             called: Cell::new(false),
             waker: RefCell::default(),
         })
+    }
+
+    pub(crate) fn database(&self) -> Arc<str> {
+        Arc::clone(&self.database.borrow())
+    }
+
+    /// It is somewhere else now.
+    pub(crate) fn set_database(&self, database: Arc<str>) {
+        self.database.replace(database);
     }
 
     pub(crate) fn doing(&self) -> Doing {
@@ -147,7 +169,7 @@ impl Card {
         let target = self.target.borrow();
         target
             .as_ref()
-            .is_some_and(|target| target.server.id == server_id)
+            .is_some_and(|target| target.pooled.server.id == server_id)
     }
 
     pub(crate) fn target(&self) -> Option<Rc<Cancelling>> {
@@ -198,7 +220,7 @@ impl Card {
     }
 
     /// It has a server connection.
-    pub(crate) fn has(&self, server: &ServerConnection) {
+    pub(crate) fn has(&self, server: &Lent) {
         self.target.replace(Some(Rc::clone(&server.cancels)));
     }
 
@@ -265,7 +287,7 @@ impl Card {
     }
 
     /// Looks at the limits, twice a second.
-    pub(crate) fn overdue(&self, view: &PostgresView, now_ms: u64) -> Option<Overdue> {
+    pub(crate) fn overdue(&self, view: &DatabaseView, now_ms: u64) -> Option<Overdue> {
         let deadline_ms = self.deadline_ms.get();
         if deadline_ms != 0 && now_ms >= deadline_ms {
             self.call();
