@@ -195,16 +195,14 @@ pub struct UsageOf {
 }
 
 impl DatabaseService {
-    /// For PostgreSQL: nothing is open and nobody waits. The secret is behind mock verifiers:
-    /// unknown users look like known ones.
+    /// For PostgreSQL: nothing is open and nobody waits.
     pub fn postgres(
         workers: usize,
         knowledge: Arc<Knowledge>,
         lending: lending::Settings,
         waiting: waiting::Settings,
-        mock_secret: [u8; 32],
     ) -> Self {
-        let own = Own::Postgres(Arc::new(postgres::shared::Shared::new(mock_secret)));
+        let own = Own::Postgres(Arc::new(postgres::shared::Shared::new()));
         Self::new(workers, knowledge, lending, waiting, own)
     }
 
@@ -214,9 +212,8 @@ impl DatabaseService {
         knowledge: Arc<Knowledge>,
         lending: lending::Settings,
         waiting: waiting::Settings,
-        mock_secret: [u8; 32],
     ) -> Self {
-        let own = Own::MySql(Arc::new(mysql::shared::Shared::new(mock_secret)));
+        let own = Own::MySql(Arc::default());
         Self::new(workers, knowledge, lending, waiting, own)
     }
 

@@ -14,7 +14,7 @@ use evenkeel_proxy::database::{
 };
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::tls::{Acceptor, Authorities, Connector, Identity, SetupError, Speaks};
-use evenkeel_proxy::{Server, secret};
+use evenkeel_proxy::Server;
 use zeroize::Zeroizing;
 
 use crate::config::Address;
@@ -41,7 +41,6 @@ pub(in crate::world) fn shared(
         Arc::clone(knowledge),
         lending_settings(plan),
         waiting_settings(plan),
-        secret(),
     ))
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::account::greeting::Greetings;
 use super::statements::Interned;
+use crate::random::secret;
 
 /// As long as the service lives.
 #[derive(Debug)]
@@ -16,11 +17,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(mock_secret: [u8; 32]) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             statements: Interned::default(),
             greetings: Greetings::default(),
-            mock_secret,
+            mock_secret: secret(),
             asks_sequences: AtomicBool::new(false),
         }
     }
