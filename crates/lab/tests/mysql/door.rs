@@ -16,8 +16,7 @@ use super::lines;
 use super::stage::{ONE, Setup, Stage, sql};
 use crate::rig::DRIVERS;
 
-/// A stranger is gone after this, whatever it does: the limit of a login, and some time to work.
-const LOGIN_MS: u64 = 400;
+/// A stranger is gone after the limit of a login, and some time to work, whatever it does.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// More than the longest that the door says to anybody.

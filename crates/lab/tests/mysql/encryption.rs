@@ -47,7 +47,7 @@ fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) ->
         .arg(format!("-u{user}"))
         .arg(format!("-p{password}"))
         .args(options)
-        .args(["-e", "select 'in', current_user(); status"])
+        .args(["-e", "select 'in', current_user(); \\s"])
         .output()
         .unwrap();
     crate::rig::said(&output)
@@ -109,7 +109,9 @@ fn smuggle(address: SocketAddr) {
     // A reset is an end too.
     let _ = stream.read_to_end(&mut heard);
     let greeting = 4 + usize::from(heard[0]);
-    assert_eq!(heard.len(), greeting, "nothing is said to that: {heard:?}");
+    let answer = heard.get(greeting..).unwrap();
+    // At most an alert: TLS cannot read it.
+    assert!(answer.len() <= 7 && answer.first().is_none_or(|kind| *kind == 21), "{heard:?}");
 }
 
 #[test]

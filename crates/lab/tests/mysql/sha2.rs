@@ -10,9 +10,9 @@ use super::client::{Client, Login};
 use super::stage::{ONE, Setup, Stage};
 use crate::rig::{DRIVERS, LIMIT};
 
-/// Of `pa ss`, as MySQL 9 stores it.
-const STORED: &str =
-    "$A$00A$w]X?=q\\\\>\\b*|#KO\\u00010\\u001b(q>w5tvi.prpVsiME.WKXXSldCALZZ1sNmCuDWug5Axt77";
+/// Of `pa ss`, as MySQL 9 stores it, in hex.
+const STORED: &str = "0x24412430304124775D583F3D715C3E082A7C234B4F01301B28713E\
+    77357476692E7072705673694D452E574B5858536C6443414C5A5A31734E6D437544577567354178743737";
 
 fn users() -> (TempDir, String) {
     let directory = TempDir::new().unwrap();

@@ -259,12 +259,19 @@ impl<'a> Door<'a> {
     }
 }
 
+/// A client that begins with another plugin than our greeting may have left the greeting's random
+/// bytes aside, and have proved nothing yet: it is asked.
 fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
+    let is_ready = !response.proof.is_empty() || response.plugin == Some(least.plugin);
+    let asked = Response {
+        plugin: response.plugin.map(|plugin| if is_ready { plugin } else { b"" }),
+        ..*response
+    };
     Wish {
         entrance,
         user: String::from_utf8_lossy(response.user).into_owned(),
-        claim: Claim::of_response(response),
-        plugin: response.plugin.map(<[u8]>::to_vec),
+        claim: Claim::of_response(&asked),
+        plugin: asked.plugin.map(<[u8]>::to_vec),
         has_proof: !response.proof.is_empty(),
         nonce: entrance.nonce,
         schema: response.schema.map(Box::from),

@@ -95,7 +95,8 @@ impl Door<'_> {
                 self.of_password(talk, wish, (user, text.as_bytes())).await
             }
             FileCredential::Verifier(text) => {
-                let stored = text.as_bytes();
+                let stored = plain(text);
+                let stored = stored.as_slice();
                 let plugin = plugin_of(stored);
                 let mut proof = proof(wish, user, &[stored]);
                 let method = self.method(talk, wish, (plugin, stored), &mut proof).await;
@@ -282,6 +283,17 @@ fn client_plugin(plugin: &str) -> &[u8] {
         "ed25519" => password::ED25519,
         other => other.as_bytes(),
     }
+}
+
+/// A salt has bytes that no text has: then all is in hexadecimal digits behind `0x`.
+fn plain(text: &str) -> Zeroizing<Vec<u8>> {
+    let digits = text.strip_prefix("0x").map(str::as_bytes);
+    let pairs = digits.unwrap_or_default().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    let bytes = digits.and_then(|_| pairs.collect::<Option<Vec<u8>>>());
+    Zeroizing::new(bytes.unwrap_or_else(|| text.as_bytes().to_vec()))
 }
 
 /// By the form of what is stored.

@@ -105,19 +105,18 @@ impl Talk {
         }
     }
 
-    /// Behind an SSLRequest.
+    /// Behind an SSLRequest, which is not answered: what follows it is TLS already. Plaintext that
+    /// somebody has put there is none, and ends the connection.
     pub(super) async fn encrypt(
         &mut self,
         worker: &Worker,
         acceptor: &Acceptor,
     ) -> Result<(), Outside> {
-        let channel = acceptor.accept(&self.bytes).map_err(|_| Outside::Gone)?;
+        let channel = acceptor.accept(&[]).map_err(|_| Outside::Gone)?;
         self.stream.encrypt(channel);
-        let mut plain = Vec::new();
-        let shaken = self.stream.shake_hands(worker, &[], &mut plain).await;
-        shaken.map_err(|_| Outside::Gone)?;
-        self.bytes = plain;
-        Ok(())
+        let cipher = std::mem::take(&mut self.bytes);
+        let shaken = self.stream.shake_hands(worker, &cipher, &mut self.bytes);
+        shaken.await.map_err(|_| Outside::Gone)
     }
 
     pub(super) async fn say_last(&mut self, worker: &Worker, complaint: &Complaint) {
