@@ -190,6 +190,7 @@ impl Learning {
             askers,
             knowledge: Arc::clone(&self.knowledge),
             roster: self.roster.subscribe(),
+            matters: plan.database.as_ref().is_some_and(|one| one.split.reads),
             problem: None,
         };
         self.run(reader.go_on());

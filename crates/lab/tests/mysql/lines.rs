@@ -125,6 +125,10 @@ impl fmt::Display for Column {
             kind,
             flags,
         } = self;
+        // A user variable that was never set is of no certain type.
+        if name.starts_with('@') && !name.starts_with("@@") {
+            return f.write_str(name);
+        }
         if !table.is_empty() {
             write!(f, "{schema}.{table}.")?;
         }

@@ -178,6 +178,7 @@ fn statements_do_to_settings_what_they_do_at_the_server() {
         let mut heard = Vec::new();
         for step in steps {
             heard.extend(client.all(&[step]));
+            println!("{step}");
             if !step.contains("autocommit = 0") {
                 other.run("set time_zone = '-07:00', sql_mode = 'ANSI', names utf8mb3");
                 other.run("set @a = 'other', @b = 'other', wait_timeout = 99");

@@ -33,6 +33,8 @@ pub(super) struct Reader {
     pub(super) askers: Vec<(Listed, RoutineAsker)>,
     pub(super) knowledge: Arc<Knowledge>,
     pub(super) roster: watch::Receiver<Roster>,
+    /// Reads are to go to replicas.
+    pub(super) matters: bool,
     /// The problem that was told.
     pub(super) problem: Option<String>,
 }
@@ -108,7 +110,7 @@ impl Reader {
     }
 
     fn tell(&mut self, problem: String) {
-        if self.problem.as_ref() == Some(&problem) {
+        if !self.matters || self.problem.as_ref() == Some(&problem) {
             return;
         }
         tracing::warn!(
