@@ -9,6 +9,12 @@ use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, Stage, same_as_direct};
 use crate::rig::DRIVERS;
 
+/// One of which may be bound.
+const TWO: Setup<'_> = Setup {
+    pool: "size = 2",
+    ..ONE
+};
+
 /// What clients of different ages agree on.
 fn dialects() -> [(&'static str, Capabilities); 4] {
     [
@@ -114,7 +120,7 @@ fn results_of_texts_come_as_at_the_server() {
 
 #[test]
 fn procedures_give_several_results_and_their_parameters() {
-    same_as_direct(ONE, |address| {
+    same_as_direct(TWO, |address| {
         in_each_dialect(address, |client, other| {
             let mut heard = client.all(&[
                 "drop procedure if exists several",
