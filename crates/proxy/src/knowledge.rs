@@ -6,6 +6,7 @@ mod catalog;
 mod databases;
 mod logins;
 mod positions;
+pub mod routines;
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::Guard;
+use arc_swap::{ArcSwapOption, Guard};
 use evenkeel_policy::causality::Writes;
 use tokio::sync::Notify;
 
@@ -22,6 +23,7 @@ pub use catalog::{Builder, Catalog, Function, Relation, RelationKind};
 pub use databases::{Database, Databases};
 pub use logins::{Login, NoLogin, Request, Verifier};
 pub use positions::{Applied, Positions, Track};
+pub use routines::Routines;
 
 use logins::Desk;
 
@@ -32,6 +34,8 @@ pub struct Knowledge {
     track: Track,
     logins: Desk<Login>,
     accounts: Desk<Accounts>,
+    routines: ArcSwapOption<Routines>,
+    routines_changed: Notify,
     doubts: Mutex<BTreeSet<u64>>,
     doubted: Notify,
 }
@@ -45,6 +49,8 @@ impl Knowledge {
             track: Track::new(workers),
             logins: Desk::default(),
             accounts: Desk::default(),
+            routines: ArcSwapOption::empty(),
+            routines_changed: Notify::new(),
             doubts: Mutex::default(),
             doubted: Notify::new(),
         })
@@ -70,6 +76,27 @@ impl Knowledge {
         if let Some(database) = self.databases.get(database) {
             database.changed();
         }
+    }
+
+    /// MySQL: what is known of the servers' routines, views and tables; `None`: nobody has read
+    /// them yet, and everything is unknown.
+    pub fn routines(&self) -> Option<Arc<Routines>> {
+        self.routines.load_full()
+    }
+
+    /// MySQL: a session has changed something among them: they are read anew soon.
+    pub fn routines_changed(&self) {
+        self.routines_changed.notify_one();
+    }
+
+    /// Waits until they are worth reading anew; for the control plane, one caller at a time.
+    pub async fn routines_news(&self) {
+        self.routines_changed.notified().await;
+    }
+
+    /// They were read; `None`: they cannot be, and nothing is known of them.
+    pub fn learn_routines(&self, routines: Option<Arc<Routines>>) {
+        self.routines.store(routines);
     }
 
     /// Where the primary and the replicas are: one picture, replaced as a whole. A decision looks
