@@ -177,8 +177,8 @@ enum Then {
     Tell(Complaint),
     /// Its client is told that its session is as new; whether the connection is.
     Renewed { is_clean: bool },
-    /// What it was asked about the session is known: nothing else was under way.
-    Answered,
+    /// What it was asked about the session is known: by a question, or by its status alone.
+    Answered { is_question: bool },
 }
 
 /// One conversation; what is left to say is why it ended.
@@ -225,7 +225,10 @@ pub(super) async fn converse(
             Err(interrupt) => {
                 let ending = ending_of(interrupt);
                 let complaint = Complaint::of_ending(&ending);
-                Box::pin(session.say_last(&complaint)).await;
+                // Whom another client kills while nothing is asked, no server tells anything.
+                if !matches!(ending, Ending::Cut(CutReason::Command)) || !session.is_waiting_idle() {
+                    Box::pin(session.say_last(&complaint)).await;
+                }
                 return ending;
             }
         };
@@ -296,6 +299,11 @@ impl<'a> Session<'a> {
             takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
             begin: parts.begin,
         }
+    }
+
+    /// Its client has not asked for anything.
+    fn is_waiting_idle(&self) -> bool {
+        matches!(self.stage, Stage::Command) && self.held.is_empty() && self.rest.is_over()
     }
 
     fn hold(&mut self, bytes: &[u8]) {

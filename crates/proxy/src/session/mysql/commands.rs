@@ -5,7 +5,7 @@ use std::sync::Arc;
 use evenkeel_wire::mysql::backend::{Eof, OkPacket};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frontend::{self, Code};
-use evenkeel_wire::mysql::{Fault, StatementId, build};
+use evenkeel_wire::mysql::{Fault, StatementId, What as Malformed, build};
 
 use super::complaint::Complaint;
 use super::unit::{Sense, What};
@@ -29,7 +29,7 @@ impl<'a> Session<'a> {
         use frontend::Request as Command;
         let command = match frontend::request(payload, self.entrance.agreed) {
             Ok(command) => command,
-            Err(Fault::UnknownCommand(_) | Fault::Malformed(evenkeel_wire::mysql::What::Empty)) => {
+            Err(fault) if is_no_command(fault) => {
                 return Ok(Look::Refuse(Complaint::unknown_command()));
             }
             Err(fault) => return Ok(Look::Refuse(Complaint::protocol(fault))),
@@ -309,6 +309,13 @@ fn number_column(out: &mut Vec<u8>, sequence: u8, name: &[u8], agreed: Capabilit
         // Twelve bytes: binary, 21 digits, BIGINT, NOT NULL and UNSIGNED and BINARY.
         out.extend_from_slice(&[12, 63, 0, 21, 0, 0, 0, 8, 0xa1, 0, 0, 0, 0]);
     })
+}
+
+/// Servers know no such command either, or no such option.
+fn is_no_command(fault: Fault) -> bool {
+    const OPTION: Malformed = Malformed::Command(Code::SetOption as u8);
+    let is_unknown = matches!(fault, Fault::UnknownCommand(_));
+    is_unknown || fault == Fault::Malformed(Malformed::Empty) || fault == Fault::Malformed(OPTION)
 }
 
 const SELECT: &[u8] = b"SELECT ";

@@ -61,7 +61,7 @@ impl Complaint {
 
     /// ER_STMT_HAS_NO_OPEN_CURSOR, in the servers' words.
     pub(crate) fn no_cursor(number: u32) -> Self {
-        let text = format!("The statement ({number}) has no open cursor.");
+        let text = format!("The statement ({number}) has no open cursor");
         Self::new(1421, b"HY000", text)
     }
 

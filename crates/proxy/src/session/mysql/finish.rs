@@ -49,7 +49,7 @@ impl Session<'_> {
         if self.server.as_deref().is_some_and(is_open) {
             return self.does(Doing::InTransaction);
         }
-        if self.asks_before_release() {
+        if self.asks_before_release(unit.has_failed) {
             return;
         }
         self.hold_for_question();
@@ -97,12 +97,16 @@ impl Session<'_> {
     }
 
     /// What its server knows better is asked, if nothing else binds the session. False: nothing is.
-    fn asks_before_release(&mut self) -> bool {
-        let Some(question) = self.journal.question(&self.shared.asked) else {
+    fn asks_before_release(&mut self, has_failed: bool) -> bool {
+        let question = self.journal.question(&self.shared.asked);
+        // An error does not say whether a transaction is open.
+        let is_open = |pin| has_failed && pin == Pin::Transaction;
+        let is_unsure = self.journal.pins.iter().any(is_open);
+        if question.is_none() && !is_unsure || self.keeps_connection() {
             return false;
-        };
-        let is_told = |pin| matches!(pin, Pin::Settings | Pin::InsertId);
-        if !self.journal.pins.iter().all(is_told) || self.keeps_connection() {
+        }
+        let is_told = |pin| matches!(pin, Pin::Settings | Pin::InsertId) || is_open(pin);
+        if !self.journal.pins.iter().all(is_told) {
             return false;
         }
         let Some(server) = &mut self.server else {
@@ -112,10 +116,14 @@ impl Session<'_> {
             return false;
         }
         let mut out = self.worker.spare();
-        server.ask(Ask::Other, question, &mut out);
+        match question {
+            Some(question) => server.ask(Ask::Other, question, &mut out),
+            None => server.ask_status(&mut out),
+        }
         // If it fails, the next receive says so.
         let _ = server.lent.stream.send_own(self.worker, out);
-        self.stage = Stage::Swallow(Then::Answered);
+        let is_question = question.is_some();
+        self.stage = Stage::Swallow(Then::Answered { is_question });
         true
     }
 

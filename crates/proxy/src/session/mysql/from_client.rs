@@ -208,16 +208,15 @@ impl Session<'_> {
                 is_all.then_some(chunk)
             }
         };
-        let asks = self
-            .unit
-            .sense
-            .meaning()
-            .is_some_and(|meaning| !meaning.needs.is_empty());
+        let meaning = self.unit.sense.meaning();
+        let asks = meaning.is_some_and(|meaning| !meaning.needs.is_empty());
         if !asks && self.is_held_for_questions() {
             self.let_go(Condition::Clean);
         }
         if let Some(server) = self.server.take() {
             // What it asks of the statement before may be another client's there.
+            let meaning = self.unit.sense.meaning();
+            let asks = meaning.is_some_and(|meaning| !self.shared.asked.needs(meaning).is_empty());
             let _ = asks && self.compare(&server);
             self.server = Some(server);
             self.begins_work();

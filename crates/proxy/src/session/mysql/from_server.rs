@@ -100,11 +100,10 @@ impl Session<'_> {
         loop {
             self.cut_rest(server, &mut flight);
             let rest = flight.rest();
-            if rest.is_empty() {
-                break;
-            }
             let Some(answer) = server.conversation.answer_due() else {
-                walked.broken = Some(last_word(rest));
+                if !rest.is_empty() {
+                    walked.broken = Some(last_word(rest));
+                }
                 break;
             };
             match server.boundaries.next(rest, answer) {
@@ -233,7 +232,7 @@ impl Session<'_> {
         settled: Settled,
         walked: &mut Walked,
     ) {
-        if matches!(self.stage, Stage::Swallow(Then::Answered)) {
+        if matches!(self.stage, Stage::Swallow(Then::Answered { .. })) {
             self.hear_trackers(event);
         }
         match settled {
@@ -313,6 +312,7 @@ impl Session<'_> {
     }
 
     fn failed(&mut self, server: &mut ServerConnection, report: &Report<'_>, walked: &mut Walked) {
+        self.unit.has_failed = true;
         if self.unit.results == 0 {
             walked.mishap = Some(mishap_of(report));
         }

@@ -52,8 +52,8 @@ impl Session<'_> {
         })
     }
 
-    /// Tells the client why it is over, as far as it listens: in the place of the answer that it
-    /// waits for, else where it would look for the next one.
+    /// Tells the client why it is over, as far as it listens: as the answer that it waits for, or
+    /// will wait for next.
     pub(super) async fn say_last(&mut self, complaint: &Complaint) {
         let is_in_reply = |server: &ServerConnection| server.is_in_reply();
         if self.server.as_deref().is_some_and(is_in_reply) || self.unit.reached_client {
@@ -62,7 +62,7 @@ impl Session<'_> {
         }
         let mut out = std::mem::take(&mut self.answers);
         let waits = !matches!(self.stage, Stage::Command) || !self.rest.is_over();
-        let sequence = if waits { self.rest.sequence } else { 0 };
+        let sequence = if waits { self.rest.sequence } else { 1 };
         complaint.write(sequence, &mut out);
         let Some(client) = &mut self.client else {
             return;

@@ -149,7 +149,8 @@ impl Session<'_> {
     /// this client's.
     pub(super) fn compare(&mut self, server: &ServerConnection) -> bool {
         let meaning = self.unit.sense.meaning();
-        let needs = meaning.map_or(Needs::NONE, |meaning| meaning.needs);
+        let asked = &self.shared.asked;
+        let needs = meaning.map_or(Needs::NONE, |meaning| asked.needs(meaning));
         let mut sql = Vec::new();
         self.unit.missing = match difference(&server.settings, &mut self.journal, needs, &mut sql)
         {

@@ -145,10 +145,14 @@ impl Session<'_> {
                 self.answer_ok();
                 Ok(())
             }
-            Then::Answered => {
+            Then::Answered { is_question } => {
                 if let Some(server) = &mut self.server {
                     let interner = self.worker.interner();
-                    self.journal.answered(&mut server.settings, interner);
+                    if is_question {
+                        self.journal.answered(&mut server.settings, interner);
+                    }
+                    let status = Some(server.conversation.status());
+                    self.journal.ready(status, &mut server.settings, interner);
                 }
                 self.pins_changed();
                 if self.is_free() {
@@ -173,6 +177,7 @@ impl Session<'_> {
         let unit = &mut self.unit;
         (unit.reached_server, unit.missing, unit.wait) = (false, None, None);
         unit.results = 0;
+        unit.has_failed = false;
         unit.word.clear();
         self.stage = Stage::Command;
         if was_primary && self.unit.primary_only {

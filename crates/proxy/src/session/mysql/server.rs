@@ -170,6 +170,12 @@ impl ServerConnection {
         build::init_db(out, schema);
     }
 
+    /// The same of COM_PING: the answer tells the status.
+    pub(crate) fn ask_status(&mut self, out: &mut Vec<u8>) {
+        self.ours(Request::Simple, Ask::Other);
+        build::command(out, Code::Ping, b"");
+    }
+
     /// The same of COM_SET_OPTION.
     pub(crate) fn ask_several(&mut self, wanted: bool, out: &mut Vec<u8>) {
         self.ours(Request::Simple, Ask::Several(wanted));

@@ -39,6 +39,8 @@ pub(super) struct Unit {
     pub(super) is_atomic: bool,
     pub(super) reached_server: bool,
     pub(super) reached_client: bool,
+    /// The server has answered by an error.
+    pub(super) has_failed: bool,
     /// Results that have come, so that each is told to its statement.
     pub(super) results: usize,
     /// Where in the log the server has put what it wrote.
