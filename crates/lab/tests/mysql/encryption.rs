@@ -111,7 +111,10 @@ fn smuggle(address: SocketAddr) {
     let greeting = 4 + usize::from(heard[0]);
     let answer = heard.get(greeting..).unwrap();
     // At most an alert: TLS cannot read it.
-    assert!(answer.len() <= 7 && answer.first().is_none_or(|kind| *kind == 21), "{heard:?}");
+    assert!(
+        answer.len() <= 7 && answer.first().is_none_or(|kind| *kind == 21),
+        "{heard:?}"
+    );
 }
 
 #[test]

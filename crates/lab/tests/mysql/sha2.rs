@@ -2,13 +2,14 @@
 //! TLS, and a proof from then on. The user is of the file, so that any server will do.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
 
-use evenkeel_lab::{Lab, MysqlOptions, eventually, rootfs};
+use evenkeel_lab::{Balancer, Lab, MysqlOptions, Server, eventually, rootfs};
 use tempfile::TempDir;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage};
-use crate::rig::{DRIVERS, LIMIT};
+use super::stage::{ONE, Setup, Stage, config};
+use crate::rig::{DRIVERS, LIMIT, loopback};
 
 /// Of `pa ss`, as MySQL 9 stores it, in hex.
 const STORED: &str = "0x24412430304124775D583F3D715C3E082A7C234B4F01301B28713E\
@@ -122,4 +123,94 @@ fn users_of_mysql_log_in_by_their_own_accounts_even_when_the_server_has_forgotte
     refused("second", "1862");
     server.sql("drop user app@'127.0.0.1'").unwrap();
     refused("second", "1045");
+}
+
+#[test]
+fn every_server_sees_a_password_at_its_first_login_so_that_a_promotion_finds_it_willing() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let lab = Lab::new("mysql-warm").unwrap();
+    let options = MysqlOptions {
+        replicas: 1,
+        ..MysqlOptions::default()
+    };
+    let cluster = lab.mysql(options).unwrap();
+    cluster.primary.sql(ACCOUNTS).unwrap();
+    cluster.wait_caught_up().unwrap();
+    let address = loopback();
+    let (primary, replica) = (&cluster.primary, &cluster.replicas[0]);
+    let known = format!("{}\" }}]", primary.address);
+    let both = format!(
+        "{}\" }}, {{ name = \"replica\", address = \"{}\" }}]",
+        primary.address, replica.address
+    );
+    let config = config(primary, address, "auto", ONE).replace(&known, &both);
+    let balancer = Balancer::start(&config).unwrap();
+    let login = Login {
+        user: "app",
+        password: "first",
+        ..Login::default()
+    };
+    let visits = |server: &Server| {
+        let query = "select coalesce(sum(total_connections), 0) from \
+                     performance_schema.accounts where user = 'app'";
+        server.sql(query).unwrap()
+    };
+    let first = || Ok(Client::enter(address, &login).ok());
+    let client = eventually(LIMIT, "a first session", first);
+    let _client = client.unwrap_or_else(|error| panic!("{error}: {}", balancer.log()));
+    let seen = || Ok((visits(replica) != "0").then_some(()));
+    eventually(LIMIT, "the replica to see the password", seen).unwrap();
+    let before = visits(replica);
+    // Those that prove it from now on are nothing new.
+    for _ in 0..5 {
+        drop(Client::with(address, &login));
+    }
+    assert_eq!(visits(replica), before);
+}
+
+#[test]
+fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
+    let (_directory, tables) = users();
+    let stage = Stage::set(
+        "auto",
+        Setup {
+            tables: &tables,
+            service: "login_timeout_ms = 1000",
+            ..ONE
+        },
+    );
+    let login = |password| Login {
+        user: "app",
+        password,
+        ..Login::default()
+    };
+    let address = stage.address;
+    // Our key takes a moment to be made.
+    let first = || Ok(Client::enter(address, &login("pa ss")).ok());
+    eventually(LIMIT, "a first session", first).unwrap();
+    let begun = Instant::now();
+    let tries = |count: usize| {
+        std::thread::scope(|scope| {
+            let guess = || {
+                Client::enter(address, &login("wrong"))
+                    .map(|_| ())
+                    .unwrap_err()
+            };
+            let all: Vec<_> = (0..count).map(|_| scope.spawn(guess)).collect();
+            all.into_iter()
+                .map(|one| one.join().unwrap())
+                .collect::<Vec<_>>()
+        })
+    };
+    let told = tries(60);
+    let denied = told.iter().filter(|one| one.starts_with("error 1045 "));
+    let late = told.iter().filter(|one| one.starts_with("error 1159 "));
+    let (denied, late) = (denied.count(), late.count());
+    assert_eq!(denied + late, 60, "{told:?}");
+    // Twenty at once and ten a second.
+    let most = 21 + begun.elapsed().as_millis() as usize / 100;
+    assert!((20..=most).contains(&denied), "{denied} of at most {most}");
 }
