@@ -13,9 +13,9 @@ mod session;
 use std::path::Path;
 use std::process::Command;
 
-use evenkeel_policy::pins::Pin;
+use evenkeel_policy::pins::{Pin, Release};
 use evenkeel_proxy::state::mysql::{
-    Asked, Beginning, Difference, FOLLOWED, Hold, Journal, Needs, OnServer, Reply, difference,
+    Asked, Beginning, Difference, FOLLOWED, Hold, Journal, Meaning, Needs, OnServer, Reply, difference,
     trackers,
 };
 use evenkeel_proxy::state::settings::Interner;
@@ -60,7 +60,8 @@ fn command(dir: &Path, port: u16) -> Command {
             file("tmpdir", "data"),
         ])
         .args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"])
-        .args(["--innodb-flush-log-at-trx-commit=0"])
+        // All that happens waits for nothing: there is but one thread.
+        .args(["--innodb-flush-log-at-trx-commit=0", "--innodb-lock-wait-timeout=0"])
         .args(user);
     command
 }
@@ -83,11 +84,13 @@ struct Client {
     is_held: bool,
 }
 
+/// Two servers on which the same happens, so that their data are the same, too.
 struct Scene {
     interner: Interner,
     asked: Asked,
     lent: Vec<Lent>,
     clients: Vec<Client>,
+    direct: Server,
     server: Server,
 }
 
@@ -115,17 +118,20 @@ fn pairs(fresh: &Pairs) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
 
 impl Scene {
     fn new(collations: &[u8], connections: usize) -> Scene {
-        let server = start();
+        let (server, direct) = (start(), start());
         let interner = Interner::new();
-        let mut admin = connect(&server, COLLATION, "").unwrap();
-        for text in scripts::PREPARATION {
-            assert_eq!(admin.query(text).error, None, "{text}");
+        for server in [&server, &direct] {
+            let mut admin = connect(server, COLLATION, "").unwrap();
+            for text in scripts::PREPARATION {
+                assert_eq!(admin.query(text).error, None, "{text}");
+            }
         }
         let mut scene = Scene {
             interner,
             asked: Asked::default(),
             lent: Vec::new(),
             clients: Vec::new(),
+            direct,
             server,
         };
         for _ in 0..connections {
@@ -147,7 +153,12 @@ impl Scene {
     }
 
     fn join(&mut self, collation: u8) {
-        let own = connect(&self.server, collation, "app").unwrap();
+        let client = self.client(collation);
+        self.clients.push(client);
+    }
+
+    fn client(&self, collation: u8) -> Client {
+        let own = connect(&self.direct, collation, "app").unwrap();
         let (_, fresh) = self.open();
         let begin = Beginning {
             collation: u16::from(collation),
@@ -155,12 +166,43 @@ impl Scene {
             mariadb: true,
             version: 101_119,
         };
-        self.clients.push(Client {
+        Client {
             own,
             journal: Journal::new(pairs(&fresh), begin, &self.interner),
             at: 0,
             is_held: false,
-        });
+        }
+    }
+
+    /// COM_RESET_CONNECTION of a client that is bound; one that even then would be bound leaves, and
+    /// its connection with it.
+    fn reset(&mut self, client: usize) {
+        let interner = &self.interner;
+        let Client {
+            own, journal, at, ..
+        } = &mut self.clients[client];
+        let Lent { connection, on } = &mut self.lent[*at];
+        let mut pins = journal.pins;
+        pins.release(Release::ResetConnection);
+        if pins.is_empty() {
+            assert_eq!(own.reset().error, None);
+            assert_eq!(connection.reset().error, None);
+            let fresh = fresh(connection);
+            assert_eq!(connection.query(trackers(true)).error, None);
+            on.renewed(pairs(&fresh), interner);
+            journal.renewed(on, interner);
+            // A reset forgets the character set of the schema, but not the schema.
+            let schema = journal.schema().unwrap().to_vec();
+            assert_eq!(own.init_db(&schema).error, None);
+            assert_eq!(connection.init_db(&schema).error, None);
+            self.clients[client].is_held = false;
+            return;
+        }
+        let at = *at;
+        let (connection, fresh) = self.open();
+        let on = OnServer::new(pairs(&fresh), None, &self.interner);
+        self.lent[at] = Lent { connection, on };
+        self.clients[client] = self.client(COLLATION);
     }
 
     fn is_bound(&self, client: usize) -> bool {
@@ -179,8 +221,9 @@ impl Scene {
     }
 
     /// Makes a connection fit for a client: any one, unless it has one.
-    fn lend(&mut self, client: usize, needs: Needs, any: usize) {
-        if needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
+    fn lend(&mut self, client: usize, meaning: &Meaning, any: usize) {
+        let needs = self.asked.needs(meaning);
+        if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
             self.ask(client);
         }
         let has_one = self.is_bound(client) || self.clients[client].is_held;
@@ -219,7 +262,7 @@ impl Scene {
     fn run(&mut self, at: usize, text: &str, any: usize) -> (Answer, Answer) {
         let meaning = self.clients[at].journal.read(text.as_bytes(), None);
         self.asked.note(meaning.needs);
-        self.lend(at, meaning.needs, any);
+        self.lend(at, &meaning, any);
         let client = &mut self.clients[at];
         let Lent { connection, on } = &mut self.lent[client.at];
         let journal = &mut client.journal;
@@ -304,12 +347,17 @@ fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_ow
     let texts = std::env::var("EVENKEEL_TEST_TEXTS").map_or(600, |count| count.parse().unwrap());
     for _ in 0..texts {
         let client = dice.below(scene.clients.len());
+        if scene.is_bound(client) && dice.below(6) == 0 {
+            scene.reset(client);
+            println!("client {client}: reset");
+        }
         let text = scripts::text(|bound| dice.below(bound));
-        let any = dice.below(8);
-        let (through, direct) = scene.run(client, &text, any);
-        let Client { at, journal, .. } = &scene.clients[client];
-        println!("client {client} on {at}: {text} [{}]", journal.pins);
-        assert_eq!(through.outcome(), direct.outcome(), "{text}");
+        for text in text.split(" >> ") {
+            let (through, direct) = scene.run(client, text, dice.below(8));
+            let Client { at, journal, .. } = &scene.clients[client];
+            println!("client {client} on {at}: {text} [{}]", journal.pins);
+            assert_eq!(through.outcome(), direct.outcome(), "{text}");
+        }
         if dice.below(4) == 0 {
             let (through, direct) = scene.run(client, scripts::SHOWN, dice.below(8));
             let at = scene.clients[client].at;

@@ -22,7 +22,10 @@ pub(crate) const SHOWN: &str = "
       WHERE variable_name NOT LIKE 'session_track%' AND variable_name NOT IN ('timestamp',
         'pseudo_thread_id', 'last_insert_id', 'identity', 'insert_id', 'in_transaction',
         'warning_count', 'error_count', 'last_gtid', 'rand_seed1', 'rand_seed2',
-        'gtid_binlog_pos', 'gtid_current_pos', 'innodb_buffer_pool_dump_at_shutdown')
+        'gtid_binlog_pos', 'gtid_current_pos', 'port', 'socket', 'pid_file', 'datadir', 'tmpdir')
+        AND variable_name NOT LIKE '%log%' AND variable_name NOT LIKE '%dir' 
+        AND variable_name NOT LIKE '%uid'
+        AND variable_name NOT LIKE '%port'
     UNION ALL SELECT '@@timestamp is set', @@timestamp < 1000000000
     UNION ALL SELECT 'schema', database()
     UNION ALL SELECT '@a', concat_ws(' ', @a, charset(@a), collation(@a))
@@ -54,7 +57,7 @@ const TEXTS: [&str; 84] = [
     "INSERT INTO t (v) VALUES ('a#')",
     "INSERT INTO t (id, v) VALUES (#00 + (SELECT x FROM (SELECT MAX(id) x FROM t) y), 'b')",
     "INSERT INTO t (n) VALUES (1000)",
-    "INSERT IGNORE INTO t (n, v) VALUES (1000, 'long'), (2000 + FLOOR(RAND() * 100), 'long')",
+    "INSERT IGNORE INTO t (n, v) VALUES (1000, 'long'), (NULL, 'long')",
     "UPDATE t SET v = 'x' WHERE id = LAST_INSERT_ID(id) AND n = 1001",
     "SELECT LAST_INSERT_ID()",
     "SELECT LAST_INSERT_ID()",
@@ -62,14 +65,14 @@ const TEXTS: [&str; 84] = [
     "SELECT @@identity",
     "SET last_insert_id = 4#",
     "SELECT SQL_CALC_FOUND_ROWS v FROM (SELECT 1 v UNION SELECT 2 UNION SELECT 3) x LIMIT 1",
-    "SELECT FOUND_ROWS()",
-    "SELECT FOUND_ROWS()",
-    "SELECT ROW_COUNT()",
+    "SELECT SQL_CALC_FOUND_ROWS 1 UNION SELECT # LIMIT 1 >> SELECT FOUND_ROWS()",
+    "SELECT 1 UNION SELECT # >> SELECT FOUND_ROWS()",
+    "UPDATE t SET v = NOW() WHERE n < 1002 >> SELECT ROW_COUNT()",
     "SELECT 1 UNION SELECT #",
-    "SHOW WARNINGS",
-    "SHOW WARNINGS",
-    "SHOW COUNT(*) WARNINGS",
-    "SELECT @@warning_count, @@error_count",
+    "SELECT CAST('x' AS SIGNED) >> SHOW WARNINGS",
+    "SELECT nothing >> SHOW COUNT(*) WARNINGS",
+    "SELECT v FROM t LIMIT # >> SHOW WARNINGS",
+    "UPDATE t SET v = 'long' WHERE n = 1001 >> SELECT @@warning_count, @@error_count",
     "SELECT CAST('x' AS SIGNED) FROM t LIMIT 1",
     "SELECT nothing",
     "SELCT 1",
@@ -118,7 +121,7 @@ const TEXTS: [&str; 84] = [
     "SET STATEMENT max_statement_time = 5 FOR SELECT #",
 ];
 
-/// One of them, with a digit.
+/// One of them, with a digit; what comes behind `>>` is asked next.
 pub(crate) fn text(mut below: impl FnMut(usize) -> usize) -> String {
     let digit = char::from_digit(1 + below(3) as u32, 10).unwrap();
     TEXTS[below(TEXTS.len())].replace('#', &digit.to_string())

@@ -56,15 +56,9 @@ impl Answer {
     pub(crate) fn outcome(&self) -> (Vec<Seen<'_>>, Option<u16>) {
         const SEEN: u16 = !Status::SESSION_STATE_CHANGED.0;
         let seen = |part| {
-            let Part {
-                rows,
-                status,
-                affected,
-                insert_id,
-                warnings,
-                ..
-            } = part;
-            (rows.as_slice(), *affected, *insert_id, *warnings, status.0 & SEEN)
+            let part: &Part = part;
+            let (rows, status) = (part.rows.as_slice(), part.status.0 & SEEN);
+            (rows, part.affected, part.insert_id, part.warnings, status)
         };
         let error = self.error.as_ref().map(|(code, _)| *code);
         (self.parts.iter().map(seen).collect(), error)

@@ -37,12 +37,12 @@ pub fn difference(
         (_, wanted) => wanted.map(Into::into),
     };
     let mut list = List::new(sql);
-    if on.now != journal.now {
+    if on.now != journal.now && !journal.has_kept(on) {
         settings(on, journal, &mut list);
     }
     let lacks = journal.lacks(on, needs);
     if lacks {
-        insert_id(journal, &mut list);
+        leftovers(on, journal, &mut list);
     }
     let is_empty = list.is_empty() && schema.is_none();
     journal.puts_leftovers = lacks;
@@ -105,7 +105,7 @@ impl<'a> List<'a> {
     fn reset(&mut self, name: &[u8], journal: &Journal) {
         self.target(name, journal);
         let nothing: &[u8] = match name.first() {
-            Some(b'@') => b"=NULL",
+            Some(b'@') => b"=CAST(NULL AS BINARY)",
             _ => b"=DEFAULT",
         };
         self.sql.extend_from_slice(nothing);
@@ -167,11 +167,12 @@ fn walk(
 
 /// Puts the insert id back. A statement that uses a table also clears what others have left,
 /// warnings and counts: MariaDB keeps them for all other statements ("SHOW WARNINGS").
-fn insert_id(journal: &Journal, list: &mut List<'_>) {
+fn leftovers(on: &OnServer, journal: &Journal, list: &mut List<'_>) {
     list.next();
     let value = match journal.insert_id {
-        InsertId::Exact(value) | InsertId::Likely(value) => value,
-        InsertId::Unknown => 0,
+        _ if journal.is_insert_id_on(on) => "LAST_INSERT_ID()".to_owned(),
+        InsertId::Exact(value) | InsertId::Likely(value) => value.to_string(),
+        InsertId::Unknown => "0".to_owned(),
     };
     let text = format!("@@session.last_insert_id=(SELECT {value} FROM (SELECT 1) evenkeel)");
     list.sql.extend_from_slice(text.as_bytes());

@@ -64,7 +64,9 @@ pub struct Journal {
     number: u64,
     /// The server connection that ran its last statement.
     last_on: u64,
-    /// The one that has its insert id.
+    /// The one that ran its last SELECT.
+    counted_on: u64,
+    /// The one that has its insert id for certain; 0: none.
     insert_on: u64,
     /// What is being put in place has its insert id, and clears what others have left.
     pub(super) puts_leftovers: bool,
@@ -77,6 +79,8 @@ pub struct Journal {
     next: Option<Modes>,
     tracking: Tracking,
     tracking_begun: Tracking,
+    /// What it began with.
+    begun: Settings,
     left: Left,
     heard: Heard,
     /// Strings of user variables in the text under way are in these.
@@ -107,9 +111,11 @@ impl Journal {
         interner: &Interner,
     ) -> Journal {
         let tracking = Tracking::new(fresh.clone());
+        let now = server::compared(fresh, interner);
         let mut journal = Journal {
             pins: Pins::NONE,
-            now: server::compared(fresh, interner),
+            begun: now.clone(),
+            now,
             insert_id: InsertId::NONE,
             reading: Reading {
                 mariadb: begin.mariadb,
@@ -119,6 +125,7 @@ impl Journal {
             schema: begin.schema.map(Rc::from),
             number: server::next_number(),
             last_on: 0,
+            counted_on: 0,
             insert_on: 0,
             puts_leftovers: false,
             lasting: Pins::NONE,
@@ -135,6 +142,7 @@ impl Journal {
             has_number: false,
         };
         journal.begin_in(begin, interner);
+        journal.begun = journal.now.clone();
         journal.look();
         journal
     }
@@ -243,11 +251,19 @@ impl Journal {
         const INSERT_ID: &[u8] = b"SET @@session.last_insert_id=LAST_INSERT_ID()";
         const BOTH: &[u8] = b"SET @@session.collation_connection=@@session.collation_connection,\
             @@session.last_insert_id=LAST_INSERT_ID()";
-        match (self.owes_collation(), self.insert_id.is_open(asked)) {
+        match (self.owes_collation(), self.is_insert_id_open(asked)) {
             (true, true) => Some(BOTH),
             (true, false) => Some(COLLATION),
             (false, true) => Some(INSERT_ID),
             (false, false) => None,
+        }
+    }
+
+    fn is_insert_id_open(&self, asked: &Asked) -> bool {
+        match self.insert_id {
+            InsertId::Exact(_) => false,
+            InsertId::Likely(_) => self.insert_on != 0 && asked.any(Needs::INSERT_ID),
+            InsertId::Unknown => true,
         }
     }
 
@@ -263,21 +279,21 @@ impl Journal {
     /// What [`super::difference`] asked for is in place, its trackers heard.
     pub fn placed(&mut self, on: &mut OnServer, interner: &Interner) {
         if self.has_number {
-            for name in [variables::CLIENT, variables::RESULTS, variables::COLLATION] {
-                if let Some(value) = on.now.get(name) {
-                    self.now = interner.with(&self.now, name, value);
-                }
-            }
-            self.has_number = false;
-            self.look();
+            self.take_charset(on, interner);
         }
         on.now = self.now.clone();
         on.schema = self.schema.clone();
         if std::mem::take(&mut self.puts_leftovers) {
             self.has_insert_id(on);
-            on.leftovers.counts_of = self.number;
+            self.has_counted(on);
             on.leftovers.warned = false;
         }
+    }
+
+    /// FOUND_ROWS() on the connection is about a SELECT of its own, or nobody's.
+    fn has_counted(&mut self, on: &mut OnServer) {
+        on.leftovers.counts_of = self.number;
+        self.counted_on = on.number;
     }
 
     /// The connection has its insert id.
@@ -286,20 +302,38 @@ impl Journal {
         self.insert_on = on.number;
     }
 
+    /// Whether the connection has its insert id, as far as that is known.
+    pub(super) fn is_insert_id_on(&self, on: &OnServer) -> bool {
+        let own = on.leftovers.insert_id_of == self.number && self.insert_on == on.number;
+        own || on.leftovers.insert_id_of == 0 && self.insert_id == InsertId::NONE
+    }
+
     /// It could not be put in place. True: the client's number of a collation is none of this
     /// server, which then has its own; the difference can be made again.
     pub fn not_placed(&mut self, on: &OnServer, interner: &Interner) -> bool {
         if !self.has_number {
             return false;
         }
-        self.has_number = false;
+        self.take_charset(on, interner);
+        true
+    }
+
+    /// What the number of its collation stands for is what the server has.
+    fn take_charset(&mut self, on: &OnServer, interner: &Interner) {
         for name in [variables::CLIENT, variables::RESULTS, variables::COLLATION] {
             if let Some(value) = on.now.get(name) {
                 self.now = interner.with(&self.now, name, value);
+                self.begun = interner.with(&self.begun, name, value);
             }
         }
+        self.has_number = false;
         self.look();
-        true
+    }
+
+    /// Whether it has kept the connection since its last statement: there all is as it made it, also
+    /// what cannot be followed.
+    pub(super) fn has_kept(&self, on: &OnServer) -> bool {
+        on.leftovers.holder == self.number && self.last_on == on.number
     }
 
     /// Whether the connection has what is somebody else's, or lacks what is its own, and a statement
@@ -307,19 +341,25 @@ impl Journal {
     pub(super) fn lacks(&self, on: &OnServer, needs: Needs) -> bool {
         let left = on.leftovers;
         let is_last = left.last_user == self.number && self.last_on == on.number;
-        let is_own = left.insert_id_of == self.number && self.insert_on == on.number;
-        let none = left.insert_id_of == 0 && self.insert_id == InsertId::NONE;
-        let insert_id = needs.any(Needs::INSERT_ID) && !is_own && !none;
-        let counts = needs.any(Needs::COUNTS) && !(is_last && left.counts_of == self.number);
-        let diagnostics = needs.any(Needs::DIAGNOSTICS) && !is_last;
+        let insert_id = needs.any(Needs::INSERT_ID) && !self.is_insert_id_on(on);
+        let has_counted = left.counts_of == self.number && self.counted_on == on.number;
+        let counts = needs.any(Needs::FOUND_ROWS) && !has_counted;
+        let last = needs.any(Needs::DIAGNOSTICS.and(Needs::ROW_COUNT)) && !is_last;
         // Not every statement clears what was there before it.
         let foreign = left.warned && left.last_user != self.number;
-        insert_id || counts || diagnostics || foreign
+        insert_id || counts || last || foreign
     }
 
-    /// Its connection was reset at its wish, and asked again.
-    pub fn renewed(&mut self, on: &OnServer) {
+    /// Its connection was reset at its wish, and asked again. MariaDB goes back to the character set
+    /// of the login, MySQL to its own (manual: "mysql_reset_connection()").
+    pub fn renewed(&mut self, on: &OnServer, interner: &Interner) {
         self.now = on.now.clone();
+        let charset = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
+        for name in charset.into_iter().filter(|_| self.reading.mariadb) {
+            if let Some(value) = self.begun.get(name) {
+                self.now = interner.with(&self.now, name, value);
+            }
+        }
         self.schema = on.schema.clone();
         self.pins.release(Release::ResetConnection);
         self.lasting.release(Release::ResetConnection);
@@ -327,9 +367,9 @@ impl Journal {
         self.things = Things::default();
         self.next = None;
         self.insert_id = InsertId::NONE;
+        self.insert_on = 0;
         self.tracking = self.tracking_begun.clone();
         self.left = Left::default();
-        self.has_number = false;
         self.look();
     }
 
@@ -343,6 +383,7 @@ impl Journal {
         self.left = Left::default();
         self.heard = Heard::default();
         self.last_on = 0;
+        self.insert_on = 0;
         if self.insert_id == InsertId::Unknown {
             self.insert_id = InsertId::NONE;
         }
@@ -350,6 +391,7 @@ impl Journal {
 
     /// A command is on its way to the server; one without a text has the default meaning.
     pub fn sent(&mut self, meaning: &Meaning, on: &mut OnServer) {
+        on.leftovers.holder = self.number;
         on.leftovers.last_user = self.number;
         self.last_on = on.number;
         self.left = Left::default();

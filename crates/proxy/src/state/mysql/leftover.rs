@@ -7,6 +7,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::meaning::Meaning;
+
 /// What a text asks of the statement before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs(u8);
@@ -16,12 +18,20 @@ impl Needs {
     pub const NONE: Needs = Needs(0);
     /// LAST_INSERT_ID(), `@@identity`.
     pub const INSERT_ID: Needs = Needs(1);
-    /// FOUND_ROWS(), ROW_COUNT().
-    pub const COUNTS: Needs = Needs(2);
+    /// FOUND_ROWS(): of the last SELECT.
+    pub const FOUND_ROWS: Needs = Needs(2);
     /// SHOW WARNINGS, GET DIAGNOSTICS, `@@warning_count`.
     pub const DIAGNOSTICS: Needs = Needs(4);
+    /// ROW_COUNT(): of the last statement.
+    pub const ROW_COUNT: Needs = Needs(8);
     /// All of it.
-    pub const ALL: Needs = Needs(7);
+    pub const ALL: Needs = Needs(15);
+
+    /// The same for what nobody can read: it may ask.
+    #[must_use]
+    pub const fn perhaps(self) -> Needs {
+        Needs(self.0 << PERHAPS)
+    }
 
     /// Both together.
     #[must_use]
@@ -29,10 +39,10 @@ impl Needs {
         Needs(self.0 | other.0)
     }
 
-    /// Whether it asks any of these.
+    /// Whether it asks any of these, at least perhaps.
     #[must_use]
     pub const fn any(self, of: Needs) -> bool {
-        self.0 & of.0 != 0
+        (self.0 | self.0 >> PERHAPS) & of.0 != 0
     }
 
     /// Whether it asks nothing.
@@ -42,6 +52,9 @@ impl Needs {
     }
 }
 
+/// What is asked perhaps is so many bits higher.
+const PERHAPS: u8 = 4;
+
 /// What the clients of a service have ever asked.
 #[derive(Debug, Default)]
 pub struct Asked(AtomicU8);
@@ -49,8 +62,20 @@ pub struct Asked(AtomicU8);
 impl Asked {
     /// A text that was read, or prepared, asks this.
     pub fn note(&self, needs: Needs) {
-        if needs.0 & !self.0.load(Ordering::Relaxed) != 0 {
-            self.0.fetch_or(needs.0, Ordering::Relaxed);
+        let certain = needs.0 & Needs::ALL.0;
+        if certain & !self.0.load(Ordering::Relaxed) != 0 {
+            self.0.fetch_or(certain, Ordering::Relaxed);
+        }
+    }
+
+    /// What the connection must have before a text is sent, for [`super::difference`]: what the text
+    /// asks; and before an insert, where insert ids are asked, the client's own, since an insert may
+    /// leave it as it is.
+    #[must_use]
+    pub fn needs(&self, meaning: &Meaning) -> Needs {
+        match meaning.writes && self.any(Needs::INSERT_ID) {
+            true => meaning.needs.and(Needs::INSERT_ID.perhaps()),
+            false => meaning.needs,
         }
     }
 
@@ -84,15 +109,18 @@ pub(super) struct Left {
     pub(super) diagnostics: bool,
     /// A number of rows that SQL_CALC_FOUND_ROWS counted.
     pub(super) found_rows: bool,
+    /// Rows.
+    pub(super) rows: bool,
     /// It ran at all.
-    pub(super) counts: bool,
+    pub(super) ran: bool,
 }
 
 impl Left {
     pub(super) fn hold(self, asked: &Asked) -> Hold {
-        let counted = self.counts && asked.any(Needs::COUNTS);
+        let counted = self.rows && asked.any(Needs::FOUND_ROWS);
+        let ran = self.ran && asked.any(Needs::ROW_COUNT);
         let warned = self.diagnostics && asked.any(Needs::DIAGNOSTICS);
-        if self.found_rows || counted || warned {
+        if self.found_rows || counted || ran || warned {
             return Hold::UntilNext;
         }
         match self.diagnostics {
@@ -117,12 +145,11 @@ pub(super) enum InsertId {
 impl InsertId {
     pub(super) const NONE: InsertId = InsertId::Exact(0);
 
-    /// Whether the server has to be asked before the connection is given away.
-    pub(super) fn is_open(self, asked: &Asked) -> bool {
+    /// Something may have changed it unseen.
+    pub(super) fn in_doubt(self) -> InsertId {
         match self {
-            InsertId::Exact(_) => false,
-            InsertId::Likely(_) => asked.any(Needs::INSERT_ID),
-            InsertId::Unknown => true,
+            InsertId::Exact(value) => InsertId::Likely(value),
+            other => other,
         }
     }
 }

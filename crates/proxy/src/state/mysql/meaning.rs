@@ -18,6 +18,7 @@ use smallvec::{SmallVec, smallvec};
 
 pub use super::super::meaning::Hint;
 use super::leftover::Needs;
+use super::variables;
 pub use body::bound_by_body;
 
 /// What is known of a schema's routines, tables and views. Names come without quotes, as they are
@@ -186,7 +187,7 @@ impl Meaning {
             }],
             changes_catalog: true,
             writes: true,
-            needs: Needs::ALL,
+            needs: Needs::ALL.perhaps(),
             ..Meaning::default()
         }
     }
@@ -281,7 +282,7 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         let routed = routing::statement(&reader, statement);
         meaning.writes |= routing::may_write(&routed);
         meaning.changes_catalog |= routing::changes_catalog(statement, &routed);
-        meaning.needs = meaning.needs.and(routing::needs(statement));
+        meaning.needs = meaning.needs.and(routing::needs(&reader, statement));
         meaning.is_counted &= routing::has_one_reply(statement.kind);
         meaning.statements.push(routed);
         let mut effects = effects::Effects {
@@ -300,10 +301,32 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
                 .effects
                 .iter()
                 .all(|effect| matches!(effect.does, Does::Track(..)));
-    } else if set::changes_reading(&reader, &facts) {
-        obscure(&mut meaning);
+    } else {
+        doubt_strings(&mut meaning);
+        if set::changes_reading(&reader, &facts) {
+            obscure(&mut meaning);
+        }
     }
     meaning
+}
+
+/// Strings have the character set of the connection when their statement is read, which an earlier
+/// one of the same text may have changed.
+fn doubt_strings(meaning: &mut Meaning) {
+    let changes = |effect: &&Effect| match &effect.does {
+        Does::Collation => true,
+        Does::Told(name) => variables::is_charset(name),
+        _ => false,
+    };
+    let Some(first) = meaning.effects.iter().find(changes) else {
+        return;
+    };
+    let first = first.statement;
+    for effect in meaning.effects.iter_mut().filter(|one| one.statement > first) {
+        if matches!(&effect.does, Does::SetUser { value: Value::String(_), .. }) {
+            effect.does = Does::Pin(Pin::Variables);
+        }
+    }
 }
 
 /// What the parts that read a statement need.
@@ -350,7 +373,7 @@ fn obscure(meaning: &mut Meaning) {
     meaning.writes = true;
     meaning.changes_catalog = true;
     meaning.is_counted = false;
-    meaning.needs = Needs::ALL;
+    meaning.needs = meaning.needs.and(Needs::ALL.perhaps());
 }
 
 fn kill(text: &[u8], kind: mysql::Kind) -> Option<Kill> {

@@ -27,6 +27,8 @@ pub struct OnServer {
 /// What the statements that it ran have left on it, and whose that is: numbers of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Leftovers {
+    /// Who had it last.
+    pub(super) holder: u64,
     /// Whose statement it ran last.
     pub(super) last_user: u64,
     /// Whose insert id it has; 0: nobody has inserted anything.

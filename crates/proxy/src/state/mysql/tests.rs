@@ -96,15 +96,16 @@ impl Scene {
     fn run(&mut self, client: usize, text: &str, any: usize) -> Answer {
         let meaning = self.clients[client].journal.read(text.as_bytes(), None);
         self.asked.note(meaning.needs);
+        let needs = self.asked.needs(&meaning);
         if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
             self.ask(client);
         }
         if !self.is_bound(client) && !self.clients[client].is_held {
             let free = self.free();
             self.clients[client].at = free[any % free.len()];
-            self.fit(client, meaning.needs);
-        } else if !meaning.needs.is_empty() {
-            self.fit(client, meaning.needs);
+            self.fit(client, needs);
+        } else if !needs.is_empty() {
+            self.fit(client, needs);
         }
         let answer = self.send(client, text, &meaning);
         let hold = self.clients[client].journal.hold(&self.asked);
@@ -136,8 +137,8 @@ impl Scene {
     }
 
     fn send(&mut self, client: usize, text: &str, meaning: &Meaning) -> Answer {
-        let journal = &mut self.clients[client].journal;
-        let Lent { model, on } = &mut self.lent[self.clients[client].at];
+        let Client { journal, at, .. } = &mut self.clients[client];
+        let Lent { model, on } = &mut self.lent[*at];
         journal.sent(meaning, on);
         let answer = model.run(text);
         hear(&answer, on, Some(&mut *journal), &self.interner);
@@ -165,8 +166,8 @@ impl Scene {
         if !pins.iter().all(|pin| is_open(&pin)) {
             return;
         }
-        let journal = &mut self.clients[client].journal;
-        let Lent { model, on } = &mut self.lent[self.clients[client].at];
+        let Client { journal, at, .. } = &mut self.clients[client];
+        let Lent { model, on } = &mut self.lent[*at];
         let Some(text) = journal.question(&self.asked) else {
             return;
         };

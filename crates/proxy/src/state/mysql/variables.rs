@@ -101,6 +101,11 @@ pub(super) fn is_no_setting(name: &[u8]) -> bool {
     told.contains(&name)
 }
 
+/// Whether it changes how strings are read.
+pub(super) fn is_charset(name: &[u8]) -> bool {
+    name == CLIENT || name == COLLATION || is_of_connection(name)
+}
+
 /// The connection's character set and collation are one variable with two names.
 pub(super) fn is_of_connection(name: &[u8]) -> bool {
     name == b"character_set_connection"

@@ -6,7 +6,7 @@ use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Kind, Statement, Volatility};
 use evenkeel_wire::mysql::flags::Status;
 
-use super::super::leftover::{InsertId, Left};
+use super::super::leftover::{InsertId, Left, Needs};
 use super::super::meaning::{ANYTHING, Does, Effect, Meaning, Thing, Value};
 use super::super::server::{self, Leftovers, OnServer};
 use super::super::{values, variables};
@@ -39,18 +39,20 @@ impl Journal {
         interner: &Interner,
     ) {
         self.take_collation(on, interner);
-        if reply.insert_id != 0 {
-            self.insert_id = InsertId::Likely(reply.insert_id);
-            self.has_insert_id(on);
-        }
+        self.note_insert_id(meaning, reply, on);
+        let statement = meaning.statements.get(index);
+        let rows = statement.is_some_and(counts);
         self.left = Left {
             diagnostics: reply.warnings > 0,
             found_rows: false,
-            counts: true,
+            rows,
+            ran: true,
         };
-        let statement = meaning.statements.get(index);
-        if statement.is_some_and(counts) {
-            on.leftovers.counts_of = self.number;
+        match rows {
+            true => self.has_counted(on),
+            // It may have run a SELECT, or not.
+            false if !meaning.is_counted => on.leftovers.counts_of = Leftovers::NOBODYS,
+            false => {}
         }
         let is_clean = reply.warnings == 0 && statement.is_some_and(clears);
         on.leftovers.warned = !is_clean && (on.leftovers.warned || reply.warnings > 0);
@@ -79,12 +81,14 @@ impl Journal {
         on.leftovers.counts_of = Leftovers::NOBODYS;
         if meaning.writes {
             // Manual: "If the previous statement returned an error, the value … is undefined".
-            on.leftovers.insert_id_of = Leftovers::NOBODYS;
+            self.insert_id = self.insert_id.in_doubt();
+            self.has_insert_id_or_nobody(on);
         }
         self.left = Left {
             diagnostics: true,
             found_rows: false,
-            counts: true,
+            rows: true,
+            ran: true,
         };
         let done = self.done;
         let is_this = |effect: &&Effect| {
@@ -102,6 +106,30 @@ impl Journal {
         if meaning.statements.len() > 1 || meaning.statements.iter().any(hides) {
             // Whether a transaction is open, and what was set, only its next OK tells.
             self.pins.add(Pin::Transaction);
+        }
+    }
+
+    /// What the reply tells of LAST_INSERT_ID(). If the client gave the value it is as it was, be it
+    /// another client's.
+    fn note_insert_id(&mut self, meaning: &Meaning, reply: &Reply, on: &mut OnServer) {
+        let was_own = self.is_insert_id_on(on);
+        if reply.insert_id != 0 {
+            self.insert_id = InsertId::Likely(reply.insert_id);
+        } else if meaning.needs.any(Needs::INSERT_ID) && !meaning.is_counted {
+            self.insert_id = self.insert_id.in_doubt();
+        } else {
+            return;
+        }
+        match was_own {
+            true => self.has_insert_id(on),
+            false => self.has_insert_id_or_nobody(on),
+        }
+    }
+
+    fn has_insert_id_or_nobody(&mut self, on: &mut OnServer) {
+        if self.insert_on != on.number || on.leftovers.insert_id_of != self.number {
+            on.leftovers.insert_id_of = Leftovers::NOBODYS;
+            self.insert_on = 0;
         }
     }
 
@@ -157,6 +185,7 @@ impl Journal {
             Does::Execute(name) => self.execute(name),
             Does::InsertId if reply.insert_id != 0 => {
                 self.insert_id = InsertId::Exact(reply.insert_id);
+                self.has_insert_id(on);
             }
             Does::InsertId | Does::InsertIdUnknown => {
                 if !self.has_heard(b"last_insert_id") {
@@ -265,9 +294,9 @@ impl Journal {
     }
 }
 
-/// Whether FOUND_ROWS() and ROW_COUNT() are about it when it has succeeded.
+/// Whether FOUND_ROWS() is about it when it has succeeded.
 fn counts(statement: &Statement) -> bool {
-    matches!(statement.kind, Kind::Read | Kind::Write)
+    matches!(statement.kind, Kind::Read | Kind::Server)
 }
 
 /// Whether it uses a table: then warnings from before it are gone.

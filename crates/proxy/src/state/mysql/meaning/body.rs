@@ -55,12 +55,6 @@ fn look(body: &[u8], modes: Modes) -> Found {
                 let assigned = ahead.kind == TokenKind::Operator && ahead.word == Word::of(":=");
                 found.variables |= assigns || assigned;
             }
-            TokenKind::Word if ahead.kind == TokenKind::Open => {
-                let name = token.span.of(body);
-                found.locks |= name.eq_ignore_ascii_case(b"get_lock");
-                let sequence: [&[u8]; 2] = [b"nextval", b"setval"];
-                found.sequence |= sequence.iter().any(|one| name.eq_ignore_ascii_case(one));
-            }
             TokenKind::Word => match token.word {
                 SET | INTO => assigns = true,
                 FROM | WHERE | VALUES => assigns = false,
@@ -68,6 +62,8 @@ fn look(body: &[u8], modes: Modes) -> Found {
                 PREPARE => found.prepared = true,
                 EXECUTE | CALL => found.anything = true,
                 NEXT if ahead.is(VALUE) => found.sequence = true,
+                NEXTVAL | SETVAL => found.sequence = true,
+                GET_LOCK => found.locks = true,
                 _ => {}
             },
             _ => {}
@@ -79,11 +75,14 @@ const CALL: Word = Word::of("call");
 const EXECUTE: Word = Word::of("execute");
 const FOR: Word = Word::of("for");
 const FROM: Word = Word::of("from");
+const GET_LOCK: Word = Word::of("get_lock");
 const IMMEDIATE: Word = Word::of("immediate");
 const INTO: Word = Word::of("into");
 const NEXT: Word = Word::of("next");
+const NEXTVAL: Word = Word::of("nextval");
 const PREPARE: Word = Word::of("prepare");
 const SET: Word = Word::of("set");
+const SETVAL: Word = Word::of("setval");
 const STATEMENT: Word = Word::of("statement");
 const TEMPORARY: Word = Word::of("temporary");
 const USING: Word = Word::of("using");

@@ -2,6 +2,7 @@
 
 use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
 use evenkeel_wire::sql::mysql;
+use evenkeel_wire::sql::token::Word;
 
 use super::super::leftover::Needs;
 use super::{Reader, set};
@@ -42,7 +43,7 @@ pub(super) fn changes_catalog(facts: &mysql::Statement, statement: &Statement) -
 }
 
 /// What it asks of the statement before it. What nobody can read may ask anything.
-pub(super) fn needs(facts: &mysql::Statement) -> Needs {
+pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
     use mysql::{Kind as Found, Traits as Asks};
     let of = |asks: Asks, needs: Needs| match facts.traits.any(asks) {
         true => needs,
@@ -50,15 +51,41 @@ pub(super) fn needs(facts: &mysql::Statement) -> Needs {
     };
     let calls = !facts.functions.as_slice().is_empty();
     let hidden = match facts.kind {
-        Found::Call | Found::Execute(_) | Found::Unknown => Needs::INSERT_ID,
+        Found::Call | Found::Execute(_) | Found::Unknown => Needs::ALL.perhaps(),
         Found::GetDiagnostics => Needs::DIAGNOSTICS,
-        _ if calls => Needs::INSERT_ID,
+        _ if calls => Needs::INSERT_ID.perhaps(),
         _ => Needs::NONE,
+    };
+    // They may leave it as it is.
+    let sets = matches!(facts.kind, Found::LoadData { .. }) || facts.traits.any(Asks::SETS_INSERT_ID);
+    let hidden = match sets {
+        true => hidden.and(Needs::INSERT_ID.perhaps()),
+        false => hidden,
     };
     hidden
         .and(of(Asks::READS_INSERT_ID, Needs::INSERT_ID))
-        .and(of(Asks::READS_FOUND_ROWS, Needs::COUNTS))
+        .and(match facts.traits.any(Asks::READS_FOUND_ROWS) {
+            true => counts(reader, facts),
+            false => Needs::NONE,
+        })
         .and(of(Asks::DIAGNOSTICS, Needs::DIAGNOSTICS))
+}
+
+/// Which of FOUND_ROWS() and ROW_COUNT() it calls.
+fn counts(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
+    let mut needs = Needs::NONE;
+    let mut tokens = reader.tokens(facts);
+    loop {
+        let token = tokens.next_token();
+        if token.kind == mysql::TokenKind::End {
+            return needs;
+        }
+        if token.is(Word::of("found_rows")) {
+            needs = needs.and(Needs::FOUND_ROWS);
+        } else if token.is(Word::of("row_count")) {
+            needs = needs.and(Needs::ROW_COUNT);
+        }
+    }
 }
 
 /// Whether it has just one reply: what is run by a routine may have more.

@@ -31,7 +31,7 @@ fn what_one_has_set_is_taken_back_for_the_next() {
         (
             &["SET time_zone = '+01:00', @a = 'x'"],
             &["SELECT 1"],
-            "SET @`a`=NULL,@@session.time_zone='SYSTEM'",
+            "SET @`a`=CAST(NULL AS BINARY),@@session.time_zone='SYSTEM'",
         ),
         (
             &["SELECT 1"],
@@ -196,7 +196,7 @@ fn a_reset_forgets_all_but_the_schema() {
     let fresh: Vec<_> = Model::default().fresh().collect();
     let on = &mut scene.lent[0].on;
     on.renewed(fresh, &scene.interner);
-    scene.clients[0].journal.renewed(on);
+    scene.clients[0].journal.renewed(on, &scene.interner);
     assert!(!scene.is_bound(0));
     assert_eq!(scene.clients[0].journal.settings().get(b"@a"), None);
     assert_eq!(scene.clients[0].journal.schema(), Some(&b"app"[..]));

@@ -48,7 +48,8 @@ pub(super) struct Model {
     locks: BTreeMap<String, u32>,
     in_transaction: bool,
     next: Option<String>,
-    /// As MariaDB: only statements that use a table clear the warnings of those before them.
+    /// Only statements that use a table clear the warnings of those before them, as in MariaDB, and
+    /// the count of rows.
     pub(super) keeps_warnings: bool,
 }
 
@@ -102,6 +103,9 @@ impl Model {
             if keeps {
                 self.warnings = before;
             }
+        }
+        if !self.keeps_warnings && text != "SELECT FOUND_ROWS()" {
+            self.found_rows = 0;
         }
         match verb {
             "SET" if rest.starts_with("TRANSACTION") => self.next = Some(rest.to_owned()),
@@ -191,7 +195,7 @@ impl Model {
             "LAST_INSERT_ID()" => self.insert_id.to_string(),
             "FOUND_ROWS()" => self.found_rows.to_string(),
             "state" => self.state(),
-            "@a" => self.users.get("a").cloned().unwrap_or_default(),
+            "@a" => self.users.get("a").map_or("NULL", String::as_str).to_owned(),
             _ if what.contains(":=") => {
                 self.users.insert("a".to_owned(), "computed".to_owned());
                 "computed".to_owned()
@@ -238,6 +242,9 @@ impl Model {
 
     /// A string has the collation of the connection, or its own.
     fn literal(&self, written: &str) -> String {
+        if written.starts_with("CAST(NULL") {
+            return "NULL".to_owned();
+        }
         if let Some(rest) = written.strip_prefix('_') {
             let (_, rest) = rest.split_once('\'').unwrap();
             let (text, collation) = rest.split_once("' COLLATE ").unwrap();
@@ -272,7 +279,8 @@ impl Model {
         if name == "last_insert_id" {
             let digits: String = value.chars().filter(char::is_ascii_digit).collect();
             if let Some(inner) = value.strip_prefix("(SELECT ") {
-                self.insert_id = inner.split(' ').next().unwrap().parse().unwrap();
+                let value = inner.split(' ').next().unwrap();
+                self.insert_id = value.parse().unwrap_or(self.insert_id);
                 self.found_rows = 0;
             } else if value != "LAST_INSERT_ID()" {
                 self.insert_id = digits.parse().unwrap();
