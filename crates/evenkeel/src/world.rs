@@ -23,6 +23,7 @@ mod service;
 mod timeline;
 mod upgrade;
 mod watching;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
