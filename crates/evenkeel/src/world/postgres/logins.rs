@@ -17,9 +17,9 @@ const UNDER_WAY_MAX: usize = 32;
 /// Sessions that may wait; who comes then is told so.
 const WAITING_MAX: usize = 10_000;
 
-/// For one server to answer, and for all of them together.
+/// For one server to answer while there is another one to ask, and for all of them together.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(10);
 
 type Answer = Result<Login, NoLogin>;
 type Reply = oneshot::Sender<Answer>;
@@ -140,8 +140,11 @@ impl Knows for Servers {
         }
         let order = self.roster.borrow().by_preference();
         let mut answer = Err(NoLogin::Unavailable("no server is up".to_owned()));
-        for id in order {
-            answer = self.ask(id, user).await;
+        let last = order.len().saturating_sub(1);
+        for (index, id) in order.into_iter().enumerate() {
+            // A server that is merely busy is waited for if there is no other one.
+            let limit = if index == last { LIMIT } else { ANSWER_LIMIT };
+            answer = self.ask(id, user, limit).await;
             if !matches!(answer, Err(NoLogin::Unavailable(_))) {
                 break;
             }
@@ -151,7 +154,7 @@ impl Knows for Servers {
 }
 
 impl Servers {
-    async fn ask(&self, server_id: u64, user: &str) -> Answer {
+    async fn ask(&self, server_id: u64, user: &str, limit: Duration) -> Answer {
         let mut askers = self.askers.iter();
         let found = askers.find(|(listed, _)| listed.id() == server_id);
         let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
@@ -159,7 +162,7 @@ impl Servers {
             let why = "a server's name is not resolved".to_owned();
             return Err(NoLogin::Unavailable(why));
         };
-        let answer = asker.ask(&target, user, ANSWER_LIMIT).await;
+        let answer = asker.ask(&target, user, limit).await;
         answer.map_err(|error| match error {
             NoLogin::Unavailable(why) => {
                 NoLogin::Unavailable(format!("{}: {why}", listed.server.name))
