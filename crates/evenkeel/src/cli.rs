@@ -51,9 +51,9 @@ enum Command {
     Primary(PrimaryArgs),
     /// Show what changed: states, roles, primaries, config, commands.
     Events(EventsArgs),
-    /// Show the pools of a service that speaks PostgreSQL, and what its users did.
+    /// Show the pools of a service that speaks PostgreSQL or MySQL, and what its users did.
     Pools(pools::ServiceArgs),
-    /// Show the clients of a service that speaks PostgreSQL: what each does, where, since when.
+    /// Show the clients of such a service: what each does, where, since when.
     Clients(pools::ServiceArgs),
     /// Say where a statement would go and why: to the primary, or to a replica.
     Explain(explain::ExplainArgs),

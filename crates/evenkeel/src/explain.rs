@@ -1,9 +1,11 @@
 //! Says where a statement would go and why, with the very code that decides it for clients.
 
-use evenkeel_policy::pins::Pins;
+use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Unit, Volatility};
-use evenkeel_proxy::knowledge::Catalog;
-use evenkeel_proxy::state::meaning::{self, Does, Lookup, Meaning};
+use evenkeel_proxy::knowledge::{Catalog, Routines};
+use evenkeel_proxy::state::meaning;
+use evenkeel_proxy::state::mysql::{self, Thing};
+use evenkeel_wire::sql::mysql::Modes;
 
 use crate::config::plan::{Plan, Protocol, ServicePlan};
 use crate::status::{Explanation, StatementStatus};
@@ -19,8 +21,10 @@ pub(crate) struct Cast<'a> {
 
 /// What is known of the functions and tables that a text names.
 pub(crate) enum Known<'a> {
-    /// This.
+    /// This, of PostgreSQL.
     Catalog(&'a str, &'a Catalog),
+    /// This, of MySQL.
+    Routines(&'a Routines),
     /// Nothing, for this reason; clients' statements are treated accordingly.
     Nothing(String),
     /// Nothing, because no process runs that could be asked.
@@ -30,7 +34,7 @@ pub(crate) enum Known<'a> {
 /// Without a running process every function and table is taken for one that only reads.
 struct Trusting;
 
-impl Lookup for Trusting {
+impl meaning::Lookup for Trusting {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Stable
     }
@@ -40,25 +44,45 @@ impl Lookup for Trusting {
     }
 }
 
+impl mysql::Lookup for Trusting {
+    fn function(&self, _: &[u8]) -> Volatility {
+        Volatility::Stable
+    }
+
+    fn relation(&self, _: &[u8]) -> Volatility {
+        Volatility::Stable
+    }
+
+    fn binds(&self, _: &[u8]) -> Option<Pins> {
+        Some(Pins::NONE)
+    }
+}
+
+/// What a text means, in either protocol.
+struct Read {
+    statements: Vec<Statement>,
+    hint: Option<meaning::Hint>,
+    writes: bool,
+    binds: Pins,
+}
+
 const OF_THE_SESSION: &str = "a session that is bound to nothing, has no transaction open, has \
      set nothing, and whose writes the replicas have";
 
 /// Explains a text.
 pub(crate) fn explain(sql: &str, cast: &Cast<'_>, known: &Known<'_>) -> Explanation {
-    let lookup: Option<&dyn Lookup> = match known {
-        Known::Catalog(_, catalog) => Some(*catalog),
-        Known::Nothing(_) => None,
-        Known::Nobody => Some(&Trusting),
+    let read = match cast.service.protocol {
+        Protocol::Mysql => of_mysql(sql, known),
+        Protocol::Postgres | Protocol::Tcp => of_postgres(sql, known),
     };
-    let meaning = meaning::read(sql.as_bytes(), false, lookup);
-    let hint = meaning.hint.as_ref().map(|hint| hint_of(hint, cast));
+    let hint = read.hint.as_ref().map(|hint| hint_of(hint, cast));
     let unit = Unit {
-        statements: &meaning.statements,
+        statements: &read.statements,
         hint,
     };
     let session = route::Session::default();
     let decision = decide(&unit, &session, cast);
-    let statements = meaning.statements.iter().map(status_of);
+    let statements = read.statements.iter().map(status_of);
     Explanation {
         service: cast.service.name.clone(),
         database: match known {
@@ -72,9 +96,69 @@ pub(crate) fn explain(sql: &str, cast: &Cast<'_>, known: &Known<'_>) -> Explanat
             .map(str::to_owned)
             .collect(),
         statements: statements.collect(),
-        may_write: meaning.writes || !decision.is_read,
-        binds: binds(&meaning),
+        may_write: read.writes || !decision.is_read,
+        binds: read
+            .binds
+            .iter()
+            .map(|pin| pin.as_str().to_owned())
+            .collect(),
         assumed: assumed(known),
+    }
+}
+
+fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
+    use meaning::Does;
+    let lookup: Option<&dyn meaning::Lookup> = match known {
+        Known::Catalog(_, catalog) => Some(*catalog),
+        Known::Nothing(_) | Known::Routines(_) => None,
+        Known::Nobody => Some(&Trusting),
+    };
+    let meaning = meaning::read(sql.as_bytes(), false, lookup);
+    let mut binds = Pins::NONE;
+    for effect in &meaning.effects {
+        if let Does::Pin(pin) | Does::PinOnSuccess(pin) = &effect.does {
+            binds.add(*pin);
+        }
+    }
+    Read {
+        statements: meaning.statements.to_vec(),
+        hint: meaning.hint,
+        writes: meaning.writes,
+        binds,
+    }
+}
+
+fn of_mysql(sql: &str, known: &Known<'_>) -> Read {
+    use mysql::Does;
+    let lookup: Option<&dyn mysql::Lookup> = match known {
+        Known::Routines(routines) => Some(*routines),
+        Known::Nothing(_) | Known::Catalog(..) => None,
+        Known::Nobody => Some(&Trusting),
+    };
+    let meaning = mysql::read(sql.as_bytes(), Modes::default(), lookup);
+    let mut binds = Pins::NONE;
+    for effect in &meaning.effects {
+        match &effect.does {
+            Does::Pin(pin) | Does::PinOnSuccess(pin) => binds.add(*pin),
+            Does::Make(thing, _) | Does::Unknown(thing) => binds.add(pin_of(*thing)),
+            Does::Prepare(..) => binds.add(Pin::Prepared),
+            _ => {}
+        }
+    }
+    Read {
+        statements: meaning.statements.to_vec(),
+        hint: meaning.hint,
+        writes: meaning.writes,
+        binds,
+    }
+}
+
+fn pin_of(thing: Thing) -> Pin {
+    match thing {
+        Thing::TemporaryTable => Pin::TemporaryTable,
+        Thing::Prepared => Pin::Prepared,
+        Thing::Handler => Pin::Handler,
+        Thing::NamedLock => Pin::NamedLock,
     }
 }
 
@@ -96,29 +180,31 @@ pub(crate) fn from_plan(
     Ok(explanation)
 }
 
-/// The service that is meant, among those that speak PostgreSQL.
+/// The service that is meant, among those that speak a database's protocol.
 pub(crate) fn the_service<'a>(
     services: impl Iterator<Item = &'a ServicePlan>,
     wanted: Option<&str>,
 ) -> Result<&'a ServicePlan, String> {
-    let speaks = |service: &&ServicePlan| service.protocol == Protocol::Postgres;
+    let speaks = |service: &&ServicePlan| service.protocol.is_database();
     let all: Vec<&ServicePlan> = services.filter(speaks).collect();
     let names = || {
         let names: Vec<&str> = all.iter().map(|service| service.name.as_str()).collect();
         names.join(", ")
     };
     match (wanted, all.as_slice()) {
-        (_, []) => Err("no service speaks PostgreSQL: only there statements are routed".to_owned()),
+        (_, []) => Err(
+            "no service speaks PostgreSQL or MySQL: only there statements are routed".to_owned(),
+        ),
         (None, [only]) => Ok(only),
         (None, _) => Err(format!(
-            "several services speak PostgreSQL: name one with --service: {}",
+            "several services route statements: name one with --service: {}",
             names()
         )),
         (Some(wanted), _) => {
             let found = all.iter().find(|service| service.name == wanted);
             found.copied().ok_or_else(|| {
                 format!(
-                    "no service {wanted:?} speaks PostgreSQL: there is {}",
+                    "no service {wanted:?} routes statements: there is {}",
                     names()
                 )
             })
@@ -177,20 +263,10 @@ fn name(cast: &Cast<'_>, index: usize) -> String {
     server.map_or_else(String::new, |server| server.name.clone())
 }
 
-fn binds(meaning: &Meaning) -> Vec<String> {
-    let mut pins = Pins::NONE;
-    for effect in &meaning.effects {
-        if let Does::Pin(pin) | Does::PinOnSuccess(pin) = &effect.does {
-            pins.add(*pin);
-        }
-    }
-    pins.iter().map(|pin| pin.as_str().to_owned()).collect()
-}
-
 fn assumed(known: &Known<'_>) -> Vec<String> {
     let mut assumed = vec![OF_THE_SESSION.to_owned()];
     match known {
-        Known::Catalog(..) => {}
+        Known::Catalog(..) | Known::Routines(_) => {}
         Known::Nothing(why) => assumed.push(format!(
             "nothing of the functions and tables that it names: {why}"
         )),
@@ -236,11 +312,16 @@ mod tests {
     use super::*;
 
     fn explained(sql: &str, known: &Known<'_>) -> Explanation {
-        let file = "[[service]]\nname = \"db\"\nprotocol = \"postgres\"\nlisten = \"127.0.0.1:1\"\n\
+        explained_in("postgres", sql, known)
+    }
+
+    fn explained_in(protocol: &str, sql: &str, known: &Known<'_>) -> Explanation {
+        let file = "[[service]]\nname = \"db\"\nprotocol = \"PROTOCOL\"\nlisten = \"127.0.0.1:1\"\n\
                     servers = [{ name = \"one\", address = \"127.0.0.1:2\" }, \
                     { name = \"two\", address = \"127.0.0.1:3\" }]\n[service.monitor]\n\
                     user = \"m\"\npassword = \"m\"\n[service.split]\nreads = true\n\
                     primary_reads = false\n";
+        let file = &file.replace("PROTOCOL", protocol);
         let loaded = crate::config::parse(file, None, &crate::config::Sources::default());
         let plan = loaded
             .plan
@@ -275,6 +356,21 @@ mod tests {
         let unknown = explained("SELECT f(a) FROM t", &Known::Nothing(why.to_owned()));
         assert_eq!(unknown.target, "the primary");
         assert!(unknown.assumed[1].contains(why), "{unknown:?}");
+    }
+
+    #[test]
+    fn mysql_s_texts_are_explained_by_mysql_s_rules() {
+        let of = |sql: &str| explained_in("mysql", sql, &Known::Nobody);
+        assert_eq!(of("SELECT `a` FROM t LIMIT 1, 2").target, "a replica");
+        assert_eq!(of("SELECT a FROM t LOCK IN SHARE MODE").servers, ["one"]);
+        assert_eq!(of("SELECT @n := @n + 1 FROM t").target, "the primary");
+        assert_eq!(of("CREATE TEMPORARY TABLE x (a INT)").binds.len(), 1);
+        assert!(of("SET @app = 'x', time_zone = '+01:00'").binds.is_empty());
+        let why = "nobody has read it";
+        let unknown = Known::Nothing(why.to_owned());
+        let told = explained_in("mysql", "SELECT a FROM t", &unknown);
+        assert_eq!(told.target, "the primary");
+        assert!(told.assumed[1].contains(why), "{told:?}");
     }
 
     #[test]

@@ -163,19 +163,19 @@ const HISTOGRAMS: &[HistogramFamily] = &[
         name: "evenkeel_service_pool_wait",
         help: "Waits for a server connection; who need not wait is not counted",
         per_second: 1e6,
-        of: |service| Some(&service.postgres.as_ref()?.wait_us),
+        of: |service| Some(&service.database.as_ref()?.wait_us),
     },
     HistogramFamily {
         name: "evenkeel_service_query",
         help: "From a query's first byte to the end of its answer",
         per_second: 1e6,
-        of: |service| Some(&service.postgres.as_ref()?.query_us),
+        of: |service| Some(&service.database.as_ref()?.query_us),
     },
     HistogramFamily {
         name: "evenkeel_service_transaction",
         help: "Transactions from their beginning to their end",
         per_second: 1e6,
-        of: |service| Some(&service.postgres.as_ref()?.transaction_us),
+        of: |service| Some(&service.database.as_ref()?.transaction_us),
     },
 ];
 

@@ -2,8 +2,8 @@
 
 mod cluster;
 mod control;
+mod database;
 mod explain;
-mod postgres;
 mod timeline;
 mod upgrade;
 
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
 pub use control::{Command, ControlHandle, KillWhich, Reply, Request, Stopped};
-pub use explain::{Explanation, Question, StatementStatus};
-pub use postgres::{
-    ClientStatus, Connections, CountStatus, IdleStatus, PoolStatus, PostgresStatus, UsageStatus,
+pub use database::{
+    ClientStatus, Connections, CountStatus, DatabaseStatus, IdleStatus, PoolStatus, UsageStatus,
 };
+pub use explain::{Explanation, Question, StatementStatus};
 pub use timeline::{EventKind, Severity, TimelineEvent};
 pub use upgrade::UpgradeStatus;
 
@@ -136,8 +136,8 @@ pub struct ServiceStatus {
     pub history: Vec<HistoryPoint>,
     /// The servers, in the order of the file; removed ones that still have sessions come last.
     pub servers: Vec<ServerStatus>,
-    /// What only a service that speaks PostgreSQL has.
-    pub postgres: Option<PostgresStatus>,
+    /// What only a service has that speaks a database's protocol.
+    pub database: Option<DatabaseStatus>,
 }
 
 /// Whether a service serves.

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod command;
+mod database;
 mod explain;
 mod fit;
 mod history;
@@ -11,7 +12,6 @@ mod listening;
 mod naming;
 mod operate;
 mod peers;
-mod postgres;
 mod probing;
 mod publish;
 mod pulse;

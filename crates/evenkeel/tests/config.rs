@@ -6,6 +6,8 @@ mod documentation;
 mod files;
 #[path = "config/messages.rs"]
 mod messages;
+#[path = "config/mysql.rs"]
+mod mysql;
 #[path = "config/postgres.rs"]
 mod postgres;
 #[path = "config/users.rs"]

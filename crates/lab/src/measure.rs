@@ -7,6 +7,7 @@ mod blocks;
 mod failover;
 mod front;
 mod idle;
+mod mysql;
 mod postgres;
 mod speed;
 mod transfer;
@@ -41,7 +42,7 @@ pub(crate) struct Options {
     /// Only clusters of these kinds.
     #[arg(long, value_enum, value_delimiter = ',')]
     kind: Vec<failover::Kind>,
-    /// Clients of PostgreSQL's poolers, several numbers one after the other.
+    /// Clients of poolers, several numbers one after the other.
     #[arg(long, value_delimiter = ',', default_value = "8,64,500")]
     clients: Vec<u32>,
     /// Idle logged-in clients of PostgreSQL's poolers.
@@ -73,6 +74,8 @@ enum Part {
     Failover,
     /// PostgreSQL's point selects through poolers, prepared and as text.
     Postgres,
+    /// MySQL's, through services that speak MySQL and through rivals.
+    Mysql,
     /// What reads on replicas cost and bring.
     Split,
     /// Memory of idle clients that have logged in.
@@ -98,6 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Part::Idle => idle::measure(options, &stop)?,
             Part::Failover => failover::measure(options, &stop)?,
             Part::Postgres => postgres::measure(options, &stop)?,
+            Part::Mysql => mysql::measure(options, &stop)?,
             Part::Split => postgres::split(options, &stop)?,
             Part::Logins => postgres::logins(options, &stop)?,
         }

@@ -116,7 +116,7 @@ impl Stage {
     }
 
     fn postgres(&self) -> Value {
-        service(&self.balancer.status().unwrap(), "orders")["postgres"].clone()
+        service(&self.balancer.status().unwrap(), "orders")["database"].clone()
     }
 
     /// How many sessions of clients run something at the server.

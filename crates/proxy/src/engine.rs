@@ -28,8 +28,9 @@ use crate::cancel::{Addressee, Claim, Keyring};
 use crate::listen::{Accepted, Listener, ListenerShared};
 use crate::record::CutReason;
 use crate::server::Server;
-use crate::service::postgres::PostgresService;
+use crate::service::database::DatabaseService;
 use crate::service::{Service, View};
+use crate::session::cancel::{Kill, Killed};
 use crate::upstream::lease::Registry;
 use crate::upstream::lending::Errand;
 use crate::upstream::queue;
@@ -170,6 +171,12 @@ pub(crate) enum Order {
         which: operate::Which,
         done: CutCount,
     },
+    /// A client wants another one ended; who has that one replies.
+    KillFor {
+        service_id: u64,
+        wanted: Kill,
+        reply: flume::Sender<Killed>,
+    },
     /// Something about a pool of server connections.
     Lending {
         service_id: u64,
@@ -288,7 +295,7 @@ impl Engine {
 
     /// Limits all server connections of a service that lends them.
     pub fn limit_pools(&self, service: &Service, limit: u32) {
-        let Some(shared) = &service.postgres else {
+        let Some(shared) = &service.database else {
             return;
         };
         let mut orders = Vec::new();
@@ -340,10 +347,10 @@ impl Engine {
         &self,
         name: &str,
         view: View,
-        postgres: Option<Arc<PostgresService>>,
+        database: Option<Arc<DatabaseService>>,
     ) -> Arc<Service> {
         let workers = self.workers();
-        let service = Service::new(self.new_id(), name.into(), view, workers, postgres);
+        let service = Service::new(self.new_id(), name.into(), view, workers, database);
         let service = Arc::new(service);
         self.shared.registry.add(&service);
         service

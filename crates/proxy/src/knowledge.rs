@@ -1,10 +1,12 @@
-//! What the control plane learns of a PostgreSQL service's servers, for the sessions: catalogs,
+//! What the control plane learns of a database service's servers, for the sessions: catalogs,
 //! positions, logins. Sessions read it and say what they need; they never ask a server themselves.
 
+mod accounts;
 mod catalog;
 mod databases;
 mod logins;
 mod positions;
+pub mod routines;
 
 #[cfg(test)]
 mod tests;
@@ -12,14 +14,16 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::Guard;
+use arc_swap::{ArcSwapOption, Guard};
 use evenkeel_policy::causality::Writes;
 use tokio::sync::Notify;
 
+pub use accounts::{AccountRow, Accounts, Way};
 pub use catalog::{Builder, Catalog, Function, Relation, RelationKind};
 pub use databases::{Database, Databases};
-pub use logins::{Login, LoginRequest, NoLogin, Verifier};
+pub use logins::{Login, NoLogin, Request, Verifier};
 pub use positions::{Applied, Positions, Track};
+pub use routines::Routines;
 
 use logins::Desk;
 
@@ -28,7 +32,10 @@ use logins::Desk;
 pub struct Knowledge {
     databases: Databases,
     track: Track,
-    desk: Desk,
+    logins: Desk<Login>,
+    accounts: Desk<Accounts>,
+    routines: ArcSwapOption<Routines>,
+    routines_changed: Notify,
     doubts: Mutex<BTreeSet<u64>>,
     doubted: Notify,
 }
@@ -40,7 +47,10 @@ impl Knowledge {
         Arc::new(Self {
             databases: Databases::default(),
             track: Track::new(workers),
-            desk: Desk::default(),
+            logins: Desk::default(),
+            accounts: Desk::default(),
+            routines: ArcSwapOption::empty(),
+            routines_changed: Notify::new(),
             doubts: Mutex::default(),
             doubted: Notify::new(),
         })
@@ -66,6 +76,27 @@ impl Knowledge {
         if let Some(database) = self.databases.get(database) {
             database.changed();
         }
+    }
+
+    /// MySQL: what is known of the servers' routines, views and tables; `None`: nobody has read
+    /// them yet, and everything is unknown.
+    pub fn routines(&self) -> Option<Arc<Routines>> {
+        self.routines.load_full()
+    }
+
+    /// MySQL: a session has changed something among them: they are read anew soon.
+    pub fn routines_changed(&self) {
+        self.routines_changed.notify_one();
+    }
+
+    /// Waits until they are worth reading anew; for the control plane, one caller at a time.
+    pub async fn routines_news(&self) {
+        self.routines_changed.notified().await;
+    }
+
+    /// They were read; `None`: they cannot be, and nothing is known of them.
+    pub fn learn_routines(&self, routines: Option<Arc<Routines>>) {
+        self.routines.store(routines);
     }
 
     /// Where the primary and the replicas are: one picture, replaced as a whole. A decision looks
@@ -99,12 +130,26 @@ impl Knowledge {
     /// # Errors
     /// If there is no such user, or nobody can tell.
     pub async fn login(&self, user: &str) -> Result<Login, NoLogin> {
-        self.desk.ask(user).await
+        self.logins.ask(user).await
     }
 
     /// The next request for a login; for the control plane. Those who went meanwhile are left out.
-    pub async fn next_login(&self) -> LoginRequest {
-        self.desk.next().await
+    pub async fn next_login(&self) -> Request<Login> {
+        self.logins.next().await
+    }
+
+    /// What a MySQL or MariaDB server has of a user who wants to log in, asked for after this call.
+    /// An answer without rows is one too: there is no such user.
+    ///
+    /// # Errors
+    /// If nobody can tell.
+    pub async fn accounts(&self, user: &str) -> Result<Accounts, NoLogin> {
+        self.accounts.ask(user).await
+    }
+
+    /// The next request for a user's account rows; for the control plane, as [`Self::next_login`].
+    pub async fn next_accounts(&self) -> Request<Accounts> {
+        self.accounts.next().await
     }
 
     /// Something in the traffic says that a server's role is not what was thought (25006, 57P01, a

@@ -330,7 +330,7 @@ fn accept_failed(worker: &Worker, error: &io::Error) {
 fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
     let sessions = &worker.shared.sessions;
     let shared = &worker.shared;
-    let weight = |index: usize| match accepted.service.postgres {
+    let weight = |index: usize| match accepted.service.database {
         Some(_) => shared.weight_of_pooled(index),
         None => sessions[index].load(Relaxed),
     };
@@ -340,7 +340,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
         .min_by_key(|(_, weight)| *weight)
         .unwrap_or((worker.index, own));
     // Those who stay long are worth a wake-up; of equals the first worker comes first.
-    if accepted.service.postgres.is_some() {
+    if accepted.service.database.is_some() {
         sessions[idlest].fetch_add(1, Relaxed);
         match idlest == worker.index {
             true => start(worker, accepted),

@@ -1,8 +1,8 @@
 //! One service as the data plane sees it: an immutable view, replaced as a whole, and its numbers.
 
+pub mod database;
 pub mod figures;
 pub(crate) mod line;
-pub mod postgres;
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::dice::dice;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::upstream::queue::Queue;
-use postgres::{PostgresService, PostgresView};
+use database::{DatabaseService, DatabaseView};
 
 /// How a service is to be served from now on; nothing in it changes.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub struct View {
     pub pool: Pool,
     /// The servers, in the order of the pool's members.
     pub servers: Vec<Arc<Server>>,
-    /// For a service that speaks PostgreSQL.
-    pub postgres: Option<PostgresView>,
+    /// For a service that speaks a database's protocol.
+    pub database: Option<DatabaseView>,
 }
 
 impl View {
@@ -86,8 +86,8 @@ pub struct Service {
     /// Its clients against `max_connections`.
     pub places: Places,
     pub(crate) queue: Queue,
-    /// For a service that speaks PostgreSQL.
-    pub postgres: Option<Arc<PostgresService>>,
+    /// For a service that speaks a database's protocol.
+    pub database: Option<Arc<DatabaseService>>,
     view: ArcSwap<View>,
 }
 
@@ -97,7 +97,7 @@ impl Service {
         name: Arc<str>,
         view: View,
         workers: usize,
-        postgres: Option<Arc<PostgresService>>,
+        database: Option<Arc<DatabaseService>>,
     ) -> Self {
         Self {
             id,
@@ -105,7 +105,7 @@ impl Service {
             counters: ServiceCounters::new(workers),
             places: Places::new(view.settings.max_connections),
             queue: Queue::default(),
-            postgres,
+            database,
             view: ArcSwap::from_pointee(view),
         }
     }

@@ -1,6 +1,9 @@
 //! The only corridor: one conversation with one client, from its accept to its record.
 
+pub(crate) mod cancel;
+pub(crate) mod card;
 mod hello;
+pub(crate) mod mysql;
 pub(crate) mod postgres;
 mod refuse;
 mod tcp;
@@ -19,6 +22,7 @@ use crate::listen::Accepted;
 use crate::record::{Ending, Record};
 use crate::relay::Outcome;
 use crate::service::Service;
+use crate::service::database::Own;
 use crate::socket::Socket;
 
 /// Serves one client. The caller has counted it among the worker's sessions.
@@ -40,10 +44,15 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
             refuse::politely(&worker, client);
             Ending::OverLimit
         }
-        Some(seat) if service.postgres.is_some() => {
-            postgres::converse(&worker, &seat, &live, enrolled.key, client, &mut record).await
-        }
-        Some(seat) => tcp::converse(&worker, &seat, &live, client, &mut record).await,
+        Some(seat) => match service.database.as_ref().map(|shared| &shared.own) {
+            None => tcp::converse(&worker, &seat, &live, client, &mut record).await,
+            Some(Own::Postgres(_)) => {
+                postgres::converse(&worker, &seat, &live, enrolled.key, client, &mut record).await
+            }
+            Some(Own::MySql(_)) => {
+                mysql::converse(&worker, &seat, &live, enrolled.key, client, &mut record).await
+            }
+        },
     };
     record.total_ms = clock::now_ms() - started_ms;
     record.from_client = live.from_client.get();

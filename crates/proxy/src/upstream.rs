@@ -1,8 +1,11 @@
 //! Lends connections to servers: picks one, waits in the queue when all are full, connects, tries
 //! again elsewhere when that fails.
 
+pub(crate) mod cancelling;
 pub(crate) mod connect;
+pub(crate) mod join;
 pub(crate) mod lease;
+pub(crate) mod lender;
 pub(crate) mod lending;
 pub(crate) mod queue;
 

@@ -5,6 +5,7 @@
 
 mod keeper;
 mod mysql;
+mod position;
 mod postgres;
 mod row;
 
@@ -13,11 +14,10 @@ use std::{fmt, time::Duration};
 use evenkeel_policy::cluster::Report;
 
 use self::keeper::Keeper;
-pub use self::postgres::{
-    catalog::CatalogAsker,
-    logins::LoginAsker,
-    position::{Place, PositionAsker},
-};
+pub use self::mysql::logins::AccountAsker;
+pub use self::mysql::routines::RoutineAsker;
+pub use self::position::{Place, PositionAsker};
+pub use self::postgres::{catalog::CatalogAsker, logins::LoginAsker};
 use crate::probe::{Account, AskerError, Failure, Target, Tls};
 
 /// Which protocol the server speaks.

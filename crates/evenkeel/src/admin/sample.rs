@@ -93,7 +93,7 @@ pub(crate) fn connections() -> Connections {
 }
 
 /// As a service has it that speaks PostgreSQL.
-fn pooled() -> PostgresStatus {
+fn pooled() -> DatabaseStatus {
     let count = |what: &str, count| CountStatus {
         what: what.to_owned(),
         count,
@@ -104,7 +104,7 @@ fn pooled() -> PostgresStatus {
         sum: value,
         count: 2,
     };
-    PostgresStatus {
+    DatabaseStatus {
         pool_mode: "transaction".into(),
         pool_size: 20,
         pool_min_idle: 1,
@@ -203,7 +203,7 @@ fn orders() -> ServiceStatus {
         },
         history: history(),
         servers: vec![db1(), db2(), db3()],
-        postgres: Some(pooled()),
+        database: Some(pooled()),
     }
 }
 

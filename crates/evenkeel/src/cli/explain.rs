@@ -15,7 +15,7 @@ use crate::status::{Explanation, Question};
 pub(super) struct ExplainArgs {
     /// The statement, as a client would send it.
     sql: String,
-    /// The service; not needed when only one speaks PostgreSQL.
+    /// The service; not needed when only one routes statements.
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
     /// The database whose functions and tables it names; not needed when only one is in use.

@@ -73,7 +73,7 @@ pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
             "no service is named {name:?}: `evenkeel status` lists them"
         ));
     };
-    match &service.postgres {
+    match &service.database {
         Some(pooled) if args.json => print(&json!(pooled).to_string()),
         Some(pooled) => print(&pools::rendered(pooled)),
         None => fail(&format!(

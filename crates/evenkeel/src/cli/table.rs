@@ -115,7 +115,7 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
         bytes(rates.bytes_in),
         bytes(rates.bytes_out)
     ));
-    if let Some(pooled) = &service.postgres {
+    if let Some(pooled) = &service.database {
         lines.extend(pools::summary(pooled));
     }
     let mut rows = vec![HEAD.map(str::to_owned)];

@@ -2,14 +2,21 @@
 
 use super::keys;
 use super::names;
-use super::plan::{AccountPlan, AuthPlan, AuthSource, Monitor};
+use super::plan::{AccountPlan, AuthPlan, AuthSource, Monitor, Protocol};
 use super::problem::Problems;
+use super::protocol;
 use super::reader::{Entry, Table};
 use super::sources::Sources;
 use super::{service, users};
 
 /// Keys of the account that asks the servers.
 const SERVER_KEYS: [&str; 5] = ["user", "password", "password_file", "database", "query"];
+
+/// What only PostgreSQL's servers are asked with.
+const POSTGRES_KEYS: [(&str, &str); 1] = [(
+    "query",
+    "remove it: the account of the user is read from `mysql.user`; docs/mysql.md has the grant",
+)];
 
 /// Users that `allow_from` does not name.
 const OTHERS: &str = "*";
@@ -29,7 +36,7 @@ pub(super) fn from_monitor(monitor: Option<&Monitor>) -> AuthPlan {
 
 /// What is read when the table is there.
 pub(super) fn read(
-    table: &Table<'_>,
+    (protocol, table): (Protocol, &Table<'_>),
     monitor: Option<&Monitor>,
     sources: &Sources,
     problems: &mut Problems,
@@ -41,10 +48,13 @@ pub(super) fn read(
             auth.account = None;
             check_file_keys(table, problems);
         }
-        _ => read_account(&mut auth, table, sources, problems),
+        _ => {
+            auth.query = read_query(protocol, table, problems);
+            read_account(&mut auth, table, sources, problems);
+        }
     }
-    read_users(&mut auth, table, sources, problems);
-    read_allowed(&mut auth, table, problems);
+    read_users(&mut auth, (protocol, table), sources, problems);
+    read_allowed(&mut auth, (protocol, table), problems);
     auth
 }
 
@@ -71,7 +81,6 @@ fn read_account(
 ) {
     let password = sources.secret(table, "password", "password_file", problems);
     let database = table.text("database", problems).map(str::to_owned);
-    auth.query = read_query(table, problems);
     if let Some(user) = table.text("user", problems) {
         auth.account = Some(AccountPlan {
             user: user.to_owned(),
@@ -91,7 +100,11 @@ fn read_account(
     }
 }
 
-fn read_query(table: &Table<'_>, problems: &mut Problems) -> Option<String> {
+fn read_query(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> Option<String> {
+    if protocol == Protocol::Mysql {
+        protocol::refuse(protocol, "postgres", &POSTGRES_KEYS, (table, problems));
+        return None;
+    }
     let query = table.text("query", problems)?;
     if !query.contains("$1") {
         let message = "`query` does not ask for one user: it has no `$1`";
@@ -102,23 +115,32 @@ fn read_query(table: &Table<'_>, problems: &mut Problems) -> Option<String> {
     Some(query.to_owned())
 }
 
-fn read_users(auth: &mut AuthPlan, table: &Table<'_>, sources: &Sources, problems: &mut Problems) {
+fn read_users(
+    auth: &mut AuthPlan,
+    (protocol, table): (Protocol, &Table<'_>),
+    sources: &Sources,
+    problems: &mut Problems,
+) {
     let Some(name) = table.text("users_file", problems) else {
         return;
     };
     let (path, place) = (sources.path(name), table.value_place("users_file"));
     if let Some(text) = sources.private_text(&path, &place, problems) {
-        let (found, wrong) = users::read(&path, text.expose(), auth.source);
+        let (found, wrong) = users::read(protocol, (&path, text.expose()), auth.source);
         auth.users = found;
         problems.of_other_file(&place, &wrong);
     }
     auth.users_file = Some(path);
 }
 
-fn read_allowed(auth: &mut AuthPlan, table: &Table<'_>, problems: &mut Problems) {
+fn read_allowed(
+    auth: &mut AuthPlan,
+    (protocol, table): (Protocol, &Table<'_>),
+    problems: &mut Problems,
+) {
     let help = "write `allow_from = { app = [\"10.0.0.0/8\"], \"*\" = [\"127.0.0.1\"] }`";
     for entry in table.entries("allow_from", help, problems) {
-        names::check(&entry, problems);
+        names::check(protocol, &entry, problems);
         let networks = service::networks("allow_from", entry.value, problems);
         if entry.name == OTHERS {
             auth.allow_others_from = Some(networks);

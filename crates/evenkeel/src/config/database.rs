@@ -1,7 +1,7 @@
 //! Reads what only a service has that speaks a database's protocol.
 
 use super::keys;
-use super::plan::{DatabasePlan, Monitor, SplitPlan, TimesPlan};
+use super::plan::{DatabasePlan, Monitor, Protocol, SplitPlan, TimesPlan};
 use super::problem::Problems;
 use super::reader::Table;
 use super::sources::Sources;
@@ -9,6 +9,7 @@ use super::{auth, pool, split, tls};
 
 /// The part of a service, from the service's own keys and its tables.
 pub(super) fn read(
+    protocol: Protocol,
     table: &Table<'_>,
     monitor: Option<&Monitor>,
     sources: &Sources,
@@ -19,7 +20,7 @@ pub(super) fn read(
         ..DatabasePlan::default()
     };
     if let Some(pool) = table.table("pool", &keys::POOL, problems) {
-        database.pool = pool::read(&pool, problems);
+        database.pool = pool::read(protocol, &pool, problems);
     }
     if let Some(split) = table.table("split", &keys::SPLIT, problems) {
         database.split = split::read(&split, problems);
@@ -33,7 +34,7 @@ pub(super) fn read(
     let auth = table.table("auth", &keys::AUTH, problems);
     database.auth = auth.map_or_else(
         || auth::from_monitor(monitor),
-        |auth| auth::read(&auth, monitor, sources, problems),
+        |auth| auth::read((protocol, &auth), monitor, sources, problems),
     );
     database
 }

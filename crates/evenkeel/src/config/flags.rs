@@ -19,7 +19,7 @@ use super::{AddressError, auth, check, top};
 /// The flags as they were typed.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// `tcp://address:port` or `postgres://address:port`; without a scheme it is tcp.
+    /// `tcp://address:port`, `postgres://…` or `mysql://…`; without a scheme it is tcp.
     pub listen: Vec<String>,
     /// Servers.
     pub to: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Flags {
 }
 
 /// The same plan that a file with these values gives. The account that asks PostgreSQL servers is
-/// libpq's: `PGUSER` and `PGPASSWORD`.
+/// libpq's: `PGUSER` and `PGPASSWORD`; that of MySQL servers is `MYSQL_USER` and `MYSQL_PWD`.
 pub fn from_flags(flags: &Flags) -> Loaded {
     from_flags_with(flags, |name| env::var(name).ok())
 }
@@ -45,7 +45,7 @@ fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> 
     service.servers = read_servers(flags, protocol, &mut problems);
     service.balance = read_balance(flags, service.balance, &mut problems);
     let admin = read_admin(flags, &mut problems);
-    if protocol == Protocol::Postgres {
+    if protocol.is_database() {
         read_account(&mut service, variable, &mut problems);
     }
     let draft = Draft {
@@ -89,6 +89,7 @@ fn scheme(flag: &str, text: &str, problems: &mut Problems) -> Option<Protocol> {
         "unix" => return None,
         "tcp" => return Some(Protocol::Tcp),
         "postgres" | "postgresql" => return Some(Protocol::Postgres),
+        "mysql" | "mariadb" => return Some(Protocol::Mysql),
         _ => {}
     }
     let (code, what) = if keys::PROTOCOLS_NOT_YET.contains(&scheme) {
@@ -132,7 +133,7 @@ fn read_servers(flags: &Flags, protocol: Protocol, problems: &mut Problems) -> V
 fn address_of(text: &str) -> Option<&str> {
     match text.split_once("://") {
         None | Some(("unix", _)) => Some(text),
-        Some(("tcp" | "postgres" | "postgresql", rest)) => Some(rest),
+        Some(("tcp" | "postgres" | "postgresql" | "mysql" | "mariadb", rest)) => Some(rest),
         Some(_) => None,
     }
 }
@@ -143,22 +144,29 @@ fn read_account(
     variable: impl Fn(&str) -> Option<String>,
     problems: &mut Problems,
 ) {
-    let Some(user) = variable("PGUSER").filter(|user| !user.is_empty()) else {
-        let message = "`postgres://` needs an account that asks the servers for roles and users";
-        let help = "set PGUSER and PGPASSWORD, or use a file with [service.monitor]";
+    let (name, password) = match service.protocol {
+        Protocol::Mysql => ("MYSQL_USER", "MYSQL_PWD"),
+        Protocol::Postgres | Protocol::Tcp => ("PGUSER", "PGPASSWORD"),
+    };
+    let Some(user) = variable(name).filter(|user| !user.is_empty()) else {
+        let message = format!(
+            "`{}://` needs an account that asks the servers for roles and users",
+            service.protocol.name()
+        );
+        let help = format!("set {name} and {password}, or use a file with [service.monitor]");
         problems.error(&None, "E_NO_ACCOUNT", message, help);
         return;
     };
     let monitor = Monitor {
         user,
-        password: Secret::new(variable("PGPASSWORD").unwrap_or_default()),
+        password: Secret::new(variable(password).unwrap_or_default()),
         database: None,
         role_interval_ms: Monitor::ROLE_INTERVAL_MS,
         lag_query: None,
     };
-    service.health.probe = Probe::Postgres {
-        query: Probe::QUERY.to_owned(),
-    };
+    if let Some(probe) = Probe::of(service.protocol) {
+        service.health.probe = probe;
+    }
     if let Some(database) = &mut service.database {
         database.auth = auth::from_monitor(Some(&monitor));
     }

@@ -133,7 +133,7 @@ pub static SERVICE: Section = Section {
     title: "[[service]]",
     keys: &[
         text("name"),
-        word("protocol", &["tcp", "postgres"]),
+        word("protocol", &["tcp", "postgres", "mysql"]),
         text("listen"),
         text("servers"),
         text("balance"),
@@ -362,7 +362,7 @@ pub static SECTIONS: [&Section; 19] = [
 ];
 
 /// Protocols that are not served yet.
-pub static PROTOCOLS_NOT_YET: [&str; 2] = ["mysql", "http"];
+pub static PROTOCOLS_NOT_YET: [&str; 1] = ["http"];
 
 impl Section {
     /// The key of that name.

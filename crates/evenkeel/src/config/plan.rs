@@ -136,9 +136,9 @@ pub struct ServicePlan {
     pub protocol: Protocol,
     /// At least one.
     pub listen: Vec<Listen>,
-    /// Default round-robin; least-connections for postgres.
+    /// Default round-robin; least-connections for postgres and mysql.
     pub balance: Algorithm,
-    /// The part of the cluster that serves. Default any; always any for postgres.
+    /// The part of the cluster that serves. Default any; always any for postgres and mysql.
     pub role: Role,
     /// At least one.
     pub servers: Vec<ServerPlan>,
@@ -149,8 +149,8 @@ pub struct ServicePlan {
     /// Further attempts after a failed connect, on another server while there is one. 0 to 100,
     /// default 3.
     pub retries: u32,
-    /// Neither side sent anything for so long. Default 28 800 000 (8 hours), for postgres 0; 0 =
-    /// never.
+    /// Neither side sent anything for so long. Default 28 800 000 (8 hours), for postgres and mysql
+    /// 0; 0 = never.
     pub idle_timeout_ms: u64,
     /// One side has ended, the other is silent for so long. Default 300 000; 0 = never.
     pub half_close_timeout_ms: u64,
@@ -178,7 +178,7 @@ pub struct ServicePlan {
     /// TLS towards servers: of probes and monitors, and of sessions that speak the protocol.
     pub server_tls: ServerTls,
     /// What only a service has that speaks a database's protocol. `None` for tcp, there for
-    /// postgres.
+    /// postgres and mysql.
     pub database: Option<Box<DatabasePlan>>,
 }
 
@@ -212,7 +212,7 @@ impl ServicePlan {
         };
         match protocol {
             Protocol::Tcp => tcp,
-            Protocol::Postgres => ServicePlan {
+            Protocol::Postgres | Protocol::Mysql => ServicePlan {
                 balance: Algorithm::LeastConnections,
                 // Pools of applications sleep for days, and idle costs little.
                 idle_timeout_ms: 0,
@@ -230,6 +230,8 @@ pub enum Protocol {
     Tcp,
     /// PostgreSQL's protocol 3.
     Postgres,
+    /// The protocol of MySQL and MariaDB.
+    Mysql,
 }
 
 impl Protocol {
@@ -238,7 +240,22 @@ impl Protocol {
         match self {
             Protocol::Tcp => "tcp",
             Protocol::Postgres => "postgres",
+            Protocol::Mysql => "mysql",
         }
+    }
+
+    /// What it is called in a sentence.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "TCP",
+            Protocol::Postgres => "PostgreSQL",
+            Protocol::Mysql => "MySQL",
+        }
+    }
+
+    /// Sessions are understood, and servers know their roles.
+    pub fn is_database(self) -> bool {
+        self != Protocol::Tcp
     }
 }
 
@@ -405,6 +422,21 @@ pub enum Probe {
 impl Probe {
     /// What database probes run when nothing else is set.
     pub const QUERY: &str = "SELECT 1";
+
+    /// The one that speaks a service's own protocol; none for tcp.
+    pub fn of(protocol: Protocol) -> Option<Probe> {
+        let query = Probe::QUERY.to_owned();
+        match protocol {
+            Protocol::Tcp => None,
+            Protocol::Postgres => Some(Probe::Postgres { query }),
+            Protocol::Mysql => Some(Probe::Mysql { query }),
+        }
+    }
+
+    /// Whether it speaks that protocol.
+    pub fn speaks(&self, protocol: Protocol) -> bool {
+        Probe::of(protocol).is_some_and(|own| own.name() == self.name())
+    }
 
     /// The word used in the file.
     pub fn name(&self) -> &'static str {

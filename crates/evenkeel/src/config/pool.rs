@@ -4,13 +4,22 @@ use std::collections::BTreeMap;
 
 use super::keys::{self, Section};
 use super::names;
-use super::plan::{PoolMode, PoolPlan};
+use super::plan::{PoolMode, PoolPlan, Protocol};
 use super::problem::Problems;
+use super::protocol;
 use super::reader::Table;
 
+/// Keys that mean something only where a connection is to one database for good.
+const DATABASE_KEYS: [(&str, &str); 2] = [("database_size", OF_SCHEMAS), ("databases", OF_SCHEMAS)];
+const OF_SCHEMAS: &str = "remove it: a connection to MySQL goes with its clients from schema to \
+     schema; `size`, `user_size` and `service_size` limit connections";
+
 /// What is read when the table is there.
-pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
+pub(super) fn read(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
     let mut pool = PoolPlan::default();
+    if protocol == Protocol::Mysql {
+        protocol::refuse(protocol, "postgres", &DATABASE_KEYS, (table, problems));
+    }
     if let Some("session") = table.word("mode", problems) {
         pool.mode = PoolMode::Session;
     }
@@ -30,14 +39,17 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
     number("idle_ms", &mut pool.idle_ms);
     number("lifetime_ms", &mut pool.lifetime_ms);
     number("wait_ms", &mut pool.wait_ms);
-    pool.users = sizes(table, "users", &keys::POOL_USER, problems);
-    pool.databases = sizes(table, "databases", &keys::POOL_DATABASE, problems);
+    pool.users = sizes((protocol, table), "users", &keys::POOL_USER, problems);
+    if protocol != Protocol::Mysql {
+        let of = (protocol, table);
+        pool.databases = sizes(of, "databases", &keys::POOL_DATABASE, problems);
+    }
     check_order(&pool, table, problems);
     pool
 }
 
 fn sizes(
-    table: &Table<'_>,
+    (protocol, table): (Protocol, &Table<'_>),
     key: &str,
     section: &'static Section,
     problems: &mut Problems,
@@ -45,7 +57,7 @@ fn sizes(
     let help = format!("write `size = …` below a line `{}`", section.title);
     let mut sizes = BTreeMap::new();
     for entry in table.entries(key, &help, problems) {
-        names::check(&entry, problems);
+        names::check(protocol, &entry, problems);
         let Some(inner) = entry.table(section, problems) else {
             continue;
         };

@@ -45,8 +45,8 @@ const TCP_KEYS: [(&str, &str); 7] = [
     ),
     (
         "send_proxy",
-        "remove it: PostgreSQL reads no PROXY header; [service.auth] `allow_from` says who may \
-         come from where",
+        "remove it: a server connection serves many clients; [service.auth] `allow_from` says \
+         who may come from where",
     ),
     (
         "queue",
@@ -71,31 +71,39 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protoco
     }
     match table.word("protocol", problems)? {
         "postgres" => Some(Protocol::Postgres),
+        "mysql" => Some(Protocol::Mysql),
         _ => Some(Protocol::Tcp),
     }
 }
 
 /// Notes keys of other protocols.
 pub(super) fn check_keys(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) {
-    let given = |key: &str| table.value(key).is_some();
-    let mut wrong = |key, of, help: &str| {
+    if protocol.is_database() {
+        return refuse(protocol, "tcp", &TCP_KEYS, (table, problems));
+    }
+    let given = |key: &&str| table.value(key).is_some();
+    for key in DATABASE_KEYS.into_iter().filter(given) {
+        let message = format!(
+            "`{key}` is for `protocol = \"postgres\"` and `\"mysql\"`, not for `{}`",
+            protocol.name()
+        );
+        let help = format!("set `protocol = \"postgres\"` or `\"mysql\"`, or remove `{key}`");
+        problems.error(&table.key_place(key), "E_PROTOCOL_KEY", message, help);
+    }
+}
+
+/// Notes keys that belong to the protocol `of`, each with what to do instead.
+pub(super) fn refuse(
+    protocol: Protocol,
+    of: &str,
+    keys: &[(&str, &str)],
+    (table, problems): (&Table<'_>, &mut Problems),
+) {
+    for (key, instead) in keys.iter().filter(|(key, _)| table.value(key).is_some()) {
         let message = format!(
             "`{key}` is for `protocol = \"{of}\"`, not for `{}`",
             protocol.name()
         );
-        problems.error(&table.key_place(key), "E_PROTOCOL_KEY", message, help);
-    };
-    match protocol {
-        Protocol::Tcp => {
-            for key in DATABASE_KEYS.into_iter().filter(|key| given(key)) {
-                let help = format!("set `protocol = \"postgres\"`, or remove `{key}`");
-                wrong(key, "postgres", &help);
-            }
-        }
-        Protocol::Postgres => {
-            for (key, instead) in TCP_KEYS.into_iter().filter(|(key, _)| given(key)) {
-                wrong(key, "tcp", instead);
-            }
-        }
+        problems.error(&table.key_place(key), "E_PROTOCOL_KEY", message, *instead);
     }
 }

@@ -253,10 +253,8 @@ fn read_tables(
     }
     places.health = table.place.clone();
     places.probe = table.place.clone();
-    if plan.protocol == Protocol::Postgres && table.value("monitor").is_some() {
-        plan.health.probe = Probe::Postgres {
-            query: Probe::QUERY.to_owned(),
-        };
+    if let (Some(probe), true) = (Probe::of(plan.protocol), table.value("monitor").is_some()) {
+        plan.health.probe = probe;
     }
     if let Some(health) = table.table("health", &keys::HEALTH, problems) {
         plan.health = health::read(&health, &plan.health, problems);
@@ -274,7 +272,8 @@ fn read_tables(
     if plan.database.is_some() {
         places.auth = table.key_place("auth");
         places.tls = table.key_place("tls");
-        let database = database::read(table, plan.monitor.as_ref(), sources, problems);
+        let monitor = plan.monitor.as_ref();
+        let database = database::read(plan.protocol, table, monitor, sources, problems);
         plan.database = Some(Box::new(database));
     }
 }

@@ -1,5 +1,7 @@
 //! Reads the file of users: `[users.NAME]`, with what each logs in with.
 
+mod forms;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -7,18 +9,25 @@ use toml::de::DeTable;
 
 use super::keys;
 use super::names;
-use super::plan::{AuthSource, Credential, Secret, UserPlan};
+use super::plan::{AuthSource, Credential, Protocol, Secret, UserPlan};
 use super::problem::Problems;
+use super::protocol;
 use super::reader::Table;
 use super::{file, secrets};
 
 /// What a login may be checked against; one of them at most.
 const CREDENTIALS: [&str; 3] = ["password", "verifier", "md5"];
 
+/// What only users of PostgreSQL can have.
+const POSTGRES_KEYS: [(&str, &str); 1] = [(
+    "md5",
+    "use `password`, or `verifier` with what `mysql.user` has",
+)];
+
 /// The users by name, and what is wrong with the file.
 pub(super) fn read(
-    path: &Path,
-    text: &str,
+    protocol: Protocol,
+    (path, text): (&Path, &str),
     source: AuthSource,
 ) -> (BTreeMap<String, UserPlan>, Problems) {
     let mut problems = Problems::new(Some(path), &secrets::masked(text));
@@ -31,10 +40,10 @@ pub(super) fn read(
     let root = Table::open(&keys::USERS, root.get_ref(), 0..0, &mut problems);
     let help = "begin each user with a line `[users.NAME]`";
     for entry in root.entries("users", help, &mut problems) {
-        names::check(&entry, &mut problems);
+        names::check(protocol, &entry, &mut problems);
         if let Some(table) = entry.table(&keys::USER, &mut problems) {
-            let user = read_user(&table, &mut problems);
-            check_user(&user, &table, source, &mut problems);
+            let user = read_user(protocol, &table, &mut problems);
+            check_user(&user, &table, (protocol, source), &mut problems);
             users.insert(entry.name.to_owned(), user);
         }
     }
@@ -45,13 +54,16 @@ pub(super) fn read(
     (users, problems)
 }
 
-fn read_user(table: &Table<'_>, problems: &mut Problems) -> UserPlan {
+fn read_user(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> UserPlan {
     let secret = |key, problems: &mut Problems| {
         let text = table.text(key, problems)?;
         Some(Secret::new(text.to_owned()))
     };
     let password = secret("password", problems).map(Credential::Password);
-    let verifier = secret("verifier", problems).map(Credential::Scram);
+    let verifier = secret("verifier", problems).map(match protocol {
+        Protocol::Mysql => Credential::Mysql,
+        Protocol::Postgres | Protocol::Tcp => Credential::Scram,
+    });
     let md5 = secret("md5", problems).map(Credential::Md5);
     UserPlan {
         credential: password.or(verifier).or(md5),
@@ -61,7 +73,15 @@ fn read_user(table: &Table<'_>, problems: &mut Problems) -> UserPlan {
     }
 }
 
-fn check_user(user: &UserPlan, table: &Table<'_>, source: AuthSource, problems: &mut Problems) {
+fn check_user(
+    user: &UserPlan,
+    table: &Table<'_>,
+    (protocol, source): (Protocol, AuthSource),
+    problems: &mut Problems,
+) {
+    if protocol == Protocol::Mysql {
+        protocol::refuse(protocol, "postgres", &POSTGRES_KEYS, (table, problems));
+    }
     let mut given = CREDENTIALS
         .into_iter()
         .filter(|key| table.value(key).is_some());
@@ -74,35 +94,51 @@ fn check_user(user: &UserPlan, table: &Table<'_>, source: AuthSource, problems: 
     }
     check_form(user, table, problems);
     if first.is_none() && !table.has_unknown {
-        check_login(user, table, source, problems);
+        check_login(user, table, (protocol, source), problems);
     }
     check_server_login(user, table, problems);
 }
 
 /// Whether a verifier is one; it is never shown.
 fn check_form(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
-    let (key, form) = match &user.credential {
-        Some(Credential::Scram(text)) if !is_scram(text.expose()) => (
+    let (key, form, from) = match &user.credential {
+        Some(Credential::Scram(text)) if !forms::is_scram(text.expose()) => (
             "verifier",
-            "SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey",
+            "`SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`",
+            "pg_authid.rolpassword",
         ),
-        Some(Credential::Md5(text)) if !is_md5(text.expose()) => {
-            ("md5", "md5, then 32 digits of 0-9 a-f")
-        }
+        Some(Credential::Md5(text)) if !forms::is_md5(text.expose()) => (
+            "md5",
+            "`md5, then 32 digits of 0-9 a-f`",
+            "pg_authid.rolpassword",
+        ),
+        Some(Credential::Mysql(text)) if !forms::is_mysql(text.expose()) => (
+            "verifier",
+            "`*`, then 40 digits of 0-9 A-F, or `$A$`, then 67 characters, or these in hex behind `0x`",
+            "mysql.user.authentication_string",
+        ),
         _ => return,
     };
     let message = format!("`{key}` is not a verifier of this kind");
-    let help = format!("it is `{form}`, as pg_authid.rolpassword has it");
+    let help = format!("it is {form}, as {from} has it");
     problems.error(&table.value_place(key), "E_VALUE", message, help);
 }
 
 /// A user of the file must be able to log in somehow.
-fn check_login(user: &UserPlan, table: &Table<'_>, source: AuthSource, problems: &mut Problems) {
+fn check_login(
+    user: &UserPlan,
+    table: &Table<'_>,
+    (protocol, source): (Protocol, AuthSource),
+    problems: &mut Problems,
+) {
     let says_nothing = *user == UserPlan::default();
     let nowhere_else = source == AuthSource::File && !user.certificate;
     if says_nothing || nowhere_else {
         let message = "this user has nothing to log in with";
-        let help = "add `password`, `verifier` or `md5`, or `certificate = true`";
+        let help = match protocol {
+            Protocol::Mysql => "add `password` or `verifier`, or `certificate = true`",
+            _ => "add `password`, `verifier` or `md5`, or `certificate = true`",
+        };
         problems.error(&table.place, "E_MISSING_KEY", message, help);
     }
 }
@@ -112,7 +148,7 @@ fn check_login(user: &UserPlan, table: &Table<'_>, source: AuthSource, problems:
 fn check_server_login(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
     let of_this_user = matches!(
         user.credential,
-        Some(Credential::Scram(_) | Credential::Md5(_))
+        Some(Credential::Scram(_) | Credential::Md5(_) | Credential::Mysql(_))
     );
     let has_password = matches!(user.credential, Some(Credential::Password(_)));
     if user.server_password.is_some() || has_password {
@@ -134,36 +170,4 @@ fn check_server_login(user: &UserPlan, table: &Table<'_>, problems: &mut Problem
     };
     let help = "add `server_password = \"…\"`, or `password` if it is the same";
     problems.error(&table.key_place(key), "E_MISSING_KEY", message, help);
-}
-
-/// `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, the last three in base64.
-fn is_scram(text: &str) -> bool {
-    let parts = text.strip_prefix("SCRAM-SHA-256$").and_then(|rest| {
-        let (front, keys) = rest.split_once('$')?;
-        let (iterations, salt) = front.split_once(':')?;
-        let (stored, server) = keys.split_once(':')?;
-        Some((iterations, salt, stored, server))
-    });
-    parts.is_some_and(|(iterations, salt, stored, server)| {
-        let is_key = |text: &str| is_base64(text) && text.len() == 44 && text.ends_with('=');
-        iterations.parse::<u32>().is_ok_and(|number| number > 0)
-            && is_base64(salt)
-            && is_key(stored)
-            && is_key(server)
-    })
-}
-
-fn is_base64(text: &str) -> bool {
-    let digits = text.trim_end_matches('=');
-    let good = |b: u8| b.is_ascii_alphanumeric() || b == b'+' || b == b'/';
-    !digits.is_empty()
-        && text.len().is_multiple_of(4)
-        && text.len() - digits.len() <= 2
-        && digits.bytes().all(good)
-}
-
-fn is_md5(text: &str) -> bool {
-    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    text.strip_prefix("md5")
-        .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(hex))
 }

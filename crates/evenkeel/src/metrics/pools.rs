@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::families::{Emit, Family, Value, counter, gauge};
 use super::{BYTES, SECONDS};
-use crate::status::{PoolStatus, PostgresStatus, ServiceStatus, UsageStatus};
+use crate::status::{DatabaseStatus, PoolStatus, ServiceStatus, UsageStatus};
 use Value::{Count, Now, Sum};
 
 /// Of each service; every sample also bears the label `service`.
@@ -165,8 +165,8 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
 ];
 
-fn of(service: &ServiceStatus, emit: impl FnOnce(&PostgresStatus) -> fmt::Result) -> fmt::Result {
-    service.postgres.as_ref().map_or(Ok(()), emit)
+fn of(service: &ServiceStatus, emit: impl FnOnce(&DatabaseStatus) -> fmt::Result) -> fmt::Result {
+    service.database.as_ref().map_or(Ok(()), emit)
 }
 
 fn pools(service: &ServiceStatus, emit: Emit, value: fn(&PoolStatus) -> Value) -> fmt::Result {

@@ -44,7 +44,7 @@ pub struct StatementStatus {
 pub struct Question {
     /// The text, as a client would send it.
     pub sql: String,
-    /// The service; none: the only one that speaks PostgreSQL.
+    /// The service; none: the only one that routes statements.
     #[serde(default)]
     pub service: Option<String>,
     /// The database; none: the only one in use.

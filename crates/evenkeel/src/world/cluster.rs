@@ -12,7 +12,7 @@ use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::WatchError;
 
 use super::World;
-use crate::config::plan::{self, OnPrimaryChange, Protocol, ServicePlan};
+use crate::config::plan::{self, OnPrimaryChange, ServicePlan};
 use crate::config::{Address, Plan};
 
 /// Servers that services with a role list together, over all those services.
@@ -381,13 +381,13 @@ impl World {
 
 /// Whether a service wants to know its servers' roles.
 pub(super) fn asks_roles(plan: &ServicePlan) -> bool {
-    let tells_apart = plan.protocol == Protocol::Postgres && plan.monitor.is_some();
+    let tells_apart = plan.protocol.is_database() && plan.monitor.is_some();
     plan.role != plan::Role::Any || tells_apart
 }
 
 /// Whether a service misses a primary.
 fn sends_writes(plan: &ServicePlan) -> bool {
-    matches!(plan.role, plan::Role::Primary { .. }) || plan.protocol == Protocol::Postgres
+    matches!(plan.role, plan::Role::Primary { .. }) || plan.protocol.is_database()
 }
 
 fn role_in(verdict: &Verdict, server_id: u64) -> &Role {

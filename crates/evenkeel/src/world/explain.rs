@@ -5,6 +5,8 @@ use std::sync::Arc;
 use evenkeel_proxy::knowledge::{Catalog, Databases};
 
 use super::World;
+use super::service::ServiceState;
+use crate::config::plan::Protocol;
 use crate::explain::{Cast, Known, explain, the_service};
 use crate::status::{Explanation, Question};
 
@@ -18,7 +20,7 @@ impl World {
             return Err(format!("service {:?} is gone", plan.name));
         };
         let view = service.service.view();
-        let own = view.postgres.as_ref();
+        let own = view.database.as_ref();
         let replicas = own.map_or(&[][..], |own| &own.replicas).iter().enumerate();
         let cast = Cast {
             service: plan,
@@ -27,6 +29,9 @@ impl World {
                 .filter_map(|(index, is_replica)| is_replica.then_some(index))
                 .collect(),
         };
+        if plan.protocol == Protocol::Mysql {
+            return Ok(explain_mysql(service, question, &cast));
+        }
         let seen = match &service.knowledge {
             Some(knowledge) => seen(knowledge.databases(), question.database.as_deref()),
             None => Err("nobody asks the servers for it".to_owned()),
@@ -37,6 +42,17 @@ impl World {
         };
         Ok(explain(&question.sql, &cast, &known))
     }
+}
+
+/// One reading is of all schemas.
+fn explain_mysql(service: &ServiceState, question: &Question, cast: &Cast<'_>) -> Explanation {
+    let knowledge = service.knowledge.as_ref();
+    let routines = knowledge.and_then(|knowledge| knowledge.routines());
+    let known = match &routines {
+        Some(routines) => Known::Routines(routines),
+        None => Known::Nothing("they have not been read yet: ask again in a moment".to_owned()),
+    };
+    explain(&question.sql, cast, &known)
 }
 
 /// The catalog of the database that is meant, or why there is none.

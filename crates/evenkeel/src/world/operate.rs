@@ -1,4 +1,4 @@
-//! What an operator may do to a service that speaks PostgreSQL: look at its clients, end them, make
+//! What an operator may do to a service that speaks a database's protocol: look at its clients, end them, make
 //! them wait.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use evenkeel_proxy::engine::operate::Which;
 use tokio::sync::oneshot;
 
 use super::World;
-use super::postgres::report;
+use super::database::report;
 use super::service::ServiceState;
 use crate::status::{Connections, KillWhich};
 
@@ -53,7 +53,7 @@ impl World {
         database: Option<&str>,
     ) -> Result<u64, String> {
         let offer = self.pooled(service)?;
-        let shared = offer.service.postgres.as_ref();
+        let shared = offer.service.database.as_ref();
         Ok(shared.map_or(0, |shared| shared.open_connections(database)))
     }
 
@@ -78,7 +78,7 @@ impl World {
         if self.engine.resume(&offer.service, database) {
             return Ok(format!("{of} goes on"));
         }
-        let is_all = offer.service.postgres.as_ref();
+        let is_all = offer.service.database.as_ref();
         if database.is_some() && is_all.is_some_and(|shared| shared.paused().all) {
             return Err(format!(
                 "all of {service} is paused, not this database alone: resume without a database"
@@ -127,7 +127,7 @@ impl World {
     /// The name of a service whose clients wait because an operator said so.
     pub(super) fn paused_service(&self) -> Option<&str> {
         let is_paused = |one: &&ServiceState| {
-            let shared = one.service.postgres.as_ref();
+            let shared = one.service.database.as_ref();
             shared.is_some_and(|shared| !shared.paused().is_empty())
         };
         let paused = self.services.iter().find(is_paused);
@@ -141,11 +141,11 @@ impl World {
                 "no service is named {wanted:?}: `evenkeel status` lists them"
             ));
         };
-        match offer.service.postgres {
+        match offer.service.database {
             Some(_) => Ok(offer),
             None => Err(format!(
-                "service {wanted:?} speaks {}: only services with `protocol = \"postgres\"` pool \
-                 server connections",
+                "service {wanted:?} speaks {}: only services with `protocol = \"postgres\"` or \
+                 `\"mysql\"` pool server connections",
                 offer.plan.protocol.name()
             )),
         }

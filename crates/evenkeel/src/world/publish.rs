@@ -150,14 +150,14 @@ impl World {
             });
             servers.push(Arc::clone(&state.server));
         }
-        let postgres = self.postgres_view(service, &members, &servers);
+        let database = self.database_view(service, &members, &servers);
         let pool = Pool::new(service.plan.balance, members, Arc::clone(&service.cursor));
         (
             View {
                 settings: settings(&service.plan),
                 pool,
                 servers,
-                postgres,
+                database,
             },
             next_ramp_ms,
         )

@@ -9,9 +9,9 @@ use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::{Server, View, now_ms};
 
 use super::cluster::asks_roles;
+use super::database::serving;
 use super::leaving::Leaving;
 use super::listening::{Bound, Listening};
-use super::postgres::serving;
 use super::publish::{keepalive, settings};
 use super::server::{ServerState, Watch};
 use super::service::ServiceState;
@@ -316,14 +316,16 @@ impl World {
             settings: settings(plan),
             pool: nobody,
             servers: Vec::new(),
-            postgres: None,
+            database: None,
         };
         let workers = self.engine.workers();
         let database = plan.database.as_deref();
         let knowledge = database.map(|_| Knowledge::new(workers));
         let shared = database
             .zip(knowledge.as_ref())
-            .map(|(plan, knowledge)| serving::shared(plan, workers, knowledge));
+            .map(|(database, knowledge)| {
+                serving::shared((plan.protocol, database), workers, knowledge)
+            });
         let mut service = ServiceState {
             plan: plan.clone(),
             service: self.engine.add_service(&plan.name, view, shared),

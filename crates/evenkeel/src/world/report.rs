@@ -150,7 +150,7 @@ impl World {
             session_ms: histogram(&counters.session_ms),
             history: offer.history.points(),
             servers: self.server_statuses(offer),
-            postgres: super::postgres::report::status(offer),
+            database: super::database::report::status(offer),
         }
     }
 

@@ -74,10 +74,11 @@ impl Watch {
 
     /// What asks for the role.
     pub(super) fn watcher(&self, address: &Address) -> Result<Watcher, String> {
-        let database = match self.health.probe {
-            _ if self.protocol == Protocol::Postgres => Database::Postgres,
-            plan::Probe::Postgres { .. } => Database::Postgres,
-            _ => Database::Mysql,
+        let database = match (self.protocol, &self.health.probe) {
+            (Protocol::Postgres, _) | (Protocol::Tcp, plan::Probe::Postgres { .. }) => {
+                Database::Postgres
+            }
+            (Protocol::Mysql, _) | (Protocol::Tcp, _) => Database::Mysql,
         };
         let lag_query = self.monitor.as_ref().and_then(|one| one.lag_query.clone());
         let account = self.account().ok_or("there is no account to log in with")?;
@@ -102,7 +103,7 @@ impl Watch {
     }
 
     pub(super) fn tls(&self, address: &Address) -> Result<Tls, String> {
-        let speaks_tls = self.protocol == Protocol::Postgres
+        let speaks_tls = self.protocol.is_database()
             || !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
         Ok(match (self.tls.mode_for(address), address) {
             // An HTTP probe speaks TLS only when told to: most web servers here do not.

@@ -166,7 +166,7 @@ fn a_key_of_another_protocol_is_told_what_to_do_instead() {
         check(
             &service(lines),
             expected,
-            "set `protocol = \"postgres\"`, or remove",
+            "set `protocol = \"postgres\"` or `\"mysql\"`, or remove",
         );
     };
     check_tcp("query_timeout_ms = 1", "E_PROTOCOL_KEY 5:1");

@@ -59,6 +59,9 @@ pub struct Replication {
     pub read_only: bool,
     /// Every transaction it has executed, as a primary or as a replica.
     pub executed: Gtids,
+    /// What of that whoever reads there sees: a log may have a transaction a moment before the
+    /// tables do.
+    pub visible: Gtids,
     /// Its replication, if it is set up as a replica of somebody; the worst channel of several.
     pub replica: Option<ReplicaThreads>,
 }
@@ -148,6 +151,8 @@ pub struct Group {
     pub applier_queue: u64,
     /// Age of the transaction being applied; 0 when nothing waits, `None` if unknown.
     pub lag_ms: Option<u64>,
+    /// What whoever reads there sees.
+    pub visible: Gtids,
 }
 
 /// `MEMBER_STATE` of a member, as itself sees it.

@@ -148,6 +148,7 @@ fn writer(server: u32, positions: &[(u32, u64)]) -> Replication {
         server_identity: server.to_string(),
         read_only: false,
         executed: Gtids::mariadb(positions.iter().map(|&(server, at)| (0, server, at))),
+        visible: Gtids::EMPTY,
         replica: None,
     }
 }
@@ -197,6 +198,7 @@ fn group_member(id: u64, is_primary: bool, view: u64) -> Group {
         view,
         applier_queue: 0,
         lag_ms: Some(5),
+        visible: Gtids::EMPTY,
     }
 }
 

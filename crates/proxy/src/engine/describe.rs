@@ -10,8 +10,10 @@ use super::live::Live;
 use super::worker::Worker;
 use super::{Engine, Order};
 use crate::clock;
-use crate::session::postgres::card::Card;
-pub use crate::session::postgres::card::Doing;
+use crate::service::Service;
+use crate::service::figures::Census;
+use crate::session::card::Card;
+pub use crate::session::card::Doing;
 
 /// A client of a service that lends server connections.
 #[derive(Debug, Clone)]
@@ -86,9 +88,8 @@ pub(super) fn described(worker: &Worker, service_id: u64) -> Described {
             described.sessions.push(session(live, &card));
         }
     });
-    if let Some(lending) = worker.lending_of(service_id) {
-        lending.describe_idle(&mut described.idle);
-    }
+    let idle = &mut described.idle;
+    worker.lendings().describe_idle(service_id, idle);
     described
 }
 
@@ -98,33 +99,57 @@ fn session(live: &Live, card: &Card) -> SessionInfo {
     let age_ms = now_ms.saturating_sub(card.since_ms);
     // Its stamp is the sweeper's, and may be older than the session.
     let doing_for_ms = now_ms.saturating_sub(card.doing_since_ms()).min(age_ms);
-    let key = target
-        .as_ref()
-        .and_then(|target| target.key.borrow().clone());
     SessionInfo {
         id: card.id,
-        user: card.account.who.user.clone(),
-        database: card.account.who.database.clone(),
+        user: card.user.to_string(),
+        database: card.database().to_string(),
         peer: card.peer,
         doing: card.doing(),
         age_ms,
         doing_for_ms,
-        server_process: key.map(|(process, _)| process),
-        server: target.map(|target| Arc::clone(&target.server.name)),
+        server_process: target.as_ref().and_then(|target| target.process()),
+        server: target.map(|target| Arc::clone(&target.pooled.server.name)),
         pins: card.pins(),
         from_client: live.from_client.get(),
         to_client: live.to_client.get(),
     }
 }
 
+/// A count under way of what the clients of one service do.
+#[derive(Default)]
+struct Tally {
+    doing: [u64; Census::DOINGS],
+    pins: [u64; Census::PINS],
+}
+
 /// Counts, twice a second, what a worker's clients do and what binds them.
 pub(super) fn take_census(worker: &Worker) {
-    worker.each_lending(|lending| lending.begin_census());
+    let services = worker.lendings().services();
+    let mut tallies: Vec<_> = services.iter().map(|one| (one, Tally::default())).collect();
     worker.each_session(|live| {
         let Some(card) = live.card() else { return };
-        if let Some(lending) = worker.lending_of(live.service.id) {
-            lending.count(card.doing(), card.pins());
+        let mut tallies = tallies.iter_mut();
+        if let Some((_, tally)) = tallies.find(|(service, _)| service.id == live.service.id) {
+            tally.count(card.doing(), card.pins());
         }
     });
-    worker.each_lending(|lending| lending.publish_census());
+    for (service, tally) in &tallies {
+        publish(worker, service, tally);
+    }
+}
+
+impl Tally {
+    fn count(&mut self, doing: Doing, pins: Pins) {
+        self.doing[doing as usize] += 1;
+        for pin in pins.iter() {
+            self.pins[pin as usize] += 1;
+        }
+    }
+}
+
+fn publish(worker: &Worker, service: &Service, tally: &Tally) {
+    if let Some(shared) = &service.database {
+        let census = &shared.figures()[worker.index].census;
+        census.set(&tally.doing, &tally.pins);
+    }
 }

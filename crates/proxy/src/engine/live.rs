@@ -15,7 +15,7 @@ use crate::record::{CutReason, Ending};
 use crate::relay::Way;
 use crate::server::Server;
 use crate::service::{Service, View};
-use crate::session::postgres::card::{Card, Doing, Overdue};
+use crate::session::card::{Card, Doing, Overdue};
 use crate::socket;
 
 /// A live session; on the heap once, because its worker's sweeper looks at it too.
@@ -356,7 +356,7 @@ impl Live {
     /// The limits of a session that speaks a database's protocol.
     fn sweep_card(&self, card: &Card, now_ms: u64) {
         let view = self.service.view();
-        let Some(own) = &view.postgres else { return };
+        let Some(own) = &view.database else { return };
         match card.overdue(own, now_ms) {
             Some(Overdue::Query) => card.ask_for_cancel(),
             Some(Overdue::Transaction) => self.cut(Ending::TransactionTimeout),

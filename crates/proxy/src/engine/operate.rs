@@ -9,8 +9,8 @@ use super::worker::Worker;
 use super::{CutCount, Engine, Order};
 use crate::record::{CutReason, Ending};
 use crate::service::Service;
-use crate::service::postgres::PostgresService;
-use crate::session::postgres::cancel;
+use crate::service::database::DatabaseService;
+use crate::session::cancel;
 use crate::upstream::lending::Errand;
 
 /// Which sessions of a service are meant.
@@ -39,9 +39,9 @@ impl Engine {
     }
 
     /// From now on clients of a database (`None`: of all) wait, and connections that are free
-    /// close: when [`PostgresService::open_connections`] says zero, nothing runs at the servers.
+    /// close: when [`DatabaseService::open_connections`] says zero, nothing runs at the servers.
     pub fn pause(&self, service: &Service, database: Option<&str>) {
-        if let Some(shared) = &service.postgres {
+        if let Some(shared) = &service.database {
             shared.lender.pause(database);
             self.reconnect(service, database);
         }
@@ -49,7 +49,7 @@ impl Engine {
 
     /// Ends a pause; without a database, every pause. False: nothing was paused.
     pub fn resume(&self, service: &Service, database: Option<&str>) -> bool {
-        let Some(shared) = &service.postgres else {
+        let Some(shared) = &service.database else {
             return false;
         };
         let mut orders = Vec::new();
@@ -61,7 +61,7 @@ impl Engine {
     /// Every connection to a database (`None`: to all) closes as soon as nobody uses it; new ones
     /// are opened as they are needed.
     pub fn reconnect(&self, service: &Service, database: Option<&str>) {
-        let Some(shared) = &service.postgres else {
+        let Some(shared) = &service.database else {
             return;
         };
         for ticket in shared.lender.outdate(database) {
@@ -84,7 +84,7 @@ impl Engine {
     }
 }
 
-impl PostgresService {
+impl DatabaseService {
     /// Server connections of a database (`None`: of all), those that open and close among them.
     pub fn open_connections(&self, database: Option<&str>) -> u64 {
         let number = database.map(|name| self.lender.number(name.as_bytes()));
@@ -106,12 +106,11 @@ pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &C
             Which::Session(id) => card.id == *id,
             Which::ServerProcess(process) => {
                 let target = card.target();
-                let key = target.and_then(|target| target.key.borrow().clone());
-                key.is_some_and(|(known, _)| known == *process)
+                target.and_then(|target| target.process()) == Some(*process)
             }
             Which::Database(database) => database
                 .as_ref()
-                .is_none_or(|name| *name == card.account.who.database),
+                .is_none_or(|name| **name == *card.database()),
         };
         if is_meant {
             // The server would go on with the query of a client that has left.

@@ -1,7 +1,6 @@
 //! One worker: a thread with its own runtime and its own sessions.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -25,9 +24,9 @@ use crate::listen::{self, ListenerShared};
 use crate::record::Ending;
 use crate::relay::LARGE_BYTES;
 use crate::service::Service;
-use crate::session::postgres::cancel;
+use crate::session::cancel;
 use crate::state::settings::Interner;
-use crate::upstream::lending::Lending;
+use crate::upstream::lending::{Connection, Lending, Lendings};
 
 /// Timeouts are kept to twice this precision; it costs a look at each session.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -52,8 +51,8 @@ pub(crate) struct Worker {
     large: RefCell<Vec<Box<[u8]>>>,
     spares: Spares,
     interner: Interner,
-    /// This worker's part of the pools of each service that has any, by the service's id.
-    lendings: RefCell<HashMap<u64, Rc<Lending>>>,
+    /// This worker's part of the pools of each service that has any.
+    lendings: Lendings,
     sessions: RefCell<Slab<Rc<Live>>>,
     /// A listener's id, and what keeps its accepts going.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
@@ -83,7 +82,7 @@ impl Worker {
             large: RefCell::default(),
             spares: Spares::default(),
             interner: Interner::new(),
-            lendings: RefCell::default(),
+            lendings: Lendings::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
             swept_at_ms: Cell::new(crate::clock::now_ms()),
@@ -134,20 +133,15 @@ impl Worker {
     }
 
     /// This worker's part of a service's pools; `None`: the service has none.
-    pub(crate) fn lending(self: &Rc<Self>, service: &Arc<Service>) -> Option<Rc<Lending>> {
-        if let Some(known) = self.lendings.borrow().get(&service.id) {
-            return Some(Rc::clone(known));
-        }
-        let lender = &service.postgres.as_ref()?.lender;
-        let lending = Rc::new(Lending::new(self, service, lender));
-        self.lendings
-            .borrow_mut()
-            .insert(service.id, Rc::clone(&lending));
-        Some(lending)
+    pub(crate) fn lending<C: Connection>(
+        self: &Rc<Self>,
+        service: &Arc<Service>,
+    ) -> Option<Rc<Lending<C>>> {
+        self.lendings.of(self, service)
     }
 
-    pub(super) fn lending_of(&self, service_id: u64) -> Option<Rc<Lending>> {
-        self.lendings.borrow().get(&service_id).cloned()
+    pub(super) fn lendings(&self) -> &Lendings {
+        &self.lendings
     }
 
     /// Makes a session known to the sweeper until the guard is dropped.
@@ -159,14 +153,10 @@ impl Worker {
         }
     }
 
-    pub(super) fn each_session(&self, mut act: impl FnMut(&Live)) {
+    pub(crate) fn each_session(&self, mut act: impl FnMut(&Live)) {
         for (_, live) in self.sessions.borrow().iter() {
             act(live);
         }
-    }
-
-    pub(super) fn each_lending(&self, act: impl FnMut(&Rc<Lending>)) {
-        self.lendings.borrow().values().for_each(act);
     }
 
     /// The part of the time since the last look in which this thread ran.
@@ -185,10 +175,7 @@ impl Worker {
         for (_, live) in self.sessions.borrow().iter() {
             live.sweep(now_ms);
         }
-        let lendings: Vec<_> = self.lendings.borrow().values().cloned().collect();
-        for lending in lendings {
-            lending.upkeep();
-        }
+        self.lendings.upkeep();
         describe::take_census(self);
     }
 
@@ -230,10 +217,13 @@ impl Worker {
                 which,
                 done,
             } => operate::kill(self, service_id, &which, &done),
+            Order::KillFor {
+                service_id,
+                wanted,
+                reply,
+            } => cancel::kill_here(self, service_id, &wanted, &reply),
             Order::Lending { service_id, errand } => {
-                if let Some(lending) = self.lending_of(service_id) {
-                    lending.run_errand(self, errand);
-                }
+                self.lendings.run_errand(self, service_id, errand);
             }
             Order::Stop => self.stopped.set(true),
         }

@@ -66,22 +66,23 @@ pub enum NoLogin {
     Unavailable(String),
 }
 
-/// A session waits for what a server has of a user.
+/// A session waits for what a server has of a user: a [`Login`], or MySQL's
+/// [`Accounts`](super::Accounts).
 #[derive(Debug)]
-pub struct LoginRequest {
+pub struct Request<A> {
     /// Who logs in.
     pub user: String,
     /// Where the answer goes.
-    pub reply: oneshot::Sender<Result<Login, NoLogin>>,
+    pub reply: oneshot::Sender<Result<A, NoLogin>>,
 }
 
 /// Where sessions leave their requests.
 #[derive(Debug)]
-pub(super) struct Desk {
-    requests: (flume::Sender<LoginRequest>, flume::Receiver<LoginRequest>),
+pub(super) struct Desk<A> {
+    requests: (flume::Sender<Request<A>>, flume::Receiver<Request<A>>),
 }
 
-impl Default for Desk {
+impl<A> Default for Desk<A> {
     fn default() -> Self {
         Self {
             requests: flume::bounded(REQUESTS_WAITING_MAX),
@@ -89,16 +90,12 @@ impl Default for Desk {
     }
 }
 
-impl Desk {
-    pub(super) async fn ask(&self, user: &str) -> Result<Login, NoLogin> {
+impl<A> Desk<A> {
+    pub(super) async fn ask(&self, user: &str) -> Result<A, NoLogin> {
         let (reply, answer) = oneshot::channel();
         let user = user.to_owned();
-        if self
-            .requests
-            .0
-            .try_send(LoginRequest { user, reply })
-            .is_err()
-        {
+        let request = Request { user, reply };
+        if self.requests.0.try_send(request).is_err() {
             let why = "too many logins wait to be looked up at the servers";
             return Err(NoLogin::Unavailable(why.to_owned()));
         }
@@ -106,7 +103,7 @@ impl Desk {
         answer.await.map_err(gone)?
     }
 
-    pub(super) async fn next(&self) -> LoginRequest {
+    pub(super) async fn next(&self) -> Request<A> {
         loop {
             match self.requests.1.recv_async().await {
                 Ok(request) if request.reply.is_closed() => {}

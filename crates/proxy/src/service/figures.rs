@@ -9,8 +9,8 @@ use evenkeel_policy::pins::Pin;
 
 use crate::clock;
 use crate::counters::Histogram;
-use crate::engine::describe::Doing;
-use crate::service::postgres::{Paused, PostgresService};
+use crate::service::database::{DatabaseService, Paused};
+use crate::session::card::Doing;
 
 /// Bounds of times in microseconds: from a point select on loopback to a report of minutes.
 const TIMES_US: &[u64] = &[
@@ -54,7 +54,7 @@ pub struct PoolInfo {
     pub longest_wait_ms: u64,
 }
 
-impl PostgresService {
+impl DatabaseService {
     /// Every pool, one entry for a user in a database at a server.
     pub fn pools(&self) -> Vec<PoolInfo> {
         let now_ms = clock::now_ms();
@@ -67,8 +67,8 @@ impl PostgresService {
             let key = (figures.key.database, figures.key.user, figures.key.server);
             // After a change of password there are two for a while.
             let pool = pools.entry(key).or_insert_with(|| PoolInfo {
-                user: who.user.clone(),
-                database: who.database.clone(),
+                user: who.user.to_string(),
+                database: who.database.to_string(),
                 server: Arc::clone(&server.name),
                 connections: 0,
                 idle: 0,

@@ -1,21 +1,21 @@
 //! `protocol = "postgres"`: log the client in, then lend it a server connection for each
 //! transaction.
 
-pub(crate) mod account;
-pub(crate) mod cancel;
-pub(crate) mod card;
+mod account;
+pub(super) mod cancel;
 mod complaint;
 mod effects;
 mod from_client;
 mod from_server;
-pub(crate) mod join;
+mod join;
 mod leave;
 mod login;
 mod obtain;
 mod prepared;
 mod rescue;
 pub(crate) mod server;
-pub(crate) mod statements;
+pub(crate) mod shared;
+mod statements;
 mod texts;
 mod unit;
 
@@ -31,11 +31,11 @@ use evenkeel_wire::postgres::conversation::{Due, Sending};
 use evenkeel_wire::postgres::requests::Requests;
 
 use self::account::Account;
-use self::card::{Card, Doing};
 use self::complaint::Complaint;
 use self::effects::{Bound, Effects, Unnamed};
 use self::from_client::Input;
 use self::server::ServerConnection;
+use self::shared::Shared;
 use self::statements::Names;
 use self::unit::Unit;
 use crate::engine::live::{Interrupt, Live};
@@ -44,9 +44,10 @@ use crate::record::{CutReason, Ending, Record};
 use crate::relay::Way;
 use crate::server::Server;
 use crate::service::Seat;
+use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
 use crate::service::line::Turn;
-use crate::service::postgres::PostgresService;
+use crate::session::card::{Card, Doing};
 use crate::socket::{Chunk, Socket};
 use crate::state::settings::{Journal, Settings};
 use crate::stream::Stream;
@@ -83,8 +84,9 @@ struct Session<'a> {
     worker: &'a Rc<Worker>,
     seat: &'a Seat,
     live: &'a Live,
-    shared: Arc<PostgresService>,
-    lending: Rc<Lending>,
+    shared: Arc<DatabaseService>,
+    own: Arc<Shared>,
+    lending: Rc<Lending<ServerConnection>>,
     account: Rc<Account>,
     client: Stream,
     walker: Requests,
@@ -113,7 +115,7 @@ struct Session<'a> {
     server: Option<Box<ServerConnection>>,
     /// Where that goes, or the one that is waited for.
     at: Option<At>,
-    place: Rc<Place>,
+    place: Rc<Place<ServerConnection>>,
     stage: Stage,
     /// It came to the primary after waiting for one, and lets the next one follow.
     resumed: Option<Ticket>,
@@ -179,7 +181,10 @@ pub(super) async fn converse(
     record: &mut Record,
 ) -> Ending {
     let service = seat.service();
-    let (Some(shared), Some(lending)) = (service.postgres.clone(), worker.lending(service)) else {
+    let (Some(shared), Some(lending)) = (service.database.clone(), worker.lending(service)) else {
+        return Ending::NoServer;
+    };
+    let Some(own) = shared.of_postgres().cloned() else {
         return Ending::NoServer;
     };
     let door = login::Door {
@@ -187,6 +192,7 @@ pub(super) async fn converse(
         seat,
         live,
         shared,
+        own,
         lending,
         peer: record.client,
         slot,
@@ -289,7 +295,7 @@ impl Session<'_> {
     /// Whether the server has all that was sent to it; a failure is found by the next receive.
     fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
         let server = self.server.as_mut();
-        server.is_none_or(|server| server.stream.poll_sent(context).is_ready())
+        server.is_none_or(|server| server.lent.stream.poll_sent(context).is_ready())
     }
 
     /// Takes what the server says. False: it says nothing.
@@ -298,7 +304,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Ok(false);
         };
-        let Poll::Ready(chunk) = server.stream.poll_chunk(worker, context) else {
+        let Poll::Ready(chunk) = server.lent.stream.poll_chunk(worker, context) else {
             return Ok(false);
         };
         match chunk {
@@ -317,7 +323,7 @@ impl Session<'_> {
     ) -> Result<bool, End> {
         let takes_more = match (&self.stage, &mut self.server) {
             (Stage::Ready, None) => is_client_ready,
-            (Stage::Ready, Some(server)) => match server.stream.poll_sent(context) {
+            (Stage::Ready, Some(server)) => match server.lent.stream.poll_sent(context) {
                 Poll::Ready(Ok(())) => {
                     is_client_ready || server.conversation.owed() < PIPELINED_MAX
                 }

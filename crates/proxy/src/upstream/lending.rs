@@ -2,10 +2,14 @@
 //!
 //! Who is next is decided by the books that the workers of a service share
 //! ([`evenkeel_policy::lending`]); here the connections are: each worker has the idle ones that it
-//! was given last, and hands them on when a client of another worker is to have one.
+//! was given last, and hands them on when a client of another worker is to have one. All protocols
+//! share this: a [`Connection`] says what its protocol does otherwise.
 
-mod census;
+mod account;
+mod connection;
 mod errand;
+mod idle;
+mod lendings;
 mod place;
 
 use std::cell::{Cell, RefCell};
@@ -20,46 +24,50 @@ use evenkeel_policy::lending::{
 };
 use slab::Slab;
 
+pub(crate) use account::Account;
+pub(crate) use connection::{Connection, Lent, Luggage, Parcel};
 pub(crate) use errand::Errand;
+pub(crate) use lendings::{ById, Lendings};
 pub(crate) use place::{Delivery, Place};
 
 use crate::clock;
 use crate::dice::dice;
 use crate::engine::worker::Worker;
 use crate::service::Service;
-use crate::service::postgres::PostgresService;
-use crate::session::postgres::account::{Account, Lender, Pooled, Who};
-use crate::session::postgres::join::{self, JoinError};
-use crate::session::postgres::server::ServerConnection;
+use crate::service::database::DatabaseService;
+use crate::upstream::join::JoinError;
+use crate::upstream::lender::{Lender, Pooled, Who};
 
 /// How long a server that said it is full is left alone.
 const FULL_PAUSE_MS: u64 = 500;
 
 /// One worker's part of one service's pools.
-pub(crate) struct Lending {
+pub(crate) struct Lending<C: Connection> {
     service: Arc<Service>,
     lender: Arc<Lender>,
     worker: Weak<Worker>,
     desk: RefCell<Desk>,
     /// Every connection of this worker by its number; empty while it is lent.
-    connections: RefCell<Slab<Option<Box<ServerConnection>>>>,
+    connections: RefCell<Slab<Option<Box<C>>>>,
     /// Clients in line, by their ticket's number.
-    waiting: RefCell<HashMap<u64, Rc<Place>>>,
+    waiting: RefCell<HashMap<u64, Rc<Place<C>>>>,
     /// What sessions of one user in one database share, for as long as there are any.
-    accounts: RefCell<HashMap<(u64, u64, u64), Weak<Account>>>,
+    accounts: RefCell<HashMap<AccountKey, Weak<Account<C>>>>,
     upkept_ms: Cell<u64>,
-    counting: census::Counting,
 }
 
+/// User, database, generation and identity.
+type AccountKey = (u64, u64, u64, u64);
+
 /// The answer to a session that wants a connection.
-pub(crate) enum Borrowed {
-    Now(Box<ServerConnection>),
+pub(crate) enum Borrowed<C> {
+    Now(Box<C>),
     /// It will be delivered to the place; until then, in milliseconds of the clock.
     Later(u64),
     Refused(Refusal),
 }
 
-impl Lending {
+impl<C: Connection> Lending<C> {
     pub(crate) fn new(worker: &Rc<Worker>, service: &Arc<Service>, lender: &Arc<Lender>) -> Self {
         let desk = Desk::new(worker.index, Arc::clone(&lender.books));
         Self {
@@ -71,27 +79,31 @@ impl Lending {
             waiting: RefCell::default(),
             accounts: RefCell::default(),
             upkept_ms: Cell::new(0),
-            counting: census::Counting::default(),
         }
     }
 
     /// What the sessions of a user in a database share.
-    pub(crate) fn account(&self, who: Who, shared: &PostgresService) -> Rc<Account> {
-        let key = (who.user_number, who.database_number, who.generation);
+    pub(crate) fn account(&self, who: Who, service: &DatabaseService) -> Rc<Account<C>> {
+        let key = (
+            who.user_number,
+            who.database_number,
+            who.generation,
+            who.identity,
+        );
         let mut accounts = self.accounts.borrow_mut();
         if let Some(known) = accounts.get(&key).and_then(Weak::upgrade) {
             return known;
         }
         accounts.retain(|_, account| account.strong_count() > 0);
         let worker = self.worker.upgrade().map_or(0, |worker| worker.index);
-        let usage = shared.usage(worker, &who);
-        let account = Account::new(who, shared, usage);
+        let usage = service.usage(worker, &who);
+        let account = Account::new(who, service, usage);
         accounts.insert(key, Rc::downgrade(&account));
         account
     }
 
     /// A session wants a connection of a pool; if it must wait, it does so at its place.
-    pub(crate) fn borrow(self: &Rc<Self>, pooled: &Pooled, place: &Rc<Place>) -> Borrowed {
+    pub(crate) fn borrow(self: &Rc<Self>, pooled: &Pooled, place: &Rc<Place<C>>) -> Borrowed<C> {
         loop {
             let mut orders = Vec::new();
             let lent = self
@@ -117,23 +129,24 @@ impl Lending {
     }
 
     /// The connection of a loan; `None`: it has ended meanwhile and is closed.
-    fn take(self: &Rc<Self>, loan: Loan) -> Option<Box<ServerConnection>> {
+    fn take(self: &Rc<Self>, loan: Loan) -> Option<Box<C>> {
         let mut connection = self.lift(&loan)?;
-        connection.loan = Some(loan);
-        if connection.stream.has_arrived() {
+        let lent = connection.lent_mut();
+        lent.loan = Some(loan);
+        if lent.stream.has_arrived() {
             self.give_back(connection, Condition::Unclean);
             return None;
         }
         Some(connection)
     }
 
-    fn lift(&self, loan: &Loan) -> Option<Box<ServerConnection>> {
+    fn lift(&self, loan: &Loan) -> Option<Box<C>> {
         let mut connections = self.connections.borrow_mut();
         connections.get_mut(loan.connection as usize)?.take()
     }
 
     /// A session does not want one any more. True: a delivery was under way and will go on.
-    pub(crate) fn leave_line(&self, place: &Place) -> bool {
+    pub(crate) fn leave_line(&self, place: &Place<C>) -> bool {
         let Some(ticket) = place.leave_line() else {
             return false;
         };
@@ -142,7 +155,7 @@ impl Lending {
     }
 
     /// Whether a session that has waited too long really gets nothing.
-    pub(crate) fn give_up(&self, place: &Place) -> bool {
+    pub(crate) fn give_up(&self, place: &Place<C>) -> bool {
         let Some(ticket) = place.ticket() else {
             return true;
         };
@@ -155,19 +168,16 @@ impl Lending {
     }
 
     /// A connection comes back from a session.
-    pub(crate) fn give_back(
-        self: &Rc<Self>,
-        mut connection: Box<ServerConnection>,
-        condition: Condition,
-    ) {
-        let Some(loan) = connection.loan.take() else {
+    pub(crate) fn give_back(self: &Rc<Self>, mut connection: Box<C>, condition: Condition) {
+        let lent = connection.lent_mut();
+        let Some(loan) = lent.loan.take() else {
             return;
         };
-        if condition == Condition::Clean && connection.cancels.get() > 0 {
-            connection.loan = Some(loan);
+        if condition == Condition::Clean && lent.cancels.get() > 0 {
+            lent.loan = Some(loan);
             return self.give_back_after_cancels(connection);
         }
-        connection.stream.watch();
+        lent.stream.watch();
         if let Some(shelf) = self
             .connections
             .borrow_mut()
@@ -185,13 +195,13 @@ impl Lending {
     }
 
     /// A cancel request that is still on its way could hit the next client's query.
-    fn give_back_after_cancels(self: &Rc<Self>, connection: Box<ServerConnection>) {
+    fn give_back_after_cancels(self: &Rc<Self>, connection: Box<C>) {
         let lending = Rc::clone(self);
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
         worker.spawn(async move {
-            let clean = connection.cancels.none_left().await;
+            let clean = connection.lent().cancels.none_left().await;
             let condition = if clean {
                 Condition::Clean
             } else {
@@ -220,8 +230,9 @@ impl Lending {
         let Some(mut connection) = self.lift(&loan) else {
             return;
         };
-        connection.loan = Some(loan);
-        let has_spoken = connection.stream.has_arrived();
+        let lent = connection.lent_mut();
+        lent.loan = Some(loan);
+        let has_spoken = lent.stream.has_arrived();
         let place = self.waiting.borrow_mut().remove(&ticket.number);
         match place {
             Some(place) if !has_spoken => place.deliver(Delivery::Connection(connection)),
@@ -241,7 +252,7 @@ impl Lending {
         let (lending, home) = (Rc::clone(self), Rc::clone(worker));
         worker.spawn(async move {
             let number = loan.connection;
-            let packed = connection.pack(&home).await;
+            let packed = Parcel::pack(connection, &home).await;
             let errand = match packed {
                 Some(parcel) => {
                     lending.connections.borrow_mut().remove(number as usize);
@@ -365,7 +376,7 @@ impl Lending {
         let (lending, home) = (Rc::clone(self), Rc::clone(worker));
         worker.spawn(async move {
             let opened = match lending.lender.pooled(pool.key()) {
-                Some(pooled) => Box::pin(join::open(&home, &lending.service, &pooled)).await,
+                Some(pooled) => Box::pin(C::open(&home, &lending.service, &pooled)).await,
                 None => Err(JoinError::outdated()),
             };
             match opened {
@@ -375,14 +386,8 @@ impl Lending {
         });
     }
 
-    fn opened(
-        self: &Rc<Self>,
-        pool: &Arc<evenkeel_policy::lending::Pool>,
-        connection: Box<ServerConnection>,
-    ) {
-        connection.stream.watch();
-        let who = &connection.pooled.who;
-        self.lender.greetings.refresh(who, &connection);
+    fn opened(self: &Rc<Self>, pool: &Arc<evenkeel_policy::lending::Pool>, connection: Box<C>) {
+        connection.lent().stream.watch();
         let number = self.connections.borrow_mut().insert(Some(connection));
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let mut orders = Vec::new();
@@ -443,14 +448,14 @@ impl Lending {
                 ticket,
                 mut loan,
                 parcel,
-            } => match ServerConnection::unpack(worker, *parcel) {
-                Ok(connection) => {
-                    connection.stream.watch();
+            } => match parcel.unpack::<C>(worker) {
+                Some(connection) => {
+                    connection.lent().stream.watch();
                     let number = self.connections.borrow_mut().insert(Some(connection));
                     loan.connection = u32::try_from(number).unwrap_or(u32::MAX);
                     self.hand(ticket, loan);
                 }
-                Err(_) => {
+                None => {
                     loan.connection = u32::MAX;
                     self.lose(loan);
                     self.run_errand(worker, Errand::Again(ticket));
@@ -467,7 +472,7 @@ impl Lending {
             return;
         }
         self.upkept_ms.set(now_ms);
-        if let Some(shared) = &self.service.postgres {
+        if let Some(shared) = &self.service.database {
             shared.line.expire(now_ms);
         }
         self.lender.tidy();
@@ -484,9 +489,9 @@ impl Lending {
         let connections = self.connections.borrow();
         let idle = connections.iter();
         let ended: Vec<_> = idle
-            .filter_map(|(number, connection)| Some((number, connection.as_ref()?)))
-            .filter(|(_, connection)| connection.stream.has_arrived())
-            .map(|(number, connection)| (number, Arc::clone(&connection.pooled)))
+            .filter_map(|(number, connection)| Some((number, connection.as_ref()?.lent())))
+            .filter(|(_, lent)| lent.stream.has_arrived())
+            .map(|(number, lent)| (number, Arc::clone(&lent.pooled)))
             .collect();
         drop(connections);
         for (number, pooled) in ended {

@@ -3,7 +3,10 @@
 mod dialect;
 mod galera;
 mod group;
+pub(super) mod logins;
+pub(super) mod position;
 mod replication;
+pub(super) mod routines;
 
 use evenkeel_policy::cluster::report::Said;
 use mysql_async::{Conn, DriverError, Error, IoError, ServerError, Value, prelude::Queryable};
@@ -58,10 +61,19 @@ impl Monitor {
         tls: Tls,
         lag_query: Option<String>,
     ) -> Result<Self, AskerError> {
+        let monitor = Self::named(account, tls, "evenkeel-monitor")?;
+        Ok(Self {
+            lag_query,
+            ..monitor
+        })
+    }
+
+    /// `program` is the name under which the server sees us.
+    fn named(account: Account, tls: Tls, program: &'static str) -> Result<Self, AskerError> {
         Ok(Self {
             user: account.user.clone(),
-            login: Login::new(account, tls, "evenkeel-monitor")?,
-            lag_query,
+            login: Login::new(account, tls, program)?,
+            lag_query: None,
         })
     }
 

@@ -71,14 +71,15 @@ fn read_numbers<'a>(body: &mut Cursor<'a>) -> Option<OkPacket<'a>> {
 
 fn read_ok(mut body: Cursor<'_>, capabilities: Capabilities) -> Option<OkPacket<'_>> {
     let mut ok = read_numbers(&mut body)?;
-    if !capabilities.has(Capabilities::SESSION_TRACK) {
-        ok.info = body.rest();
-        return Some(ok);
-    }
     if body.is_empty() {
         return Some(ok);
     }
+    // The documentation has it without a length where there are no trackers; servers have always
+    // sent one.
     ok.info = body.lenenc_bytes()?;
+    if !capabilities.has(Capabilities::SESSION_TRACK) {
+        return Some(ok);
+    }
     if ok.status.has(Status::SESSION_STATE_CHANGED) {
         ok.session_state = body.lenenc_bytes()?;
     }

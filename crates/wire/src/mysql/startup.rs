@@ -56,6 +56,12 @@ pub struct Response<'a> {
 pub struct Attributes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Attributes<'a> {
+    /// Names and values by turns, each behind its length.
+    #[must_use]
+    pub fn of(bytes: &'a [u8]) -> Self {
+        Attributes(bytes)
+    }
+
     /// The pairs in order, up to the first that is broken.
     pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut rest = Cursor(self.0);

@@ -19,8 +19,8 @@ pub use facts::{
 pub use fingerprint::fingerprint;
 pub use names::{identifier, literal};
 
-use lexer::Kind as TokenKind;
-use lexer::{Token, Tokens};
+pub use lexer::{Kind as TokenKind, Token, Tokens};
+
 use scan::Scan;
 use words as w;
 

@@ -424,10 +424,10 @@ impl Session<'_> {
     /// The services that are meant, and the database: `service/database` means one service.
     async fn services(&self, of: &Of) -> Result<(Vec<String>, Option<String>), Complaint> {
         let status = self.console.control.status().await?;
-        let pooled = status.services.iter().filter(|one| one.postgres.is_some());
+        let pooled = status.services.iter().filter(|one| one.database.is_some());
         let names: Vec<String> = pooled.map(|one| one.name.clone()).collect();
         if names.is_empty() {
-            let message = "no service speaks PostgreSQL: there is nothing to do that to";
+            let message = "no service pools server connections: there is nothing to do that to";
             return Err(Complaint::new(b"55000", message));
         }
         let Some(name) = of else {

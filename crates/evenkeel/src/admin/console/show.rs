@@ -12,7 +12,7 @@ use super::session::Complaint;
 use super::stats::{Totals, totals};
 use crate::log::rfc3339;
 use crate::status::{
-    ClientStatus, Connections, PostgresStatus, ServerStatus, ServiceStatus, Status,
+    ClientStatus, Connections, DatabaseStatus, ServerStatus, ServiceStatus, Status,
 };
 
 /// What a client does that is in no pool's line.
@@ -31,7 +31,7 @@ pub(super) async fn table(show: Show, console: &Console) -> Result<Table, Compla
     let status = console.control.status().await?;
     let mut pooled = Vec::new();
     for service in &status.services {
-        let Some(own) = &service.postgres else {
+        let Some(own) = &service.database else {
             continue;
         };
         let connections = match show.needs_connections() {
@@ -71,7 +71,7 @@ pub(super) async fn table(show: Show, console: &Console) -> Result<Table, Compla
 /// A service that pools.
 struct Pooled<'a> {
     service: &'a ServiceStatus,
-    own: &'a PostgresStatus,
+    own: &'a DatabaseStatus,
     connections: Connections,
 }
 

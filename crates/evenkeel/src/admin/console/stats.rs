@@ -73,7 +73,7 @@ pub(super) fn totals(status: &Status) -> ByDatabase {
     let pooled = status
         .services
         .iter()
-        .filter_map(|one| one.postgres.as_ref());
+        .filter_map(|one| one.database.as_ref());
     for usage in pooled.flat_map(|pooled| &pooled.users) {
         let sum = all.entry(usage.database.clone()).or_default();
         sum.add(Totals {

@@ -189,8 +189,8 @@ function serviceView(first) {
     sessions.update(service.history.map((point) => point.sessions_per_s));
     traffic.update(service.history.map((point) => point.bytes_per_s));
     table.update(service);
-    pools.root.hidden = !service.postgres;
-    if (service.postgres) pools.update(service.postgres);
+    pools.root.hidden = !service.database;
+    if (service.database) pools.update(service.database);
   };
   return { root, update };
 }
@@ -217,7 +217,7 @@ const anchor = (name) => `service-${encodeURIComponent(name)}`;
 
 const since = (object) => (object.since_unix_ms ? `for ${span(current.now_unix_ms - object.since_unix_ms)}` : "");
 
-// --- Its pools, if it speaks PostgreSQL.
+// --- Its pools, if it speaks a database's protocol.
 
 const POOL_FIGURES = [
   ["clients", "Clients"], ["connections", "Server connections"], ["queries", "Queries"], ["query", "Query, median"],

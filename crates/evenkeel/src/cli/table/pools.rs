@@ -1,10 +1,10 @@
 //! Pools and clients of a service as tables for a terminal.
 
 use super::{aligned, bytes};
-use crate::status::{ClientStatus, Connections, PoolStatus, PostgresStatus, UsageStatus};
+use crate::status::{ClientStatus, Connections, DatabaseStatus, PoolStatus, UsageStatus};
 
 /// What `evenkeel pools` prints.
-pub(in crate::cli) fn rendered(status: &PostgresStatus) -> String {
+pub(in crate::cli) fn rendered(status: &DatabaseStatus) -> String {
     let mut lines = summary(status);
     let head = [
         "DATABASE",
@@ -32,7 +32,7 @@ pub(in crate::cli) fn rendered(status: &PostgresStatus) -> String {
 }
 
 /// What `evenkeel status` says of it.
-pub(super) fn summary(status: &PostgresStatus) -> Vec<String> {
+pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
     let clients = status.clients.iter().filter(|one| one.count > 0);
     let clients: Vec<_> = clients
         .map(|one| format!("{} {}", one.count, one.what))

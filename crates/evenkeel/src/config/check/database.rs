@@ -1,6 +1,6 @@
 //! Checks of services that speak a database's protocol, and of the peers that serve them.
 
-use super::super::plan::{AuthSource, DatabasePlan, PeersPlan, Probe};
+use super::super::plan::{AuthSource, DatabasePlan, PeersPlan, Probe, Protocol};
 use super::super::problem::{Place, Problems};
 use super::super::service::Draft;
 use super::reaches;
@@ -17,11 +17,13 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
 /// Which server is the primary is asked of the servers themselves, in their own protocol.
 fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
     let probe = plan.health.probe.name();
-    let help = "set `probe = \"postgres\"` in [service.health], or remove `probe`";
+    let own = plan.protocol.name();
+    let help = format!("set `probe = \"{own}\"` in [service.health], or remove `probe`");
     match plan.health.probe {
-        Probe::Postgres { .. } => {}
-        Probe::Http { .. } | Probe::Mysql { .. } => {
-            let message = format!("`probe = \"{probe}\"` does not speak PostgreSQL");
+        _ if plan.health.probe.speaks(plan.protocol) => {}
+        Probe::Http { .. } | Probe::Mysql { .. } | Probe::Postgres { .. } => {
+            let speaks = plan.protocol.in_words();
+            let message = format!("`probe = \"{probe}\"` does not speak {speaks}");
             problems.error(&places.probe, "E_ROLE_PROBE", message, help);
         }
         // Without an account nothing can be asked: that is told elsewhere.
@@ -42,7 +44,7 @@ fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     if places.monitor.is_some() || plan.monitor.is_some() {
         return;
     }
-    let asks = matches!(plan.health.probe, Probe::Postgres { .. });
+    let asks = plan.health.probe.speaks(plan.protocol);
     if plan.servers.len() > 1 && !asks {
         let message = "which of the servers is the primary cannot be asked without an account";
         let help = "add [service.monitor] with `user` and `password_file`";
@@ -80,7 +82,8 @@ pub(in super::super) fn peers(
     drafts: &[Draft],
     problems: &mut Problems,
 ) {
-    let mut served = drafts.iter().filter(|draft| draft.plan.database.is_some());
+    let cancels = |draft: &&Draft| draft.plan.protocol == Protocol::Postgres;
+    let mut served = drafts.iter().filter(cancels);
     if place.is_some() && served.next().is_none() {
         let message = "[peers] has no effect: no service has requests to cancel";
         let help = "remove it; it is for `protocol = \"postgres\"`";

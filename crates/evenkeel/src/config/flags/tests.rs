@@ -39,6 +39,24 @@ fn a_postgres_service_without_a_file_asks_with_the_account_of_the_environment() 
 }
 
 #[test]
+fn a_mysql_service_without_a_file_asks_with_an_account_of_its_own() {
+    let account = [("PGUSER", "no"), ("MYSQL_USER", "eve"), ("MYSQL_PWD", "s")];
+    let told = loaded("mysql://127.0.0.1:1", "a:1,mysql://b:1", &account);
+    assert_eq!(codes(&told), [""; 0]);
+    let service = told.plan.expect("a plan").services.remove(0);
+    assert_eq!(service.protocol, Protocol::Mysql);
+    assert_eq!(service.health.probe.name(), "mysql");
+    let monitor = service.monitor.expect("a monitor");
+    assert_eq!(
+        (monitor.user.as_str(), monitor.password.expose()),
+        ("eve", "s")
+    );
+    let none = loaded("mysql://127.0.0.1:1", "a:1", &[("PGUSER", "no")]);
+    assert_eq!(codes(&none), ["E_NO_ACCOUNT"]);
+    assert!(none.problems.list[0].help.contains("MYSQL_USER"));
+}
+
+#[test]
 fn without_an_account_it_is_told_once_what_to_set() {
     let loaded = loaded("postgres://127.0.0.1:1", "a:1,b:1", &[("PGUSER", "")]);
     assert_eq!(codes(&loaded), ["E_NO_ACCOUNT"]);

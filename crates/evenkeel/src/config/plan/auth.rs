@@ -16,7 +16,8 @@ pub struct AuthPlan {
     /// Asks the servers: that of `[service.auth]`, or else the monitor's. Always there for
     /// `source = "server"`, never for `"file"`.
     pub account: Option<AccountPlan>,
-    /// Answers `(rolname, rolpassword, valid_until)` for the user `$1`. `None`: pg_authid is read.
+    /// PostgreSQL: answers `(rolname, rolpassword, valid_until)` for the user `$1`. `None`:
+    /// pg_authid is read.
     pub query: Option<String>,
     /// The file of users, as named. Always there for `source = "file"`.
     pub users_file: Option<PathBuf>,
@@ -97,4 +98,6 @@ pub enum Credential {
     Scram(Secret),
     /// `md5…`, as in pg_authid.
     Md5(Secret),
+    /// `*…` or `$A$…`, as in mysql.user.
+    Mysql(Secret),
 }

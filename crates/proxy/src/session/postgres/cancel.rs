@@ -2,22 +2,18 @@
 //! their key, the process that has it, or the Evenkeel that has it.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::CancelKey;
 
-use super::card::Card;
 use super::join;
-use super::server::Cancelling;
-use crate::cancel::{Addressee, Claim};
+use crate::cancel::Addressee;
 use crate::engine::Order;
 use crate::engine::worker::Worker;
 use crate::server::Server;
-use crate::service::Service;
-
-/// A server that does not close a cancel connection within this does not listen.
-const LIMIT: Duration = Duration::from_secs(10);
+use crate::service::{Service, View};
+use crate::session::cancel::LIMIT;
+use crate::upstream::cancelling::Cancelling;
 
 /// Somebody shows a key. There is no answer, whatever comes of it.
 pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelKey<'_>) {
@@ -40,7 +36,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
         Addressee::Peer(instance) => {
             let view = service.view_owned();
             let peer = view
-                .postgres
+                .database
                 .as_ref()
                 .and_then(|own| own.peers.get(&instance));
             if let Some(peer) = peer {
@@ -74,36 +70,13 @@ async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: Can
     let _ = compio::time::timeout(LIMIT, passing).await;
 }
 
-/// On the worker that may have the session: cancels what it does, or what it waits for.
-pub(crate) fn carry_out(worker: &Rc<Worker>, claim: Claim, card: &Rc<Card>, service: &Service) {
-    if !claim.fits(card.secret) {
-        return;
-    }
-    cancel(worker, card, service);
-}
-
-/// Cancels what a session does, or what it waits for.
-pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<Card>, service: &Service) {
-    card.cancel();
-    let Some(target) = card.target() else {
-        return;
-    };
-    target.begin();
-    let (home, view) = (Rc::clone(worker), service.view_owned());
-    worker.spawn(async move {
-        let sending = send(&home, &view, &target);
-        let _ = compio::time::timeout(LIMIT, sending).await;
-        target.end();
-    });
-}
-
 /// The server has done what it was asked for when it closes this connection.
-async fn send(worker: &Rc<Worker>, view: &crate::service::View, target: &Cancelling) {
+pub(in crate::session) async fn send(worker: &Rc<Worker>, view: &View, target: &Cancelling) {
     let key = target.key.borrow().clone();
     let Some((process, secret)) = key else {
         return;
     };
-    let Ok(mut stream) = join::dial(worker, view, &target.server).await else {
+    let Ok(mut stream) = join::dial(worker, view, &target.pooled.server).await else {
         return;
     };
     let mut out = Vec::new();

@@ -5,8 +5,8 @@ use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
 
-use super::join::JoinError;
 use crate::record::{CutReason, Ending};
+use crate::upstream::join::JoinError;
 
 /// An error in the making. Every text names what happened, and what to do if there is anything.
 #[derive(Debug, Clone)]
@@ -77,7 +77,8 @@ impl Complaint {
 
     /// No connection could be opened.
     pub(crate) fn of_join(error: &JoinError) -> Self {
-        Self::new(&error.sqlstate, error.message.clone())
+        let sqlstate = error.code.map_or(*b"08006", |code| code.sqlstate);
+        Self::new(&sqlstate, error.message.clone())
     }
 
     /// There is no primary, or was none any more.

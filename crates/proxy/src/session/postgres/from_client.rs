@@ -7,12 +7,11 @@ use evenkeel_wire::postgres::flight::{Flight, Outcome};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::requests::Step;
 
-use super::card::Doing;
-
 use super::complaint::Complaint;
 use super::server::ServerConnection;
 use super::unit::Look;
 use super::{End, KEPT_LENGTH_MAX, Session, Stage};
+use crate::session::card::Doing;
 use crate::socket::Chunk;
 
 /// Requests that may be on their way to a server: the client can be far ahead of it.
@@ -128,8 +127,8 @@ impl Session<'_> {
         };
         self.unit.reached_server = true;
         let sent = match input {
-            Input::Chunk(chunk) => server.stream.send_chunk(worker, chunk),
-            Input::Held(bytes) => server.stream.send_own(worker, bytes),
+            Input::Chunk(chunk) => server.lent.stream.send_chunk(worker, chunk),
+            Input::Held(bytes) => server.lent.stream.send_own(worker, bytes),
         };
         match sent {
             Ok(()) => Ok(()),
@@ -148,7 +147,7 @@ impl Session<'_> {
             return self.release_if_idle();
         }
         self.unit.reached_server = true;
-        match server.stream.send_own(worker, out) {
+        match server.lent.stream.send_own(worker, out) {
             Ok(()) => {
                 self.look_for_the_end();
                 Ok(())

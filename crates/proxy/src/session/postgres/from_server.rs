@@ -10,7 +10,6 @@ use evenkeel_wire::postgres::boundaries::{Event, Step};
 use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
 use evenkeel_wire::postgres::flight::{Flight, Outcome};
 
-use super::card::Doing;
 use super::from_client::Input;
 use super::prepared::{forget_statements, is_of_old_plan, statement_of, unnamed_of};
 use super::rescue::mishap_of;
@@ -18,6 +17,7 @@ use super::server::ServerConnection;
 use super::{End, Session, Stage, Unit};
 use crate::clock;
 use crate::relay::Way;
+use crate::session::card::Doing;
 use crate::socket::Chunk;
 
 /// What a walk through a server's bytes has led to.
@@ -268,7 +268,7 @@ impl Session<'_> {
         if is_idle {
             self.journal.pins.release(Release::TransactionEnded);
         }
-        if !self.shared.asks_sequences() {
+        if !self.own.asks_sequences() {
             // What was drawn binds only where somebody asks for it: see `guard_sequences`.
             self.journal.pins.release(Release::DiscardSequences);
         }
@@ -290,7 +290,7 @@ impl Session<'_> {
     /// Before the answer goes to the client: its next read must find what it wrote.
     pub(super) fn wrote(&mut self) {
         let view = self.seat.service().view();
-        let reads_are_split = view.postgres.as_ref().is_some_and(|own| own.split.reads);
+        let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);
         let Some(at) = self.at.as_ref().filter(|_| reads_are_split) else {
             return;
         };
@@ -438,7 +438,7 @@ impl Session<'_> {
     /// `mode = "session"`.
     pub(super) fn keeps_connection(&self) -> bool {
         let view = self.seat.service().view();
-        view.postgres.as_ref().is_some_and(|own| own.session_mode)
+        view.database.as_ref().is_some_and(|own| own.session_mode)
     }
 }
 

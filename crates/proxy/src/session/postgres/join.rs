@@ -1,6 +1,5 @@
 //! Opens a connection to a server and logs in, in a client's name.
 
-use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,114 +7,55 @@ use std::sync::Arc;
 use evenkeel_policy::lending::Refusal;
 use evenkeel_wire::postgres::backend::{self, Authentication, Message};
 use evenkeel_wire::postgres::frame;
-use evenkeel_wire::postgres::login::{Join, JoinStep};
+use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
 use evenkeel_wire::postgres::{Parsed, build};
 
-use super::account::Pooled;
 use super::complaint::Complaint;
 use super::server::ServerConnection;
-use crate::engine::event::{Event, Sign};
 use crate::engine::worker::Worker;
 use crate::random::secret;
 use crate::server::Server;
 use crate::service::{Service, View};
 use crate::stream::Stream;
 use crate::tls::Connector;
-use crate::upstream::connect::connect;
+use crate::upstream::join::{ErrorCode, JoinError, Kind, in_time, reach};
+use crate::upstream::lender::Pooled;
 
 /// What a server may say in a login, and how long a message of it may be.
 const LOGIN_MESSAGE_LENGTH_MAX: u32 = 64 * 1024;
 
-/// Why there is no connection.
-#[derive(Debug, Clone)]
-pub(crate) struct JoinError {
-    pub(crate) kind: Kind,
-    pub(crate) sqlstate: [u8; 5],
-    /// Says which server.
-    pub(crate) message: String,
-    pub(crate) server_id: u64,
+/// There was no use in waiting for one.
+pub(super) fn not_lent(refusal: Refusal) -> JoinError {
+    ours(Complaint::refused(refusal))
 }
 
-/// What to make of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// It could not be reached, or went silent.
-    Unreachable,
-    /// It starts, stops or has no room: later perhaps.
-    TurnedAway,
-    /// It does not want this user, or has no such database.
-    Refused,
-    /// The pool is no longer current.
-    Outdated,
+/// None became free.
+pub(super) fn waited() -> JoinError {
+    ours(Complaint::waited())
 }
 
-impl JoinError {
-    pub(crate) fn outdated() -> Self {
-        Self {
-            kind: Kind::Outdated,
-            sqlstate: *b"08006",
-            message: "the pool is no longer current".to_owned(),
-            server_id: 0,
-        }
-    }
+fn ours(complaint: Complaint) -> JoinError {
+    JoinError::ours(code(complaint.sqlstate.0), complaint.message)
+}
 
-    /// The server has no more connections to give.
-    pub(crate) fn is_full(&self) -> bool {
-        self.sqlstate == *b"53300"
-    }
-
-    /// Another server might do, or this one later.
-    pub(crate) fn is_passing(&self) -> bool {
-        matches!(self.kind, Kind::Unreachable | Kind::TurnedAway)
-    }
-
-    /// There was no use in waiting for one.
-    pub(crate) fn not_lent(refusal: Refusal) -> Self {
-        let complaint = Complaint::refused(refusal);
-        Self {
-            kind: Kind::Refused,
-            sqlstate: complaint.sqlstate.0,
-            message: complaint.message,
-            server_id: 0,
-        }
-    }
-
-    /// None became free.
-    pub(crate) fn waited() -> Self {
-        let complaint = Complaint::waited();
-        Self {
-            kind: Kind::Refused,
-            sqlstate: complaint.sqlstate.0,
-            message: complaint.message,
-            server_id: 0,
-        }
-    }
-
-    fn unreachable(server: &Server, why: impl fmt::Display) -> Self {
-        Self {
-            kind: Kind::Unreachable,
-            sqlstate: *b"08006",
-            message: format!("server {}: {why}", server.name),
-            server_id: server.id,
-        }
-    }
-
-    fn refused(pooled: &Pooled, sqlstate: [u8; 5], text: &str) -> Self {
-        let kind = match &sqlstate {
-            b"57P01" | b"57P02" | b"57P03" | b"53300" => Kind::TurnedAway,
-            _ => Kind::Refused,
-        };
-        Self {
-            kind,
-            sqlstate,
-            message: format!("server {}: {text}", pooled.server.name),
-            server_id: pooled.server.id,
-        }
+fn code(sqlstate: [u8; 5]) -> ErrorCode {
+    ErrorCode {
+        number: 0,
+        sqlstate,
     }
 }
 
-/// Opens one; the time that it may take is the connect timeout twice, once for the login.
-pub(crate) async fn open(
+fn refused(pooled: &Pooled, sqlstate: [u8; 5], text: &str) -> JoinError {
+    let kind = match &sqlstate {
+        b"53300" => Kind::Full,
+        b"57P01" | b"57P02" | b"57P03" => Kind::TurnedAway,
+        _ => Kind::Refused,
+    };
+    JoinError::refused(&pooled.server, kind, code(sqlstate), text)
+}
+
+/// Opens one.
+pub(super) async fn open(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
     pooled: &Arc<Pooled>,
@@ -125,15 +65,12 @@ pub(crate) async fn open(
         let stream = dial(worker, &view, &pooled.server).await?;
         join(worker, stream, pooled).await
     };
-    let limit = view.settings.connect_timeout * 2;
-    match compio::time::timeout(limit, joining).await {
-        Ok(joined) => joined,
-        Err(_) => {
-            let limit_ms = limit.as_millis();
-            let why = format!("the login was not over after {limit_ms} ms");
-            Err(JoinError::unreachable(&pooled.server, why))
-        }
+    let connection = in_time(&view, &pooled.server, joining).await?;
+    let shared = service.database.as_ref();
+    if let Some(own) = shared.and_then(|shared| shared.of_postgres()) {
+        own.greetings.refresh(&pooled.who, &connection);
     }
+    Ok(connection)
 }
 
 /// Connects to a server, and encrypts where the configuration says so.
@@ -142,23 +79,9 @@ pub(super) async fn dial(
     view: &View,
     server: &Server,
 ) -> Result<Stream, JoinError> {
-    let socket = match connect(worker, server, &view.settings).await {
-        Ok(socket) => socket,
-        Err(failed) => {
-            let error = JoinError::unreachable(server, &failed.why);
-            if !failed.ours {
-                server.counters.connect_errors.add(1);
-                server.endpoint_failed();
-                let sign = Sign::ConnectFailed(error.message.clone());
-                let server_id = server.id;
-                worker.shared.tell(Event::Sign { server_id, sign });
-            }
-            return Err(error);
-        }
-    };
-    let mut stream = Stream::plain(socket);
+    let mut stream = reach(worker, view, server).await?;
     let connector = view
-        .postgres
+        .database
         .as_ref()
         .and_then(|own| own.connectors.get(&server.id));
     if let Some(connector) = connector {
@@ -199,6 +122,7 @@ async fn join(
     pooled: &Arc<Pooled>,
 ) -> Result<Box<ServerConnection>, JoinError> {
     let who = &pooled.who;
+    let credential = who.postgres().cloned();
     let binding = stream.end_point();
     let is_encrypted = stream.is_encrypted();
     let mut connection = ServerConnection::new(worker, stream, pooled);
@@ -210,8 +134,8 @@ async fn join(
     build::startup(&mut out, 0, parameters);
     let mut login = Login {
         join: Some(Join::new(
-            who.server_user.clone().into_bytes(),
-            who.credential.clone(),
+            who.server_user.as_bytes().to_vec(),
+            credential.unwrap_or(Credential::Nothing),
             binding,
             is_encrypted,
             secret(),
@@ -220,7 +144,7 @@ async fn join(
     };
     let mut bytes = Vec::new();
     loop {
-        let sent = connection.stream.send(worker, &out).await;
+        let sent = connection.lent.stream.send(worker, &out).await;
         sent.map_err(|error| JoinError::unreachable(&pooled.server, error))?;
         out.clear();
         while let Some((message, length)) = whole(&bytes, pooled)? {
@@ -233,7 +157,7 @@ async fn join(
             }
         }
         if out.is_empty() {
-            receive(worker, &mut connection.stream, &mut bytes, pooled).await?;
+            receive(worker, &mut connection.lent.stream, &mut bytes, pooled).await?;
         }
     }
 }
@@ -285,11 +209,12 @@ impl Login<'_> {
             Message::Authentication(request) => self.authenticate(request, out)?,
             Message::Error(report) => {
                 let text = String::from_utf8_lossy(report.text());
-                return Err(JoinError::refused(self.pooled, report.sqlstate().0, &text));
+                return Err(refused(self.pooled, report.sqlstate().0, &text));
             }
             Message::ParameterStatus { name, value } => connection.report(name, value),
             Message::BackendKeyData { process, secret } => {
                 connection
+                    .lent
                     .cancels
                     .key
                     .replace(Some((process, secret.into())));
@@ -318,7 +243,7 @@ impl Login<'_> {
             JoinStep::Done(_) => {}
             JoinStep::Refused(refusal) => {
                 let text = refusal.to_string();
-                return Err(JoinError::refused(self.pooled, *b"28000", &text));
+                return Err(refused(self.pooled, *b"28000", &text));
             }
         }
         Ok(())

@@ -44,7 +44,7 @@ impl Session<'_> {
         let is_quiet = server.conversation.is_quiet()
             && server.held.is_empty()
             && server.boundaries.is_at_border()
-            && server.stream.is_sent()
+            && server.lent.stream.is_sent()
             && self.passing_is_over();
         let in_transaction = server.conversation.status() != TransactionStatus::Idle;
         let farewell = match self.journal.pins.farewell() {
@@ -79,7 +79,7 @@ impl Drop for Session<'_> {
 /// Makes a connection fit for another client, while nobody waits for that.
 fn reset(
     worker: &Rc<Worker>,
-    lending: &Rc<Lending>,
+    lending: &Rc<Lending<ServerConnection>>,
     mut server: Box<ServerConnection>,
     in_transaction: bool,
 ) {

@@ -15,11 +15,13 @@ use evenkeel_wire::postgres::{Fault, Parsed, build, frame};
 use self::credential::Proof;
 use super::account::Reports;
 use super::complaint::Complaint;
+use super::server::ServerConnection;
+use super::shared::Shared;
 use super::{Session, cancel};
 use crate::engine::live::Live;
 use crate::engine::worker::Worker;
 use crate::record::Ending;
-use crate::service::postgres::PostgresService;
+use crate::service::database::DatabaseService;
 use crate::service::{Seat, View};
 use crate::stream::Stream;
 use crate::upstream::lending::Lending;
@@ -35,8 +37,9 @@ pub(super) struct Door<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) seat: &'a Seat,
     pub(super) live: &'a Live,
-    pub(super) shared: Arc<PostgresService>,
-    pub(super) lending: Rc<Lending>,
+    pub(super) shared: Arc<DatabaseService>,
+    pub(super) own: Arc<Shared>,
+    pub(super) lending: Rc<Lending<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) slot: usize,
 }
@@ -77,7 +80,7 @@ impl<'a> Door<'a> {
     pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, Ending> {
         let view = self.seat.service().view_owned();
         let limit = view
-            .postgres
+            .database
             .as_ref()
             .map(|own| own.times.login)
             .unwrap_or_default();
@@ -173,7 +176,7 @@ impl<'a> Door<'a> {
         bytes: &mut Vec<u8>,
         answer: Answer,
     ) -> Result<(), Outside> {
-        let acceptor = view.postgres.as_ref().and_then(|own| own.tls.as_ref());
+        let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let acceptor = acceptor.filter(|_| !stream.is_encrypted());
         match (answer, acceptor) {
             (Answer::No, _) | (Answer::Tls, None) => {
@@ -221,7 +224,7 @@ impl<'a> Door<'a> {
         };
         let user = text(startup.user().unwrap_or_default())?;
         let database = text(startup.database())?;
-        let own = view.postgres.as_ref();
+        let own = view.database.as_ref();
         let tls_required = own
             .and_then(|own| own.tls.as_ref())
             .is_some_and(|tls| tls.is_required());

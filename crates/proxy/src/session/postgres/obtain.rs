@@ -8,15 +8,15 @@ use evenkeel_wire::postgres::conversation::Token;
 use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 
-use super::card::Doing;
 use super::complaint::Complaint;
-use super::join::JoinError;
 use super::server::ServerConnection;
 use super::unit::Wanted;
 use super::{At, End, Session, Stage, Unit};
 use crate::clock;
 use crate::service::View;
 use crate::service::line::Told;
+use crate::session::{self, card::Doing};
+use crate::upstream::join::JoinError;
 use crate::upstream::lending::{Borrowed, Delivery};
 
 /// What came of asking for a connection.
@@ -53,7 +53,7 @@ impl Session<'_> {
     }
 
     fn ask_primary(&mut self, view: &Arc<View>) -> Got {
-        let primary = view.postgres.as_ref().and_then(|own| own.primary);
+        let primary = view.database.as_ref().and_then(|own| own.primary);
         if let Some(index) = primary
             && (self.resumed.is_some() || self.shared.line.is_calm())
         {
@@ -78,12 +78,12 @@ impl Session<'_> {
 
     /// Borrows a connection to a server of the view.
     fn ask_at(&mut self, view: &Arc<View>, index: usize, is_reserved: bool) -> Got {
-        let (Some(postgres), Some(at)) = (&view.postgres, At::new(view, index, is_reserved)) else {
+        let (Some(database), Some(at)) = (&view.database, At::new(view, index, is_reserved)) else {
             return Got::Later;
         };
         let mut borrowed;
         loop {
-            let pooled = self.account.pooled(&at.server, postgres);
+            let pooled = self.account.pooled(&at.server, database);
             borrowed = self.lending.borrow(&pooled, &self.place);
             // An operator has had its connections opened anew just now: there is another pool.
             let is_gone = matches!(borrowed, Borrowed::Refused(_)) && pooled.pool.is_outdated();
@@ -110,7 +110,7 @@ impl Session<'_> {
 
     /// A connection is ours: first what the client has set is set on it.
     fn lent(&mut self, mut server: Box<ServerConnection>) -> Got {
-        self.card.has(&server);
+        self.card.has(&server.lent);
         self.begins_work();
         self.stage = Stage::Ready;
         self.drew = false;
@@ -125,7 +125,7 @@ impl Session<'_> {
         let mut out = self.worker.spare();
         server.ask(&sql, Token::default(), &mut out);
         // If it fails, the next receive says so.
-        let _ = server.stream.send_own(self.worker, out);
+        let _ = server.lent.stream.send_own(self.worker, out);
         self.server = Some(server);
         self.stage = Stage::Preparing(Some(wanted));
         self.restoring = false;
@@ -155,7 +155,7 @@ impl Session<'_> {
             return Ok(());
         }
         // If it fails, the next receive says so.
-        let _ = server.stream.send_own(self.worker, out);
+        let _ = server.lent.stream.send_own(self.worker, out);
         self.stage = Stage::Preparing(wanted);
         self.restoring = true;
         Ok(())
@@ -213,7 +213,7 @@ impl Session<'_> {
         self.go_on()
     }
 
-    pub(super) fn delivered(&mut self, delivery: Delivery) -> Result<(), End> {
+    pub(super) fn delivered(&mut self, delivery: Delivery<ServerConnection>) -> Result<(), End> {
         self.card.set_deadline(0);
         if let Stage::Connection { since_us, .. } = self.stage {
             let waited_us = clock::now_us().saturating_sub(since_us);
@@ -241,7 +241,7 @@ impl Session<'_> {
         let at = self.at.take();
         if !error.is_passing() {
             let complaint = Complaint::of_join(error);
-            return match &error.sqlstate {
+            return match &complaint.sqlstate.0 {
                 // What the session is made of is good no more.
                 b"28P01" | b"28000" | b"3D000" => Err(End::Fatal(complaint)),
                 _ => self.refuse(&complaint),
@@ -374,7 +374,7 @@ impl Session<'_> {
             return self.server_lost("was found to be down, or is the primary no longer");
         }
         if self.card.take_overtime() {
-            super::cancel::cancel(self.worker, &self.card, self.seat.service());
+            session::cancel::cancel(self.worker, &self.card, self.seat.service());
         }
         if let Some(complaint) = self.refusal.take() {
             return self.refuse(&complaint);

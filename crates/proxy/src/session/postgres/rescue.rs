@@ -7,10 +7,10 @@ use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
 
-use super::card::Doing;
 use super::complaint::Complaint;
 use super::from_server::Walked;
 use super::{End, Session, Stage, Unit};
+use crate::session::card::Doing;
 
 /// A unit that fails again and again has a reason of its own.
 pub(super) const RESCUES_MAX: u32 = 3;
@@ -121,7 +121,7 @@ impl Session<'_> {
             self.shared.knowledge.doubt(at.server.id);
             at.server.counters.resets.add(1);
         }
-        tracing::debug!(server = %server.pooled.server.name, why, "server lost");
+        tracing::debug!(server = %server.lent.pooled.server.name, why, "server lost");
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
         let is_in_message = server.is_in_message();
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);

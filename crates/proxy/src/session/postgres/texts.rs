@@ -190,7 +190,7 @@ impl Session<'_> {
         if !meaning.statements.iter().any(asks) {
             return;
         }
-        self.shared.asked_sequences();
+        self.own.asked_sequences();
         let is_own = self.drew || self.journal.pins.has(Pin::Sequence);
         let Some(server) = self.server.as_mut().filter(|_| !is_own) else {
             return;
@@ -215,7 +215,7 @@ impl Session<'_> {
     pub(super) fn intern(&self, text: &[u8], types: &[u8]) -> Arc<statements::Statement> {
         let digest = self.digest();
         let catalog = self.account.catalog_version();
-        self.shared
+        self.own
             .statements
             .statement(text, types, digest, catalog, || self.read(text))
     }
@@ -229,7 +229,7 @@ impl Session<'_> {
         if statement.catalog == catalog {
             return Arc::clone(statement);
         }
-        self.shared
+        self.own
             .statements
             .renewed(statement, catalog, || self.read(&statement.text))
     }

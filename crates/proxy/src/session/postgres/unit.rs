@@ -20,7 +20,7 @@ use super::{At, End, KEPT_LENGTH_MAX, Session};
 use crate::clock;
 use crate::dice::dice;
 use crate::service::View;
-use crate::service::postgres::PostgresView;
+use crate::service::database::DatabaseView;
 use crate::state::meaning::{self, Meaning};
 
 /// What the client wants done as one, and how it fares.
@@ -167,8 +167,8 @@ impl Session<'_> {
             return Ok(Look::Local(passed + length));
         }
         let view = self.seat.service().view_owned();
-        let is_split = |own: &&PostgresView| own.split.reads && !own.session_mode;
-        let Some(own) = view.postgres.as_ref().filter(is_split) else {
+        let is_split = |own: &&DatabaseView| own.split.reads && !own.session_mode;
+        let Some(own) = view.database.as_ref().filter(is_split) else {
             self.unit.is_read = false;
             self.unit.may_write = false;
             return Ok(Look::Unit(Wanted::Primary, view));
@@ -313,7 +313,7 @@ impl Session<'_> {
         }
     }
 
-    fn decide(&mut self, view: &View, own: &PostgresView, draft: &Draft) -> Wanted {
+    fn decide(&mut self, view: &View, own: &DatabaseView, draft: &Draft) -> Wanted {
         let readers = self.readers(view, own);
         let decision = self.decision(own, draft, &readers);
         if self.unit.primary_only {
@@ -330,7 +330,7 @@ impl Session<'_> {
         }
     }
 
-    fn decision(&self, own: &PostgresView, draft: &Draft, readers: &Readers) -> Decision {
+    fn decision(&self, own: &DatabaseView, draft: &Draft, readers: &Readers) -> Decision {
         let hint = draft.hint.as_ref().map(|hint| match hint {
             meaning::Hint::Primary => Hint::Primary,
             meaning::Hint::Replica => Hint::Replica,
@@ -357,7 +357,7 @@ impl Session<'_> {
     }
 
     /// The servers as this session may read from them now.
-    fn readers(&mut self, view: &View, own: &PostgresView) -> Readers {
+    fn readers(&mut self, view: &View, own: &DatabaseView) -> Readers {
         self.settle_token(own);
         let global = self.global_token(own);
         let requires = match own.consistency {
@@ -387,7 +387,7 @@ impl Session<'_> {
     }
 
     /// What the session wrote has a position once the primary was asked for one.
-    fn settle_token(&mut self, own: &PostgresView) {
+    fn settle_token(&mut self, own: &DatabaseView) {
         if self.token.requires(own.epoch) == Requires::Nothing {
             return;
         }
@@ -397,7 +397,7 @@ impl Session<'_> {
     }
 
     /// What any session wrote, where that is to be seen.
-    fn global_token(&self, own: &PostgresView) -> Option<Token> {
+    fn global_token(&self, own: &DatabaseView) -> Option<Token> {
         if own.consistency != Consistency::Global {
             return None;
         }
@@ -409,7 +409,7 @@ impl Session<'_> {
     }
 
     /// One of those that may serve a read, as the service balances them.
-    fn reader(&self, own: &PostgresView, readers: Readers, and_primary: bool) -> Wanted {
+    fn reader(&self, own: &DatabaseView, readers: Readers, and_primary: bool) -> Wanted {
         let mut barred = readers.barred;
         if let Some(primary) = own.primary.filter(|_| !and_primary) {
             barred.insert(primary);
@@ -440,7 +440,7 @@ pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
 impl At {
     /// A server of the view; `is_reserved`: its place among those that read is taken already.
     pub(super) fn new(view: &View, index: usize, is_reserved: bool) -> Option<Self> {
-        let postgres = view.postgres.as_ref()?;
+        let postgres = view.database.as_ref()?;
         let busy = Arc::clone(&postgres.busy[index]);
         if !is_reserved {
             // Without a limit: it only counts.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use evenkeel_policy::lending::{Loan, Order, Ticket};
 
-use crate::session::postgres::join::JoinError;
-use crate::session::postgres::server::Parcel;
+use super::Parcel;
+use crate::upstream::join::JoinError;
 
 /// Something to do, or something that comes.
 pub(crate) enum Errand {

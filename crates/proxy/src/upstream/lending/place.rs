@@ -7,12 +7,11 @@ use std::task::{Context, Waker};
 
 use evenkeel_policy::lending::Ticket;
 
-use crate::session::postgres::join::JoinError;
-use crate::session::postgres::server::ServerConnection;
+use crate::upstream::join::JoinError;
 
 /// What is brought.
-pub(crate) enum Delivery {
-    Connection(Box<ServerConnection>),
+pub(crate) enum Delivery<C> {
+    Connection(Box<C>),
     /// Ask again.
     Again,
     /// None could be opened.
@@ -20,16 +19,19 @@ pub(crate) enum Delivery {
 }
 
 /// One session's place; it is in line at most once.
-#[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct Place<C> {
     ticket: Cell<Option<Ticket>>,
-    delivery: RefCell<Option<Delivery>>,
+    delivery: RefCell<Option<Delivery<C>>>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Place {
+impl<C> Place<C> {
     pub(crate) fn new() -> Rc<Self> {
-        Rc::default()
+        Rc::new(Self {
+            ticket: Cell::default(),
+            delivery: RefCell::default(),
+            waker: RefCell::default(),
+        })
     }
 
     pub(super) fn stand_in_line(&self, ticket: Ticket) {
@@ -44,7 +46,7 @@ impl Place {
         self.ticket.get()
     }
 
-    pub(super) fn deliver(&self, delivery: Delivery) {
+    pub(super) fn deliver(&self, delivery: Delivery<C>) {
         self.ticket.set(None);
         self.delivery.replace(Some(delivery));
         if let Some(waker) = self.waker.borrow().as_ref() {
@@ -53,7 +55,7 @@ impl Place {
     }
 
     /// What was brought.
-    pub(crate) fn take(&self, context: &Context<'_>) -> Option<Delivery> {
+    pub(crate) fn take(&self, context: &Context<'_>) -> Option<Delivery<C>> {
         let delivery = self.delivery.borrow_mut().take();
         if delivery.is_none() {
             let mut waker = self.waker.borrow_mut();
@@ -68,7 +70,7 @@ impl Place {
     }
 
     /// What was brought to a session that has left.
-    pub(crate) fn take_late(&self) -> Option<Delivery> {
+    pub(crate) fn take_late(&self) -> Option<Delivery<C>> {
         self.delivery.borrow_mut().take()
     }
 }

@@ -18,6 +18,19 @@ const MYSQL: &str = "SELECT @@global.server_uuid AS server_identity, \
     (SELECT VARIABLE_VALUE FROM performance_schema.global_variables \
      WHERE VARIABLE_NAME = 'group_replication_group_name') AS group_name";
 
+/// Whether it takes writes, in an answer to the question for its position.
+pub(super) const READ_ONLY: &str = "read_only";
+
+/// MySQL alone has it.
+pub(super) const GTID_MODE: &str = "gtid_mode";
+
+const MARIADB_POSITION: &str = "SELECT @@global.read_only AS read_only, \
+    @@global.gtid_binlog_state AS binlog_state, @@global.gtid_slave_pos AS slave_pos, \
+    @@global.gtid_current_pos AS current_pos, @@global.log_bin AS log_bin";
+
+const MYSQL_POSITION: &str = "SELECT @@global.read_only AS read_only, \
+    @@global.gtid_executed AS executed, @@global.gtid_mode AS gtid_mode";
+
 const SUPER_READ_ONLY: &str = ", @@global.super_read_only AS super_read_only";
 
 const WSREP: &str = ", @@global.wsrep_on AS wsrep_on, @@global.wsrep_provider AS wsrep_provider, \
@@ -70,6 +83,18 @@ impl Dialect {
     /// The question that is asked every time.
     pub(super) fn facts(&self) -> &str {
         &self.facts
+    }
+
+    pub(super) fn is_mariadb(&self) -> bool {
+        self.mariadb
+    }
+
+    /// The question for its position alone.
+    pub(super) fn position(&self) -> &'static str {
+        match self.mariadb {
+            true => MARIADB_POSITION,
+            false => MYSQL_POSITION,
+        }
     }
 
     /// The question for the replication channels.

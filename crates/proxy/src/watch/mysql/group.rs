@@ -2,6 +2,7 @@
 
 use evenkeel_policy::cluster::report::{Group, MemberState};
 
+use super::replication;
 use crate::watch::row::{Nonsense, Row};
 
 /// One row, even where the group does not run. A member that was expelled sees itself alone.
@@ -48,6 +49,7 @@ pub(super) fn read(facts: &Row, view: &Row) -> Result<Group, Nonsense> {
         view: number,
         applier_queue,
         lag_ms: lag_ms(view.number_or_null(&["applying_us"])?, applier_queue),
+        visible: replication::visible(facts)?,
     })
 }
 

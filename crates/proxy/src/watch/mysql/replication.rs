@@ -22,11 +22,13 @@ pub(super) fn read(facts: &Row, channels: &[Row]) -> Result<Replication, Nonsens
         server_identity: facts.text(&["server_identity"])?.to_owned(),
         read_only: super_read_only || facts.flag(&["read_only"])?,
         executed: executed(facts)?,
+        visible: visible(facts)?,
         replica: worst(facts, channels)?,
     })
 }
 
-fn executed(facts: &Row) -> Result<Gtids, Nonsense> {
+/// Every transaction it has executed.
+pub(super) fn executed(facts: &Row) -> Result<Gtids, Nonsense> {
     if facts.has("executed") {
         return mysql_executed(facts.text(&["executed"])?);
     }
@@ -37,6 +39,27 @@ fn executed(facts: &Row) -> Result<Gtids, Nonsense> {
     }
     // What a replica without `log_slave_updates` has applied stands in its position alone.
     Ok(Gtids::mariadb(written).with_applied(positions(facts, "slave_pos")?))
+}
+
+/// What of that whoever reads there sees.
+///
+/// MySQL adds a transaction to its set when the tables have it. MariaDB writes it to its log, and
+/// lists it there, before the tables have it: only `gtid_slave_pos` moves behind the commit. What
+/// the log lists of the same domain up to there was committed before, in the order of the domain.
+pub(super) fn visible(facts: &Row) -> Result<Gtids, Nonsense> {
+    if facts.has("executed") {
+        return mysql_executed(facts.text(&["executed"])?);
+    }
+    let applied = positions(facts, "slave_pos")?;
+    let last = |domain: u32| {
+        let of_domain = applied.iter().filter(|(of, ..)| *of == domain);
+        of_domain.map(|(.., sequence)| *sequence).max()
+    };
+    let logged = positions(facts, "binlog_state")?;
+    let committed = logged
+        .into_iter()
+        .filter(|(domain, _, sequence)| last(*domain) >= Some(*sequence));
+    Ok(Gtids::mariadb(committed).with_applied(applied.iter().copied()))
 }
 
 fn positions(facts: &Row, column: &str) -> Result<Vec<(u32, u32, u64)>, Nonsense> {

@@ -50,6 +50,11 @@ fn a_mariadb_server_has_what_it_wrote_and_what_it_applied() {
         read.executed,
         Gtids::mariadb([(0, 23913, 8), (0, 23914, 9)]).with_applied([(0, 23913, 8)])
     );
+    assert_eq!(
+        read.visible,
+        Gtids::mariadb([(0, 23913, 7)]).with_applied([(0, 23913, 8)]),
+        "what the log has beyond what is applied may not be in the tables yet"
+    );
     assert_eq!(read.replica, None);
     let without_log = replication::read(&with("log_bin=0", MARIADB), &[]).unwrap();
     assert!(without_log.executed.contains(&Gtids::mariadb([(1, 5, 3)])));
@@ -64,6 +69,7 @@ fn a_mysql_server_has_its_executed_set_and_two_kinds_of_read_only() {
         read.executed,
         Gtids::mysql([(uuid, "", 1, 5), (uuid, "", 7, 7)])
     );
+    assert_eq!(read.visible, read.executed);
     let writable = with("read_only=0\nsuper_read_only=0", MYSQL);
     assert!(!replication::read(&writable, &[]).unwrap().read_only);
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use evenkeel_policy::causality::{Lsn, WAL_SEGMENT_BYTES, Wait};
+use evenkeel_policy::causality::{Lsn, Position, WAL_SEGMENT_BYTES, Wait};
 use evenkeel_wire::lsn;
 use tokio_postgres::{Row, Statement};
 
@@ -11,6 +11,7 @@ use super::line::{Caller, Line};
 use super::{Nonsense, WatchError, answer};
 use crate::now_us;
 use crate::probe::{Account, AskerError, Progress, Target, Tls};
+use crate::watch::Place;
 
 /// What does not change while a connection lasts, but for the timeline.
 const CIRCUMSTANCES: &str = "SELECT \
@@ -35,21 +36,8 @@ const WAITS_SINCE: i32 = 190_000;
 
 const STEP: &str = "asking for its position";
 
-/// Where a server is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// A replica: what it has replayed. A primary: what a replica must have replayed.
-    pub lsn: Lsn,
-    /// It is a replica.
-    pub in_recovery: bool,
-    /// When the question was sent.
-    pub asked_us: u64,
-    /// What it can wait for, as a replica.
-    pub wait: Wait,
-}
-
 /// Asks one server, over a connection that it keeps.
-pub struct PositionAsker {
+pub(in crate::watch) struct Asker {
     caller: Caller,
     kept: Option<Kept>,
 }
@@ -64,17 +52,19 @@ struct Kept {
     wait: Wait,
 }
 
-impl PositionAsker {
-    /// Checks everything that can be checked without the server.
-    pub fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+impl Asker {
+    pub(in crate::watch) fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
         Ok(Self {
             caller: Caller::new(account, tls, "evenkeel-position")?,
             kept: None,
         })
     }
 
-    /// Asks once, within `timeout`, over the kept connection if there is one to that target.
-    pub async fn ask(&mut self, target: &Target, timeout: Duration) -> Result<Place, WatchError> {
+    pub(in crate::watch) async fn ask(
+        &mut self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<Place, WatchError> {
         // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
         let kept = self.kept.take();
         let kept = kept.filter(|kept| kept.target == *target && kept.line.is_usable());
@@ -90,8 +80,7 @@ impl PositionAsker {
         }
     }
 
-    /// Takes leave of the server, until the next question.
-    pub fn hang_up(&mut self) {
+    pub(in crate::watch) fn hang_up(&mut self) {
         self.kept = None;
     }
 
@@ -159,16 +148,14 @@ impl Kept {
             None => received.unwrap_or(0).cast_unsigned(),
         };
         self.timeline = self.timeline.max(timeline);
-        let lsn = match in_recovery {
-            true => Lsn {
-                timeline: self.timeline,
-                at,
-            },
-            false => Lsn::of_insert(self.timeline, at, self.segment_bytes),
+        let replayed = Lsn {
+            timeline: self.timeline,
+            at,
         };
+        let inserted = Lsn::of_insert(self.timeline, at, self.segment_bytes);
         Ok(Place {
-            lsn,
-            in_recovery,
+            written: (!in_recovery).then_some(Position::Lsn(inserted)),
+            applied: in_recovery.then_some(Position::Lsn(replayed)),
             asked_us,
             wait: self.wait,
         })

@@ -16,8 +16,8 @@ fn oks_of_both_servers_are_read() {
 }
 
 #[test]
-fn an_ok_without_trackers_has_its_words_to_the_end() {
-    let ok = OkPacket::read(b"\0\x01\0\x02\0\0\0Rows", Capabilities::default()).unwrap();
+fn an_ok_without_trackers_has_its_words_behind_their_length_too() {
+    let ok = OkPacket::read(b"\0\x01\0\x02\0\0\0\x04Rows", Capabilities::default()).unwrap();
     assert_eq!(ok.info, b"Rows");
 }
 

@@ -96,13 +96,13 @@ fn put_ok(out: &mut Vec<u8>, header: u8, ok: &OkPacket<'_>, agreed: Capabilities
     put_lenenc(out, ok.last_insert_id);
     put_u16(out, status.0);
     put_u16(out, ok.warnings);
-    if !agreed.has(Capabilities::SESSION_TRACK) {
-        out.extend_from_slice(ok.info);
-    } else if tracks || !ok.info.is_empty() {
+    // The documentation has it without a length where there are no trackers; servers and clients
+    // have always had one.
+    if tracks || !ok.info.is_empty() {
         put_lenenc_bytes(out, ok.info);
-        if tracks {
-            put_lenenc_bytes(out, ok.session_state);
-        }
+    }
+    if tracks {
+        put_lenenc_bytes(out, ok.session_state);
     }
 }
 

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::{Authenticated, Credential, Refusal};
 use crate::mysql::password::rsa::PrivateKey;
-use crate::mysql::password::{Nonce, crypt, ed25519, native};
+use crate::mysql::password::{Nonce, crypt, ed25519, native, sha2};
 
 /// What a password is compared with.
 #[derive(Clone)]
@@ -51,6 +51,19 @@ impl Check {
     /// # Errors
     /// It is not the password.
     pub fn run(self, key: Option<&PrivateKey>, random: [u8; 32]) -> Result<Authenticated, Refusal> {
+        self.run_knowing(key, random, None)
+    }
+
+    /// The same, sparing the many rounds for a password that was proved meanwhile by another login.
+    ///
+    /// # Errors
+    /// It is not the password.
+    pub fn run_knowing(
+        self,
+        key: Option<&PrivateKey>,
+        random: [u8; 32],
+        proved: Option<&sha2::Verifier>,
+    ) -> Result<Authenticated, Refusal> {
         let password = match self.given {
             Given::Password(password) => password,
             Given::Encrypted { message, nonce } => {
@@ -60,7 +73,9 @@ impl Check {
                 password.unwrap_or_default()
             }
         };
-        if !self.secret.fits(&password) || password.is_empty() {
+        let is_proved = |known: &sha2::Verifier| known.is_of(&password);
+        let fits = proved.is_some_and(is_proved) || self.secret.fits(&password);
+        if !fits || password.is_empty() {
             return Err(Refusal::WrongPassword);
         }
         Ok(Authenticated {

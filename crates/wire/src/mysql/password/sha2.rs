@@ -21,6 +21,12 @@ impl Verifier {
         Key::of_password(password).verifier()
     }
 
+    /// Whether it is this password's.
+    #[must_use]
+    pub fn is_of(&self, password: &[u8]) -> bool {
+        bool::from(Verifier::of_password(password).0.ct_eq(&self.0))
+    }
+
     /// Checks a proof; it holds the key.
     #[must_use]
     pub fn check(&self, nonce: &Nonce, proof: &[u8]) -> Option<Key> {

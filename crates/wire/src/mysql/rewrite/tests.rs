@@ -77,9 +77,8 @@ fn trackers_are_hidden_from_who_did_not_ask() {
 #[test]
 fn words_for_people_survive_where_trackers_are_not_understood() {
     let ok = b"\x0b\0\0\x01\0\x01\0\x02\0\0\0\x03abc";
-    let plain = b"\x0a\0\0\x01\0\x01\0\x02\0\0\0abc";
-    assert_eq!(through(ok, (NEW, OLD), |_| true), plain);
-    assert_eq!(through(plain, (OLD, NEW), |_| true), ok);
+    assert_eq!(through(ok, (NEW, OLD), |_| true), ok);
+    assert_eq!(through(ok, (OLD, NEW), |_| true), ok);
 }
 
 #[test]

@@ -12,7 +12,7 @@ const VERSION_OF_ALL: u32 = 50_700;
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The end of the text.
     #[default]
     End,
@@ -48,28 +48,32 @@ pub(crate) enum Kind {
 
 /// A token and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
-    pub(crate) span: Span,
+pub struct Token {
+    /// What it is.
+    pub kind: Kind,
+    /// Where it is.
+    pub span: Span,
     /// For words of at most 16 bytes and for operators: the bytes, ASCII letters in lower case.
-    pub(crate) word: Word,
+    pub word: Word,
 }
 
 impl Token {
     /// Whether it is this keyword.
-    pub(crate) fn is(self, keyword: Word) -> bool {
+    #[must_use]
+    pub fn is(self, keyword: Word) -> bool {
         self.word == keyword && self.kind == Kind::Word
     }
 
     /// Whether it can stand for the name of something.
-    pub(crate) fn is_name(self) -> bool {
+    #[must_use]
+    pub fn is_name(self) -> bool {
         matches!(self.kind, Kind::Word | Kind::QuotedName)
     }
 }
 
 /// The tokens of a text, one after the other.
 #[derive(Debug, Clone)]
-pub(crate) struct Tokens<'a> {
+pub struct Tokens<'a> {
     text: &'a [u8],
     at: usize,
     modes: Modes,
@@ -80,7 +84,9 @@ pub(crate) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    pub(crate) fn new(text: &'a [u8], modes: Modes) -> Self {
+    /// Of a text.
+    #[must_use]
+    pub fn new(text: &'a [u8], modes: Modes) -> Self {
         Tokens {
             text: text.get(..LENGTH_MAX).unwrap_or(text),
             at: 0,
@@ -107,7 +113,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The next token; at the end, again and again, [`Kind::End`].
-    pub(crate) fn next_token(&mut self) -> Token {
+    pub fn next_token(&mut self) -> Token {
         loop {
             let Some(first) = self.rest().first().copied() else {
                 // A comment that is run has to end.

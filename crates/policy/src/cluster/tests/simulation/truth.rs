@@ -366,6 +366,7 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
             server_identity: index.to_string(),
             read_only: !is_first,
             executed: Gtids::default(),
+            visible: Gtids::default(),
             replica: (!is_first).then(threads),
         }),
         Kind::Galera => Said::Galera(Galera {
@@ -390,6 +391,7 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
             view: 1,
             applier_queue: 0,
             lag_ms: Some(1),
+            visible: Gtids::default(),
         }),
     }
 }

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Reports, Who};
+use super::Reports;
 use crate::session::postgres::server::ServerConnection;
 use crate::state::settings::{self, Carried, Interner, Journal, OnServer, Proofs, Settings};
+use crate::upstream::lender::Who;
 
 /// Those of users and databases without a session are forgotten when there are more.
 const KNOWN_MAX: usize = 1_000;

@@ -5,14 +5,14 @@ use evenkeel_wire::postgres::login::{Credential, Method, Refusal};
 use evenkeel_wire::postgres::{md5, scram};
 use zeroize::Zeroizing;
 
-use super::super::account::generation_of;
 use super::super::complaint::Complaint;
 use super::{Door, Outside, Wish};
 use crate::knowledge::{NoLogin, Verifier};
 use crate::random::secret;
 use crate::service::View;
-use crate::service::postgres::{FileCredential, FileUser};
+use crate::service::database::{FileCredential, FileUser};
 use crate::stream::Stream;
+use crate::upstream::lender::generation_of;
 
 /// Iterations of made-up verifiers: PostgreSQL's default.
 const MOCK_ITERATIONS: u32 = 4_096;
@@ -48,7 +48,7 @@ impl Door<'_> {
         view: &View,
         wish: &Wish,
     ) -> Result<Known, Outside> {
-        let own = view.postgres.as_ref().ok_or(Outside::Gone)?;
+        let own = view.database.as_ref().ok_or(Outside::Gone)?;
         let auth = &own.auth;
         if !auth.may_come_from(&wish.user, self.address()) {
             let text = format!("user \"{}\" may not come from this address", wish.user);
@@ -136,7 +136,7 @@ impl Door<'_> {
     /// A user who does not exist is asked like any other.
     fn mock(&self, wish: &Wish, binding: Option<Vec<u8>>) -> Known {
         let user = wish.user.as_bytes();
-        let verifier = scram::Verifier::mock(user, &self.shared.mock_secret, MOCK_ITERATIONS);
+        let verifier = scram::Verifier::mock(user, &self.own.mock_secret, MOCK_ITERATIONS);
         let method = Method::Scram {
             verifier,
             binding,

@@ -7,12 +7,11 @@ use std::time::Duration;
 use evenkeel_policy::lending::Condition;
 use evenkeel_wire::postgres::conversation::Sending;
 use evenkeel_wire::postgres::requests::Requests;
-use evenkeel_wire::postgres::{TransactionStatus, build};
+use evenkeel_wire::postgres::{TransactionStatus, build, login};
 
-use super::super::account::{Account, Who};
-use super::super::card::Card;
+use super::super::account::Account;
 use super::super::complaint::Complaint;
-use super::super::join::JoinError;
+use super::super::join;
 use super::super::server::ServerConnection;
 use super::super::{Session, Stage, TEXT_LENGTH_MAX, Unit};
 use super::credential::Proof;
@@ -21,9 +20,12 @@ use crate::cancel;
 use crate::clock;
 use crate::server::Server;
 use crate::service::View;
-use crate::service::postgres::PostgresView;
+use crate::service::database::DatabaseView;
+use crate::session::card::Card;
 use crate::state::settings::{self, Journal, Settings, StartupError, spelling};
 use crate::stream::Stream;
+use crate::upstream::join::JoinError;
+use crate::upstream::lender::{Credential, Who};
 use crate::upstream::lending::{Borrowed, Delivery, Lending, Place};
 
 /// How long a server may take to tell how it greets, while there are others.
@@ -38,8 +40,8 @@ pub(super) struct Greeted {
 
 /// Waits for a connection, and is out of the line when it is dropped.
 struct InLine<'a> {
-    lending: &'a Rc<Lending>,
-    place: Rc<Place>,
+    lending: &'a Rc<Lending<ServerConnection>>,
+    place: Rc<Place<ServerConnection>>,
 }
 
 impl Drop for InLine<'_> {
@@ -53,7 +55,7 @@ impl Drop for InLine<'_> {
 
 /// Any server will do: the primary if there is one, else whoever reads; and each once more, since
 /// its connection may have ended while it was idle.
-fn candidates(view: &View, own: &PostgresView) -> Vec<usize> {
+fn candidates(view: &View, own: &DatabaseView) -> Vec<usize> {
     let others = (0..view.servers.len()).filter(|index| own.replicas[*index]);
     let once: Vec<usize> = own.primary.into_iter().chain(others).collect();
     once.repeat(2)
@@ -67,7 +69,7 @@ fn is_of_server(complaint: &Complaint) -> bool {
 
 /// A connection that goes back whatever becomes of the login.
 struct Lent<'a> {
-    lending: &'a Rc<Lending>,
+    lending: &'a Rc<Lending<ServerConnection>>,
     server: Option<Box<ServerConnection>>,
 }
 
@@ -120,14 +122,14 @@ impl<'a> Door<'a> {
 
     fn account(&self, wish: &Wish, proof: Proof) -> Rc<Account> {
         let lender = &self.shared.lender;
+        let credential = proof.credential.unwrap_or(login::Credential::Nothing);
         let who = Who {
-            user: wish.user.clone(),
-            server_user: proof.server_user,
-            database: wish.database.clone(),
-            credential: proof
-                .credential
-                .unwrap_or(evenkeel_wire::postgres::login::Credential::Nothing),
+            user: wish.user.as_str().into(),
+            server_user: proof.server_user.into(),
+            database: wish.database.as_str().into(),
+            credential: Credential::Postgres(credential),
             generation: proof.generation,
+            identity: 0,
             user_number: lender.number(wish.user.as_bytes()),
             database_number: lender.number(wish.database.as_bytes()),
         };
@@ -144,7 +146,7 @@ impl<'a> Door<'a> {
         if let Some(journal) = account.journal(&startup, self.worker.interner()) {
             return Ok(journal);
         }
-        let own = view.postgres.as_ref().ok_or(Outside::Gone)?;
+        let own = view.database.as_ref().ok_or(Outside::Gone)?;
         let candidates = candidates(view, own);
         let mut last = Complaint::new(b"57P03", "no server can be asked: try again");
         for (place, index) in candidates.iter().enumerate() {
@@ -168,7 +170,7 @@ impl<'a> Door<'a> {
     async fn learn_at(
         &self,
         account: &Account,
-        (server, view): (&Arc<Server>, &PostgresView),
+        (server, view): (&Arc<Server>, &DatabaseView),
         startup: &Settings,
         patience: Duration,
     ) -> Result<(), Complaint> {
@@ -220,7 +222,7 @@ impl<'a> Door<'a> {
         &self,
         account: &Account,
         server: &Arc<Server>,
-        view: &PostgresView,
+        view: &DatabaseView,
     ) -> Result<Box<ServerConnection>, Arc<JoinError>> {
         let in_line = InLine {
             lending: &self.lending,
@@ -234,7 +236,7 @@ impl<'a> Door<'a> {
                 Borrowed::Later(until_ms) => until_ms,
                 Borrowed::Refused(_) if pooled.pool.is_outdated() => continue,
                 Borrowed::Refused(refusal) => {
-                    return Err(Arc::new(JoinError::not_lent(refusal)));
+                    return Err(Arc::new(join::not_lent(refusal)));
                 }
             };
             let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
@@ -247,19 +249,28 @@ impl<'a> Door<'a> {
                 Ok(Delivery::Connection(server)) => return Ok(server),
                 Ok(Delivery::Failed(error)) => return Err(error),
                 Ok(Delivery::Again) => {}
-                Err(_) => return Err(Arc::new(JoinError::waited())),
+                Err(_) => return Err(Arc::new(join::waited())),
             }
         }
     }
 
     /// The client is in.
     pub(super) fn enter(&self, client: Stream, greeted: Greeted) -> Session<'a> {
-        let card = Card::new(&greeted.account, greeted.secret, self.peer);
+        let who = &greeted.account.who;
+        let (user, database) = (Arc::clone(&who.user), Arc::clone(&who.database));
+        let card = Card::new(
+            Card::draw_id(),
+            user,
+            database,
+            Some(greeted.secret),
+            self.peer,
+        );
         Session {
             worker: self.worker,
             seat: self.seat,
             live: self.live,
             shared: Arc::clone(&self.shared),
+            own: Arc::clone(&self.own),
             lending: Rc::clone(&self.lending),
             account: greeted.account,
             client,

@@ -1,0 +1,162 @@
+//! What a service that speaks a database's protocol says of its pools, its users and its clients.
+
+use serde::{Deserialize, Serialize};
+
+use super::Histogram;
+
+/// The part of a service's status that only those have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatabaseStatus {
+    /// `transaction` or `session`.
+    pub pool_mode: String,
+    /// At most so many server connections in a pool.
+    pub pool_size: u64,
+    /// Idle connections that a pool in use keeps.
+    pub pool_min_idle: u64,
+    /// One for each user in a database at a server.
+    pub pools: Vec<PoolStatus>,
+    /// What each user did in each database since the start.
+    pub users: Vec<UsageStatus>,
+    /// What clients do now: one entry for each word, in the order of their lives.
+    pub clients: Vec<CountStatus>,
+    /// How many clients are bound to their server connection, by reason; reasons without any are
+    /// left out.
+    pub pins: Vec<CountStatus>,
+    /// Every database is paused.
+    pub all_paused: bool,
+    /// Databases that are paused.
+    pub paused: Vec<String>,
+    /// Clients that wait for a primary.
+    pub waiting_for_primary: u64,
+    /// Queries and batches answered.
+    pub queries_total: u64,
+    /// Transactions ended.
+    pub transactions_total: u64,
+    /// Queries and batches that replicas have answered.
+    pub on_replicas_total: u64,
+    /// Queries and batches run again elsewhere after a server had failed or refused them.
+    pub rescued_total: u64,
+    /// Clients that waited for a server connection in vain.
+    pub gave_up_total: u64,
+    /// Transactions lost with their server.
+    pub lost_total: u64,
+    /// Logins that were refused.
+    pub refused_logins_total: u64,
+    /// Waits for a server connection, in microseconds.
+    pub wait_us: Histogram,
+    /// From a query's first byte to the end of its answer, in microseconds.
+    pub query_us: Histogram,
+    /// Transactions, in microseconds.
+    pub transaction_us: Histogram,
+}
+
+/// One pool of server connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolStatus {
+    /// The user, as clients call it.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// The server's name.
+    pub server: String,
+    /// Connections, those that open and close among them.
+    pub connections: u64,
+    /// Of these, idle.
+    pub idle: u64,
+    /// Of these, opening.
+    pub opening: u64,
+    /// Clients that wait for one.
+    pub waiting: u64,
+    /// How long the first of them has waited.
+    pub longest_wait_ms: u64,
+}
+
+/// What a user did in a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageStatus {
+    /// The user.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// Queries and batches.
+    pub queries_total: u64,
+    /// Transactions.
+    pub transactions_total: u64,
+    /// Time in which a server worked for it, in microseconds.
+    pub busy_us_total: u64,
+    /// Bytes from its clients.
+    pub from_clients: u64,
+    /// Bytes to them.
+    pub to_clients: u64,
+}
+
+/// How many there are of something.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CountStatus {
+    /// Of what.
+    pub what: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// The clients and server connections of a service (`GET /api/v1/services/{name}/clients`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Connections {
+    /// The service.
+    pub service: String,
+    /// Its clients, the oldest first; those that are still logging in are not among them.
+    pub clients: Vec<ClientStatus>,
+    /// Its idle server connections; the others are those of clients.
+    pub idle: Vec<IdleStatus>,
+}
+
+/// One client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientStatus {
+    /// Names it as long as the process lives.
+    pub id: u64,
+    /// The user.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// Where it comes from; `unix` for a Unix socket.
+    pub peer: String,
+    /// What it does.
+    pub doing: String,
+    /// How long it has been there.
+    pub age_ms: u64,
+    /// How long it has done that.
+    pub doing_for_ms: u64,
+    /// The server whose connection it has.
+    pub server: Option<String>,
+    /// The process there, as `pg_stat_activity` or SHOW PROCESSLIST calls it.
+    pub server_pid: Option<u32>,
+    /// What binds it to that connection.
+    pub pins: Vec<String>,
+    /// Bytes from it.
+    pub from_client: u64,
+    /// Bytes to it.
+    pub to_client: u64,
+}
+
+/// One idle server connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IdleStatus {
+    /// The user, as clients call it.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// The server.
+    pub server: String,
+    /// The process there, as `pg_stat_activity` or SHOW PROCESSLIST calls it.
+    pub server_pid: Option<u32>,
+    /// How long it has been open.
+    pub age_ms: u64,
+}

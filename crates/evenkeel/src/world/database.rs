@@ -1,0 +1,433 @@
+//! What is learnt for the sessions of services that speak a database's protocol: tasks that ask the
+//! servers, and what the world tells them of roles.
+
+mod catalogs;
+mod logins;
+mod positions;
+pub(super) mod report;
+mod roster;
+mod routines;
+pub(super) mod serving;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_policy::causality::{Lsn, Position};
+use evenkeel_policy::cluster::report::{Group, Replication, Said};
+use evenkeel_policy::cluster::{Report, Role};
+use evenkeel_policy::health::Standing;
+use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::probe::{Account, AskerError, Tls};
+use evenkeel_proxy::record::CutReason;
+use evenkeel_proxy::watch::{AccountAsker, Database, LoginAsker, PositionAsker, RoutineAsker};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::World;
+use super::probing;
+use super::server::{ServerState, Watch};
+use crate::config::Address;
+use crate::config::plan::{AccountPlan, Consistency, Monitor, Protocol, ServerTls, ServicePlan};
+use positions::{Asked, Follower};
+use roster::{Era, Listed, Roster};
+
+/// One service's tasks, and what they were told last; they end when this is dropped.
+pub(super) struct Learning {
+    knowledge: Arc<Knowledge>,
+    sources: Sources,
+    roster: watch::Sender<Roster>,
+    era: Era,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What the tasks depend on: a change of it starts them anew.
+#[derive(Debug, Clone, PartialEq)]
+struct Sources {
+    protocol: Protocol,
+    servers: Vec<(Address, u64)>,
+    monitor: Option<Monitor>,
+    auth: Option<AccountPlan>,
+    query: Option<String>,
+    server_tls: ServerTls,
+}
+
+impl Drop for Learning {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Sources {
+    fn of(plan: &ServicePlan, servers: &BTreeMap<Address, ServerState>) -> Option<Sources> {
+        let auth = &plan.database.as_ref()?.auth;
+        let listed = plan.servers.iter().filter_map(|one| {
+            let state = servers.get(&one.address)?;
+            Some((one.address.clone(), state.server.id))
+        });
+        Some(Sources {
+            protocol: plan.protocol,
+            servers: listed.collect(),
+            monitor: plan.monitor.clone(),
+            auth: auth.account.clone(),
+            query: auth.query.clone(),
+            server_tls: plan.server_tls.clone(),
+        })
+    }
+
+    fn database(&self) -> Database {
+        match self.protocol {
+            Protocol::Mysql => Database::Mysql,
+            Protocol::Postgres | Protocol::Tcp => Database::Postgres,
+        }
+    }
+
+    /// Who reads catalogs and positions.
+    fn reader(&self) -> Option<Account> {
+        let monitor = self.monitor.as_ref().map(|monitor| Account {
+            user: monitor.user.clone(),
+            password: monitor.password.expose().to_owned(),
+            database: monitor.database.clone(),
+        });
+        monitor.or_else(|| self.authenticator())
+    }
+
+    /// Who reads verifiers.
+    fn authenticator(&self) -> Option<Account> {
+        self.auth.as_ref().map(|account| Account {
+            user: account.user.clone(),
+            password: account.password.expose().to_owned(),
+            database: account.database.clone(),
+        })
+    }
+}
+
+impl Learning {
+    /// Starts the tasks. `before`: those of the same service until now.
+    fn start(
+        before: Option<Learning>,
+        knowledge: Arc<Knowledge>,
+        (plan, sources, servers): (&ServicePlan, Sources, Vec<Listed>),
+        reports: &mpsc::Sender<probing::Report>,
+    ) -> Result<Learning, String> {
+        let era = before.map(|mut before| std::mem::take(&mut before.era));
+        let mut learning = Learning {
+            knowledge,
+            sources,
+            roster: watch::Sender::default(),
+            era: era.unwrap_or_default(),
+            tasks: Vec::new(),
+        };
+        learning.start_doubts(reports.clone());
+        if let Some(account) = learning.sources.reader() {
+            learning.start_positions(&account, &servers)?;
+            match plan.protocol {
+                Protocol::Mysql => learning.start_routines(&account, plan, &servers)?,
+                _ => learning.start_catalogs(account, plan, &servers),
+            }
+        }
+        learning.start_logins(servers)?;
+        Ok(learning)
+    }
+
+    fn start_doubts(&mut self, reports: mpsc::Sender<probing::Report>) {
+        let knowledge = Arc::clone(&self.knowledge);
+        self.run(async move {
+            loop {
+                let doubts = knowledge.next_doubts().await;
+                let report = probing::Report::Doubted(doubts);
+                if reports.send(report).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn start_positions(&mut self, account: &Account, servers: &[Listed]) -> Result<(), String> {
+        let samples = watch::Sender::new(0);
+        let database = self.sources.database();
+        for listed in servers {
+            let asker = PositionAsker::new(database, account.clone(), &listed.tls);
+            let follower = Follower {
+                server_id: listed.id(),
+                tells: Asked {
+                    listed: listed.clone(),
+                    asker: asker.map_err(|error| error.to_string())?,
+                },
+                knowledge: Arc::clone(&self.knowledge),
+                roster: self.roster.subscribe(),
+                samples: samples.clone(),
+            };
+            self.run(follower.go_on());
+        }
+        Ok(())
+    }
+
+    fn start_catalogs(&mut self, account: Account, plan: &ServicePlan, servers: &[Listed]) {
+        let reader = catalogs::Reader {
+            service: plan.name.clone(),
+            servers: servers.to_vec(),
+            account,
+            knowledge: Arc::clone(&self.knowledge),
+            roster: self.roster.subscribe(),
+        };
+        self.run(reader.go_on());
+    }
+
+    fn start_routines(
+        &mut self,
+        account: &Account,
+        plan: &ServicePlan,
+        servers: &[Listed],
+    ) -> Result<(), String> {
+        let mut askers = Vec::new();
+        for listed in servers {
+            let asker = RoutineAsker::new(account.clone(), &listed.tls);
+            let asker = asker.map_err(|error| error.to_string())?;
+            askers.push((listed.clone(), asker));
+        }
+        let reader = routines::Reader {
+            service: plan.name.clone(),
+            askers,
+            knowledge: Arc::clone(&self.knowledge),
+            roster: self.roster.subscribe(),
+            matters: plan.database.as_ref().is_some_and(|one| one.split.reads),
+            problem: None,
+        };
+        self.run(reader.go_on());
+        Ok(())
+    }
+
+    fn start_logins(&mut self, servers: Vec<Listed>) -> Result<(), String> {
+        let query = self.sources.query.clone();
+        match self.sources.protocol {
+            Protocol::Mysql => self.start_askers(servers, AccountAsker::new),
+            Protocol::Postgres | Protocol::Tcp => self.start_askers(servers, |account, tls| {
+                LoginAsker::new(account, tls, query.as_deref())
+            }),
+        }
+    }
+
+    fn start_askers<A: logins::Asks>(
+        &mut self,
+        servers: Vec<Listed>,
+        make: impl Fn(Account, &Tls) -> Result<A, AskerError>,
+    ) -> Result<(), String> {
+        let mut askers = Vec::new();
+        // Without an account nobody asks: every question is answered with that.
+        if let Some(account) = self.sources.authenticator() {
+            for listed in servers {
+                let asker = make(account.clone(), &listed.tls);
+                askers.push((listed, asker.map_err(|error| error.to_string())?));
+            }
+        }
+        let knows = logins::Servers {
+            askers,
+            roster: self.roster.subscribe(),
+        };
+        self.run(logins::answer(Arc::clone(&self.knowledge), Arc::new(knows)));
+        Ok(())
+    }
+
+    fn run(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.push(tokio::spawn(task));
+    }
+
+    /// A server has said what it is: of a replica, that is also a position.
+    fn hear(&mut self, server_id: u64, said: &Said, asked_ms: u64) {
+        if let Said::Postgres(said) = said {
+            self.era.heard(server_id, said.timeline);
+        }
+        let tracks = self.roster.borrow().tracks;
+        if let Some(position) = applied(said).filter(|_| tracks) {
+            let asked_us = asked_ms.saturating_mul(1_000);
+            let track = self.knowledge.track();
+            track.applied(server_id, position, asked_us, None);
+        }
+    }
+
+    /// Takes the present roles over, and tells the tasks if something matters to them.
+    fn brief(&mut self, seen: Seen) {
+        let track = self.knowledge.track();
+        track.list(&seen.replicas);
+        let begins = self.era.begins_with(seen.primary);
+        if begins || track.positions().primary != seen.primary {
+            track.set_primary(seen.primary, begins);
+        }
+        let roster = Roster {
+            epoch: track.positions().epoch,
+            primary: seen.primary,
+            replicas: seen.replicas.iter().map(|(id, _)| *id).collect(),
+            up: seen.up,
+            tracks: seen.tracks,
+        };
+        self.roster.send_if_modified(|told| {
+            let is_news = *told != roster;
+            *told = roster;
+            is_news
+        });
+    }
+}
+
+/// What the world sees of a service's servers.
+struct Seen {
+    primary: Option<u64>,
+    /// Those that live, with their lag.
+    replicas: Vec<(u64, Option<u64>)>,
+    up: Vec<u64>,
+    tracks: bool,
+}
+
+impl World {
+    /// Starts, changes and ends what is learnt, after a change of the configuration.
+    pub(super) fn adopt_learning(&mut self) {
+        for index in 0..self.services.len() {
+            let service = &self.services[index];
+            let sources = Sources::of(&service.plan, &self.servers);
+            let knowledge = service.knowledge.clone();
+            let Some((sources, knowledge)) = sources.zip(knowledge) else {
+                self.services[index].learning = None;
+                continue;
+            };
+            let known = service.learning.as_ref();
+            if known.is_none_or(|known| known.sources != sources) {
+                self.start_learning(index, sources, knowledge);
+            }
+        }
+        self.brief();
+    }
+
+    fn start_learning(&mut self, index: usize, sources: Sources, knowledge: Arc<Knowledge>) {
+        let service = &mut self.services[index];
+        let before = service.learning.take();
+        let servers = listed(&service.plan, &self.servers);
+        let of = servers.map(|servers| (&service.plan, sources, servers));
+        let reports = &self.reports.0;
+        match of.and_then(|of| Learning::start(before, knowledge, of, reports)) {
+            Ok(learning) => service.learning = Some(learning),
+            Err(why) => tracing::error!(
+                service = service.plan.name,
+                "nothing is learnt of its servers, and nobody can log in by their users: {why}"
+            ),
+        }
+    }
+
+    /// A server has said what it is: to be called before that is decided upon.
+    pub(super) fn learn_from(&mut self, address: &Address, report: &Report) {
+        let Some(server_id) = self.servers.get(address).map(|state| state.server.id) else {
+            return;
+        };
+        let concerned = self.services.iter_mut().filter(|one| one.lists(address));
+        for learning in concerned.filter_map(|one| one.learning.as_mut()) {
+            learning.hear(server_id, &report.said, report.asked_ms);
+        }
+    }
+
+    /// Tells all that learn who is what now.
+    pub(super) fn brief(&mut self) {
+        for index in 0..self.services.len() {
+            if self.services[index].learning.is_none() {
+                continue;
+            }
+            let seen = self.seen(index);
+            let primary = seen.primary;
+            if let Some(learning) = &mut self.services[index].learning {
+                learning.brief(seen);
+            }
+            self.publish_cast(index, primary);
+        }
+    }
+
+    fn seen(&self, index: usize) -> Seen {
+        let plan = &self.services[index].plan;
+        let mut seen = Seen {
+            primary: None,
+            replicas: Vec::new(),
+            up: Vec::new(),
+            tracks: plan.database.as_ref().is_some_and(|database| {
+                let split = &database.split;
+                split.reads && split.consistency != Consistency::Eventual
+            }),
+        };
+        for one in &plan.servers {
+            let state = self.servers.get(&one.address);
+            let up = state.filter(|state| state.health.standing() != Standing::Down);
+            let Some(state) = up else { continue };
+            let id = state.server.id;
+            seen.up.push(id);
+            match self
+                .cluster_of(&one.address)
+                .map(|cluster| cluster.role(id))
+            {
+                Some(Role::Primary) => seen.primary = Some(id),
+                Some(Role::Replica(lag)) => seen.replicas.push((id, lag.ms)),
+                _ => {}
+            }
+        }
+        seen
+    }
+
+    /// A new part of a server reaches the sessions, and who waits for a primary goes on.
+    fn publish_cast(&mut self, index: usize, primary: Option<u64>) {
+        let service = &self.services[index].service;
+        let before = {
+            let view = service.view();
+            let own = view.database.as_ref();
+            own.and_then(|own| own.primary)
+                .map(|index| view.servers[index].id)
+        };
+        if self.cast_has_changed(index) {
+            self.publish(index);
+        }
+        if before != primary
+            && let Some(former) = before
+        {
+            let service_id = self.services[index].service.id;
+            self.engine
+                .cut(Some(service_id), Some(former), CutReason::PrimaryChanged);
+        }
+        self.tell_turn(index);
+    }
+
+    /// Sessions doubt what these servers are thought to be.
+    pub(super) fn ask_doubted(&self, doubts: &std::collections::BTreeSet<u64>) {
+        let doubted = |state: &&ServerState| doubts.contains(&state.server.id);
+        let watchings = self.servers.values().filter(doubted);
+        for watching in watchings.filter_map(|state| state.watching.as_ref()) {
+            watching.doubt();
+        }
+    }
+}
+
+/// What whoever reads there sees, if the server says so. A Galera node does not.
+fn applied(said: &Said) -> Option<Position> {
+    match said {
+        Said::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {
+            timeline: said.timeline,
+            at: said.lsn,
+        })),
+        Said::Replication(Replication { visible, .. }) | Said::Group(Group { visible, .. }) => {
+            // One that keeps no GTIDs tells nothing.
+            (!visible.is_empty()).then(|| Position::Gtids(visible.clone()))
+        }
+        Said::Galera(_) => None,
+    }
+}
+
+/// The servers of a service, with the way to encrypt.
+fn listed(
+    plan: &ServicePlan,
+    servers: &BTreeMap<Address, ServerState>,
+) -> Result<Vec<Listed>, String> {
+    let watch = Watch::of(plan);
+    let states = plan
+        .servers
+        .iter()
+        .filter_map(|one| servers.get(&one.address));
+    let listed = states.map(|state| {
+        Ok(Listed {
+            server: Arc::clone(&state.server),
+            tls: watch.tls(&state.address)?,
+        })
+    });
+    listed.collect()
+}

@@ -1,0 +1,248 @@
+//! Looks logins up at the servers: each asked for after the session came, equal ones together.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_proxy::knowledge::{Accounts, Knowledge, Login, NoLogin, Request};
+use evenkeel_proxy::probe::Target;
+use evenkeel_proxy::watch::{AccountAsker, LoginAsker};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::roster::{Listed, Roster};
+
+/// Questions at once.
+const UNDER_WAY_MAX: usize = 32;
+
+/// Sessions that may wait; who comes then is told so.
+const WAITING_MAX: usize = 10_000;
+
+/// For one server to answer while there is another one to ask, and for all of them together.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(10);
+
+type Answer<A> = Result<A, NoLogin>;
+type Reply<A> = oneshot::Sender<Answer<A>>;
+
+/// What a server has of a user.
+pub(super) trait OfUser: Clone + Debug + Send + Sync + 'static {
+    /// The next session that wants to know.
+    fn next(knowledge: &Knowledge) -> impl Future<Output = Request<Self>> + Send;
+}
+
+impl OfUser for Login {
+    async fn next(knowledge: &Knowledge) -> Request<Login> {
+        knowledge.next_login().await
+    }
+}
+
+impl OfUser for Accounts {
+    async fn next(knowledge: &Knowledge) -> Request<Accounts> {
+        knowledge.next_accounts().await
+    }
+}
+
+/// Who knows logins.
+pub(super) trait Knows: Send + Sync + 'static {
+    type Of: OfUser;
+
+    fn look_up(&self, user: &str) -> impl Future<Output = Answer<Self::Of>> + Send;
+}
+
+/// Answers the sessions of a service; never ends.
+pub(super) async fn answer<K: Knows>(knowledge: Arc<Knowledge>, knows: Arc<K>) {
+    let mut book = Book::<K::Of>::default();
+    let mut asking: JoinSet<(String, Answer<K::Of>)> = JoinSet::new();
+    loop {
+        tokio::select! {
+            request = K::Of::next(&knowledge) => book.take(request),
+            Some(done) = asking.join_next(), if !asking.is_empty() => match done {
+                Ok((user, answer)) => book.answer(&user, &answer),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+        }
+        while let Some(user) = book.next() {
+            let knows = Arc::clone(&knows);
+            asking.spawn(async move {
+                let answer = tokio::time::timeout(LIMIT, knows.look_up(&user)).await;
+                let answer = answer.unwrap_or_else(|_| Err(too_late()));
+                (user, answer)
+            });
+        }
+    }
+}
+
+fn too_late() -> NoLogin {
+    let limit_ms = LIMIT.as_millis();
+    NoLogin::Unavailable(format!(
+        "no server has told of the login within {limit_ms} ms"
+    ))
+}
+
+/// Who waits for whom.
+#[derive(Debug)]
+struct Book<A> {
+    users: BTreeMap<String, Waiting<A>>,
+    /// Users to be asked for, in the order in which they came.
+    turn: VecDeque<String>,
+    under_way: usize,
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct Waiting<A> {
+    /// For the answer to the question that is under way, if one is.
+    under_way: Option<Vec<Reply<A>>>,
+    /// They came after it was sent: a password that was changed before they came counts.
+    next: Vec<Reply<A>>,
+}
+
+impl<A> Default for Book<A> {
+    fn default() -> Self {
+        Self {
+            users: BTreeMap::new(),
+            turn: VecDeque::new(),
+            under_way: 0,
+            waiting: 0,
+        }
+    }
+}
+
+impl<A> Default for Waiting<A> {
+    fn default() -> Self {
+        Self {
+            under_way: None,
+            next: Vec::new(),
+        }
+    }
+}
+
+impl<A: Clone> Book<A> {
+    fn take(&mut self, request: Request<A>) {
+        let Request { user, reply } = request;
+        if self.waiting >= WAITING_MAX {
+            let why = format!("{WAITING_MAX} logins wait to be looked up at the servers");
+            // A session that left needs no answer.
+            let _ = reply.send(Err(NoLogin::Unavailable(why)));
+            return;
+        }
+        self.waiting += 1;
+        let waiting = self.users.entry(user.clone()).or_default();
+        if waiting.next.is_empty() && waiting.under_way.is_none() {
+            self.turn.push_back(user);
+        }
+        waiting.next.push(reply);
+    }
+
+    /// The next user to ask for; none while enough questions are under way.
+    fn next(&mut self) -> Option<String> {
+        if self.under_way >= UNDER_WAY_MAX {
+            return None;
+        }
+        let user = self.turn.pop_front()?;
+        let waiting = self.users.get_mut(&user)?;
+        waiting.under_way = Some(std::mem::take(&mut waiting.next));
+        self.under_way += 1;
+        Some(user)
+    }
+
+    fn answer(&mut self, user: &str, answer: &Answer<A>) {
+        self.under_way -= 1;
+        let Some(waiting) = self.users.get_mut(user) else {
+            return;
+        };
+        let replies = waiting.under_way.take().unwrap_or_default();
+        self.waiting -= replies.len();
+        match waiting.next.is_empty() {
+            true => {
+                self.users.remove(user);
+            }
+            false => self.turn.push_back(user.to_owned()),
+        }
+        for reply in replies {
+            let _ = reply.send(answer.clone());
+        }
+    }
+}
+
+/// Asks one server.
+pub(super) trait Asks: Send + Sync + 'static {
+    type Of: OfUser;
+
+    fn ask(
+        &self,
+        target: &Target,
+        user: &str,
+        limit: Duration,
+    ) -> impl Future<Output = Answer<Self::Of>> + Send;
+}
+
+impl Asks for LoginAsker {
+    type Of = Login;
+
+    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<Login> {
+        self.ask(target, user, limit).await
+    }
+}
+
+impl Asks for AccountAsker {
+    type Of = Accounts;
+
+    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<Accounts> {
+        self.ask(target, user, limit).await
+    }
+}
+
+/// The servers of a service: the primary, or else whoever lives.
+pub(super) struct Servers<A> {
+    pub(super) askers: Vec<(Listed, A)>,
+    pub(super) roster: watch::Receiver<Roster>,
+}
+
+impl<A: Asks> Knows for Servers<A> {
+    type Of = A::Of;
+
+    async fn look_up(&self, user: &str) -> Answer<A::Of> {
+        if self.askers.is_empty() {
+            let why = "no account is set that reads them: user in [service.auth] or \
+                       [service.monitor]";
+            return Err(NoLogin::Unavailable(why.to_owned()));
+        }
+        let order = self.roster.borrow().by_preference();
+        let mut answer = Err(NoLogin::Unavailable("no server is up".to_owned()));
+        let last = order.len().saturating_sub(1);
+        for (index, id) in order.into_iter().enumerate() {
+            // A server that is merely busy is waited for if there is no other one.
+            let limit = if index == last { LIMIT } else { ANSWER_LIMIT };
+            answer = self.ask(id, user, limit).await;
+            if !matches!(answer, Err(NoLogin::Unavailable(_))) {
+                break;
+            }
+        }
+        answer
+    }
+}
+
+impl<A: Asks> Servers<A> {
+    async fn ask(&self, server_id: u64, user: &str, limit: Duration) -> Answer<A::Of> {
+        let mut askers = self.askers.iter();
+        let found = askers.find(|(listed, _)| listed.id() == server_id);
+        let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
+        let Some((listed, target, asker)) = target else {
+            let why = "a server's name is not resolved".to_owned();
+            return Err(NoLogin::Unavailable(why));
+        };
+        let answer = Asks::ask(asker, &target, user, limit).await;
+        answer.map_err(|error| match error {
+            NoLogin::Unavailable(why) => {
+                NoLogin::Unavailable(format!("{}: {why}", listed.server.name))
+            }
+            NoLogin::NoSuchUser => NoLogin::NoSuchUser,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Who is asked for together, and who is not.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use evenkeel_proxy::knowledge::Verifier;
+use tokio::sync::Semaphore;
+
+use super::*;
+
+fn login(can_login: bool) -> Answer<Login> {
+    Ok(Login {
+        verifier: Verifier::None,
+        can_login,
+        expired: false,
+    })
+}
+
+/// Answers when it is let to, with what held when it was asked.
+struct Slow {
+    asked: Mutex<Vec<String>>,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+    let_go: Semaphore,
+    can_login: std::sync::atomic::AtomicBool,
+}
+
+impl Slow {
+    fn new() -> Arc<Slow> {
+        Arc::new(Slow {
+            asked: Mutex::default(),
+            at_once: AtomicUsize::new(0),
+            most_at_once: AtomicUsize::new(0),
+            let_go: Semaphore::new(0),
+            can_login: true.into(),
+        })
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Knows for Slow {
+    type Of = Login;
+
+    async fn look_up(&self, user: &str) -> Answer<Login> {
+        self.asked.lock().unwrap().push(user.to_owned());
+        let answer = login(self.can_login.load(SeqCst));
+        let now = self.at_once.fetch_add(1, SeqCst) + 1;
+        self.most_at_once.fetch_max(now, SeqCst);
+        self.let_go.acquire().await.unwrap().forget();
+        self.at_once.fetch_sub(1, SeqCst);
+        answer
+    }
+}
+
+/// Lets the tasks of this thread run until they wait.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn ask(knowledge: &Arc<Knowledge>, user: &str) -> tokio::task::JoinHandle<Answer<Login>> {
+    let (knowledge, user) = (Arc::clone(knowledge), user.to_owned());
+    tokio::spawn(async move { knowledge.login(&user).await })
+}
+
+fn start() -> (Arc<Knowledge>, Arc<Slow>) {
+    let (knowledge, slow) = (Knowledge::new(1), Slow::new());
+    tokio::spawn(answer(Arc::clone(&knowledge), Arc::clone(&slow)));
+    (knowledge, slow)
+}
+
+#[tokio::test]
+async fn who_comes_while_a_question_is_under_way_gets_the_answer_to_the_next() {
+    let (knowledge, slow) = start();
+    let first = ask(&knowledge, "app");
+    settle().await;
+    slow.can_login.store(false, SeqCst);
+    let late = [ask(&knowledge, "app"), ask(&knowledge, "app")];
+    settle().await;
+    assert_eq!(slow.asked(), ["app"]);
+    slow.let_go.add_permits(1);
+    assert_eq!(first.await.unwrap(), login(true));
+    settle().await;
+    assert_eq!(slow.asked(), ["app", "app"], "one question for both");
+    slow.let_go.add_permits(1);
+    for one in late {
+        assert_eq!(one.await.unwrap(), login(false));
+    }
+}
+
+#[tokio::test]
+async fn different_users_are_asked_for_at_once_up_to_a_limit_and_in_their_order() {
+    let (knowledge, slow) = start();
+    let users: Vec<String> = (0..100).map(|number| format!("user{number:02}")).collect();
+    let all: Vec<_> = users.iter().map(|user| ask(&knowledge, user)).collect();
+    settle().await;
+    assert_eq!(slow.asked(), users[..UNDER_WAY_MAX]);
+    slow.let_go.add_permits(1_000);
+    for one in all {
+        assert_eq!(one.await.unwrap(), login(true));
+    }
+    assert_eq!(slow.asked(), users);
+    assert_eq!(slow.most_at_once.load(SeqCst), UNDER_WAY_MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_come_is_given_up() {
+    let (knowledge, _slow) = start();
+    let answer = ask(&knowledge, "app").await.unwrap();
+    let told = answer.unwrap_err().to_string();
+    assert_eq!(told, "no server has told of the login within 5000 ms");
+}
+
+#[test]
+fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
+    let mut book = Book::<Login>::default();
+    let take = |book: &mut Book<Login>| {
+        let (reply, answer) = oneshot::channel();
+        let user = "app".to_owned();
+        book.take(Request { user, reply });
+        answer
+    };
+    let mut answers: Vec<_> = (0..WAITING_MAX).map(|_| take(&mut book)).collect();
+    let told = take(&mut book).try_recv().unwrap().unwrap_err();
+    assert!(told.to_string().starts_with("10000 logins wait"), "{told}");
+    assert_eq!(book.next().as_deref(), Some("app"));
+    assert_eq!(book.next(), None);
+    book.answer("app", &Err(NoLogin::NoSuchUser));
+    let got = answers.iter_mut().all(|answer| answer.try_recv().is_ok());
+    assert!(got && book.users.is_empty() && book.turn.is_empty());
+    assert_eq!((book.waiting, book.under_way), (0, 0));
+}

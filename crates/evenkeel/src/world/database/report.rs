@@ -1,0 +1,178 @@
+//! The status of a service that speaks a database's protocol.
+
+use std::collections::BTreeMap;
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_proxy::database::DatabaseService;
+use evenkeel_proxy::engine::describe::{Described, Doing, IdleInfo, SessionInfo};
+use evenkeel_proxy::figures::{Count, Figures};
+
+use crate::config::plan::{PoolMode, ServicePlan};
+use crate::status::{
+    ClientStatus, Connections, CountStatus, DatabaseStatus, Histogram, IdleStatus, PoolStatus,
+    UsageStatus,
+};
+use crate::world::report::histogram;
+use crate::world::service::ServiceState;
+
+/// None: it does not speak a database's protocol.
+pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
+    let plan = offer.plan.database.as_deref()?;
+    let shared = offer.service.database.as_ref()?;
+    let figures = shared.figures();
+    let sum = |of: fn(&Figures) -> &Count| figures.iter().map(|one| of(one).get()).sum();
+    let paused = shared.paused();
+    Some(DatabaseStatus {
+        pool_mode: mode(plan.pool.mode).to_owned(),
+        pool_size: u64::from(plan.pool.size),
+        pool_min_idle: u64::from(plan.pool.min_idle),
+        pools: pools(&offer.plan, shared),
+        users: users(shared),
+        clients: Doing::ALL.map(|doing| clients(figures, doing)).to_vec(),
+        pins: Pin::ALL
+            .iter()
+            .filter_map(|pin| bound(figures, *pin))
+            .collect(),
+        all_paused: paused.all,
+        paused: paused.databases.into_iter().collect(),
+        waiting_for_primary: shared.waiting_for_primary() as u64,
+        queries_total: sum(|one| &one.queries),
+        transactions_total: sum(|one| &one.transactions),
+        on_replicas_total: sum(|one| &one.on_replicas),
+        rescued_total: sum(|one| &one.rescued),
+        gave_up_total: sum(|one| &one.gave_up),
+        lost_total: sum(|one| &one.lost),
+        refused_logins_total: sum(|one| &one.refused_logins),
+        wait_us: total(figures.iter().map(|one| histogram(&one.wait_us))),
+        query_us: total(figures.iter().map(|one| histogram(&one.query_us))),
+        transaction_us: total(figures.iter().map(|one| histogram(&one.transaction_us))),
+    })
+}
+
+fn mode(mode: PoolMode) -> &'static str {
+    match mode {
+        PoolMode::Transaction => "transaction",
+        PoolMode::Session => "session",
+    }
+}
+
+fn clients(figures: &[Figures], doing: Doing) -> CountStatus {
+    CountStatus {
+        what: doing.as_str().to_owned(),
+        count: figures.iter().map(|one| one.census.doing(doing)).sum(),
+    }
+}
+
+fn bound(figures: &[Figures], pin: Pin) -> Option<CountStatus> {
+    let count = figures.iter().map(|one| one.census.bound_by(pin)).sum();
+    let what = pin.as_str().to_owned();
+    (count > 0).then_some(CountStatus { what, count })
+}
+
+fn pools(plan: &ServicePlan, shared: &DatabaseService) -> Vec<PoolStatus> {
+    let mut pools: Vec<_> = shared
+        .pools()
+        .into_iter()
+        .map(|pool| PoolStatus {
+            user: pool.user,
+            database: pool.database,
+            server: name_of(plan, &pool.server),
+            connections: u64::from(pool.connections),
+            idle: u64::from(pool.idle),
+            opening: u64::from(pool.opening),
+            waiting: pool.waiting as u64,
+            longest_wait_ms: pool.longest_wait_ms,
+        })
+        .collect();
+    let key = |one: &PoolStatus| (one.database.clone(), one.user.clone(), one.server.clone());
+    pools.sort_by_key(key);
+    pools
+}
+
+/// The data plane knows servers by their addresses.
+fn name_of(plan: &ServicePlan, address: &str) -> String {
+    let listed = plan.servers.iter();
+    let mut named = listed.filter(|server| server.address.to_string() == address);
+    named
+        .next()
+        .map_or_else(|| address.to_owned(), |server| server.name.clone())
+}
+
+fn users(shared: &DatabaseService) -> Vec<UsageStatus> {
+    let mut users: BTreeMap<(String, String), UsageStatus> = BTreeMap::new();
+    for of in shared.usages() {
+        let key = (of.database.to_string(), of.user.to_string());
+        let sum = users.entry(key).or_insert_with(|| UsageStatus {
+            user: of.user.to_string(),
+            database: of.database.to_string(),
+            ..UsageStatus::default()
+        });
+        sum.queries_total += of.usage.queries.get();
+        sum.transactions_total += of.usage.transactions.get();
+        sum.busy_us_total += of.usage.busy_us.get();
+        sum.from_clients += of.usage.from_clients.get();
+        sum.to_clients += of.usage.to_clients.get();
+    }
+    users.into_values().collect()
+}
+
+/// Histograms of the same bounds as one.
+fn total(parts: impl Iterator<Item = Histogram>) -> Histogram {
+    parts
+        .reduce(|mut sum, part| {
+            for (slot, more) in sum.counts.iter_mut().zip(&part.counts) {
+                *slot += more;
+            }
+            sum.sum += part.sum;
+            sum.count += part.count;
+            sum
+        })
+        .unwrap_or_default()
+}
+
+/// What the workers have told of a service.
+pub(in crate::world) fn connections(plan: &ServicePlan, told: Vec<Described>) -> Connections {
+    let mut all = Connections {
+        service: plan.name.clone(),
+        ..Connections::default()
+    };
+    for part in told {
+        let clients = part.sessions.into_iter();
+        all.clients.extend(clients.map(|one| client(plan, one)));
+        all.idle
+            .extend(part.idle.into_iter().map(|one| idle(plan, one)));
+    }
+    all.clients.sort_by_key(|client| client.id);
+    let key = |one: &IdleStatus| (one.database.clone(), one.user.clone(), one.server.clone());
+    all.idle.sort_by_key(key);
+    all
+}
+
+fn client(plan: &ServicePlan, one: SessionInfo) -> ClientStatus {
+    ClientStatus {
+        id: one.id,
+        user: one.user,
+        database: one.database,
+        peer: one
+            .peer
+            .map_or_else(|| "unix".to_owned(), |peer| peer.to_string()),
+        doing: one.doing.as_str().to_owned(),
+        age_ms: one.age_ms,
+        doing_for_ms: one.doing_for_ms,
+        server: one.server.map(|server| name_of(plan, &server)),
+        server_pid: one.server_process,
+        pins: one.pins.iter().map(|pin| pin.as_str().to_owned()).collect(),
+        from_client: one.from_client,
+        to_client: one.to_client,
+    }
+}
+
+fn idle(plan: &ServicePlan, one: IdleInfo) -> IdleStatus {
+    IdleStatus {
+        user: one.user,
+        database: one.database,
+        server: name_of(plan, &one.server),
+        server_pid: one.process,
+        age_ms: one.age_ms,
+    }
+}

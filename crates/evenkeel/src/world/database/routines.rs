@@ -1,0 +1,122 @@
+//! Reads what a MySQL service's routines, views and tables do, now and then and after changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::now_us;
+use evenkeel_proxy::watch::{RoutineAsker, WatchError};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::roster::{Listed, Roster};
+
+/// Others change them too, without our seeing it.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// After a change that a session of ours has made: several come together.
+const CHANGED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// After a server did not answer; sooner when another one is the primary.
+const AWAY_INTERVAL: Duration = Duration::from_secs(2);
+const AWAY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A reading that takes long is repeated less often, by this factor of what it took.
+const REST: u32 = 20;
+
+/// For one reading.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Reads them from one server after the other.
+pub(super) struct Reader {
+    pub(super) service: String,
+    pub(super) askers: Vec<(Listed, RoutineAsker)>,
+    pub(super) knowledge: Arc<Knowledge>,
+    pub(super) roster: watch::Receiver<Roster>,
+    /// Reads are to go to replicas.
+    pub(super) matters: bool,
+    /// The problem that was told.
+    pub(super) problem: Option<String>,
+}
+
+impl Reader {
+    /// Ends when the service is gone.
+    pub(super) async fn go_on(mut self) {
+        loop {
+            let began = Instant::now();
+            let (rest, interval) = match self.read().await {
+                Ok(()) => {
+                    let took = began.elapsed() * REST;
+                    (CHANGED_INTERVAL.max(took), INTERVAL.max(took))
+                }
+                Err(error) => {
+                    // Whoever may not look must not go by what was there once.
+                    if !matches!(error, WatchError::Away(_)) {
+                        self.knowledge.learn_routines(None);
+                        self.tell(error.to_string());
+                    }
+                    (AWAY_PAUSE, AWAY_INTERVAL)
+                }
+            };
+            tokio::time::sleep(rest).await;
+            if self.wait(began + interval).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Until then, or until something has changed, or another server is the primary.
+    async fn wait(&mut self, until: Instant) -> Result<(), watch::error::RecvError> {
+        let epoch = self.roster.borrow_and_update().epoch;
+        loop {
+            tokio::select! {
+                () = self.knowledge.routines_news() => return Ok(()),
+                changed = timeout_at(until, self.roster.changed()) => match changed {
+                    Ok(changed) => changed?,
+                    Err(_) => return Ok(()),
+                },
+            }
+            if self.roster.borrow_and_update().epoch != epoch {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), WatchError> {
+        let order = self.roster.borrow().by_preference();
+        let first = order.first().copied();
+        let mut askers = self.askers.iter();
+        let found = askers.find(|(listed, _)| Some(listed.id()) == first);
+        let found = found.and_then(|(listed, asker)| Some((listed.target()?, asker)));
+        let (target, asker) =
+            found.ok_or_else(|| WatchError::Away("no server is up".to_owned()))?;
+        let routines = asker.read(&target, now_us(), LIMIT).await?;
+        let (functions, tables) = routines.count();
+        tracing::debug!(service = self.service, functions, tables, "they were read");
+        let known = self.knowledge.routines();
+        // What was concluded from the same stays good.
+        if known.is_none_or(|known| !known.says_the_same_as(&routines)) {
+            self.knowledge.learn_routines(Some(Arc::new(routines)));
+        }
+        match tables {
+            0 => self.tell(
+                "the account sees no tables: GRANT SHOW VIEW ON *.* TO the user of \
+                 [service.monitor]"
+                    .to_owned(),
+            ),
+            _ => self.problem = None,
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, problem: String) {
+        if !self.matters || self.problem.as_ref() == Some(&problem) {
+            return;
+        }
+        tracing::warn!(
+            service = self.service,
+            "its tables and routines are not known, so that reads go to the primary: {problem}"
+        );
+        self.problem = Some(problem);
+    }
+}

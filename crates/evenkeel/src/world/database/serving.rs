@@ -1,0 +1,331 @@
+//! What the data plane is told of a service that speaks a database's protocol: who writes, who reads, within
+//! which limits, who may log in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::cluster::Role;
+use evenkeel_policy::pool::{Member, Pool};
+use evenkeel_policy::waiting::Primary;
+use evenkeel_policy::{causality, lending, route, waiting};
+use evenkeel_proxy::Server;
+use evenkeel_proxy::database::{
+    Auth, DatabaseService, DatabaseView, FileCredential, FileUser, Sizes, Times,
+};
+use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::tls::{Acceptor, Authorities, Connector, Identity, SetupError, Speaks};
+use zeroize::Zeroizing;
+
+use crate::config::Address;
+use crate::config::plan::{
+    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, ServicePlan,
+    TlsPlan,
+};
+use crate::world::World;
+use crate::world::server::Watch;
+use crate::world::service::ServiceState;
+
+/// What the workers of a new service share.
+pub(in crate::world) fn shared(
+    (protocol, plan): (Protocol, &DatabasePlan),
+    workers: usize,
+    knowledge: &Arc<Knowledge>,
+) -> Arc<DatabaseService> {
+    let make = match protocol {
+        Protocol::Mysql => DatabaseService::mysql,
+        Protocol::Postgres | Protocol::Tcp => DatabaseService::postgres,
+    };
+    Arc::new(make(
+        workers,
+        Arc::clone(knowledge),
+        lending_settings(plan),
+        waiting_settings(plan),
+    ))
+}
+
+fn lending_settings(plan: &DatabasePlan) -> lending::Settings {
+    let pool = &plan.pool;
+    lending::Settings {
+        min_idle: pool.min_idle,
+        idle_ms: pool.idle_ms,
+        lifetime_ms: pool.lifetime_ms,
+        wait_ms: pool.wait_ms,
+        queue_length: usize::try_from(pool.queue_length).unwrap_or(usize::MAX),
+        // Moving a connection between workers costs more than some milliseconds of waiting.
+        elsewhere_ms: 5,
+        ..lending::Settings::default()
+    }
+}
+
+fn waiting_settings(plan: &DatabasePlan) -> waiting::Settings {
+    let failover = &plan.failover;
+    waiting::Settings {
+        wait_ms: failover.wait_ms,
+        queue_length: usize::try_from(failover.queue_length).unwrap_or(usize::MAX),
+        resume_at_once: usize::try_from(failover.resume_at_once).unwrap_or(usize::MAX),
+    }
+}
+
+impl World {
+    /// The part of a service's view that only a database's has; `members` are the view's own.
+    pub(in crate::world) fn database_view(
+        &self,
+        service: &ServiceState,
+        members: &[Member],
+        servers: &[Arc<Server>],
+    ) -> Option<DatabaseView> {
+        let plan = service.plan.database.as_deref()?;
+        let shared = service.service.database.as_ref()?;
+        let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
+        let mut cast = Cast::default();
+        let mut readers = Vec::with_capacity(members.len());
+        for (index, (member, listed)) in members.iter().zip(&service.plan.servers).enumerate() {
+            let part = self.part(service, &listed.address, plan.split.lag_ms_max);
+            let is_in = member.accepting && member.weight > 0;
+            cast.replicas.push(part == Part::Replica && is_in);
+            cast.names.push(listed.name.as_str().into());
+            // One that is drained takes no new work, be it the primary.
+            if part == Part::Primary && member.accepting {
+                cast.primary = Some(index);
+            }
+            let reads = match part {
+                Part::Primary => plan.split.primary_reads,
+                Part::Replica => true,
+                Part::None => false,
+            };
+            readers.push(Member {
+                accepting: is_in && reads,
+                load: Arc::clone(&busy[index]),
+                ..member.clone()
+            });
+        }
+        let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
+        Some(DatabaseView {
+            session_mode: plan.pool.mode == PoolMode::Session,
+            split: route::Settings {
+                reads: plan.split.reads,
+                primary_reads: plan.split.primary_reads,
+            },
+            consistency: consistency(plan.split.consistency),
+            causality: causality::Settings {
+                wait_ms: plan.split.wait_ms,
+                stale_ms: plan.split.stale_ms,
+            },
+            sizes: sizes(plan),
+            statements_max: usize::try_from(plan.pool.statements_max).unwrap_or(usize::MAX),
+            times: times(plan),
+            auth: auth(&plan.auth),
+            names: cast.names,
+            primary: cast.primary,
+            epoch,
+            readers: Pool::new(service.plan.balance, readers, Arc::clone(&service.cursor)),
+            busy,
+            replicas: cast.replicas,
+            tls: service.acceptor.clone(),
+            connectors: self.connectors(&service.plan),
+            peers: self.peers.servers(),
+        })
+    }
+
+    /// Whether the servers' parts are other than the data plane was told.
+    pub(in crate::world) fn cast_has_changed(&self, index: usize) -> bool {
+        let service = &self.services[index];
+        let (Some(plan), view) = (service.plan.database.as_deref(), service.service.view()) else {
+            return false;
+        };
+        let Some(told) = &view.database else {
+            return true;
+        };
+        let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
+        if told.epoch != epoch || view.servers.len() != service.plan.servers.len() {
+            return true;
+        }
+        let listed = service.plan.servers.iter().enumerate();
+        let mut parts = listed.map(|(place, listed)| {
+            let part = self.part(service, &listed.address, plan.split.lag_ms_max);
+            let member = &view.pool.members()[place];
+            let is_primary = part == Part::Primary && member.accepting;
+            let is_replica = part == Part::Replica && member.accepting && member.weight > 0;
+            (told.primary == Some(place)) == is_primary && told.replicas[place] == is_replica
+        });
+        !parts.all(|is_same| is_same)
+    }
+
+    fn part(&self, service: &ServiceState, address: &Address, lag_ms_max: Option<u64>) -> Part {
+        let Some(cluster) = self.cluster_of(address) else {
+            // Nobody asks the only server of a service for its role.
+            return match service.plan.servers.len() {
+                1 => Part::Primary,
+                _ => Part::None,
+            };
+        };
+        let Some(state) = self.servers.get(address) else {
+            return Part::None;
+        };
+        match cluster.role(state.server.id) {
+            Role::Primary => Part::Primary,
+            Role::Replica(lag)
+                if lag_ms_max.is_none_or(|max| lag.ms.is_some_and(|ms| ms <= max)) =>
+            {
+                Part::Replica
+            }
+            _ => Part::None,
+        }
+    }
+
+    fn connectors(&self, plan: &ServicePlan) -> HashMap<u64, Connector> {
+        let watch = Watch::of(plan);
+        let speaks = speaks(plan.protocol);
+        let mut connectors = HashMap::new();
+        for listed in &plan.servers {
+            let Some(state) = self.servers.get(&listed.address) else {
+                continue;
+            };
+            let made = watch.tls(&listed.address).and_then(|tls| {
+                Connector::new(&tls, None, speaks).map_err(|error| error.to_string())
+            });
+            match made {
+                Ok(Some(connector)) => {
+                    connectors.insert(state.server.id, connector);
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    tracing::error!(server = %listed.address, "TLS cannot be set up: {why}")
+                }
+            }
+        }
+        connectors
+    }
+
+    /// Tells the data plane whether there is a primary: who waits for one goes on.
+    pub(in crate::world) fn tell_turn(&self, index: usize) {
+        let service = &self.services[index].service;
+        let Some(shared) = &service.database else {
+            return;
+        };
+        let view = service.view();
+        let has_primary = view
+            .database
+            .as_ref()
+            .is_some_and(|own| own.primary.is_some());
+        shared.turn(match has_primary {
+            true => Primary::Here,
+            false => Primary::Away,
+        });
+    }
+
+    /// A changed plan reaches what is not in the view.
+    pub(in crate::world) fn adopt_database_plan(&self, service: &ServiceState) {
+        let plan = service.plan.database.as_deref();
+        if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
+            shared.set_settings(lending_settings(plan), waiting_settings(plan));
+            self.engine
+                .limit_pools(&service.service, unlimited(plan.pool.service_size));
+        }
+    }
+}
+
+/// What a server does for a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Primary,
+    Replica,
+    None,
+}
+
+#[derive(Default)]
+struct Cast {
+    primary: Option<usize>,
+    replicas: Vec<bool>,
+    names: Vec<Box<str>>,
+}
+
+/// TLS towards clients.
+pub(in crate::world) fn acceptor(
+    plan: Option<&TlsPlan>,
+) -> Result<Option<Arc<Acceptor>>, SetupError> {
+    let Some(plan) = plan else { return Ok(None) };
+    let certificate = plan.certificate.text.expose().as_bytes();
+    let key = plan.key.text.expose().as_bytes();
+    let identity = Identity::from_pem("[service.tls]", certificate, key)?;
+    let authorities = plan.client_ca.as_ref().map(|ca| {
+        let text = ca.text.expose().as_bytes();
+        Authorities::from_pem(text)
+    });
+    let authorities = authorities.transpose()?;
+    let acceptor = Acceptor::new(&identity, authorities.as_ref(), plan.required)?;
+    Ok(Some(Arc::new(acceptor)))
+}
+
+fn speaks(protocol: Protocol) -> Speaks {
+    match protocol {
+        Protocol::Postgres => Speaks::Postgres,
+        Protocol::Mysql | Protocol::Tcp => Speaks::Unnamed,
+    }
+}
+
+fn unlimited(size: u32) -> u32 {
+    if size == 0 { u32::MAX } else { size }
+}
+
+fn sizes(plan: &DatabasePlan) -> Sizes {
+    let pool = &plan.pool;
+    let named = |of: &std::collections::BTreeMap<String, u32>| {
+        let sizes = of.iter();
+        sizes
+            .map(|(name, size)| (name.clone(), unlimited(*size)))
+            .collect()
+    };
+    Sizes {
+        pool: pool.size,
+        service: unlimited(pool.service_size),
+        user: unlimited(pool.user_size),
+        database: unlimited(pool.database_size),
+        users: named(&pool.users),
+        databases: named(&pool.databases),
+    }
+}
+
+fn times(plan: &DatabasePlan) -> Times {
+    let times = &plan.times;
+    Times {
+        query: Duration::from_millis(times.query_timeout_ms),
+        transaction: Duration::from_millis(times.transaction_timeout_ms),
+        idle_in_transaction: Duration::from_millis(times.idle_in_transaction_timeout_ms),
+        login: Duration::from_millis(times.login_timeout_ms),
+    }
+}
+
+fn consistency(wanted: Consistency) -> causality::Consistency {
+    match wanted {
+        Consistency::ReadYourWrites => causality::Consistency::ReadYourWrites,
+        Consistency::Global => causality::Consistency::Global,
+        Consistency::Eventual => causality::Consistency::Eventual,
+    }
+}
+
+fn auth(plan: &AuthPlan) -> Auth {
+    let secret = |secret: &crate::config::plan::Secret| Zeroizing::new(secret.expose().to_owned());
+    let users = plan.users.iter().map(|(name, user)| {
+        let credential = user.credential.as_ref().map(|credential| match credential {
+            Credential::Password(password) => FileCredential::Password(secret(password)),
+            Credential::Scram(text) | Credential::Md5(text) | Credential::Mysql(text) => {
+                FileCredential::Verifier(secret(text))
+            }
+        });
+        let user = FileUser {
+            credential,
+            certificate: user.certificate,
+            server_user: user.server_user.clone(),
+            server_password: user.server_password.as_ref().map(secret),
+        };
+        (name.clone(), user)
+    });
+    Auth {
+        ask_servers: plan.source == AuthSource::Server,
+        users: users.collect(),
+        allow_from: plan.allow_from.clone().into_iter().collect(),
+        allow_others_from: plan.allow_others_from.clone(),
+    }
+}

@@ -1,0 +1,34 @@
+//! A service of `protocol = "mysql"` in front of a real MariaDB: what clients of a pool see is what
+//! they would see of a server of their own.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "rig/rig.rs"]
+mod rig;
+
+#[path = "mysql/client.rs"]
+mod client;
+#[path = "mysql/commands.rs"]
+mod commands;
+#[path = "mysql/door.rs"]
+mod door;
+#[path = "mysql/encryption.rs"]
+mod encryption;
+#[path = "mysql/lines.rs"]
+mod lines;
+#[path = "mysql/logins.rs"]
+mod logins;
+#[path = "mysql/pins.rs"]
+mod pins;
+#[path = "mysql/random.rs"]
+mod random;
+#[path = "mysql/settings.rs"]
+mod settings;
+#[path = "mysql/sha2.rs"]
+mod sha2;
+#[path = "mysql/split.rs"]
+mod split;
+#[path = "mysql/stage.rs"]
+mod stage;
+#[path = "mysql/statements.rs"]
+mod statements;

@@ -1,0 +1,267 @@
+//! Every command, in the dialects that clients speak: the answers are the server's.
+
+use std::net::SocketAddr;
+
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::frontend::Code;
+
+use super::client::{Client, Login, USUAL};
+use super::stage::{ONE, Setup, Stage, same_as_direct};
+use crate::rig::DRIVERS;
+
+/// One of which may be bound.
+const TWO: Setup<'_> = Setup {
+    pool: "size = 2",
+    ..ONE
+};
+
+/// What clients of different ages agree on.
+fn dialects() -> [(&'static str, Capabilities); 4] {
+    [
+        ("usual", USUAL),
+        ("with EOF", USUAL.without(Capabilities::DEPRECATE_EOF)),
+        ("tracking", USUAL.with(Capabilities::SESSION_TRACK)),
+        (
+            "counting what is found",
+            USUAL
+                .without(Capabilities::LONG_PASSWORD)
+                .with(Capabilities::FOUND_ROWS),
+        ),
+    ]
+}
+
+/// The same talk in each dialect.
+fn in_each_dialect(
+    address: SocketAddr,
+    talk: impl Fn(&mut Client, &mut Client) -> Vec<String>,
+) -> Vec<String> {
+    let mut heard = Vec::new();
+    for (name, capabilities) in dialects() {
+        let login = Login {
+            capabilities,
+            ..Login::default()
+        };
+        heard.push(format!("--- {name}"));
+        let mut client = Client::with(address, &login);
+        let mut other = Client::connect(address);
+        heard.extend(talk(&mut client, &mut other));
+    }
+    heard
+}
+
+#[test]
+fn plain_commands_are_answered_as_at_the_server() {
+    same_as_direct(ONE, |address| {
+        in_each_dialect(address, |client, other| {
+            let mut heard = client.ping();
+            heard.extend(client.init_db("other"));
+            heard.extend(other.all(&["select database()"]));
+            heard.extend(client.all(&["select database()", "use sbtest", "select database()"]));
+            heard.extend(client.init_db("there_is_none"));
+            heard.extend(client.all(&["select database()", "use nor_this", "select database()"]));
+            heard.extend(client.statistics());
+            heard.extend(client.command(Code::SetOption, &[1, 0]));
+            heard.extend(client.all(&["select 1; select 2", "select 3"]));
+            heard.extend(client.command(Code::SetOption, &[0, 0]));
+            heard.extend(client.all(&["select 1; select 2"]));
+            heard.extend(client.command(Code::SetOption, &[7, 0]));
+            heard.extend(client.command(Code::Debug, &[]));
+            heard.extend(client.command(Code::Shutdown, &[]));
+            heard.extend(client.all(&["set @a = 5, time_zone = '+03:00'", "select @a"]));
+            heard.extend(client.reset());
+            heard.extend(client.all(&["select @a, @@time_zone, database()"]));
+            heard.extend(other.all(&["select @@time_zone"]));
+            heard
+        })
+    });
+}
+
+#[test]
+fn results_of_texts_come_as_at_the_server() {
+    same_as_direct(ONE, |address| {
+        in_each_dialect(address, |client, other| {
+            let mut heard = client.all(&[
+                "drop table if exists results",
+                "create table results (id int auto_increment primary key, a int, b varchar(20))",
+                "insert into results (a, b) values (1, 'one'), (2, null), (3, '')",
+                "select * from results",
+                "select * from results where a > 9",
+                "update results set b = 'two' where a = 2",
+                "update results set b = 'two' where a = 2",
+                "update results set a = a",
+                "delete from results where a > 2",
+                "select 1; select 2; select 3",
+                "select 1; selekt 2; select 3",
+                "insert into results (a) values (7); select last_insert_id(); select row_count()",
+                "set @x = 1; select @x; set @x = 2; select @x",
+                "select cast('abc' as signed)",
+                "show warnings",
+                "do 1",
+                "",
+                ";",
+                "-- nothing but a comment",
+                "select",
+                "select a b c from results",
+                "select * from there_is_none",
+                "selekt '€'",
+                "explain select * from results",
+                "show columns from results",
+                "show variables like 'version_comment'",
+                "select '€', _latin1 x'e4', x'00ff'",
+                "call there_is_none()",
+            ]);
+            heard.extend(other.all(&["select count(*) from results"]));
+            heard.extend(client.field_list("results"));
+            heard.extend(client.field_list("there_is_none"));
+            heard
+        })
+    });
+}
+
+#[test]
+fn procedures_give_several_results_and_their_parameters() {
+    same_as_direct(TWO, |address| {
+        in_each_dialect(address, |client, other| {
+            let mut heard = client.all(&[
+                "drop procedure if exists several",
+                "create procedure several(in a int, out b int) \
+                 begin select a; select a + 1, 'x'; set b = a * 2; end",
+                "call several(4, @b)",
+                "select @b",
+            ]);
+            heard.extend(other.all(&["select @b"]));
+            heard.extend(client.all(&["call several(5, @b); select @b"]));
+            heard
+        })
+    });
+}
+
+#[test]
+fn transactions_are_what_they_are_at_the_server() {
+    same_as_direct(
+        Setup {
+            pool: "size = 2",
+            ..ONE
+        },
+        |address| {
+            in_each_dialect(address, |client, other| {
+                let mut heard = client.all(&[
+                    "drop table if exists work",
+                    "create table work (a int)",
+                    "begin",
+                    "insert into work values (1)",
+                    "select * from work",
+                ]);
+                heard.extend(other.all(&["select * from work"]));
+                heard.extend(client.all(&[
+                    "savepoint s",
+                    "insert into work values (2)",
+                    "rollback to s",
+                    "release savepoint s",
+                    "commit",
+                    "start transaction read only",
+                    "insert into work values (3)",
+                    "commit",
+                    "start transaction with consistent snapshot",
+                    "rollback",
+                    "commit and chain",
+                    "insert into work values (4)",
+                    "rollback and no chain",
+                    "set autocommit = 0",
+                    "insert into work values (5)",
+                ]));
+                heard.extend(other.all(&["select * from work"]));
+                heard.extend(client.all(&[
+                    "commit",
+                    "select * from work",
+                    "set autocommit = 1",
+                    "begin; insert into work values (6); commit",
+                    "begin; selekt",
+                    "rollback",
+                    "begin",
+                    "create table if not exists work (a int)",
+                    "set transaction isolation level serializable",
+                    "begin",
+                    "select @@tx_isolation",
+                    "commit",
+                ]));
+                heard.extend(other.all(&["select * from work"]));
+                heard
+            })
+        },
+    );
+}
+
+#[test]
+fn a_client_s_file_is_streamed_to_the_server() {
+    same_as_direct(ONE, |address| {
+        in_each_dialect(address, |client, other| {
+            client.file = b"1\tone\n2\ttwo\n3\tthr\xe4\xe4\n".repeat(2_000);
+            let mut heard = client.all(&[
+                "drop table if exists files",
+                "create table files (a int, b varchar(20)) character set latin1",
+                "load data local infile 'mine.txt' into table files character set latin1",
+                "select count(*), sum(a), max(b) from files",
+                "load data local infile 'mine.txt' into table there_is_none",
+            ]);
+            heard.extend(other.all(&["select count(*) from files"]));
+            heard
+        })
+    });
+}
+
+#[test]
+fn packets_of_more_than_sixteen_megabytes_pass_both_ways() {
+    let length = 17 * 1024 * 1024;
+    let big = "x".repeat(length);
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        let row = client.value(&format!("select length('{big}'), '{big}'"));
+        let (told, echo) = row.split_once('|').unwrap();
+        assert_eq!(told, length.to_string(), "{io}");
+        assert!(echo == big, "{io}: {} bytes", echo.len());
+        // A length at which the last packet is empty.
+        let edge = "y".repeat(0x00ff_ffff - "\u{3}select ''".len());
+        assert!(client.value(&format!("select '{edge}'")) == edge, "{io}");
+        // What nobody reads binds.
+        drop(client);
+        assert_eq!(stage.client().value("select 'after'"), "after");
+    }
+}
+
+#[test]
+fn many_rows_come_whole_and_in_order() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        let rows = client.query("select seq, repeat('z', seq % 300) from seq_1_to_50000");
+        assert_eq!(rows.len(), 50_002, "{io}");
+        for (index, row) in rows[1..=50_000].iter().enumerate() {
+            let number = index + 1;
+            let expected = format!("row {number}|{}", "z".repeat(number % 300));
+            assert!(*row == expected, "{io}: row {number}: {row}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_an_answer_leaves_nothing_to_the_next() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        for by_reset in [true, false] {
+            let mut leaver = stage.client();
+            leaver.query_later("select seq, repeat('z', 300) from seq_1_to_100000");
+            leaver.vanish(by_reset);
+            assert_eq!(stage.client().value("select 'mine'"), "mine", "{io}");
+            let mut leaver = stage.client();
+            leaver.run("begin");
+            leaver.run("set @left = 1");
+            leaver.vanish(by_reset);
+            let mut next = stage.client();
+            assert_eq!(next.value("select @left, @@in_transaction"), "NULL|0");
+        }
+        stage.client().quit();
+        assert_eq!(stage.client().value("select 1"), "1");
+    }
+}

@@ -1,0 +1,208 @@
+//! Who may log in: the servers' users with the servers' passwords, and whom the server refuses we
+//! refuse as it does.
+
+use super::client::{Client, Login};
+use super::stage::{ONE, Setup, Stage, same_as_direct, shared, sql};
+use crate::rig::{DRIVERS, LIMIT};
+use evenkeel_lab::eventually;
+
+fn as_user<'a>(user: &'a str, password: &'a str) -> Login<'a> {
+    Login {
+        user,
+        password,
+        ..Login::default()
+    }
+}
+
+#[test]
+fn a_login_that_the_server_refuses_is_refused_alike() {
+    sql("drop user if exists locked@'127.0.0.1', empty@'127.0.0.1', poor@'127.0.0.1'");
+    sql("create user locked@'127.0.0.1' identified by 'x' account lock");
+    sql("create user empty@'127.0.0.1'; create user poor@'127.0.0.1' identified by 'x'");
+    sql("grant all on sbtest.* to empty@'127.0.0.1'");
+    same_as_direct(ONE, |address| {
+        let try_in = |login: Login<'_>| match Client::enter(address, &login) {
+            Ok(mut client) => client.value("select user(), current_user(), database()"),
+            Err(told) => told,
+        };
+        vec![
+            try_in(Login::default()),
+            try_in(as_user("sbtest", "wrong")),
+            try_in(as_user("sbtest", "")),
+            try_in(as_user("nobody", "x")),
+            try_in(as_user("nobody", "")),
+            try_in(as_user("locked", "x")),
+            try_in(as_user("locked", "wrong")),
+            try_in(as_user("empty", "")),
+            try_in(as_user("empty", "x")),
+            try_in(as_user("poor", "x")),
+            try_in(Login {
+                schema: None,
+                ..as_user("poor", "x")
+            }),
+            try_in(Login {
+                schema: Some("there_is_none"),
+                ..Login::default()
+            }),
+            try_in(Login {
+                schema: Some("mysql"),
+                ..Login::default()
+            }),
+        ]
+    });
+}
+
+#[test]
+fn what_changes_at_the_server_counts_from_the_next_login_on() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        sql("drop user if exists changing@'127.0.0.1'");
+        let enter =
+            |password: &str| Client::enter(stage.address, &as_user("changing", password)).is_ok();
+        assert!(!enter("first"), "{io}");
+        sql("create user changing@'127.0.0.1' identified by 'first'");
+        sql("grant all on sbtest.* to changing@'127.0.0.1'");
+        assert!(enter("first"), "{io}: {}", stage.balancer.log());
+        sql("alter user changing@'127.0.0.1' identified by 'second'");
+        assert!(!enter("first") && enter("second"), "{io}");
+        let mut inside = Client::with(stage.address, &as_user("changing", "second"));
+        inside.run("select 1");
+        sql("drop user changing@'127.0.0.1'");
+        assert!(!enter("second"), "{io}");
+    }
+}
+
+#[test]
+fn the_number_of_a_connection_is_the_same_in_the_greeting_and_in_sql() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        assert_ne!(client.connection, other.connection);
+        for one in [&mut client, &mut other] {
+            let told = one.connection.to_string();
+            assert_eq!(one.value("select connection_id()"), told, "{io}");
+        }
+        let direct = Client::connect(shared().address);
+        assert_eq!(client.version, direct.version, "{io}");
+    }
+}
+
+#[test]
+fn kill_reaches_whom_it_means_by_our_own_numbers() {
+    for io in DRIVERS {
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 2",
+                ..ONE
+            },
+        );
+        let (mut victim, mut killer) = (stage.client(), stage.client());
+        let number = victim.connection;
+        victim.query_later("select sleep(20)");
+        let running = || {
+            let query = "select count(*) from information_schema.processlist \
+                         where info = 'select sleep(20)'";
+            Ok((sql(query) == "1").then_some(()))
+        };
+        eventually(LIMIT, "a query that sleeps", running).unwrap();
+        killer.run(&format!("kill query {number}"));
+        let told = victim.reply();
+        let is_over = |line: &String| line == "row 1" || line.starts_with("error 1317 ");
+        assert!(told.iter().any(is_over), "{io}: {told:?}");
+        assert_eq!(victim.value("select 'alive'"), "alive");
+        killer.run(&format!("kill {number}"));
+        assert_eq!(
+            victim.ping().last().map(String::as_str),
+            Some("end"),
+            "{io}"
+        );
+        assert!(killer.refusal("kill 4000000000").starts_with("1094 "));
+    }
+}
+
+#[test]
+fn a_client_becomes_another_user_on_its_connection() {
+    sql("drop user if exists second@'127.0.0.1'");
+    sql("create user second@'127.0.0.1' identified by 'second'");
+    sql("grant all on sbtest.* to second@'127.0.0.1'");
+    same_as_direct(
+        Setup {
+            pool: "size = 2",
+            ..ONE
+        },
+        |address| {
+            let who = "select current_user(), database(), @a, @@time_zone";
+            let mut client = Client::connect(address);
+            let mut heard = client.all(&["set @a = 1, time_zone = '+01:00'", who]);
+            let outcome = client.change_user(&as_user("second", "second"));
+            heard.push(format!("{outcome:?}"));
+            heard.extend(client.all(&[who, "set @a = 2"]));
+            let mut other = Client::connect(address);
+            heard.extend(other.all(&[who]));
+            let outcome = client.change_user(&Login {
+                schema: Some("other"),
+                ..Login::default()
+            });
+            heard.push(format!("{outcome:?}"));
+            heard.extend(client.all(&[who]));
+            let outcome = client.change_user(&as_user("second", "wrong"));
+            heard.push(format!("{outcome:?}"));
+            heard
+        },
+    );
+}
+
+#[test]
+fn users_may_come_from_their_networks_only() {
+    let setup = Setup {
+        tables: "[service.auth]\nallow_from = { sbtest = [\"10.0.0.0/8\"], \"*\" = [\"127.0.0.1\"] }",
+        ..ONE
+    };
+    for io in DRIVERS {
+        let address = crate::rig::loopback();
+        let config = super::stage::config(shared(), address, io, setup);
+        let balancer = evenkeel_lab::Balancer::start(&config).unwrap();
+        let login = Login {
+            schema: None,
+            ..as_user("evenkeel", "evenkeel")
+        };
+        let entered = || Ok(Client::enter(address, &login).ok());
+        eventually(LIMIT, "a first session", entered)
+            .unwrap_or_else(|error| panic!("{io}: {error}: {}", balancer.log()));
+        let told = Client::enter(address, &Login::default()).map(|_| ());
+        let told = told.unwrap_err();
+        assert!(told.starts_with("error 1045 "), "{io}: {told}");
+    }
+}
+
+#[test]
+fn users_of_the_file_log_in_by_it_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("users.toml");
+    let users = "[users.sbtest]\npassword = \"sbtest\"\n\
+                 [users.known]\npassword = \"k\"\nserver_user = \"sbtest\"\nserver_password = \"sbtest\"\n";
+    std::fs::write(&path, users).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let tables = format!(
+        "[service.auth]\nsource = \"file\"\nusers_file = {:?}",
+        path.display().to_string()
+    );
+    for io in DRIVERS {
+        let stage = Stage::set(
+            io,
+            Setup {
+                tables: &tables,
+                ..ONE
+            },
+        );
+        let enter = |user, password| Client::enter(stage.address, &as_user(user, password));
+        let mut known = enter("known", "k").unwrap();
+        assert_eq!(known.value("select current_user()"), "sbtest@127.0.0.1");
+        for (user, password) in [("known", "x"), ("sbtest", "x"), ("evenkeel", "evenkeel")] {
+            let told = enter(user, password).map(|_| ()).unwrap_err();
+            assert!(told.starts_with("error 1045 28000 "), "{io}: {told}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Conversations by chance: what the server answers to a client of its own, it answers to one of a
+//! pool, packet by packet.
+
+use super::client::{Client, Value};
+use super::stage::{Setup, Stage, shared};
+use crate::rig::DRIVERS;
+
+/// Conversations per driver, and what each consists of.
+const CONVERSATIONS: u64 = 40;
+const STEPS: u64 = 60;
+
+const TEXTS: [&str; 44] = [
+    "select 1",
+    "select @a, @b",
+    "select @@time_zone, @@sql_mode",
+    "select database(), @@autocommit, @@tx_isolation",
+    "select seq from seq_1_to_3",
+    "select 1; select 2",
+    "select 1; selekt",
+    "selekt",
+    "",
+    "begin",
+    "begin",
+    "start transaction read only",
+    "commit",
+    "rollback",
+    "commit; begin",
+    "savepoint s",
+    "rollback to s",
+    "set autocommit = 0",
+    "set autocommit = 1",
+    "set @a = 5",
+    "set @a = 'x', @b := null",
+    "set @b = @a",
+    "select @a := 7",
+    "set time_zone = '+01:00'",
+    "set time_zone = default",
+    "set sql_mode = 'ANSI_QUOTES'",
+    "set sql_mode = ''",
+    "set sql_mode = default",
+    "set names latin1",
+    "set names utf8mb4",
+    "set session transaction isolation level read committed",
+    "set transaction isolation level serializable",
+    "set tx_isolation = default",
+    "use other",
+    "use sbtest",
+    "use there_is_none",
+    "insert into sbtest.by_chance (a) values (1)",
+    "insert into sbtest.by_chance (a) values (1), (2)",
+    "select row_count()",
+    "select cast('x' as signed)",
+    "show warnings",
+    "select count(*) > 0 from sbtest.by_chance where a < 0",
+    "create temporary table if not exists by_chance_t (a int)",
+    "drop temporary table if exists by_chance_t",
+];
+
+const PREPARED: [&str; 8] = [
+    "select 1",
+    "select ?",
+    "select @a, ?",
+    "insert into sbtest.by_chance (a) values (?)",
+    "select @@time_zone",
+    "select database()",
+    "selekt ?",
+    "select seq from seq_1_to_4",
+];
+
+/// Numbers that look random and are the same each time (Knuth's MMIX generator).
+#[derive(Clone)]
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        let index = self.below(all.len() as u64);
+        all[usize::try_from(index).unwrap()]
+    }
+}
+
+/// One step of a client; the same for the same dice.
+fn step(client: &mut Client, dice: &mut Dice, known: &mut Vec<(String, usize)>) -> Vec<String> {
+    let pick = dice.below(16);
+    let which = dice.below(100);
+    let text = dice.of(&TEXTS);
+    let prepared = dice.of(&PREPARED);
+    let chosen = usize::try_from(which).unwrap() % known.len().max(1);
+    let statement = known.get(chosen).cloned();
+    let mut heard = vec![format!("> {pick} {text} / {prepared}")];
+    heard.extend(match (pick, statement) {
+        (0..=7, _) => client.query(text),
+        (8, _) => {
+            let name = format!("s{}", known.len());
+            let said = client.prepare(&name, prepared);
+            if said[0].starts_with("prepared") {
+                known.push((name, prepared.matches('?').count()));
+            }
+            said
+        }
+        (9..=11, Some((name, count))) => client.execute(&name, &vec![Value::Number(8); count]),
+        (12, Some((name, count))) if count == 0 => {
+            let mut said = client.open(&name, &[]);
+            said.extend(client.fetch(&name, 2));
+            said
+        }
+        (13, Some((name, _))) => client.reset_statement(&name),
+        (14, _) if which < 20 => {
+            known.clear();
+            client.reset()
+        }
+        (15, _) => client.ping(),
+        _ => client.init_db(["sbtest", "other"][chosen % 2]),
+    });
+    heard
+}
+
+#[test]
+fn conversations_by_chance_go_as_at_the_server() {
+    let mut server = Client::connect(shared().address);
+    server.run("drop table if exists by_chance");
+    server.run("create table by_chance (id int auto_increment primary key, a int) engine=memory");
+    for io in DRIVERS {
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 2\nstatements_max = 2",
+                ..Setup::default()
+            },
+        );
+        let mut other = stage.client();
+        for seed in 0..CONVERSATIONS {
+            let mut dice = Dice(seed * 7_919 + 17);
+            let mut direct = Client::connect(shared().address);
+            let mut client = stage.client();
+            let (mut of_direct, mut of_client) = (Vec::new(), Vec::new());
+            let mut said = Vec::new();
+            for number in 0..STEPS {
+                let mut same_dice = dice.clone();
+                let expected = step(&mut direct, &mut dice, &mut of_direct);
+                let heard = step(&mut client, &mut same_dice, &mut of_client);
+                said.push(expected[0].clone());
+                assert!(
+                    without_ids(&heard) == without_ids(&expected),
+                    "{io}, seed {seed}: {said:#?}\n  {heard:#?}\nis at the server\n  {expected:#?}\n{}",
+                    stage.balancer.log(),
+                );
+                let row = format!("row other {seed} {number}");
+                let reply = other.query(&format!("select 'other {seed} {number}'"));
+                assert_eq!(reply[1], row);
+                other.run("set @a = 'other', @b = 'other', time_zone = '-06:00'");
+            }
+        }
+    }
+}
+
+/// Both insert into one table, so that each gets other numbers.
+fn without_ids(lines: &[String]) -> Vec<String> {
+    let without = lines.iter().map(|line| match line.split_once(" id=") {
+        Some((before, after)) => {
+            let rest = after.split_once(' ').map_or("", |(_, rest)| rest);
+            format!("{before} {rest}")
+        }
+        None => line.clone(),
+    });
+    without.collect()
+}

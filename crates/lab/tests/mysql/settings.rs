@@ -1,0 +1,251 @@
+//! Settings follow their client, and nobody else.
+
+use super::client::Client;
+use super::stage::{ONE, Setup, Stage, same_as_direct, shared};
+use crate::rig::DRIVERS;
+
+/// What clients set, and three values that differ.
+const SETTINGS: [(&str, [&str; 3]); 17] = [
+    (
+        "sql_mode",
+        [
+            "'ANSI_QUOTES'",
+            "'NO_BACKSLASH_ESCAPES'",
+            "'STRICT_ALL_TABLES'",
+        ],
+    ),
+    ("time_zone", ["'+02:00'", "'+09:00'", "'-05:00'"]),
+    ("character_set_client", ["latin1", "utf8mb4", "utf8mb3"]),
+    ("character_set_results", ["latin1", "utf8mb4", "null"]),
+    (
+        "collation_connection",
+        ["latin1_german1_ci", "utf8mb4_bin", "utf8mb3_bin"],
+    ),
+    (
+        "tx_isolation",
+        ["'SERIALIZABLE'", "'READ-COMMITTED'", "'READ-UNCOMMITTED'"],
+    ),
+    ("sql_select_limit", ["11", "12", "13"]),
+    ("group_concat_max_len", ["1001", "1002", "1003"]),
+    ("lc_time_names", ["de_DE", "ja_JP", "fr_FR"]),
+    ("wait_timeout", ["1001", "1002", "1003"]),
+    ("lock_wait_timeout", ["1001", "1002", "1003"]),
+    ("innodb_lock_wait_timeout", ["101", "102", "103"]),
+    ("foreign_key_checks", ["0", "1", "0"]),
+    ("unique_checks", ["0", "1", "0"]),
+    ("max_statement_time", ["61", "62", "63"]),
+    ("auto_increment_increment", ["2", "3", "4"]),
+    ("div_precision_increment", ["6", "7", "8"]),
+];
+
+#[test]
+fn clients_of_one_server_connection_never_see_each_other_s_settings() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        let mut servers: Vec<Client> = (0..3).map(|_| Client::connect(shared().address)).collect();
+        for (name, values) in SETTINGS {
+            for (index, value) in values.iter().enumerate() {
+                for client in [&mut clients[index], &mut servers[index]] {
+                    client.run(&format!("set {name} = {value}"));
+                }
+            }
+        }
+        for (name, _) in SETTINGS {
+            for (client, server) in clients.iter_mut().zip(&mut servers) {
+                let show = format!("select @@session.{name}");
+                assert_eq!(client.query(&show), server.query(&show), "{io} {name}");
+            }
+        }
+        // None is left to who comes next.
+        let (mut stranger, mut direct) = (stage.client(), Client::connect(shared().address));
+        for (name, _) in SETTINGS {
+            let show = format!("select @@session.{name}");
+            assert_eq!(stranger.query(&show), direct.query(&show), "{io} {name}");
+        }
+    }
+}
+
+#[test]
+fn user_variables_of_literals_follow_their_client_and_bind_it_to_nothing() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.run(&format!(
+                "set @ApplicationName = 'app {index}', @n := {index}"
+            ));
+            client.run(&format!(
+                "set @updated := null, @x = {index}.5, @h = x'4{index}'"
+            ));
+        }
+        for (index, client) in clients.iter_mut().enumerate() {
+            let row = client.value("select @ApplicationName, @n, @updated, @x, @h");
+            let (_, last) = row.rsplit_once('|').unwrap();
+            assert_eq!(last, ["@", "A", "B"][index], "{io}");
+            assert!(
+                row.starts_with(&format!("app {index}|{index}|NULL|{index}.5|")),
+                "{row}"
+            );
+        }
+        let mut stranger = stage.client();
+        assert_eq!(stranger.value("select @ApplicationName, @n"), "NULL|NULL");
+        let pins = &stage.status()["database"]["pins"];
+        assert_eq!(pins, &serde_json::json!([]), "{io}");
+    }
+}
+
+#[test]
+fn the_schema_goes_with_its_client() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = client.all(&["use other", "select database()"]);
+        heard.extend(other.all(&["select database()"]));
+        heard.extend(client.all(&[
+            "drop table if exists of_other",
+            "create table of_other (a int)",
+            "use there_is_none",
+            "select database()",
+            "select * from of_other",
+        ]));
+        heard.extend(other.all(&[
+            "select * from of_other",
+            "use other",
+            "select * from of_other",
+        ]));
+        heard.extend(client.all(&["use sbtest; select database(); use other"]));
+        heard.extend(other.all(&["use sbtest", "select database()"]));
+        heard.extend(client.all(&["select database()"]));
+        let mut third = Client::with(
+            address,
+            &super::client::Login {
+                schema: None,
+                ..Default::default()
+            },
+        );
+        heard.extend(third.all(&["select database()", "select * from of_other", "use other"]));
+        heard.extend(client.all(&["select database()"]));
+        heard.extend(third.all(&["select database()"]));
+        heard
+    });
+}
+
+#[test]
+fn statements_do_to_settings_what_they_do_at_the_server() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let shown = "select @@time_zone, @@sql_mode, @@character_set_client, \
+                     @@character_set_connection, @@collation_connection, \
+                     @@character_set_results, @@autocommit, @@tx_isolation, @@tx_read_only, \
+                     @@sql_select_limit, @@max_statement_time, @@wait_timeout, database(), @a, @b";
+        let steps = [
+            "set time_zone = '+01:00'",
+            "set session time_zone = '+02:00', sql_mode = 'ANSI'",
+            "set @@session.time_zone = 'nonsense'",
+            "set time_zone = '+03:00', there_is_no = 1",
+            "set names latin1",
+            "set names utf8mb4 collate utf8mb4_bin",
+            "set names nonsense",
+            "set character set latin1",
+            "set character set default",
+            "set names default",
+            "set sql_mode = concat(@@sql_mode, ',STRICT_TRANS_TABLES')",
+            "set sql_mode = default",
+            "set sql_mode = ''",
+            "set session transaction isolation level read committed",
+            "set @@tx_isolation = 'SERIALIZABLE'",
+            "set session transaction read only",
+            "set session transaction read write",
+            "set tx_isolation = default",
+            "set local wait_timeout = 77",
+            "set sql_select_limit = 5",
+            "set sql_select_limit = default",
+            "set max_statement_time = 30.5",
+            "set @a = 1, @b = 'it''s \\\\ \"it\"'",
+            "set @a := null",
+            "set @a = -1.5e3, @b = true",
+            "set statement max_statement_time = 3 for select 1",
+            "set time_zone = '+04:00'; set sql_mode = 'ANSI_QUOTES'; selekt; set @a = 9",
+            "set sql_mode = 'NO_BACKSLASH_ESCAPES'",
+            "set @b = 'a\\'",
+            "set sql_mode = ''",
+            "begin; set time_zone = '+05:00'; rollback",
+            "set time_zone = @@global.time_zone",
+            "set autocommit = 0",
+            "set autocommit = 1",
+            "set autocommit = off; set autocommit = on",
+        ];
+        let mut heard = Vec::new();
+        for step in steps {
+            heard.extend(client.all(&[step]));
+            println!("{step}");
+            if !step.contains("autocommit = 0") {
+                other.run("set time_zone = '-07:00', sql_mode = 'ANSI', names utf8mb3");
+                other.run("set @a = 'other', @b = 'other', wait_timeout = 99");
+                other.run("use other");
+            }
+            heard.extend(client.all(&[shown]));
+        }
+        heard.extend(client.reset());
+        heard.extend(client.all(&[shown]));
+        heard
+    });
+}
+
+#[test]
+fn what_is_said_in_one_character_set_is_understood_in_it() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = client.all(&["set names latin1", "select hex('ä'), 'ä', charset('x')"]);
+        heard.extend(other.all(&["select hex('ä'), 'ä', charset('x')"]));
+        heard.extend(client.all(&["select hex('ä'), 'ä', charset('x')"]));
+        heard.extend(other.all(&["set names utf8mb4 collate utf8mb4_bin", "select 'a' = 'A'"]));
+        heard.extend(client.all(&["select 'a' = 'A'", "set names utf8mb3"]));
+        heard.extend(other.all(&["select 'a' = 'A', collation('a')"]));
+        heard.extend(client.all(&["select 'a' = 'A', collation('a')"]));
+        for collation in [8, 33, 45, 46, 63] {
+            let mut third = Client::with(
+                address,
+                &super::client::Login {
+                    collation,
+                    ..Default::default()
+                },
+            );
+            heard
+                .extend(third.all(&["select @@character_set_client, @@collation_connection, 'ä'"]));
+            heard.extend(client.all(&["select @@collation_connection"]));
+        }
+        heard
+    });
+}
+
+#[test]
+fn the_next_transaction_s_characteristics_are_not_the_session_s() {
+    same_as_direct(
+        Setup {
+            pool: "size = 2",
+            ..ONE
+        },
+        |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            let mut heard = Vec::new();
+            for _ in 0..3 {
+                heard.extend(client.all(&[
+                    "set transaction isolation level serializable",
+                    "begin",
+                    "select @@tx_isolation",
+                    "commit",
+                    "set transaction read only",
+                    "drop table if exists next_one",
+                    "set transaction isolation level read committed; begin",
+                    "commit",
+                    "select @@tx_isolation",
+                    "set @@tx_isolation = 'READ-COMMITTED'",
+                ]));
+                heard.extend(other.all(&["begin", "select @@tx_isolation", "rollback"]));
+                heard.extend(client.all(&["select @@tx_isolation", "set tx_isolation = default"]));
+            }
+            heard
+        },
+    );
+}

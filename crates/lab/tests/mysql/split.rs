@@ -1,0 +1,371 @@
+//! A primary with two replicas: reads go to the replicas that have what they must see, writes to the
+//! primary, whichever that is.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use evenkeel_lab::{
+    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scene, Server, WriteProbe,
+    WriteProbeOptions, eventually,
+};
+use serde_json::Value as Json;
+
+use super::client::{Client, Login, Value};
+use crate::rig::{DRIVERS, LIMIT, engine, loopback, service, wait_until};
+
+/// What a statement that wants to know asks for.
+const WHERE: &str = "select @@port";
+
+struct Stage {
+    balancer: Balancer,
+    listen: SocketAddr,
+    scene: Scene,
+}
+
+impl Stage {
+    /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
+    fn set(io: &str, further: &str) -> Stage {
+        let scene = Scene::start(ClusterKind::Mariadb).unwrap();
+        let listen = loopback();
+        let split = format!("[service.split]\nreads = true\nprimary_reads = false\n{further}");
+        let config = engine(io) + &service_toml(listen, &scene.servers, &split);
+        let balancer = Balancer::start(&config).unwrap();
+        let stage = Stage {
+            balancer,
+            listen,
+            scene,
+        };
+        stage.wait_whole();
+        stage.primary().sql(SCHEMA).unwrap();
+        stage.scene.wait_caught_up().unwrap();
+        stage.wait_split(&mut stage.client());
+        stage
+    }
+
+    fn client(&self) -> Client {
+        let mut last = String::new();
+        let entered = eventually(LIMIT, "a session", || {
+            let entered = Client::enter(self.listen, &Login::default());
+            Ok(entered.map_err(|told| last = told).ok())
+        });
+        entered.unwrap_or_else(|error| panic!("{error} ({last}): {}", self.balancer.log()))
+    }
+
+    fn primary(&self) -> Server {
+        self.scene.writer().unwrap()
+    }
+
+    fn port_of_primary(&self) -> String {
+        self.primary().address.port().to_string()
+    }
+
+    fn replicas(&self) -> Vec<Server> {
+        let primary = self.primary().name;
+        let servers = self.scene.servers.iter();
+        servers.filter(|one| one.name != primary).cloned().collect()
+    }
+
+    fn cluster(&self) -> Json {
+        self.balancer.status().unwrap()["clusters"][0].clone()
+    }
+
+    /// One primary, everybody else a replica, and no complaint.
+    fn wait_whole(&self) {
+        wait_until(&self.balancer, "a whole cluster", || {
+            let status = self.balancer.status().unwrap();
+            let servers = service(&status, "db")["servers"].clone();
+            status["clusters"][0]["primary"].is_string()
+                && status["clusters"][0]["problems"] == Json::Array(Vec::new())
+                && servers.as_array().unwrap().iter().all(|server| {
+                    let role = &server["role"]["role"];
+                    server["state"] == "up" && (role == "primary" || role == "replica")
+                })
+        });
+    }
+
+    fn wait_split(&self, client: &mut Client) {
+        let primary = self.port_of_primary();
+        wait_until(&self.balancer, "a read at a replica", || {
+            client.value(WHERE) != primary
+        });
+    }
+
+    fn wait_primary(&self, server: &Server) {
+        let what = format!("{} as the primary", server.name);
+        wait_until(&self.balancer, &what, || {
+            self.cluster()["primary"] == server.name.as_str()
+        });
+    }
+
+    fn writer(&self) -> WriteProbe {
+        let mut options = WriteProbeOptions::new(self.scene.kind.driver(), self.listen);
+        options.connect_limit = Duration::from_secs(15);
+        options.write_limit = Duration::from_secs(15);
+        WriteProbe::start(options).unwrap()
+    }
+
+    fn reader(&self) -> ReadProbe {
+        let mut options = ReadProbeOptions::new(self.scene.kind.driver(), self.listen);
+        options.limit = Duration::from_secs(5);
+        ReadProbe::start(options).unwrap()
+    }
+}
+
+const SCHEMA: &str = "\
+    GRANT SHOW VIEW ON *.* TO monitor@'127.0.0.1';\
+    GRANT SELECT ON mysql.proc TO monitor@'127.0.0.1';\
+    CREATE TABLE sbtest.counters (id int PRIMARY KEY, v bigint NOT NULL);\
+    INSERT INTO sbtest.counters SELECT seq, 0 FROM seq_0_to_15;\
+    CREATE TABLE sbtest.things (id int PRIMARY KEY, what text);\
+    CREATE FUNCTION sbtest.bump(which int, what bigint) RETURNS bigint MODIFIES SQL DATA \
+        BEGIN UPDATE counters SET v = what WHERE id = which; RETURN what; END;";
+
+/// The lines of a service that speaks MySQL for these servers.
+fn service_toml(listen: SocketAddr, servers: &[Server], further: &str) -> String {
+    let mut listed = String::new();
+    for server in servers {
+        let (name, address) = (&server.name, server.address);
+        write!(listed, "{{ name = {name:?}, address = \"{address}\" }}, ").unwrap();
+    }
+    format!(
+        "[[service]]\nname = \"db\"\nprotocol = \"mysql\"\nlisten = \"{listen}\"\n\
+         servers = [{listed}]\n[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n\
+         [service.auth]\nsource = \"file\"\nusers_file = {:?}\n{further}\n",
+        users_file()
+    )
+}
+
+/// A file of the lab's one user, made once for each test program.
+fn users_file() -> String {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt;
+    static FILE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    FILE.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("evenkeel-mysql-{}", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&path).unwrap();
+        file.write_all(b"[users.sbtest]\npassword = \"sbtest\"\n")
+            .unwrap();
+        path.display().to_string()
+    })
+    .clone()
+}
+
+#[test]
+fn each_statement_runs_where_it_belongs() {
+    let stage = Stage::set("auto", "consistency = \"eventual\"");
+    let mut client = stage.client();
+    let primary = stage.port_of_primary();
+    for reads in [
+        "select @@port",
+        "select @@port, count(*) from counters",
+        "select @@port from counters where id = 1",
+        "(select @@port) union all (select @@port) limit 1",
+        "with c as (select @@port as p) select p from c",
+        "select @@port, @a, now(), database()",
+    ] {
+        assert_ne!(
+            client.value(reads).split('|').next(),
+            Some(&*primary),
+            "{reads}"
+        );
+    }
+    for writes in [
+        "select @@port from counters where id = 1 for update",
+        "select @@port from counters where id = 1 lock in share mode",
+        "select @@port, get_lock('x', 0), release_lock('x')",
+        "select @@port, bump(1, 5)",
+        "select @@port, @a := 1",
+        "/* evenkeel: primary */ select @@port",
+    ] {
+        let row = client.value(writes);
+        assert_eq!(row.split('|').next(), Some(&*primary), "{writes}");
+    }
+    let mut client = stage.client();
+    client.run("begin");
+    assert_eq!(client.value(WHERE), primary);
+    client.run("commit");
+    client.run("start transaction read only");
+    let there = client.value(WHERE);
+    assert_ne!(there, primary);
+    assert_eq!(client.value(WHERE), there, "one transaction, one server");
+    client.run("commit");
+    client.prepare("where", WHERE);
+    assert_ne!(client.execute("where", &[])[1], format!("row {primary}"));
+    client.run("set autocommit = 0");
+    assert_eq!(client.value(WHERE), primary);
+    client.run("commit");
+    client.run("set autocommit = 1");
+    let name = stage.primary().name;
+    let named = format!("/* evenkeel: server={name} */ select @@port");
+    assert_eq!(client.value(&named), primary);
+}
+
+/// Each sets counter `$id` to `$v`.
+const WRITES: [&str; 6] = [
+    "update counters set v = $v where id = $id",
+    "begin; update counters set v = $v where id = $id; commit",
+    "select bump($id, $v)",
+    "replace into counters values ($id, $v)",
+    "insert into counters values ($id, 0) on duplicate key update v = $v",
+    "prepared",
+];
+
+fn write(client: &mut Client, id: usize, v: i64, round: usize) {
+    let text = WRITES[round % WRITES.len()];
+    if text == "prepared" {
+        client.prepare("w", "update counters set v = ? where id = ?");
+        let id = Value::Number(i64::try_from(id).unwrap());
+        let told = client.execute("w", &[Value::Number(v), id]);
+        assert!(told[0].starts_with("ok"), "{told:?}");
+        client.close("w");
+        return;
+    }
+    let text = text.replace("$id", &id.to_string());
+    client.run(&text.replace("$v", &v.to_string()));
+}
+
+/// Writes and reads in turn; how many reads were at the primary, and elsewhere.
+fn write_and_read(stage: &Stage, rounds: usize, sessions: usize) -> (usize, usize) {
+    let primary = &stage.port_of_primary();
+    let counts: Vec<(usize, usize)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..sessions)
+            .map(|id| {
+                scope.spawn(move || {
+                    let mut client = stage.client();
+                    let (mut here, mut elsewhere) = (0, 0);
+                    for round in 0..rounds {
+                        let v = i64::try_from(round + 1_000_000 * id).unwrap();
+                        write(&mut client, id, v, round + id);
+                        for _ in 0..3 {
+                            let sql = format!("select v, @@port from counters where id = {id}");
+                            let row = client.value(&sql);
+                            let (seen, port) = row.split_once('|').unwrap();
+                            let told = format!("round {round} of session {id}, at {port}");
+                            assert_eq!(seen, v.to_string(), "{told}");
+                            match port == primary {
+                                true => here += 1,
+                                false => elsewhere += 1,
+                            }
+                        }
+                    }
+                    (here, elsewhere)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let sum = |which: fn(&(usize, usize)) -> usize| counts.iter().map(which).sum();
+    (sum(|one| one.0), sum(|one| one.1))
+}
+
+#[test]
+fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, "");
+        let replicas = stage.replicas();
+        write_and_read(&stage, 100, 4);
+        stage.wait_split(&mut stage.client());
+        // One does not get on at all, the other one late.
+        replicas[0].stop_replication().unwrap();
+        replicas[1].lag(Duration::from_secs(1)).unwrap();
+        let (here, _) = write_and_read(&stage, 60, 4);
+        assert!(here > 0);
+        replicas[1].lag(Duration::ZERO).unwrap();
+        replicas[0].start_replication().unwrap();
+        stage.scene.wait_caught_up().unwrap();
+        write_and_read(&stage, 100, 4);
+    }
+}
+
+#[test]
+fn who_wrote_long_ago_reads_at_replicas() {
+    let stage = Stage::set("auto", "");
+    let mut client = stage.client();
+    write(&mut client, 1, 1, 0);
+    stage.wait_split(&mut client);
+    thread::sleep(Duration::from_secs(2));
+    let primary = stage.port_of_primary();
+    let all = 500;
+    let mut here = 0;
+    for _ in 0..all {
+        here += usize::from(client.value(WHERE) == primary);
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(
+        here * 50 <= all,
+        "{here} of {all} reads were at the primary"
+    );
+}
+
+#[test]
+fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubled() {
+    let stage = Stage::set("auto", "");
+    let reader = stage.reader();
+    let old = stage.primary();
+    let mut session = stage.client();
+    session.run("set @name = 'of before', time_zone = '+01:00'");
+    let mut cut = stage.client();
+    cut.run("begin");
+    cut.run("insert into things values (1, 'never')");
+    stage.scene.wait_caught_up().unwrap();
+    old.kill().unwrap();
+    thread::sleep(Duration::from_millis(200));
+    // Somebody who comes while there is none waits.
+    let waited = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            session.run("insert into things values (2, 'waited')");
+            session.value("select @name, @@time_zone")
+        });
+        stage.scene.lab.fail_over(&old).unwrap();
+        waiting.join().unwrap()
+    });
+    assert_eq!(waited, "of before|+01:00");
+    let told = cut.query("insert into things values (3, 'never')");
+    let is_error = told.last().is_some_and(|line| line.starts_with("error"));
+    assert!(is_error || told == ["end"], "{told:?}");
+    let new = stage.primary();
+    stage.wait_primary(&new);
+    thread::sleep(Duration::from_millis(500));
+    let readings = reader.finish();
+    let failed: Vec<_> = readings.iter().filter(|one| one.outcome.is_err()).collect();
+    assert!(failed.is_empty(), "of {}: {failed:#?}", readings.len());
+    let ids = "/* evenkeel: primary */ select id from things order by id";
+    assert_eq!(stage.client().query(ids)[1..2], ["row 2"]);
+    // The old one returns, and thinks that it is the primary: nobody is sent there.
+    old.start().unwrap();
+    let port = new.address.port().to_string();
+    for _ in 0..100 {
+        let sql = "/* evenkeel: primary */ select @@port";
+        assert_eq!(stage.client().value(sql), port);
+        thread::sleep(Duration::from_millis(10));
+    }
+    stage.scene.lab.rejoin(&old).unwrap();
+    stage.wait_whole();
+}
+
+#[test]
+fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
+    let stage = Stage::set("auto", "");
+    let (writer, reader) = (stage.writer(), stage.reader());
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(300));
+        let candidate = stage.replicas()[0].clone();
+        stage.scene.lab.promote(&candidate).unwrap();
+        stage.wait_whole();
+        stage.wait_primary(&candidate);
+    }
+    thread::sleep(Duration::from_millis(300));
+    let readings = reader.finish();
+    let failed: Vec<_> = readings.iter().filter(|one| one.outcome.is_err()).collect();
+    assert!(failed.is_empty(), "of {}: {failed:#?}", readings.len());
+    let log = writer.finish();
+    let attempts = log.attempts.iter();
+    let failed: Vec<_> = attempts.filter(|one| !one.is_acknowledged()).collect();
+    assert!(failed.len() <= 2, "{failed:#?}");
+    let verified = log.verify(&stage.primary()).unwrap();
+    assert!(verified.is_faultless(), "{verified:?}");
+}

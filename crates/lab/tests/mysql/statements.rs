@@ -1,0 +1,230 @@
+//! Prepared statements, of the protocol and of SQL: each client has its own, wherever they run.
+
+use evenkeel_wire::mysql::flags::Capabilities;
+
+use super::client::{Client, Login, USUAL, Value};
+use super::stage::{ONE, Setup, Stage, same_as_direct};
+use crate::rig::DRIVERS;
+
+const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
+    e float, f double, g decimal(12,3), h date, i datetime(6), j time, k year, l bit(9), \
+    m varchar(20), n blob, o set('x', 'y'), p json)";
+
+const ROW: &str = "insert into of_types values (-1, 300, -70000, 18446744073709551615, 1.5, -2.25, \
+    '123.456', '2024-02-29', '2024-02-29 12:34:56.789', '-12:34:56', 2024, b'101', 'text', x'00ff', \
+    'x,y', '{}'), (null, null, null, null, null, null, null, null, null, null, null, null, null, \
+    null, null, null)";
+
+#[test]
+fn statements_give_what_they_give_at_the_server() {
+    same_as_direct(ONE, |address| {
+        let mut heard = Vec::new();
+        for capabilities in [USUAL, USUAL.without(Capabilities::DEPRECATE_EOF)] {
+            let login = Login {
+                capabilities,
+                ..Login::default()
+            };
+            let mut client = Client::with(address, &login);
+            let mut other = Client::with(address, &login);
+            heard.extend(client.all(&["drop table if exists of_types", TYPES, ROW]));
+            heard.extend(client.prepare("all", "select * from of_types"));
+            heard.extend(other.prepare("other", "select 'other', ?"));
+            heard.extend(client.execute("all", &[]));
+            heard.extend(other.execute("other", &[Value::Text("it")]));
+            heard.extend(client.prepare("add", "insert into of_types (a, m) values (?, ?)"));
+            for values in [
+                [Value::Number(1), Value::Text("one")],
+                [Value::Null, Value::Text("")],
+                [Value::Number(3), Value::Null],
+                [Value::Number(3_000), Value::Text("too big")],
+            ] {
+                heard.extend(client.execute("add", &values));
+            }
+            heard.extend(client.execute("all", &[]));
+            heard.extend(client.prepare("wrong", "selekt ?"));
+            heard.extend(client.prepare("none", "select * from there_is_none"));
+            heard.extend(client.prepare("two", "select 1; select 2"));
+            heard.extend(other.execute("other", &[Value::Null]));
+            heard.extend(client.reset_statement("all"));
+            client.close("add");
+            heard.extend(client.execute("all", &[]));
+            heard.extend(client.execute_id(4_000_000));
+            heard.extend(client.ping());
+        }
+        heard
+    });
+}
+
+#[test]
+fn one_name_of_many_clients_means_each_one_s_own_statement() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut clients: Vec<Client> = (0..5).map(|_| stage.client()).collect();
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.prepare("own", &format!("select 'client {index}', ?"));
+            // All of them have this one.
+            client.prepare("shared", "select ? + 1");
+        }
+        for round in 0..3 {
+            for (index, client) in clients.iter_mut().enumerate() {
+                let own = client.execute("own", &[Value::Number(round)]);
+                assert_eq!(own[1], format!("row client {index}|{round}"), "{io}");
+                let shared = client.execute("shared", &[Value::Number(round)]);
+                assert_eq!(shared[1], format!("row {}", round + 1), "{io}");
+            }
+        }
+        let first = &mut clients[0];
+        first.close("shared");
+        assert_eq!(
+            clients[1].execute("shared", &[Value::Number(1)])[1],
+            "row 2"
+        );
+    }
+}
+
+#[test]
+fn more_statements_than_a_connection_keeps_still_run() {
+    let setup = Setup {
+        pool: "size = 1\nstatements_max = 3",
+        ..ONE
+    };
+    for io in DRIVERS {
+        let stage = Stage::set(io, setup);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        for number in 0..20 {
+            client.prepare(&format!("s{number}"), &format!("select {number}"));
+        }
+        for number in [0, 19, 7, 0, 3, 11] {
+            let row = client.execute(&format!("s{number}"), &[]);
+            assert_eq!(row[1], format!("row {number}"), "{io}");
+            other.run("select 1");
+        }
+        // Each is really closed at the server, not merely forgotten.
+        let count = "select variable_value from information_schema.global_status \
+                     where variable_name = 'Prepared_stmt_count'";
+        let count: u64 = super::stage::sql(count).parse().unwrap();
+        assert!(count < 100, "{count}");
+    }
+}
+
+#[test]
+fn long_data_and_cursors_stay_with_their_client() {
+    same_as_direct(
+        Setup {
+            pool: "size = 2",
+            ..ONE
+        },
+        |address| {
+            let mut heard = Vec::new();
+            for capabilities in [USUAL, USUAL.without(Capabilities::DEPRECATE_EOF)] {
+                let login = Login {
+                    capabilities,
+                    ..Login::default()
+                };
+                let mut client = Client::with(address, &login);
+                let mut other = Client::connect(address);
+                heard.extend(client.prepare("long", "select length(?), left(?, 5)"));
+                client.send_long_data("long", 0, &b"abc".repeat(1_000));
+                heard.extend(other.all(&["select 'between'"]));
+                client.send_long_data("long", 0, b"de");
+                heard.extend(client.execute("long", &[Value::Sent, Value::Text("another")]));
+                heard.extend(client.execute("long", &[Value::Text("x"), Value::Text("y")]));
+                client.send_long_data("long", 0, b"forgotten");
+                heard.extend(client.reset_statement("long"));
+                heard.extend(client.execute("long", &[Value::Text("x"), Value::Text("y")]));
+                heard.extend(client.prepare("rows", "select seq from seq_1_to_7"));
+                heard.extend(client.open("rows", &[]));
+                heard.extend(client.fetch("rows", 3));
+                heard.extend(other.all(&["select 'between'"]));
+                heard.extend(client.fetch("rows", 3));
+                heard.extend(client.all(&["select 'mine'"]));
+                heard.extend(client.fetch("rows", 3));
+                heard.extend(client.fetch("rows", 3));
+                heard.extend(client.execute("rows", &[]));
+                heard.extend(client.open("rows", &[]));
+                heard.extend(client.reset_statement("rows"));
+                heard.extend(client.fetch("rows", 1));
+                heard.extend(client.open("rows", &[]));
+                client.close("rows");
+                heard.extend(client.ping());
+            }
+            heard
+        },
+    );
+}
+
+#[test]
+fn statements_of_sql_are_where_their_client_is() {
+    same_as_direct(
+        Setup {
+            pool: "size = 2",
+            ..ONE
+        },
+        |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            let mut heard = client.all(&["prepare s from 'select ?, 1'", "set @v = 'mine'"]);
+            heard.extend(other.all(&["prepare s from 'select 2'", "execute s"]));
+            heard.extend(client.all(&["execute s using @v"]));
+            heard.extend(other.all(&["deallocate prepare s", "execute s"]));
+            heard.extend(client.all(&[
+                "execute s using @v",
+                "drop prepare s",
+                "execute s",
+                "execute immediate 'select 5'",
+            ]));
+            heard
+        },
+    );
+}
+
+#[test]
+fn a_statement_whose_table_changes_changes_with_it() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = client.all(&[
+            "drop table if exists changing",
+            "create table changing (a int)",
+            "insert into changing values (1)",
+        ]);
+        heard.extend(client.prepare("all", "select * from changing"));
+        heard.extend(other.prepare("all", "select * from changing"));
+        heard.extend(client.execute("all", &[]));
+        heard.extend(other.all(&["alter table changing add b varchar(3) default 'b'"]));
+        heard.extend(client.execute("all", &[]));
+        heard.extend(other.execute("all", &[]));
+        heard.extend(other.all(&["drop table changing"]));
+        heard.extend(client.execute("all", &[]));
+        heard
+    });
+}
+
+#[test]
+fn the_last_insert_id_is_the_client_s_own_in_either_protocol() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = client.all(&[
+            "drop table if exists numbered",
+            "create table numbered (id int auto_increment primary key, who varchar(9))",
+            "insert into numbered (who) values ('client')",
+        ]);
+        heard.extend(other.all(&["insert into numbered (who) values ('other')"]));
+        heard.extend(client.prepare("last", "select last_insert_id()"));
+        heard.extend(client.execute("last", &[]));
+        heard.extend(other.all(&["select last_insert_id()"]));
+        heard.extend(client.all(&["select last_insert_id(), @@identity"]));
+        heard.extend(other.all(&["insert into numbered (who) values ('a'), ('b')"]));
+        heard.extend(client.execute("last", &[]));
+        heard.extend(client.all(&[
+            "insert into numbered (who) values (last_insert_id())",
+            "select * from numbered order by id",
+            "select last_insert_id(77)",
+        ]));
+        heard.extend(other.all(&["select last_insert_id()"]));
+        heard.extend(client.all(&["select last_insert_id()"]));
+        heard.extend(client.prepare("add", "insert into numbered (who) values (?)"));
+        heard.extend(client.execute("add", &[Value::Text("bin")]));
+        heard.extend(other.all(&["select 1"]));
+        heard.extend(client.execute("last", &[]));
+        heard
+    });
+}

@@ -1,0 +1,139 @@
+//! What follows from what a server lists.
+
+use evenkeel_policy::pins::Pin;
+
+use super::*;
+
+fn function(name: &str, access: &str, body: &str) -> Routine {
+    Routine {
+        name: name.to_owned(),
+        is_function: true,
+        access: access.to_owned(),
+        body: Some(body.to_owned()),
+        sql_mode: String::new(),
+    }
+}
+
+fn view(name: &str, definition: &str) -> View {
+    View {
+        name: name.to_owned(),
+        definition: Some(definition.to_owned()),
+    }
+}
+
+fn of(routines: Vec<Routine>, views: Vec<View>) -> Routines {
+    let listed = Listed {
+        mariadb: true,
+        tables: vec!["T".to_owned(), "plain".to_owned()],
+        views,
+        routines,
+        triggers: Vec::new(),
+    };
+    Routines::new(1, &listed)
+}
+
+#[test]
+fn a_function_is_what_its_body_does_and_not_only_what_it_says() {
+    let reads = "READS SQL DATA";
+    let known = of(
+        vec![
+            function("reads", reads, "return (select count(*) from t)"),
+            function("lies", reads, "begin update t set a = 1; return 1; end"),
+            function("Says", "MODIFIES SQL DATA", "return 1"),
+            function("replaces", "NO SQL", "return replace('a', 'b', truncate(1, 1))"),
+            function("takes", reads, "return (select a from t for update)"),
+            function("locks", reads, "return get_lock('a', 1)"),
+            Routine {
+                body: None,
+                ..function("hidden", reads, "")
+            },
+        ],
+        Vec::new(),
+    );
+    for (name, expected) in [
+        ("reads", Volatility::Stable),
+        ("READS", Volatility::Stable),
+        ("lies", Volatility::Volatile),
+        ("says", Volatility::Volatile),
+        ("replaces", Volatility::Stable),
+        ("takes", Volatility::Volatile),
+        ("locks", Volatility::Volatile),
+        ("hidden", Volatility::Unknown),
+        ("nobody_knows", Volatility::Unknown),
+    ] {
+        assert_eq!(known.function(name.as_bytes()), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_a_function_calls_counts_however_deep() {
+    let calls = |name: &str, callee: &str| function(name, "NO SQL", &format!("return {callee}(1)"));
+    let known = of(
+        vec![
+            calls("a", "b"),
+            calls("b", "`C`"),
+            function("c", "NO SQL", "begin delete from t; return 1; end"),
+            calls("fine", "abs"),
+            calls("round", "round_and_round"),
+            calls("round_and_round", "round"),
+        ],
+        Vec::new(),
+    );
+    assert_eq!(known.function(b"a"), Volatility::Volatile);
+    assert_eq!(known.function(b"fine"), Volatility::Stable);
+    assert_eq!(known.function(b"round"), Volatility::Stable);
+}
+
+#[test]
+fn a_view_is_the_worst_of_what_it_is_made_of() {
+    let writes = function("w", "MODIFIES SQL DATA", "return 1");
+    let known = of(
+        vec![writes],
+        vec![
+            view("second", "select `a` from `d`.`first`"),
+            view("first", "select `t`.`a` AS `a` from `d`.`t`"),
+            view("writes", "select `d`.`w`() AS `w`"),
+            view("over", "select * from `d`.`writes` join `d`.`first`"),
+            view("unknown", "select * from `d`.`no_such_table`"),
+            View {
+                name: "hidden".to_owned(),
+                definition: None,
+            },
+        ],
+    );
+    for (name, expected) in [
+        ("t", Volatility::Stable),
+        ("plain", Volatility::Stable),
+        ("second", Volatility::Stable),
+        ("writes", Volatility::Volatile),
+        ("over", Volatility::Volatile),
+        ("unknown", Volatility::Unknown),
+        ("hidden", Volatility::Unknown),
+        ("there_is_none", Volatility::Unknown),
+        ("DUAL", Volatility::None),
+    ] {
+        assert_eq!(known.relation(name.as_bytes()), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_routines_and_triggers_leave_in_the_session_is_known_by_their_bodies() {
+    let mut listed = Listed {
+        routines: vec![
+            function("sets", "NO SQL", "begin set @a = 1; return 1; end"),
+            function("plain", "NO SQL", "return 1"),
+        ],
+        ..Listed::default()
+    };
+    listed.triggers.push(Trigger {
+        table: "Watched".to_owned(),
+        body: "set @last = new.id".to_owned(),
+        sql_mode: String::new(),
+    });
+    let known = Routines::new(1, &listed);
+    assert!(known.binds(b"sets").is_some_and(|pins| pins.has(Pin::Variables)));
+    assert_eq!(known.binds(b"plain"), Some(Pins::NONE));
+    assert_eq!(known.binds(b"nobody_knows"), None);
+    assert!(known.triggers(b"watched").has(Pin::Variables));
+    assert!(known.triggers(b"other").is_empty());
+}

@@ -1,0 +1,320 @@
+//! What is known of a session from outside while it lives: what it does, since when, on which
+//! server; and how it is called when something has happened that concerns it.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Waker};
+
+use evenkeel_policy::pins::Pins;
+
+use crate::cancel;
+use crate::clock;
+use crate::engine::worker::Worker;
+use crate::service::database::{DatabaseView, Times};
+use crate::upstream::cancelling::Cancelling;
+use crate::upstream::lending::Lent;
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Nothing: its client has nothing to ask.
+    Idle,
+    /// It waits for a server connection.
+    Waiting,
+    /// It waits for a primary.
+    WaitingForPrimary,
+    /// Its server works.
+    Active,
+    /// It has an open transaction, in which its client says nothing.
+    InTransaction,
+    /// It has a server connection that it is bound to, and nothing to do.
+    Bound,
+}
+
+impl Doing {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] = [
+        Doing::Idle,
+        Doing::Waiting,
+        Doing::WaitingForPrimary,
+        Doing::Active,
+        Doing::InTransaction,
+        Doing::Bound,
+    ];
+
+    /// For the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Doing::Idle => "idle",
+            Doing::Waiting => "waiting",
+            Doing::WaitingForPrimary => "waiting for a primary",
+            Doing::Active => "active",
+            Doing::InTransaction => "idle in transaction",
+            Doing::Bound => "bound",
+        }
+    }
+}
+
+/// Sessions so far: what an operator calls the next one.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
+/// One session's card.
+pub(crate) struct Card {
+    /// Never used again in this process.
+    pub(crate) id: u64,
+    pub(crate) user: Arc<str>,
+    /// Where it is now.
+    database: RefCell<Arc<str>>,
+    /// Of the key that cancels what it does; none where there are no such keys.
+    pub(crate) secret: Option<cancel::Secret>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) since_ms: u64,
+    doing: Cell<Doing>,
+    doing_since_ms: Cell<u64>,
+    transaction_since_ms: Cell<u64>,
+    /// The same to the microsecond, for the figures; zero: none has begun.
+    transaction_since_us: Cell<u64>,
+    target: RefCell<Option<Rc<Cancelling>>>,
+    pins: Cell<Pins>,
+    /// When to call, in milliseconds of the clock; zero: never.
+    deadline_ms: Cell<u64>,
+    /// A query was cancelled for its time already.
+    is_timed_out: Cell<bool>,
+    cancelled: Cell<bool>,
+    /// Its query is to be cancelled for its time.
+    overtime: Cell<bool>,
+    /// Its server is not to be used any more.
+    forsaken: Cell<bool>,
+    called: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A limit that a session has passed.
+pub(crate) enum Overdue {
+    /// Its query is to be cancelled.
+    Query,
+    /// Its transaction lasts too long.
+    Transaction,
+    /// Its client said nothing in an open transaction for too long.
+    IdleInTransaction,
+}
+
+impl Card {
+    /// What a session is called; never used again in this process.
+    pub(crate) fn draw_id() -> u64 {
+        SESSIONS.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Of a user in a database.
+    pub(crate) fn new(
+        id: u64,
+        user: Arc<str>,
+        database: Arc<str>,
+        secret: Option<cancel::Secret>,
+        peer: Option<SocketAddr>,
+    ) -> Rc<Self> {
+        let now_ms = clock::now_ms();
+        Rc::new(Self {
+            id,
+            user,
+            database: RefCell::new(database),
+            secret,
+            peer,
+            since_ms: now_ms,
+            doing: Cell::new(Doing::Idle),
+            doing_since_ms: Cell::new(now_ms),
+            transaction_since_ms: Cell::new(0),
+            transaction_since_us: Cell::new(0),
+            target: RefCell::default(),
+            pins: Cell::new(Pins::NONE),
+            deadline_ms: Cell::new(0),
+            is_timed_out: Cell::new(false),
+            cancelled: Cell::new(false),
+            overtime: Cell::new(false),
+            forsaken: Cell::new(false),
+            called: Cell::new(false),
+            waker: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn database(&self) -> Arc<str> {
+        Arc::clone(&self.database.borrow())
+    }
+
+    /// It is somewhere else now.
+    pub(crate) fn set_database(&self, database: Arc<str>) {
+        self.database.replace(database);
+    }
+
+    pub(crate) fn doing(&self) -> Doing {
+        self.doing.get()
+    }
+
+    pub(crate) fn doing_since_ms(&self) -> u64 {
+        self.doing_since_ms.get()
+    }
+
+    pub(crate) fn pins(&self) -> Pins {
+        self.pins.get()
+    }
+
+    pub(crate) fn set_pins(&self, pins: Pins) {
+        self.pins.set(pins);
+    }
+
+    pub(crate) fn is_at(&self, server_id: u64) -> bool {
+        let target = self.target.borrow();
+        target
+            .as_ref()
+            .is_some_and(|target| target.pooled.server.id == server_id)
+    }
+
+    pub(crate) fn target(&self) -> Option<Rc<Cancelling>> {
+        self.target.borrow().clone()
+    }
+
+    /// From now on it does this; the time is the worker's, as precise as limits are.
+    pub(crate) fn does(&self, doing: Doing, worker: &Worker) {
+        if self.doing.replace(doing) == doing {
+            return;
+        }
+        let now_ms = worker.swept_at_ms();
+        self.doing_since_ms.set(now_ms);
+        self.is_timed_out.set(false);
+        match doing {
+            Doing::Idle | Doing::Bound => {
+                self.transaction_since_ms.set(0);
+                self.transaction_since_us.set(0);
+            }
+            Doing::Active if self.transaction_since_ms.get() == 0 => {
+                self.transaction_since_ms.set(now_ms);
+            }
+            _ => {}
+        }
+    }
+
+    /// A transaction begins now, unless one has already.
+    pub(crate) fn begins_transaction(&self, now_us: u64) {
+        if self.transaction_since_us.get() == 0 {
+            self.transaction_since_us.set(now_us);
+        }
+    }
+
+    /// How long the transaction took that ends now, microseconds; the next one may have begun.
+    pub(crate) fn ends_transaction(&self, now_us: u64) -> u64 {
+        let since_us = self.transaction_since_us.replace(now_us);
+        now_us.saturating_sub(since_us)
+    }
+
+    /// What was asked is done, and the next thing was asked already.
+    pub(crate) fn begins_next(&self, is_transaction: bool, worker: &Worker) {
+        let now_ms = worker.swept_at_ms();
+        self.doing_since_ms.set(now_ms);
+        self.is_timed_out.set(false);
+        if is_transaction {
+            self.transaction_since_ms.set(now_ms);
+        }
+    }
+
+    /// It has a server connection.
+    pub(crate) fn has(&self, server: &Lent) {
+        self.target.replace(Some(Rc::clone(&server.cancels)));
+    }
+
+    /// It has none any more.
+    pub(crate) fn has_none(&self) {
+        self.target.replace(None);
+    }
+
+    pub(crate) fn set_deadline(&self, deadline_ms: u64) {
+        self.deadline_ms.set(deadline_ms);
+    }
+
+    /// Something has happened that the session must look at.
+    pub(crate) fn call(&self) {
+        self.called.set(true);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether it was called; if not, it will be woken.
+    pub(crate) fn take_call(&self, context: &Context<'_>) -> bool {
+        if self.called.replace(false) {
+            return true;
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(context.waker()))
+        {
+            *waker = Some(context.waker().clone());
+        }
+        false
+    }
+
+    /// The client wants what it waits for no more.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.set(true);
+        self.call();
+    }
+
+    /// Its server is dead, or the primary no longer.
+    pub(crate) fn forsake(&self) {
+        self.forsaken.set(true);
+        self.call();
+    }
+
+    pub(crate) fn take_forsaken(&self) -> bool {
+        self.forsaken.replace(false)
+    }
+
+    /// Its query takes too long.
+    pub(crate) fn ask_for_cancel(&self) {
+        self.overtime.set(true);
+        self.call();
+    }
+
+    pub(crate) fn take_overtime(&self) -> bool {
+        self.overtime.replace(false)
+    }
+
+    pub(crate) fn take_cancel(&self) -> bool {
+        self.cancelled.replace(false)
+    }
+
+    /// Looks at the limits, twice a second.
+    pub(crate) fn overdue(&self, view: &DatabaseView, now_ms: u64) -> Option<Overdue> {
+        let deadline_ms = self.deadline_ms.get();
+        if deadline_ms != 0 && now_ms >= deadline_ms {
+            self.call();
+        }
+        let Times {
+            query,
+            transaction,
+            idle_in_transaction,
+            ..
+        } = view.times;
+        let passed = |since_ms: u64, limit: std::time::Duration| {
+            let since = u128::from(now_ms.saturating_sub(since_ms));
+            !limit.is_zero() && since_ms != 0 && since >= limit.as_millis()
+        };
+        if passed(self.transaction_since_ms.get(), transaction) {
+            return Some(Overdue::Transaction);
+        }
+        match self.doing.get() {
+            Doing::Active
+                if passed(self.doing_since_ms.get(), query) && !self.is_timed_out.replace(true) =>
+            {
+                Some(Overdue::Query)
+            }
+            Doing::InTransaction if passed(self.doing_since_ms.get(), idle_in_transaction) => {
+                Some(Overdue::IdleInTransaction)
+            }
+            _ => None,
+        }
+    }
+}

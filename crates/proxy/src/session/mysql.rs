@@ -1,0 +1,351 @@
+//! `protocol = "mysql"`: log the client in, then lend it a server connection for each transaction.
+//!
+//! A client of MySQL waits for each reply, so a session does one command at a time: [`Stage`] says
+//! where that is. What the client sends meanwhile waits.
+
+pub(crate) mod account;
+pub(crate) mod cancel;
+mod commands;
+pub(crate) mod complaint;
+mod finish;
+mod from_client;
+mod from_server;
+pub(crate) mod greeting;
+pub(crate) mod join;
+mod leave;
+mod login;
+mod obtain;
+mod prepared;
+mod rescue;
+pub(crate) mod server;
+pub(crate) mod shared;
+pub(crate) mod statements;
+mod steps;
+mod texts;
+mod unit;
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_policy::causality;
+use evenkeel_policy::load::Load;
+use evenkeel_policy::waiting::Ticket;
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::rewrite::Transcoder;
+
+use self::account::Account;
+use self::complaint::Complaint;
+use self::from_client::Rest;
+use self::login::{Begin, Door, Entrance, Parts};
+use self::server::ServerConnection;
+use self::shared::Shared;
+use self::statements::Numbers;
+use self::unit::Unit;
+use crate::engine::live::{Interrupt, Live};
+use crate::engine::worker::Worker;
+use crate::record::{CutReason, Ending, Record};
+use crate::relay::Way;
+use crate::server::Server;
+use crate::service::Seat;
+use crate::service::database::DatabaseService;
+use crate::service::figures::Figures;
+use crate::service::line::Turn;
+use crate::session::cancel::Killed;
+use crate::session::card::{Card, Doing};
+use crate::socket::Socket;
+use crate::state::mysql::{Beginning, Journal};
+use crate::stream::Stream;
+use crate::upstream::lending;
+
+type Lending = lending::Lending<ServerConnection>;
+
+/// A text longer than this is not read but passed on, and binds its session.
+const TEXT_LENGTH_MAX: usize = 1024 * 1024;
+
+/// What a client may send ahead.
+const HELD_LENGTH_MAX: usize = 64 * 1024;
+
+/// A command of up to so many bytes is kept until its answer begins, so that it can run elsewhere;
+/// of a longer one that is no text only the beginning is looked at.
+const KEPT_LENGTH_MAX: usize = 16 * 1024;
+
+/// Why a session is over.
+enum End {
+    /// The client said so, or left.
+    ClientLeft,
+    /// The client's connection broke.
+    ClientBroke(String),
+    /// The server's connection broke in the middle of a reply: nothing can be said behind that.
+    ServerBroke(String),
+    /// It is told this, and that was it.
+    Fatal(Complaint),
+    /// It wants to be somebody else (the payload of COM_CHANGE_USER).
+    ChangesUser(Vec<u8>),
+}
+
+/// One client.
+struct Session<'a> {
+    worker: &'a Rc<Worker>,
+    seat: &'a Seat,
+    live: &'a Live,
+    service: Arc<DatabaseService>,
+    shared: Arc<Shared>,
+    lending: Rc<Lending>,
+    account: Rc<Account>,
+    card: Rc<Card>,
+    /// Taken only when the session is over.
+    client: Option<Stream>,
+    entrance: Entrance,
+    /// What it began with, and is again after COM_RESET_CONNECTION.
+    begin: Begin,
+    stage: Stage<'a>,
+    /// Bytes of the client that wait.
+    held: Vec<u8>,
+    /// What is still to come of the command, or of the file, that is under way.
+    rest: Rest,
+    /// What the command is told whose rest is still to come.
+    refusal: Option<Complaint>,
+    /// What the next command is told instead of being run.
+    lost: Option<Complaint>,
+    /// Answers of ours that have not gone out.
+    answers: Vec<u8>,
+    /// The command that is under way.
+    unit: Unit,
+    server: Option<Box<ServerConnection>>,
+    /// Where that goes, or the one that is waited for.
+    at: Option<At>,
+    place: Rc<lending::Place<ServerConnection>>,
+    /// It came to the primary after waiting for one, and lets the next one follow.
+    resumed: Option<Ticket>,
+    transcoder: Transcoder,
+    numbers: Numbers,
+    journal: Journal,
+    token: causality::Token,
+    /// Until then, in milliseconds of the clock, its connection is kept for a question.
+    held_until_ms: u64,
+    /// It has changed the catalog while this was known of it.
+    changed_catalog: Option<u64>,
+    /// Its client may send several statements in one text.
+    takes_several: bool,
+}
+
+/// Where a session's connection goes.
+struct At {
+    server: Arc<Server>,
+    is_replica: bool,
+    busy: Arc<Load>,
+    epoch: u64,
+    /// The session may have written there what is not committed yet.
+    writes: bool,
+}
+
+impl Drop for At {
+    fn drop(&mut self) {
+        self.busy.release();
+    }
+}
+
+/// Where a session is with its command.
+enum Stage<'a> {
+    /// Its client is to say what it wants.
+    Command,
+    /// It waits for a connection, until this moment.
+    Connection { until_ms: u64, since_us: u64 },
+    /// It waits for a primary.
+    Primary { ticket: Ticket, turn: Arc<Turn> },
+    /// The server is told what must be in place before the command is sent.
+    Preparing,
+    /// The command is sent, as far as it is here, and the server answers it.
+    Answer,
+    /// The server reads a file of the client's.
+    File,
+    /// Whatever the server still says is nobody's; then this.
+    Swallow(Then),
+    /// A session is being killed for it.
+    Killing(Pin<Box<dyn Future<Output = Killed> + 'a>>, u64),
+    /// Both sides talk without replies (replication).
+    Streaming,
+}
+
+/// What follows once the server has nothing more to say.
+enum Then {
+    /// The command is run elsewhere.
+    RunAgain,
+    /// Its client is told this; the connection is not used again.
+    Tell(Complaint),
+    /// Its client is told that its session is as new; whether the connection is.
+    Renewed { is_clean: bool },
+    /// What it was asked about the session is known: nothing else was under way.
+    Answered,
+}
+
+/// One conversation; what is left to say is why it ended.
+pub(super) async fn converse(
+    worker: &Rc<Worker>,
+    seat: &Seat,
+    live: &Live,
+    _slot: usize,
+    socket: Socket,
+    record: &mut Record,
+) -> Ending {
+    let (Some(service), Some(lending)) = (
+        seat.service().database.clone(),
+        worker.lending::<ServerConnection>(seat.service()),
+    ) else {
+        return Ending::NoServer;
+    };
+    let Some(shared) = service.of_mysql().cloned() else {
+        return Ending::NoServer;
+    };
+    let door = Door {
+        worker,
+        seat,
+        live,
+        service,
+        shared,
+        lending,
+        peer: record.client,
+    };
+    let admitting = Box::pin(door.clone().admit(Stream::plain(socket)));
+    let mut session = match live.unless_cut(admitting).await {
+        Ok(Ok(session)) => session,
+        Ok(Err(ending)) => return ending,
+        Err(interrupt) => return ending_of(interrupt),
+    };
+    loop {
+        live.take_card(&session.card);
+        let polling = poll_fn(|context| session.poll(context));
+        let outcome = live.unless_cut(polling).await;
+        live.drop_card();
+        let payload = match outcome {
+            Ok(End::ChangesUser(payload)) => payload,
+            Ok(end) => return session.end(end).await,
+            Err(interrupt) => {
+                let ending = ending_of(interrupt);
+                let complaint = Complaint::of_ending(&ending);
+                Box::pin(session.say_last(&complaint)).await;
+                return ending;
+            }
+        };
+        let Some(changing) = session.leave_as_user(payload) else {
+            return Ending::ClientClosed;
+        };
+        let changing = Box::pin(door.clone().change_user(changing));
+        session = match live.unless_cut(changing).await {
+            Ok(Ok(session)) => session,
+            Ok(Err(ending)) => return ending,
+            Err(interrupt) => return ending_of(interrupt),
+        };
+    }
+}
+
+/// What a session's settings begin with.
+fn beginning(begin: &Begin) -> Beginning<'_> {
+    Beginning {
+        collation: begin.collation,
+        schema: begin.schema.as_deref(),
+        mariadb: begin.version.mariadb,
+        version: begin.version.number(),
+    }
+}
+
+fn ending_of(interrupt: Interrupt) -> Ending {
+    match interrupt {
+        Interrupt::End(ending) => ending,
+        Interrupt::Elsewhere(_) => Ending::Cut(CutReason::ServerDown),
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Of a client that was let in.
+    fn new(parts: Parts<'a>) -> Self {
+        let agreed = parts.entrance.agreed;
+        let begin = &parts.begin;
+        let fresh = begin.fresh.pairs();
+        let journal = Journal::new(fresh, beginning(begin), parts.worker.interner());
+        Self {
+            worker: parts.worker,
+            seat: parts.seat,
+            live: parts.live,
+            service: parts.service,
+            shared: parts.shared,
+            lending: parts.lending,
+            account: parts.account,
+            card: parts.card,
+            client: Some(parts.client),
+            entrance: parts.entrance,
+            stage: Stage::Command,
+            held: Vec::new(),
+            rest: Rest::default(),
+            refusal: None,
+            lost: None,
+            answers: Vec::new(),
+            unit: Unit::default(),
+            server: None,
+            at: None,
+            place: lending::Place::new(),
+            resumed: None,
+            transcoder: Transcoder::new(agreed, agreed),
+            numbers: Numbers::default(),
+            journal,
+            token: causality::Token::new(),
+            changed_catalog: None,
+            held_until_ms: 0,
+            takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
+            begin: parts.begin,
+        }
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if self.held.capacity() == 0 {
+            self.held = self.worker.spare();
+        }
+        self.held.extend_from_slice(bytes);
+    }
+
+    fn client(&mut self) -> Result<&mut Stream, End> {
+        self.client.as_mut().ok_or(End::ClientLeft)
+    }
+
+    fn at_server(&self) -> Option<&Server> {
+        self.at.as_ref().map(|at| &*at.server)
+    }
+
+    /// Sends what we have to say ourselves.
+    fn send_answers(&mut self) -> Result<(), End> {
+        let worker = self.worker;
+        let out = std::mem::take(&mut self.answers);
+        let length = out.len() as u64;
+        self.live.moved_at(worker, Way::ToClient, length, None);
+        self.account.usage.to_clients.add(length);
+        let sent = self.client()?.send_own(worker, out);
+        sent.map_err(|error| End::ClientBroke(error.to_string()))
+    }
+
+    /// Where answers of ours go.
+    fn answers(&mut self) -> &mut Vec<u8> {
+        if self.answers.capacity() == 0 {
+            self.answers = self.worker.spare();
+        }
+        &mut self.answers
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.service.figures()[self.worker.index]
+    }
+
+    fn does(&self, doing: Doing) {
+        self.card.does(doing, self.worker);
+    }
+
+    /// `mode = "session"`.
+    fn keeps_connection(&self) -> bool {
+        let view = self.seat.service().view();
+        view.database.as_ref().is_some_and(|own| own.session_mode)
+    }
+}

@@ -1,0 +1,134 @@
+//! What is known of an account at the servers: how its connections begin, and which schemas it may
+//! use. Any worker learns it of a server connection, for all workers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::join::Fresh;
+use super::server::ServerConnection;
+use crate::service::database::DatabaseService;
+use crate::upstream::lender::Who;
+use crate::upstream::lending;
+
+/// What the sessions of one worker share that are the same user.
+pub(crate) type Account = lending::Account<ServerConnection>;
+
+/// Accounts that nobody uses are forgotten when there are more.
+const KNOWN_MAX: usize = 1_000;
+
+/// Schemas of one account that are remembered.
+const SCHEMAS_MAX: usize = 1_000;
+
+/// For so long nobody asks again whether a schema is there.
+const SCHEMA_MS: u64 = 10_000;
+
+/// As one worker has it.
+pub(crate) struct Known {
+    learned: Arc<Learned>,
+}
+
+/// All of a service.
+#[derive(Debug, Default)]
+pub(crate) struct Greetings {
+    known: Mutex<HashMap<Identity, Arc<Learned>>>,
+}
+
+/// User, credential generation, and what else connections agree in.
+type Identity = (u64, u64, u64);
+
+/// Of one account.
+#[derive(Debug, Default)]
+struct Learned {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    fresh: Option<Arc<Fresh>>,
+    /// When a server let the account use them.
+    schemas: HashMap<Box<[u8]>, u64>,
+}
+
+impl Known {
+    pub(super) fn of(who: &Who, service: &DatabaseService) -> Self {
+        let learned = service
+            .of_mysql()
+            .map(|shared| shared.logins.greetings.of(who))
+            .unwrap_or_default();
+        Self { learned }
+    }
+
+    /// How a connection of the account begins; `None`: none has been opened yet.
+    pub(super) fn fresh(&self) -> Option<Arc<Fresh>> {
+        lock(&self.learned.inner).fresh.clone()
+    }
+
+    /// Whether a server let the account use a schema a moment ago.
+    pub(super) fn may_use(&self, schema: &[u8], now_ms: u64) -> bool {
+        let inner = lock(&self.learned.inner);
+        let since_ms = inner.schemas.get(schema);
+        since_ms.is_some_and(|since_ms| now_ms.saturating_sub(*since_ms) < SCHEMA_MS)
+    }
+
+    /// A server does now.
+    pub(super) fn has_used(&self, schema: &[u8], now_ms: u64) {
+        let mut inner = lock(&self.learned.inner);
+        if inner.schemas.len() >= SCHEMAS_MAX {
+            inner.schemas.clear();
+        }
+        inner.schemas.insert(schema.into(), now_ms);
+    }
+
+    pub(super) fn learn(&self, fresh: &Arc<Fresh>) {
+        lock(&self.learned.inner).fresh = Some(Arc::clone(fresh));
+    }
+}
+
+impl Greetings {
+    /// That of an account; nothing is known if nobody else is logged in so: much may have changed
+    /// since.
+    fn of(&self, who: &Who) -> Arc<Learned> {
+        let mut known = lock(&self.known);
+        if known.len() > KNOWN_MAX {
+            known.retain(|_, learned| Arc::strong_count(learned) > 1);
+        }
+        let learned = known.entry(identity(who)).or_default();
+        if Arc::strong_count(learned) == 1 {
+            *learned = Arc::default();
+        }
+        Arc::clone(learned)
+    }
+
+    /// A connection has just logged in: servers may have changed since the last one did.
+    pub(super) fn refresh(&self, who: &Who, fresh: &Arc<Fresh>) {
+        let learned = lock(&self.known).get(&identity(who)).map(Arc::clone);
+        if let Some(learned) = learned {
+            lock(&learned.inner).fresh = Some(Arc::clone(fresh));
+        }
+    }
+}
+
+fn identity(who: &Who) -> Identity {
+    (who.user_number, who.generation, who.identity)
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_asked_for_again_after_a_while() {
+        let known = Known {
+            learned: Arc::default(),
+        };
+        assert!(!known.may_use(b"shop", 1_000));
+        known.has_used(b"shop", 1_000);
+        assert!(known.may_use(b"shop", 1_000 + SCHEMA_MS - 1));
+        assert!(!known.may_use(b"shop", 1_000 + SCHEMA_MS));
+        assert!(!known.may_use(b"Shop", 1_001));
+    }
+}

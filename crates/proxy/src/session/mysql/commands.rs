@@ -1,0 +1,332 @@
+//! What a client wants, command by command: what needs no server is done and answered here.
+
+use std::sync::Arc;
+
+use evenkeel_wire::mysql::backend::{Eof, OkPacket};
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
+use evenkeel_wire::mysql::frontend::{self, Code};
+use evenkeel_wire::mysql::{Fault, StatementId, build};
+
+use super::complaint::Complaint;
+use super::unit::{Sense, What};
+use super::{End, Session, Stage, TEXT_LENGTH_MAX, Then};
+use crate::session::cancel::{Kill, Killed, kill};
+use crate::state::mysql::{Meaning, OnServer, Reply};
+
+/// What becomes of a command.
+pub(super) enum Look {
+    /// It was answered, or needs no answer, or is waited for.
+    Done,
+    /// A server has to see it.
+    Send(What, Sense),
+    /// It cannot be done.
+    Refuse(Complaint),
+}
+
+impl<'a> Session<'a> {
+    /// Does what needs no server.
+    pub(super) fn look(&mut self, payload: &[u8]) -> Result<Look, End> {
+        use frontend::Request as Command;
+        let command = match frontend::request(payload, self.entrance.agreed) {
+            Ok(command) => command,
+            Err(Fault::UnknownCommand(_) | Fault::Malformed(evenkeel_wire::mysql::What::Empty)) => {
+                return Ok(Look::Refuse(Complaint::unknown_command()));
+            }
+            Err(fault) => return Ok(Look::Refuse(Complaint::protocol(fault))),
+        };
+        let has_server = self.server.is_some();
+        Ok(match command {
+            Command::Quit => return Err(End::ClientLeft),
+            Command::ChangeUser(_) if self.rest.is_over() => {
+                return Err(End::ChangesUser(payload.to_vec()));
+            }
+            Command::ChangeUser(_) => Look::Refuse(Complaint::protocol("too long a login")),
+            Command::Query { text, .. } => self.look_at_text(text),
+            Command::Prepare { text } => self.look_at_prepare(text),
+            Command::Execute(execute) => self.look_at(execute.statement, "EXECUTE", What::Execute),
+            Command::BulkExecute { statement, .. } => {
+                self.look_at(statement, "EXECUTE", What::Bulk)
+            }
+            Command::LongData { statement, .. } => self.look_at_long_data(statement),
+            Command::Fetch { statement, .. } => self.look_at_fetch(statement),
+            Command::Reset(statement) => self.look_at_reset(statement),
+            Command::Close(statement) => self.close_statement(statement),
+            Command::SetOption { multi_statements } => {
+                self.takes_several = multi_statements;
+                self.answer_eof();
+                Look::Done
+            }
+            Command::Ping if !has_server => {
+                self.answer_ok();
+                Look::Done
+            }
+            Command::ResetConnection => {
+                self.renew()?;
+                Look::Done
+            }
+            Command::ProcessKill(id) => self.kill(u64::from(id), false),
+            Command::InitDb(_) => Look::Send(What::InitDb, Sense::Nothing),
+            Command::FieldList { .. } => Look::Send(What::FieldList, Sense::Nothing),
+            Command::BinlogDump { .. } => Look::Send(What::Binlog, Sense::Nothing),
+            Command::Ping => Look::Send(What::Simple, Sense::Nothing),
+            Command::Other { code, .. } => Look::Send(other(code), Sense::Nothing),
+        })
+    }
+
+    /// COM_QUERY; all of the text is here, or it is too long to be read.
+    fn look_at_text(&mut self, text: &[u8]) -> Look {
+        let meaning = match self.rest.is_over() {
+            true => self.read(text),
+            false => Meaning::unreadable(),
+        };
+        if is_connection_id(text) {
+            self.answer_connection_id(text);
+            return Look::Done;
+        }
+        if let Some((id, only_query)) = self.kill_of(&meaning) {
+            return self.kill(id, only_query);
+        }
+        Look::Send(What::Query, Sense::Text(meaning))
+    }
+
+    /// COM_STMT_PREPARE.
+    fn look_at_prepare(&mut self, text: &[u8]) -> Look {
+        if !self.rest.is_over() {
+            // ER_TOO_BIG_... has no nearer number than that of a packet that is too large.
+            let text = format!("a statement to prepare is longer than {TEXT_LENGTH_MAX} bytes");
+            return Look::Refuse(Complaint::new(1153, b"08S01", text));
+        }
+        let statement = self.intern(text);
+        let sense = Sense::Statement(Arc::clone(&statement));
+        self.shared.asked.note(statement.meaning.needs);
+        Look::Send(What::Prepare(statement), sense)
+    }
+
+    /// Something about a statement that the client has prepared.
+    fn look_at(&mut self, statement: StatementId, of: &str, what: impl Fn(u32) -> What) -> Look {
+        let number = self.numbers.number(statement);
+        let Some(named) = self.numbers.get(number) else {
+            let of = format!("mysqld_stmt_{}", of.to_lowercase());
+            return Look::Refuse(Complaint::unknown_statement(statement.0, &of));
+        };
+        let statement = Arc::clone(&named.statement);
+        let current = self.current(&statement);
+        Look::Send(what(number), Sense::Statement(current))
+    }
+
+    /// COM_STMT_SEND_LONG_DATA is never answered, not even where it fails.
+    fn look_at_long_data(&mut self, statement: StatementId) -> Look {
+        match self.look_at(statement, "SEND_LONG_DATA", What::LongData) {
+            Look::Refuse(_) => Look::Done,
+            look => look,
+        }
+    }
+
+    fn look_at_fetch(&mut self, statement: StatementId) -> Look {
+        match self.look_at(statement, "FETCH", What::Fetch) {
+            Look::Send(..) if self.server.is_none() => {
+                Look::Refuse(Complaint::no_cursor(statement.0))
+            }
+            look => look,
+        }
+    }
+
+    /// Without a server there is nothing that a reset could reset.
+    fn look_at_reset(&mut self, statement: StatementId) -> Look {
+        let look = self.look_at(statement, "RESET", What::ResetStatement);
+        if let Look::Send(what, _) = &look
+            && what.number().is_some_and(|number| !self.is_there(number))
+        {
+            self.answer_ok();
+            return Look::Done;
+        }
+        look
+    }
+
+    /// COM_STMT_CLOSE: the server's own statement is everybody's and stays; what this client has
+    /// open with it ends.
+    fn close_statement(&mut self, statement: StatementId) -> Look {
+        let number = self.numbers.number(statement);
+        let Some(named) = self.numbers.remove(number) else {
+            return Look::Done;
+        };
+        let Some(server) = &mut self.server else {
+            return Look::Done;
+        };
+        let holds = server.conversation.has_cursors() || server.conversation.has_long_data();
+        let there = server.prepared.number(named.statement.id);
+        server.resets.extend(there.filter(|_| holds));
+        Look::Done
+    }
+
+    /// The server is told what the client has closed.
+    pub(super) fn tell_closed(&mut self) {
+        let mut out = self.worker.spare();
+        if let Some(server) = &mut self.server {
+            server.close_statements(&mut out);
+            // If it fails, the next receive says so.
+            let _ = server.lent.stream.send_own(self.worker, out);
+        }
+    }
+
+    /// COM_RESET_CONNECTION: at the server, if the session has one, else only here.
+    fn renew(&mut self) -> Result<(), End> {
+        self.numbers.clear();
+        self.takes_several = self.entrance.agreed.has(Capabilities::MULTI_STATEMENTS);
+        let Some(server) = &mut self.server else {
+            self.begin_anew();
+            self.answer_ok();
+            return Ok(());
+        };
+        let mut out = self.worker.spare();
+        server.ask_renewal(&mut out);
+        self.stage = Stage::Swallow(Then::Renewed { is_clean: true });
+        self.send_to_server(out)
+    }
+
+    /// KILL of one of our numbers.
+    fn kill(&mut self, id: u64, only_query: bool) -> Look {
+        let user = Arc::clone(&self.account.who.user);
+        let wanted = Kill {
+            id,
+            user,
+            only_query,
+        };
+        let worker: &'a crate::engine::worker::Worker = self.worker;
+        let killing = Box::pin(kill(worker, self.seat.service().id, wanted));
+        self.stage = Stage::Killing(killing, id);
+        Look::Done
+    }
+
+    pub(super) fn killed(&mut self, id: u64, killed: Killed) {
+        self.stage = Stage::Command;
+        match killed {
+            Killed::Done => self.answer_ok(),
+            Killed::NotYours => {
+                let text = format!("You are not owner of thread {id}");
+                self.tell(Complaint::new(1095, b"HY000", text));
+            }
+            Killed::Nobody => {
+                let text = format!("Unknown thread id: {id}");
+                self.tell(Complaint::new(1094, b"HY000", text));
+            }
+        }
+    }
+
+    /// What a server would say of the session, if it had one.
+    fn status(&self) -> Status {
+        match &self.server {
+            Some(server) => server.conversation.status(),
+            None if self.journal.autocommit() => Status::AUTOCOMMIT,
+            None => Status::default(),
+        }
+    }
+
+    pub(super) fn answer_ok(&mut self) {
+        let ok = OkPacket {
+            status: self.status(),
+            ..OkPacket::default()
+        };
+        let (sequence, agreed) = (self.rest.sequence, self.entrance.agreed);
+        build::ok(self.answers(), sequence, &ok, agreed);
+    }
+
+    fn answer_eof(&mut self) {
+        let (sequence, agreed) = (self.rest.sequence, self.entrance.agreed);
+        let status = self.status();
+        let warnings = 0;
+        let out = self.answers();
+        if agreed.has(Capabilities::DEPRECATE_EOF) {
+            let ok = OkPacket {
+                status,
+                ..OkPacket::default()
+            };
+            build::ok_as_eof(out, sequence, &ok, agreed);
+        } else {
+            build::eof(out, sequence, Eof { warnings, status });
+        }
+    }
+
+    /// The server's number is none that its client could KILL.
+    fn answer_connection_id(&mut self, text: &[u8]) {
+        let name = text.get(SELECT.len()..).unwrap_or_default().trim_ascii();
+        let (first, agreed) = (self.rest.sequence, self.entrance.agreed);
+        let (status, id) = (self.status(), self.entrance.id as u32);
+        let out = self.answers();
+        let mut sequence = build::column_count(out, first, 1, agreed);
+        sequence = number_column(out, sequence, name, agreed);
+        let warnings = 0;
+        if !agreed.has(Capabilities::DEPRECATE_EOF) {
+            sequence = build::eof(out, sequence, Eof { warnings, status });
+        }
+        let id = id.to_string();
+        self.rest.sequence = build::text_row(out, sequence, &[Some(id.as_bytes())]);
+        self.answer_eof();
+    }
+
+    /// A SET of nothing but trackers, which are ours at the servers.
+    pub(super) fn is_ours(&self, what: &What, sense: &Sense) -> bool {
+        let is_run = matches!(what, What::Query | What::Execute(_));
+        is_run && sense.meaning().is_some_and(|meaning| meaning.is_ours)
+    }
+
+    /// It is as if it was sent.
+    pub(super) fn track_for_client(&mut self, what: What, sense: Sense) {
+        self.new_unit(what, sense);
+        let interner = self.worker.interner();
+        let status = self.status();
+        let schema = self.journal.schema();
+        let mut nobody_s = OnServer::new(self.begin.fresh.pairs(), schema, interner);
+        let on = match &mut self.server {
+            Some(server) => &mut server.settings,
+            None => &mut nobody_s,
+        };
+        if let Some(meaning) = self.unit.sense.meaning() {
+            self.journal.sent(meaning, on);
+            let reply = Reply {
+                status,
+                ..Reply::default()
+            };
+            self.journal.succeeded(meaning, 0, &reply, on, interner);
+            self.journal.ready(Some(status), on, interner);
+        }
+        self.drop_unit();
+        self.answer_ok();
+    }
+}
+
+/// The definition of a column of unsigned numbers that belongs to no table; the name is short.
+fn number_column(out: &mut Vec<u8>, sequence: u8, name: &[u8], agreed: Capabilities) -> u8 {
+    build::packet(out, sequence, |out| {
+        let texts: [&[u8]; 6] = [b"def", b"", b"", b"", name, name];
+        for text in texts {
+            out.push(u8::try_from(text.len()).unwrap_or_default());
+            out.extend_from_slice(text);
+        }
+        if agreed.has(Capabilities::EXTENDED_METADATA) {
+            out.push(0);
+        }
+        // Twelve bytes: binary, 21 digits, BIGINT, NOT NULL and UNSIGNED and BINARY.
+        out.extend_from_slice(&[12, 63, 0, 21, 0, 0, 0, 8, 0xa1, 0, 0, 0, 0]);
+    })
+}
+
+const SELECT: &[u8] = b"SELECT ";
+
+/// Just that; within anything else it is the server's own number.
+fn is_connection_id(text: &[u8]) -> bool {
+    let Some((first, rest)) = text.split_at_checked(SELECT.len()) else {
+        return false;
+    };
+    let call = rest.trim_ascii();
+    first.eq_ignore_ascii_case(SELECT) && call.eq_ignore_ascii_case(b"CONNECTION_ID()")
+}
+
+fn other(code: Code) -> What {
+    match code {
+        Code::Statistics => What::Statistics,
+        Code::ProcessInfo => What::Query,
+        Code::RegisterSlave => What::Replica,
+        _ => What::Simple,
+    }
+}

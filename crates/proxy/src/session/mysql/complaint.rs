@@ -1,0 +1,171 @@
+//! What a client of a MySQL service is told when it is we who have something to say.
+
+use evenkeel_policy::lending::Refusal;
+use evenkeel_policy::waiting::Trouble;
+use evenkeel_wire::mysql::backend::{Report, SqlState};
+use evenkeel_wire::mysql::build;
+
+use crate::record::{CutReason, Ending};
+use crate::upstream::join::{ErrorCode, JoinError};
+
+/// An error in the making. Every text names what happened, and what to do if there is anything.
+///
+/// The numbers are those of the servers' "Error Message Reference" that say nearest the same, so
+/// that clients do what they would do without us.
+#[derive(Debug, Clone)]
+pub(crate) struct Complaint {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+}
+
+impl Complaint {
+    pub(crate) fn new(number: u16, sqlstate: &[u8; 5], message: impl Into<String>) -> Self {
+        let code = ErrorCode {
+            number,
+            sqlstate: *sqlstate,
+        };
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// What else is known of it.
+    pub(crate) fn detail(mut self, detail: impl std::fmt::Display) -> Self {
+        self.message = format!("{} ({detail})", self.message);
+        self
+    }
+
+    /// As a server said it.
+    pub(crate) fn of_report(report: &Report<'_>, why: &str) -> Self {
+        let sqlstate = report.sqlstate.unwrap_or(SqlState::GENERAL);
+        let text = String::from_utf8_lossy(report.message);
+        Self::new(report.code, &sqlstate.0, format!("{why}{text}"))
+    }
+
+    /// The client does not keep to the protocol: ER_MALFORMED_PACKET.
+    pub(crate) fn protocol(what: impl std::fmt::Display) -> Self {
+        Self::new(1835, b"HY000", format!("protocol violation: {what}"))
+    }
+
+    /// ER_UNKNOWN_COM_ERROR.
+    pub(crate) fn unknown_command() -> Self {
+        Self::new(1047, b"08S01", "Unknown command")
+    }
+
+    /// ER_UNKNOWN_STMT_HANDLER, in the servers' words.
+    pub(crate) fn unknown_statement(number: u32, to: &str) -> Self {
+        let text = format!("Unknown prepared statement handler ({number}) given to {to}");
+        Self::new(1243, b"HY000", text)
+    }
+
+    /// ER_STMT_HAS_NO_OPEN_CURSOR, in the servers' words.
+    pub(crate) fn no_cursor(number: u32) -> Self {
+        let text = format!("The statement ({number}) has no open cursor.");
+        Self::new(1421, b"HY000", text)
+    }
+
+    /// ER_QUERY_INTERRUPTED.
+    pub(crate) fn interrupted() -> Self {
+        Self::new(1317, b"70100", "Query execution was interrupted")
+    }
+
+    /// The client has waited for a connection in vain.
+    pub(crate) fn waited() -> Self {
+        Self::new(
+            1040,
+            b"08004",
+            "no server connection became free in time; nothing was run: retry. Every connection \
+             of the pool was in use: see [service.pool] size and wait_ms",
+        )
+    }
+
+    /// There is no use in waiting for a connection.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::QueueFull => Self::new(
+                1040,
+                b"08004",
+                "as many clients wait for a server connection as may; nothing was run: retry \
+                 later. See [service.pool] size and queue_length",
+            ),
+            Refusal::NoneAllowed => Self::new(
+                1040,
+                b"08004",
+                "a limit of this service allows no server connection at all; nothing was run. A \
+                 limit of [service.pool] or of a server is zero",
+            ),
+            Refusal::Outdated => Self::new(
+                1053,
+                b"08S01",
+                "the server or the credential of this session is no longer in use: log in again",
+            ),
+        }
+    }
+
+    /// No connection could be opened.
+    pub(crate) fn of_join(error: &JoinError) -> Self {
+        match error.code {
+            Some(code) => Self {
+                code,
+                message: error.message.clone(),
+            },
+            None => Self::new(2003, b"08S01", error.message.clone()),
+        }
+    }
+
+    /// What the session had on its connection is gone with it.
+    pub(crate) fn bound_lost() -> Self {
+        let text = "the server connection that this session was bound to is gone: log in again";
+        Self::new(1053, b"08S01", text)
+    }
+
+    /// There is no primary, or was none any more.
+    pub(crate) fn of_trouble(trouble: Trouble) -> Self {
+        let (number, sqlstate) = match trouble {
+            // ER_OPTION_PREVENTS_STATEMENT: as a replica would say it.
+            Trouble::NoPrimary { .. } => (1290, b"HY000"),
+            Trouble::QueueFull => (1040, b"08004"),
+            // ER_LOCK_DEADLOCK: all of the transaction is rolled back, and may be done again.
+            Trouble::TransactionLost => (1213, b"40001"),
+            Trouble::OutcomeUnknown => (2013, b"08S01"),
+        };
+        Self::new(number, sqlstate, trouble.to_string())
+    }
+
+    /// A session that is ended from outside.
+    pub(crate) fn of_ending(ending: &Ending) -> Self {
+        let text = match ending {
+            Ending::IdleTimeout => {
+                "the session ends: nothing was said for longer than idle_timeout_ms".to_owned()
+            }
+            Ending::TransactionTimeout => {
+                "the session ends: its transaction lasted longer than transaction_timeout_ms"
+                    .to_owned()
+            }
+            Ending::IdleInTransaction => {
+                "the session ends: nothing was said in an open transaction for longer than \
+                 idle_in_transaction_timeout_ms"
+                    .to_owned()
+            }
+            Ending::Cut(CutReason::ServerDown | CutReason::PrimaryChanged) => {
+                "the session ends: its transaction was on a server that is the primary no longer, \
+                 and is lost: retry it from the beginning"
+                    .to_owned()
+            }
+            ending => format!("the session ends: {ending}"),
+        };
+        // ER_SERVER_SHUTDOWN
+        Self::new(1053, b"08S01", text)
+    }
+
+    /// As an ERR packet with this number.
+    pub(crate) fn write(&self, sequence: u8, out: &mut Vec<u8>) {
+        let error = build::ErrorText {
+            code: self.code.number,
+            sqlstate: SqlState(self.code.sqlstate),
+            message: self.message.as_bytes(),
+        };
+        build::error(out, sequence, &error);
+    }
+}

@@ -1,0 +1,177 @@
+//! The end of a command: what the session is like behind it, and what becomes of its connection.
+
+use evenkeel_policy::lending::Condition;
+use evenkeel_policy::pins::Pin;
+use evenkeel_wire::mysql::flags::Status;
+
+use super::from_client::Rest;
+use super::from_server::Walked;
+use super::server::{Ask, ServerConnection};
+use super::unit::{Unit, What};
+use super::{End, Session, Stage, Then};
+use crate::clock;
+use crate::session::card::Doing;
+use crate::state::mysql::Hold;
+
+impl Session<'_> {
+    /// What follows from it.
+    pub(super) fn after(&mut self, walked: &Walked) -> Result<(), End> {
+        if walked.wants_file {
+            self.rest = Rest::of_file();
+            self.stage = Stage::File;
+            return Ok(());
+        }
+        if walked.is_answered {
+            self.end_unit();
+            return Ok(());
+        }
+        let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
+        if matches!(self.stage, Stage::Preparing) && self.server.as_deref().is_some_and(is_quiet) {
+            let out = self.worker.spare();
+            return self.send_command(out, None);
+        }
+        Ok(())
+    }
+
+    /// The command is over: its client may send the next one.
+    pub(super) fn end_unit(&mut self) {
+        let unit = std::mem::take(&mut self.unit);
+        self.worker.keep_spare(unit.command);
+        self.stage = Stage::Command;
+        if !self.rest.is_over() || matches!(unit.what, What::Binlog) {
+            // The server waits for the rest of a command that it has answered already, or is no
+            // use for anything else.
+            self.forget_work();
+            return self.let_go(Condition::Unclean);
+        }
+        let is_open =
+            |server: &ServerConnection| server.conversation.status().has(Status::IN_TRANSACTION);
+        if self.server.as_deref().is_some_and(is_open) {
+            return self.does(Doing::InTransaction);
+        }
+        if self.asks_before_release() {
+            return;
+        }
+        self.hold_for_question();
+        match self.is_free() {
+            true => self.does(Doing::Idle),
+            false => self.does(Doing::Bound),
+        }
+    }
+
+    /// Perhaps its client asks next what the statement has left on the connection: unless others
+    /// wait for one, it is kept for a moment.
+    fn hold_for_question(&mut self) {
+        self.held_until_ms = 0;
+        let is_brief = matches!(self.journal.hold(&self.shared.asked), Hold::Briefly);
+        if is_brief && self.service.lender.books.waiting() == 0 {
+            self.held_until_ms = clock::now_ms() + Hold::BRIEFLY_MS;
+            self.card.set_deadline(self.held_until_ms);
+        }
+    }
+
+    /// Whether nothing of this client is on its connection.
+    pub(super) fn is_free(&self) -> bool {
+        let Some(server) = &self.server else {
+            return false;
+        };
+        let is_quiet = server.conversation.is_idle() && server.is_between_replies();
+        is_quiet && self.journal.pins.is_empty() && !self.keeps_connection() && !self.holds()
+    }
+
+    /// What the last statement left there may be asked for by the next one.
+    fn holds(&self) -> bool {
+        match self.journal.hold(&self.shared.asked) {
+            Hold::No => false,
+            Hold::Briefly => clock::now_ms() < self.held_until_ms,
+            Hold::UntilNext => true,
+        }
+    }
+
+    /// Only that keeps it: the next command wants something else, and goes where it belongs.
+    pub(super) fn is_held_for_questions(&self) -> bool {
+        let server = self.server.as_ref();
+        server.is_some_and(|server| server.is_idle())
+            && self.journal.pins.is_empty()
+            && !self.keeps_connection()
+    }
+
+    /// What its server knows better is asked, if nothing else binds the session. False: nothing is.
+    fn asks_before_release(&mut self) -> bool {
+        let Some(question) = self.journal.question(&self.shared.asked) else {
+            return false;
+        };
+        let is_told = |pin| matches!(pin, Pin::Settings | Pin::InsertId);
+        if !self.journal.pins.iter().all(is_told) || self.keeps_connection() {
+            return false;
+        }
+        let Some(server) = &mut self.server else {
+            return false;
+        };
+        if !server.conversation.is_idle() || !server.lent.stream.is_sent() {
+            return false;
+        }
+        let mut out = self.worker.spare();
+        server.ask(Ask::Other, question, &mut out);
+        // If it fails, the next receive says so.
+        let _ = server.lent.stream.send_own(self.worker, out);
+        self.stage = Stage::Swallow(Then::Answered);
+        true
+    }
+
+    pub(super) fn let_go(&mut self, condition: Condition) {
+        if let Some(server) = self.server.take() {
+            self.card.has_none();
+            self.at = None;
+            self.lending.give_back(server, condition);
+        }
+        self.let_next_follow();
+        self.does(Doing::Idle);
+    }
+
+    /// The command's bytes are not needed any more.
+    pub(super) fn drop_unit(&mut self) -> Unit {
+        let mut unit = std::mem::take(&mut self.unit);
+        self.worker.keep_spare(std::mem::take(&mut unit.command));
+        unit
+    }
+
+    /// The last packet of an answer: what the session is like behind it, before its client knows.
+    pub(super) fn answered(&mut self, server: &mut ServerConnection, is_ok: bool) {
+        let status = server.conversation.status();
+        let interner = self.worker.interner();
+        let told = is_ok.then_some(status);
+        self.journal.ready(told, &mut server.settings, interner);
+        self.card.set_pins(self.journal.pins);
+        self.let_next_follow();
+        let is_open = status.has(Status::IN_TRANSACTION);
+        if !is_open
+            && self
+                .at
+                .as_ref()
+                .is_some_and(|at| at.writes && !at.is_replica)
+        {
+            self.wrote();
+        }
+        self.count(!is_open);
+    }
+
+    fn count(&mut self, ends_transaction: bool) {
+        let now_us = clock::now_us();
+        let took_us = now_us.saturating_sub(self.unit.since_us);
+        let figures = self.figures();
+        figures.queries.add(1);
+        figures.query_us.observe(took_us);
+        if self.at.as_ref().is_some_and(|at| at.is_replica) {
+            figures.on_replicas.add(1);
+        }
+        self.account.usage.queries.add(1);
+        self.account.usage.busy_us.add(took_us);
+        if ends_transaction {
+            let lasted_us = self.card.ends_transaction(now_us);
+            figures.transactions.add(1);
+            figures.transaction_us.observe(lasted_us);
+            self.account.usage.transactions.add(1);
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! From the client: one command at a time. What needs no server is answered at once; the rest goes
+//! to the server as it came, but for numbers of statements, which are ours.
+
+use evenkeel_policy::lending::Condition;
+use evenkeel_wire::mysql::conversation::{Origin, Request};
+use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, Renumber};
+use evenkeel_wire::mysql::frontend::Code;
+use evenkeel_wire::mysql::{Parsed, StatementId};
+
+use super::commands::Look;
+use super::complaint::Complaint;
+use super::server::Ask;
+use super::unit::{Sense, Unit, What};
+use super::{End, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
+use crate::session::card::Doing;
+use crate::socket::Chunk;
+
+/// In the beginning of an execution are the types of its parameters: 65,535 at most, of three bytes
+/// if they have no names.
+const TYPES_LENGTH_MAX: usize = 256 * 1024;
+
+/// Bytes of a client.
+pub(super) enum Input<'a> {
+    /// As they were received.
+    Chunk(Chunk<'a>),
+    /// In memory of our own.
+    Held(Vec<u8>),
+}
+
+impl Input<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Input::Chunk(chunk) => chunk.bytes(),
+            Input::Held(bytes) => bytes,
+        }
+    }
+}
+
+/// What is still to come of a payload that may go on over several packets, or of a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rest {
+    /// Bytes of the current packet.
+    left: usize,
+    /// Another packet of the same payload follows.
+    goes_on: bool,
+    /// Payload after payload, up to an empty one.
+    is_file: bool,
+    /// What the answer's number is.
+    pub(super) sequence: u8,
+    renumber: Renumber,
+}
+
+impl Rest {
+    /// A file is to come.
+    pub(super) fn of_file() -> Self {
+        Self {
+            is_file: true,
+            ..Self::default()
+        }
+    }
+
+    /// Nothing is to come.
+    pub(super) fn is_over(&self) -> bool {
+        self.left == 0 && !self.goes_on && !self.is_file
+    }
+
+    /// Begins with the packet whose header is at the beginning of `bytes`.
+    fn begin(header: frame::Header) -> Self {
+        Self {
+            left: header.frame_length(),
+            goes_on: header.goes_on(),
+            sequence: header.sequence.wrapping_add(1),
+            ..Self::default()
+        }
+    }
+
+    /// How many of these bytes belong to it; they count as come.
+    fn span(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        loop {
+            let step = self.left.min(bytes.len() - at);
+            at += step;
+            self.left -= step;
+            if self.left > 0 || self.is_over() {
+                return at;
+            }
+            let Parsed::Frame(header, _) = frame::header(&bytes[at..]) else {
+                return at;
+            };
+            // An empty packet ends the file, unless it only ends a payload of full packets.
+            self.is_file &= header.payload_length > 0 || self.goes_on;
+            self.left = header.frame_length();
+            self.goes_on = header.goes_on();
+            self.sequence = header.sequence.wrapping_add(1);
+        }
+    }
+}
+
+impl Session<'_> {
+    /// A command, perhaps. False: not enough of it is here to tell.
+    pub(super) fn begin(&mut self, input: Input<'_>) -> Result<bool, End> {
+        if !self.rest.is_over() {
+            return Ok(self.pass_over(&input));
+        }
+        let bytes = input.bytes();
+        let Some(header) = command_of(bytes) else {
+            self.hold(bytes);
+            return Ok(false);
+        };
+        if header.sequence != 0 {
+            let text = "Got packets out of order";
+            return Err(End::Fatal(Complaint::new(1156, b"08S01", text)));
+        }
+        let first = bytes.get(HEADER_LENGTH).copied();
+        self.rest = Rest::begin(header);
+        let length = self.rest.span(bytes);
+        let payload = &bytes[HEADER_LENGTH..length.min(header.frame_length())];
+        let lost = match is_answered(first) {
+            true => self.lost.take(),
+            false => None,
+        };
+        let look = match lost {
+            Some(complaint) => Look::Refuse(complaint),
+            None => self.look(payload)?,
+        };
+        match look {
+            Look::Done => {
+                self.hold(&bytes[length..]);
+                self.used_up(input);
+            }
+            Look::Refuse(complaint) => {
+                self.hold(&bytes[length..]);
+                self.used_up(input);
+                self.tell(complaint);
+            }
+            Look::Send(what, sense) if self.is_ours(&what, &sense) => {
+                self.hold(&bytes[length..]);
+                self.used_up(input);
+                self.track_for_client(what, sense);
+            }
+            Look::Send(what, sense) => {
+                self.new_unit(what, sense);
+                self.send_on(input, length)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether what is held is only the beginning of a command.
+    pub(super) fn holds_too_little(&self) -> bool {
+        let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
+        is_between && command_of(&self.held).is_none()
+    }
+
+    /// The rest of a command that was refused. False: nothing of it is here.
+    fn pass_over(&mut self, input: &Input<'_>) -> bool {
+        let bytes = input.bytes();
+        let length = self.rest.span(bytes);
+        self.hold(&bytes[length..]);
+        if self.rest.is_over()
+            && let Some(complaint) = self.refusal.take()
+        {
+            self.tell(complaint);
+        }
+        length > 0
+    }
+
+    pub(super) fn used_up(&mut self, input: Input<'_>) {
+        if let Input::Held(bytes) = input {
+            self.worker.keep_spare(bytes);
+        }
+    }
+
+    /// The command is answered by an error of ours, once all of it has come.
+    pub(super) fn tell(&mut self, complaint: Complaint) {
+        if self.rest.is_over() {
+            let sequence = self.rest.sequence;
+            complaint.write(sequence, self.answers());
+        } else {
+            self.refusal = Some(complaint);
+        }
+    }
+
+    pub(super) fn new_unit(&mut self, what: What, sense: Sense) {
+        self.unit = Unit {
+            what,
+            sense,
+            is_atomic: true,
+            ..Unit::default()
+        };
+    }
+
+    /// To the server that the session has, or one that it gets.
+    fn send_on(&mut self, input: Input<'_>, length: usize) -> Result<(), End> {
+        let is_all = length == input.bytes().len();
+        self.hold(&input.bytes()[length..]);
+        self.unit.is_kept = self.rest.is_over();
+        let chunk = match input {
+            Input::Held(mut bytes) => {
+                bytes.truncate(length);
+                self.unit.command = bytes;
+                None
+            }
+            Input::Chunk(chunk) => {
+                self.unit.command = self.worker.spare();
+                let command = &chunk.bytes()[..length];
+                self.unit.command.extend_from_slice(command);
+                is_all.then_some(chunk)
+            }
+        };
+        let asks = self
+            .unit
+            .sense
+            .meaning()
+            .is_some_and(|meaning| !meaning.needs.is_empty());
+        if !asks && self.is_held_for_questions() {
+            self.let_go(Condition::Clean);
+        }
+        if let Some(server) = self.server.take() {
+            // What it asks of the statement before may be another client's there.
+            let _ = asks && self.compare(&server);
+            self.server = Some(server);
+            self.begins_work();
+            return self.launch(chunk);
+        }
+        let view = self.seat.service().view_owned();
+        let wanted = self.decide(&view);
+        match self.obtain(wanted, &view)? {
+            true => self.launch(chunk),
+            false => Ok(()),
+        }
+    }
+
+    /// The connection is there: what must be in place is asked for, and the command is sent with
+    /// that if it does no harm without. `chunk`: the command as it came, and nothing else.
+    pub(super) fn launch(&mut self, chunk: Option<Chunk<'_>>) -> Result<(), End> {
+        let mut out = self.worker.spare();
+        if self.ask_ahead(&mut out)? {
+            self.stage = Stage::Preparing;
+            return self.send_to_server(out);
+        }
+        self.send_command(out, chunk)
+    }
+
+    /// The command itself, behind what is in `out`.
+    pub(super) fn send_command(
+        &mut self,
+        mut out: Vec<u8>,
+        chunk: Option<Chunk<'_>>,
+    ) -> Result<(), End> {
+        let Some(request) = self.request() else {
+            self.worker.keep_spare(out);
+            return self.refuse(Complaint::protocol("the statement is not prepared here"));
+        };
+        let begin = out.len();
+        let is_edited = self.unit.what.number().is_some();
+        self.meant();
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        server
+            .conversation
+            .sent(request, Origin::Client, Ask::CLIENT);
+        self.stage = match self.unit.what {
+            What::Binlog => Stage::Streaming,
+            _ => Stage::Answer,
+        };
+        self.unit.reached_server = true;
+        if begin == 0
+            && !is_edited
+            && let Some(chunk) = chunk
+        {
+            self.worker.keep_spare(out);
+            return self.send_chunk(chunk);
+        }
+        drop(chunk);
+        if begin == 0 && !is_edited && self.unit.command.len() > KEPT_LENGTH_MAX {
+            self.worker.keep_spare(out);
+            self.unit.is_kept = false;
+            out = std::mem::take(&mut self.unit.command);
+        } else {
+            out.extend_from_slice(&self.unit.command);
+        }
+        if is_edited && !self.edit(&mut out, begin) {
+            return Err(End::Fatal(Complaint::protocol("a malformed execution")));
+        }
+        self.send_to_server(out)?;
+        self.sent_part();
+        Ok(())
+    }
+
+    /// What is to be said of a command in the conversation with the server.
+    fn request(&mut self) -> Option<Request> {
+        let there = match self.unit.what.number() {
+            Some(number) => self.there(number)?,
+            None => StatementId::default(),
+        };
+        Some(match &self.unit.what {
+            What::Query => Request::Query,
+            What::Prepare(_) => Request::Prepare,
+            What::Execute(_) | What::Bulk(_) => Request::Execute(there),
+            What::Fetch(_) => Request::Fetch(there),
+            What::LongData(_) => Request::LongData(there),
+            What::ResetStatement(_) => Request::ResetStatement(there),
+            What::FieldList => Request::FieldList,
+            What::Statistics => Request::Statistics,
+            What::Binlog => Request::BinlogDump,
+            What::InitDb | What::Replica | What::Simple => Request::Simple,
+        })
+    }
+
+    /// More of the command, or of the file.
+    pub(super) fn forward(&mut self, input: Input<'_>) -> Result<bool, End> {
+        let bytes = input.bytes();
+        let is_streaming = matches!(self.stage, Stage::Streaming);
+        let length = match is_streaming {
+            true => bytes.len(),
+            false => self.rest.span(bytes),
+        };
+        if length == 0 {
+            self.hold(bytes);
+            self.used_up(input);
+            return Ok(false);
+        }
+        self.unit.is_kept = false;
+        self.hold(&bytes[length..]);
+        let excess = self.transcoder.difference();
+        let is_file = matches!(self.stage, Stage::File);
+        if is_file && excess != 0 {
+            let mut out = self.worker.spare();
+            out.extend_from_slice(&bytes[..length]);
+            self.rest
+                .renumber
+                .apply(&mut out, 0_u8.wrapping_sub(excess));
+            self.used_up(input);
+            self.send_to_server(out)?;
+        } else {
+            match input {
+                Input::Chunk(chunk) if length == chunk.bytes().len() => self.send_chunk(chunk)?,
+                Input::Chunk(chunk) => {
+                    let mut out = self.worker.spare();
+                    out.extend_from_slice(&chunk.bytes()[..length]);
+                    drop(chunk);
+                    self.send_to_server(out)?;
+                }
+                Input::Held(mut held) => {
+                    held.truncate(length);
+                    self.send_to_server(held)?;
+                }
+            }
+        }
+        self.sent_part();
+        Ok(true)
+    }
+
+    /// A part of the command has gone, perhaps the last.
+    fn sent_part(&mut self) {
+        if !self.rest.is_over() {
+            return;
+        }
+        if matches!(self.stage, Stage::File) {
+            self.stage = Stage::Answer;
+            if let Some(server) = &mut self.server {
+                server.conversation.file_sent();
+            }
+        }
+        if matches!(self.unit.what, What::LongData(_)) && matches!(self.stage, Stage::Answer) {
+            self.end_unit();
+        }
+    }
+
+    fn send_chunk(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+        let worker = self.worker;
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        match server.lent.stream.send_chunk(worker, chunk) {
+            Ok(()) => Ok(()),
+            Err(error) => self.server_lost(&error.to_string()),
+        }
+    }
+
+    pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), End> {
+        let worker = self.worker;
+        let Some(server) = &mut self.server else {
+            worker.keep_spare(out);
+            return Ok(());
+        };
+        match server.lent.stream.send_own(worker, out) {
+            Ok(()) => Ok(()),
+            Err(error) => self.server_lost(&error.to_string()),
+        }
+    }
+
+    /// Its server is to do something now.
+    pub(super) fn begins_work(&mut self) {
+        self.does(Doing::Active);
+        let now_us = crate::clock::now_us();
+        self.unit.since_us = now_us;
+        self.card.begins_transaction(now_us);
+    }
+}
+
+/// Whether a command has an answer that its client waits for.
+fn is_answered(first: Option<u8>) -> bool {
+    let silent = [Code::Quit, Code::StmtClose, Code::StmtSendLongData];
+    first
+        .and_then(Code::of)
+        .is_none_or(|code| !silent.contains(&code))
+}
+
+/// The header of the command that begins here, if enough of it is here to look at it.
+fn command_of(bytes: &[u8]) -> Option<frame::Header> {
+    let Parsed::Frame(header, _) = frame::header(bytes) else {
+        return None;
+    };
+    let first = bytes.get(HEADER_LENGTH).copied();
+    let is_enough = bytes.len() >= header.frame_length().min(needed(first));
+    is_enough.then_some(header)
+}
+
+/// How much of a command must be here before it can be looked at: texts are read, of others only
+/// the beginning matters.
+fn needed(first: Option<u8>) -> usize {
+    match first.and_then(Code::of) {
+        Some(Code::Query | Code::StmtPrepare) => HEADER_LENGTH + TEXT_LENGTH_MAX,
+        Some(Code::StmtExecute | Code::StmtBulkExecute) => TYPES_LENGTH_MAX,
+        Some(_) => KEPT_LENGTH_MAX,
+        None => HEADER_LENGTH + 1,
+    }
+}
+
+/// A packet that is not full has room for more.
+pub(super) fn has_room(header: frame::Header, more: usize) -> bool {
+    header.payload_length as usize + more < PAYLOAD_LENGTH_MAX as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest(header: [u8; 4]) -> Rest {
+        let Parsed::Frame(header, _) = frame::header(&header) else {
+            panic!("no header");
+        };
+        Rest::begin(header)
+    }
+
+    #[test]
+    fn a_command_ends_with_its_packet_however_it_is_cut() {
+        let bytes = b"\x02\0\0\0\x0e!\x01\0\0\0\x01";
+        for cut in 0..6 {
+            let mut rest = rest([2, 0, 0, 0]);
+            assert_eq!(rest.span(&bytes[..cut]), cut);
+            assert!(!rest.is_over());
+            assert_eq!(rest.span(&bytes[cut..]), 6 - cut);
+            assert!(rest.is_over() && rest.sequence == 1);
+        }
+    }
+
+    #[test]
+    fn a_full_packet_goes_on_with_the_next_one_and_the_answer_counts_both() {
+        let mut rest = rest([0xff, 0xff, 0xff, 0]);
+        let full = vec![0; HEADER_LENGTH + PAYLOAD_LENGTH_MAX as usize];
+        assert_eq!(rest.span(&full), full.len());
+        assert!(!rest.is_over());
+        assert_eq!(rest.span(b"\0\0\0"), 0, "a header is not cut");
+        assert_eq!(rest.span(b"\0\0\0\x01more"), 4);
+        assert!(rest.is_over() && rest.sequence == 2);
+    }
+
+    #[test]
+    fn a_file_ends_with_an_empty_packet() {
+        let mut rest = Rest::of_file();
+        assert_eq!(rest.span(b"\x02\0\0\x02ab\x01\0\0\x03c"), 11);
+        assert!(!rest.is_over());
+        assert_eq!(rest.span(b"\0\0\0\x04more"), 4);
+        assert!(rest.is_over() && rest.sequence == 5);
+    }
+
+    #[test]
+    fn texts_are_waited_for_and_other_commands_only_as_far_as_they_are_looked_at() {
+        assert!(command_of(b"\x05\0\0\0\x03").is_none());
+        assert!(command_of(b"\x01\0\0\0\x0e").is_some());
+        assert!(command_of(b"\0\0\0\0").is_some(), "no command at all");
+        let mut long = b"\0\0\x10\0\x18".to_vec();
+        assert!(command_of(&long).is_none());
+        long.resize(KEPT_LENGTH_MAX, 0);
+        assert!(command_of(&long).is_some(), "COM_STMT_SEND_LONG_DATA");
+        long[HEADER_LENGTH] = Code::Query as u8;
+        assert!(command_of(&long).is_none());
+    }
+}

@@ -1,0 +1,478 @@
+//! From the server to the client: the bytes as they came, but for the replies to what we have asked
+//! ourselves and the forms that the two sides have agreed on otherwise; and what they tell about
+//! the session.
+
+use std::sync::Arc;
+
+use evenkeel_policy::route::rescue::Mishap;
+use evenkeel_wire::mysql::backend::Report;
+use evenkeel_wire::mysql::boundaries::{Answer, Event, HELD_LENGTH_MAX, Step};
+use evenkeel_wire::mysql::conversation::{Delivery, Settled};
+use evenkeel_wire::mysql::rewrite::Rewrite;
+use evenkeel_wire::mysql::{Parsed, frame};
+use evenkeel_wire::postgres::flight::{Flight, Outcome};
+
+use super::complaint::Complaint;
+use super::from_client::Input;
+use super::rescue::mishap_of;
+use super::server::{Ask, ServerConnection};
+use super::unit::What;
+use super::{End, Session, Stage, Then};
+use crate::relay::Way;
+use crate::socket::Chunk;
+
+/// What a replica says of what it was told to wait for, at most.
+const WORD_LENGTH_MAX: usize = 4 * 1024;
+
+/// What a walk through a server's bytes has led to.
+#[derive(Default)]
+pub(super) struct Walked {
+    /// The client's command has got its whole answer.
+    pub(super) is_answered: bool,
+    /// Something failed that may be run elsewhere.
+    pub(super) mishap: Option<Mishap>,
+    /// A command of ours was refused.
+    pub(super) refused: Option<Complaint>,
+    /// The connection ends, or cannot be followed any more.
+    pub(super) broken: Option<String>,
+    /// The server wants the client's file.
+    pub(super) wants_file: bool,
+}
+
+impl Session<'_> {
+    pub(super) fn hear(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+        let Some(mut server) = self.server.take() else {
+            return Ok(());
+        };
+        let mut walked = Walked::default();
+        let input = match server.held.is_empty() {
+            true => Input::Chunk(chunk),
+            false => {
+                let mut held = std::mem::take(&mut server.held);
+                held.extend_from_slice(chunk.bytes());
+                Input::Held(held)
+            }
+        };
+        let mut out = self.worker.spare();
+        let is_whole = self.walk(&mut server, &input, &mut out, &mut walked);
+        self.server = Some(server);
+        if matches!(self.stage, Stage::Swallow(_)) {
+            self.worker.keep_spare(out);
+            return self.swallowed(walked);
+        }
+        let is_ahead = matches!(self.stage, Stage::Preparing | Stage::Answer);
+        if let Some(complaint) = walked.refused.take().filter(|_| is_ahead) {
+            self.worker.keep_spare(out);
+            return self.own_refused(complaint, walked);
+        }
+        if let Some(mishap) = walked.mishap
+            && self.may_rescue(mishap)
+        {
+            self.worker.keep_spare(out);
+            return self.begin_rescue(mishap, walked);
+        }
+        if walked.mishap == Some(Mishap::NotFresh) {
+            self.worker.keep_spare(out);
+            let text = "the replica has not got in time what the session wrote before";
+            return self.own_refused(Complaint::new(1205, b"HY000", text), walked);
+        }
+        self.pass_on(input, out, is_whole)?;
+        match walked.broken {
+            Some(why) if walked.is_answered => {
+                self.end_unit();
+                self.lost_behind_answer(&why)
+            }
+            Some(why) => self.server_lost(&why),
+            None => self.after(&walked),
+        }
+    }
+
+    /// Decides what becomes of each byte. True: the input goes on as it is.
+    fn walk(
+        &mut self,
+        server: &mut ServerConnection,
+        input: &Input<'_>,
+        out: &mut Vec<u8>,
+        walked: &mut Walked,
+    ) -> bool {
+        let bytes = input.bytes();
+        let mut flight = Flight::new(bytes, out);
+        loop {
+            self.cut_rest(server, &mut flight);
+            let rest = flight.rest();
+            if rest.is_empty() {
+                break;
+            }
+            let Some(answer) = server.conversation.answer_due() else {
+                walked.broken = Some(last_word(rest));
+                break;
+            };
+            match server.boundaries.next(rest, answer) {
+                Step::Event {
+                    passed,
+                    event,
+                    length,
+                } => {
+                    self.pass(server, &mut flight, passed, walked);
+                    let packet = &rest[passed..passed + length];
+                    self.event(server, &mut flight, (&event, packet), walked);
+                }
+                Step::Wait { passed, .. } => {
+                    self.pass(server, &mut flight, passed, walked);
+                    break;
+                }
+                Step::Invalid(fault) => walked.broken = Some(fault.to_string()),
+            }
+            if walked.broken.is_some() {
+                break;
+            }
+        }
+        let taken = flight.at();
+        match flight.finish() {
+            Outcome::Whole(whole) if whole.len() == bytes.len() => true,
+            Outcome::Whole(whole) => {
+                out.extend_from_slice(whole);
+                server.held.extend_from_slice(&bytes[taken..]);
+                false
+            }
+            Outcome::Edited => {
+                server.held.extend_from_slice(&bytes[taken..]);
+                false
+            }
+        }
+    }
+
+    /// The rest of a packet of which only the beginning was held.
+    fn cut_rest(&mut self, server: &mut ServerConnection, flight: &mut Flight<'_, '_>) {
+        let length = server.remainder.min(flight.rest().len());
+        if length == 0 {
+            return;
+        }
+        server.remainder -= length;
+        // What answer is due does not matter within a packet.
+        let rest = flight.rest().get(..length).unwrap_or_default();
+        let _ = server.boundaries.next(rest, Answer::Simple);
+        match server.passing {
+            Delivery::Forward => keep(&mut self.transcoder, flight, length),
+            Delivery::Swallow => flight.drop(length),
+        }
+    }
+
+    /// Rows and definitions.
+    fn pass(
+        &mut self,
+        server: &ServerConnection,
+        flight: &mut Flight<'_, '_>,
+        passed: usize,
+        walked: &Walked,
+    ) {
+        if passed == 0 {
+            return;
+        }
+        if self.delivery(server, walked) == Delivery::Forward {
+            return keep(&mut self.transcoder, flight, passed);
+        }
+        if self.unit.wait.is_some() && server.conversation.delivery() == Delivery::Swallow {
+            let word = flight.rest().get(..passed).unwrap_or_default();
+            if self.unit.word.len() + passed <= WORD_LENGTH_MAX {
+                self.unit.word.extend_from_slice(word);
+            }
+        }
+        flight.drop(passed);
+    }
+
+    /// Where bytes go that come now.
+    fn delivery(&self, server: &ServerConnection, walked: &Walked) -> Delivery {
+        let is_nobody_s = matches!(self.stage, Stage::Swallow(_))
+            || walked.refused.is_some()
+            || walked.mishap == Some(Mishap::NotFresh);
+        match is_nobody_s {
+            true => Delivery::Swallow,
+            false => server.conversation.delivery(),
+        }
+    }
+
+    /// A packet that matters, or a place between two.
+    fn event(
+        &mut self,
+        server: &mut ServerConnection,
+        flight: &mut Flight<'_, '_>,
+        (event, packet): (&Event<'_>, &[u8]),
+        walked: &mut Walked,
+    ) {
+        let delivery = self.delivery(server, walked);
+        server.passing = delivery;
+        server.remainder = remainder(packet);
+        let interner = self.worker.interner();
+        server.learn(event, interner);
+        let is_own = server.conversation.delivery() == Delivery::Swallow;
+        let settled = match server.conversation.reply(event) {
+            Ok(reply) => reply.settled,
+            Err(out_of_sync) => {
+                walked.broken = Some(out_of_sync.to_string());
+                return flight.drop(packet.len());
+            }
+        };
+        if is_own {
+            self.own_event(server, event, settled, walked);
+            return flight.drop(packet.len());
+        }
+        if delivery == Delivery::Swallow {
+            note_end(event, walked);
+            return flight.drop(packet.len());
+        }
+        self.client_event(server, event, settled, walked);
+        self.rewrite(flight, event, packet, walked);
+    }
+
+    /// A reply to a command of ours.
+    fn own_event(
+        &mut self,
+        server: &mut ServerConnection,
+        event: &Event<'_>,
+        settled: Settled,
+        walked: &mut Walked,
+    ) {
+        if matches!(self.stage, Stage::Swallow(Then::Answered)) {
+            self.hear_trackers(event);
+        }
+        match settled {
+            Settled::Done(token) => match Ask::of(token) {
+                Some(Ask::Settings) => self.setting_placed(server),
+                Some(Ask::Several(takes)) => server.takes_several = takes,
+                Some(Ask::Wait) if !self.is_caught_up() => walked.mishap = Some(Mishap::NotFresh),
+                _ => {}
+            },
+            Settled::Prepared { statement, .. } => {
+                let id = self.unit_statement();
+                if let Some(id) = id {
+                    self.prepared_there(server, id, statement);
+                }
+            }
+            Settled::Renewed(_) => server.renewed(self.worker.interner()),
+            Settled::Failed(token, _) => {
+                note_end(event, walked);
+                if let Event::Error(report) = event {
+                    self.own_failed(Ask::of(token), report, walked);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn own_failed(&mut self, ask: Option<Ask>, report: &Report<'_>, walked: &mut Walked) {
+        if let Stage::Swallow(Then::Renewed { is_clean }) = &mut self.stage {
+            *is_clean = false;
+        }
+        match ask {
+            Some(Ask::Wait) => walked.mishap = Some(Mishap::NotFresh),
+            Some(Ask::Prepare) => walked.refused = Some(Complaint::of_report(report, "")),
+            _ => {
+                let why = "a setting of this session was refused by the server: ";
+                walked.refused = Some(Complaint::of_report(report, why));
+            }
+        }
+    }
+
+    /// Whether the row that a wait gave says that all is there.
+    fn is_caught_up(&self) -> bool {
+        let (mut rest, mut last) = (self.unit.word.as_slice(), None);
+        while let Parsed::Frame(packet, length) = frame::frame(rest, u32::MAX) {
+            last = Some(packet.payload);
+            rest = rest.get(length..).unwrap_or_default();
+        }
+        last == Some(b"\x010")
+    }
+
+    /// A part of the answer to the client's command.
+    fn client_event(
+        &mut self,
+        server: &mut ServerConnection,
+        event: &Event<'_>,
+        settled: Settled,
+        walked: &mut Walked,
+    ) {
+        self.hear_trackers(event);
+        match settled {
+            Settled::Nothing | Settled::Done(_) => self.result_came(server, event),
+            Settled::Prepared { statement, .. } => self.prepared(server, event, statement),
+            Settled::FileWanted => walked.wants_file = true,
+            Settled::Failed(..) => {
+                note_end(event, walked);
+                if let Event::Error(report) = event {
+                    self.failed(server, report, walked);
+                }
+            }
+            Settled::Renewed(_) | Settled::LoginGoesOn(_) => {}
+        }
+        if matches!(settled, Settled::Done(_) | Settled::Failed(..)) {
+            walked.is_answered = true;
+            let is_ok = matches!(settled, Settled::Done(_));
+            self.answered(server, is_ok);
+        }
+    }
+
+    fn failed(&mut self, server: &mut ServerConnection, report: &Report<'_>, walked: &mut Walked) {
+        if self.unit.results == 0 {
+            walked.mishap = Some(mishap_of(report));
+        }
+        if let What::Prepare(_) = self.unit.what {
+            self.numbers.not_prepared();
+        }
+        self.text_failed(server, report.code);
+        let Some(at) = &self.at else { return };
+        let is_doubtful = report.is_fatal() || report.is_read_only() && !at.is_replica;
+        if is_doubtful {
+            self.service.knowledge.doubt(at.server.id);
+        }
+    }
+
+    /// Puts a packet into the form that the client has agreed on.
+    fn rewrite(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        event: &Event<'_>,
+        packet: &[u8],
+        walked: &mut Walked,
+    ) {
+        let mut own = self.worker.spare();
+        own.extend_from_slice(packet);
+        let is_renamed = matches!(event, Event::PrepareOk(_)) && self.rename(&mut own);
+        let is_renumbered = self.transcoder.difference() != 0;
+        let mut written = self.worker.spare();
+        let journal = &self.journal;
+        let rewrite = self
+            .transcoder
+            .event(event, &mut own, &mut written, |tracker| {
+                journal.keeps(&tracker.change)
+            });
+        match rewrite {
+            Rewrite::Same if is_renamed || is_renumbered => flight.insert(&own),
+            Rewrite::Same => flight.keep(packet.len()),
+            Rewrite::Written => flight.insert(&written),
+            Rewrite::Impossible => {
+                walked.broken = Some("sent a packet that is too long to be rewritten".to_owned());
+            }
+        }
+        if rewrite != Rewrite::Same || is_renamed || is_renumbered {
+            flight.drop(packet.len());
+        }
+        self.worker.keep_spare(own);
+        self.worker.keep_spare(written);
+    }
+
+    /// Sends on what is the client's.
+    fn pass_on(&mut self, input: Input<'_>, out: Vec<u8>, is_whole: bool) -> Result<(), End> {
+        let worker = self.worker;
+        let length = match is_whole {
+            true => input.bytes().len(),
+            false => out.len(),
+        };
+        if length == 0 {
+            worker.keep_spare(out);
+            return Ok(());
+        }
+        self.unit.reached_client = true;
+        self.unit.is_kept = false;
+        let length = length as u64;
+        self.live
+            .moved_at(worker, Way::ToClient, length, self.at_server());
+        self.account.usage.to_clients.add(length);
+        let client = self.client()?;
+        let sent = match (is_whole, input) {
+            (false, _) => client.send_own(worker, out),
+            (true, Input::Chunk(chunk)) => {
+                worker.keep_spare(out);
+                client.send_chunk(worker, chunk)
+            }
+            (true, Input::Held(bytes)) => {
+                worker.keep_spare(out);
+                client.send_own(worker, bytes)
+            }
+        };
+        sent.map_err(|error| End::ClientBroke(error.to_string()))
+    }
+
+    /// The statement that the command is about.
+    fn unit_statement(&self) -> Option<u64> {
+        match (&self.unit.what, self.unit.what.number()) {
+            (What::Prepare(statement), _) => Some(statement.id),
+            (_, Some(number)) => Some(self.numbers.get(number)?.statement.id),
+            _ => None,
+        }
+    }
+
+    /// The client's COM_STMT_PREPARE succeeded.
+    fn prepared(
+        &mut self,
+        server: &mut ServerConnection,
+        event: &Event<'_>,
+        number: evenkeel_wire::mysql::StatementId,
+    ) {
+        let What::Prepare(statement) = &self.unit.what else {
+            return;
+        };
+        let statement = Arc::clone(statement);
+        let parameters = match event {
+            Event::PrepareOk(ok) => ok.parameters,
+            _ => 0,
+        };
+        self.numbers.prepared(&statement, parameters);
+        self.prepared_there(server, statement.id, number);
+    }
+}
+
+/// What is kept of the input goes on, renumbered if the client has got other packets before.
+fn keep(
+    transcoder: &mut evenkeel_wire::mysql::rewrite::Transcoder,
+    flight: &mut Flight<'_, '_>,
+    length: usize,
+) {
+    if transcoder.difference() == 0 {
+        return flight.keep(length);
+    }
+    let bytes = flight.rest().get(..length).unwrap_or_default();
+    let out = flight.writer();
+    let begin = out.len();
+    out.extend_from_slice(bytes);
+    transcoder.passed(&mut out[begin..]);
+    flight.drop(length);
+}
+
+/// What is still to come of a packet that is longer than we hold.
+fn remainder(packet: &[u8]) -> usize {
+    if packet.len() < HELD_LENGTH_MAX {
+        return 0;
+    }
+    match frame::header(packet) {
+        Parsed::Frame(header, _) => header.frame_length().saturating_sub(packet.len()),
+        _ => 0,
+    }
+}
+
+/// An error that ends the connection.
+fn note_end(event: &Event<'_>, walked: &mut Walked) {
+    if let Event::Error(report) = event
+        && report.is_fatal()
+    {
+        walked.broken = Some(format!(
+            "ended the connection: {}",
+            String::from_utf8_lossy(report.message)
+        ));
+    }
+}
+
+/// What a server says that was asked nothing is why it ends the connection.
+fn last_word(bytes: &[u8]) -> String {
+    let report = match frame::frame(bytes, frame::PRE_AUTH_LENGTH_MAX) {
+        Parsed::Frame(packet, _) => Report::read(packet.payload),
+        _ => None,
+    };
+    match report {
+        Some(report) => format!(
+            "ended the connection: {}",
+            String::from_utf8_lossy(report.message)
+        ),
+        None => "sent a reply that nothing asked for".to_owned(),
+    }
+}

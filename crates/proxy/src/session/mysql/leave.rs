@@ -1,0 +1,122 @@
+//! The end of a session: what its client is told, and what becomes of the server connection.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use evenkeel_policy::lending::Condition;
+use evenkeel_policy::pins::Farewell;
+use evenkeel_wire::mysql::flags::Status;
+
+use super::complaint::Complaint;
+use super::login::Changing;
+use super::server::ServerConnection;
+use super::{End, Lending, Session, Stage};
+use crate::engine::worker::Worker;
+use crate::record::Ending;
+
+/// A reset that takes longer is not worth the connection.
+const RESET_LIMIT: Duration = Duration::from_secs(5);
+
+/// A client that takes longer to hear why it is over need not know.
+const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
+
+impl Session<'_> {
+    /// It is over, for a reason of its own.
+    pub(super) async fn end(mut self, end: End) -> Ending {
+        match end {
+            End::ClientLeft | End::ChangesUser(_) => Ending::ClientClosed,
+            End::ClientBroke(why) => Ending::ResetByClient(why),
+            End::ServerBroke(why) => Ending::ResetByServer(why),
+            End::Fatal(complaint) => {
+                Box::pin(self.say_last(&complaint)).await;
+                Ending::Told(complaint.message)
+            }
+        }
+    }
+
+    /// Its client wants to be somebody else.
+    pub(super) fn leave_as_user(mut self, payload: Vec<u8>) -> Option<Changing> {
+        let mut client = self.client.take()?;
+        // Nothing can have come behind it that the login would read.
+        if !self.held.is_empty() {
+            let mut out = Vec::new();
+            let text = "bytes behind a login that is not over";
+            Complaint::protocol(text).write(1, &mut out);
+            client.say_goodbye(&out);
+            return None;
+        }
+        Some(Changing {
+            client,
+            entrance: self.entrance,
+            payload,
+        })
+    }
+
+    /// Tells the client why it is over, as far as it listens: in the place of the answer that it
+    /// waits for, else where it would look for the next one.
+    pub(super) async fn say_last(&mut self, complaint: &Complaint) {
+        let is_in_reply = |server: &ServerConnection| server.is_in_reply();
+        if self.server.as_deref().is_some_and(is_in_reply) || self.unit.reached_client {
+            // It would be taken for a part of that.
+            return;
+        }
+        let mut out = std::mem::take(&mut self.answers);
+        let waits = !matches!(self.stage, Stage::Command) || !self.rest.is_over();
+        let sequence = if waits { self.rest.sequence } else { 0 };
+        complaint.write(sequence, &mut out);
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        let saying = async {
+            let _ = client.send(self.worker, &out).await;
+            let _ = client.flush().await;
+        };
+        let _ = compio::time::timeout(LAST_WORD_LIMIT, saying).await;
+    }
+
+    /// What the client leaves behind on its connection decides what becomes of that.
+    fn give_back_at_the_end(&mut self, server: Box<ServerConnection>) {
+        let is_quiet = server.conversation.is_quiet()
+            && server.is_between_replies()
+            && server.lent.stream.is_sent()
+            && self.rest.is_over();
+        let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
+        let holds_statements = !server.conversation.is_idle();
+        let farewell = match self.journal.pins.farewell() {
+            Farewell::Keep if is_open || holds_statements || self.keeps_connection() => {
+                Farewell::Reset
+            }
+            farewell => farewell,
+        };
+        match farewell {
+            Farewell::Keep if is_quiet => self.lending.give_back(server, Condition::Clean),
+            Farewell::Reset if is_quiet => reset(self.worker, &self.lending, server),
+            _ => self.lending.give_back(server, Condition::Unclean),
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.leave_lines();
+        self.let_next_follow();
+        if let Some(server) = self.server.take() {
+            self.card.has_none();
+            self.give_back_at_the_end(server);
+        }
+    }
+}
+
+/// Makes a connection fit for another client, while nobody waits for that.
+fn reset(worker: &Rc<Worker>, lending: &Rc<Lending>, mut server: Box<ServerConnection>) {
+    let (home, lending) = (Rc::clone(worker), Rc::clone(lending));
+    worker.spawn(async move {
+        let resetting = server.renew(&home);
+        let went_well = compio::time::timeout(RESET_LIMIT, resetting).await;
+        let condition = match went_well {
+            Ok(Ok(())) if server.is_idle() => Condition::Clean,
+            _ => Condition::Unclean,
+        };
+        lending.give_back(server, condition);
+    });
+}

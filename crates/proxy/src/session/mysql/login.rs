@@ -1,0 +1,312 @@
+//! The door: from our greeting to the OK of a login. Nothing of a client that has not proved who it
+//! is reaches a server.
+
+mod check;
+mod credential;
+mod enter;
+mod hashing;
+mod locked;
+mod pace;
+mod talk;
+mod vault;
+mod visit;
+mod words;
+
+pub(super) use self::enter::wanted;
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::frontend::{self, ChangeUser, Request};
+use evenkeel_wire::mysql::login::{Channel, Claim};
+use evenkeel_wire::mysql::password::Nonce;
+use evenkeel_wire::mysql::startup::{self, First, Response};
+
+use self::talk::Talk;
+use super::Session;
+use super::account::{Account, Greetings};
+use super::complaint::Complaint;
+use super::greeting::{Faces, Least, Version};
+use super::join::Fresh;
+use super::server::ServerConnection;
+use super::shared::Shared;
+use crate::engine::live::Live;
+use crate::engine::worker::Worker;
+use crate::random::secret;
+use crate::record::Ending;
+use crate::service::database::DatabaseService;
+use crate::service::{Seat, View};
+use crate::session::card::Card;
+use crate::stream::Stream;
+use crate::upstream::lending::Lending;
+
+/// What the workers of a service share for logins.
+#[derive(Debug, Default)]
+pub(crate) struct Logins {
+    pub(super) faces: Faces,
+    pub(super) greetings: Greetings,
+    pub(super) vault: vault::Vault,
+    pace: pace::Pace,
+    /// The servers look up the names of who connects.
+    by_name: AtomicBool,
+}
+
+/// A client that wants in.
+#[derive(Clone)]
+pub(super) struct Door<'a> {
+    pub(super) worker: &'a Rc<Worker>,
+    pub(super) seat: &'a Seat,
+    pub(super) live: &'a Live,
+    pub(super) service: Arc<DatabaseService>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) lending: Rc<Lending<ServerConnection>>,
+    pub(super) peer: Option<SocketAddr>,
+}
+
+/// What a client and we agreed on at the beginning; it stays as long as the connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entrance {
+    /// CONNECTION_ID() is its lower half.
+    pub(super) id: u64,
+    pub(super) agreed: Capabilities,
+    /// Of the greeting.
+    pub(super) nonce: Nonce,
+}
+
+/// COM_CHANGE_USER: a new login on the same connection.
+pub(super) struct Changing {
+    pub(super) client: Stream,
+    pub(super) entrance: Entrance,
+    /// The packet's payload.
+    pub(super) payload: Vec<u8>,
+}
+
+/// What a session is made of.
+pub(super) struct Parts<'a> {
+    pub(super) worker: &'a Rc<Worker>,
+    pub(super) seat: &'a Seat,
+    pub(super) live: &'a Live,
+    pub(super) service: Arc<DatabaseService>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) lending: Rc<Lending<ServerConnection>>,
+    pub(super) account: Rc<Account>,
+    pub(super) card: Rc<Card>,
+    pub(super) client: Stream,
+    pub(super) entrance: Entrance,
+    pub(super) begin: Begin,
+}
+
+/// What a session begins with.
+pub(super) struct Begin {
+    /// A server has been asked: it exists, and the user may use it.
+    pub(super) schema: Option<Box<[u8]>>,
+    /// The number of a collation, as the client named it; 0: none.
+    pub(super) collation: u16,
+    /// What a server connection has right behind its login.
+    pub(super) fresh: Arc<Fresh>,
+    /// Of the server that told it.
+    pub(super) version: Arc<Version>,
+}
+
+/// Why a client does not come in.
+pub(super) enum Outside {
+    /// It left, or its connection broke.
+    Gone,
+    /// It is told this.
+    Told(Complaint),
+}
+
+impl From<Complaint> for Outside {
+    fn from(complaint: Complaint) -> Self {
+        Outside::Told(complaint)
+    }
+}
+
+impl From<std::io::Error> for Outside {
+    fn from(_: std::io::Error) -> Self {
+        Outside::Gone
+    }
+}
+
+/// What the client has said so far.
+struct Wish {
+    entrance: Entrance,
+    user: String,
+    claim: Claim,
+    /// The plugin of the claim.
+    plugin: Option<Vec<u8>>,
+    /// It says that it has a password.
+    has_proof: bool,
+    /// What its proof is made with.
+    nonce: Nonce,
+    schema: Option<Box<[u8]>>,
+    collation: u16,
+    /// The plugin that users have as a rule.
+    usual: &'static [u8],
+}
+
+/// How a login begins.
+enum Beginning {
+    /// With our greeting.
+    Greeting,
+    /// On a connection that is logged in.
+    Change(Entrance, Vec<u8>),
+}
+
+impl<'a> Door<'a> {
+    /// Lets a client in, within the limit of a login.
+    pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, Ending> {
+        self.within_limit(Talk::new(client, 0), Beginning::Greeting)
+            .await
+    }
+
+    /// COM_CHANGE_USER. A failure ends the connection, as it does at a server.
+    pub(super) async fn change_user(self, changing: Changing) -> Result<Session<'a>, Ending> {
+        let beginning = Beginning::Change(changing.entrance, changing.payload);
+        self.within_limit(Talk::new(changing.client, 1), beginning)
+            .await
+    }
+
+    async fn within_limit(&self, talk: Talk, beginning: Beginning) -> Result<Session<'a>, Ending> {
+        let view = self.seat.service().view_owned();
+        let limit = view.database.as_ref().map(|own| own.times.login);
+        let limit = limit.unwrap_or_default();
+        let mut place = Some(talk);
+        let knocking = self.knock(&mut place, &view, beginning);
+        match compio::time::timeout(limit, knocking).await {
+            Ok(Ok(session)) => Ok(session),
+            Ok(Err(Outside::Gone)) => Err(Ending::ClientClosed),
+            Ok(Err(Outside::Told(complaint))) => Err(self.turn_away(place, &complaint).await),
+            Err(_) => Err(self.turn_away(place, &words::too_slow(limit)).await),
+        }
+    }
+
+    async fn turn_away(&self, talk: Option<Talk>, complaint: &Complaint) -> Ending {
+        let figures = &self.service.figures()[self.worker.index];
+        figures.refused_logins.add(1);
+        if let Some(mut talk) = talk {
+            let telling = talk.say_last(self.worker, complaint);
+            let _ = compio::time::timeout(Duration::from_secs(1), telling).await;
+        }
+        Ending::Told(complaint.message.clone())
+    }
+
+    async fn knock(
+        &self,
+        place: &mut Option<Talk>,
+        view: &Arc<View>,
+        beginning: Beginning,
+    ) -> Result<Session<'a>, Outside> {
+        let talk = place.as_mut().ok_or(Outside::Gone)?;
+        let faces = &self.shared.logins.faces;
+        let least = faces.least(self.worker, self.seat.service(), &self.shared);
+        let least = least.await;
+        let wish = match beginning {
+            Beginning::Greeting => self.begin(talk, view, &least).await?,
+            Beginning::Change(entrance, payload) => changed(entrance, &payload, &least)?,
+        };
+        let proof = self.prove(talk, view, &wish).await?;
+        talk.must_be_over()?;
+        let (account, begin) = self.prepare(view, &wish, proof).await?;
+        self.say_ok(talk, &begin, wish.entrance.agreed).await?;
+        let talk = place.take().ok_or(Outside::Gone)?;
+        Ok(self.enter(talk.into_stream(), wish.entrance, account, begin))
+    }
+
+    /// Greets, and hears what the client wants.
+    async fn begin(&self, talk: &mut Talk, view: &View, least: &Least) -> Result<Wish, Outside> {
+        let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
+        let offered = least.offered(acceptor.is_some());
+        let nonce = Nonce::of_random(secret());
+        let id = Card::draw_id();
+        let mut out = Vec::new();
+        least.write((offered, id as u32), &nonce, &mut out);
+        talk.say(self.worker, &out).await?;
+        let mut payload = talk.packet(self.worker).await?;
+        if let Ok(First::SslRequest(_)) = startup::first(&payload) {
+            let acceptor = acceptor.ok_or_else(words::bad_handshake)?;
+            talk.encrypt(self.worker, acceptor).await?;
+            payload = talk.packet(self.worker).await?;
+        }
+        let response = match startup::first(&payload) {
+            Ok(First::Response(response)) => response,
+            Ok(First::SslRequest(_)) => return Err(words::bad_handshake().into()),
+            Err(fault) => return Err(words::of_fault(fault).into()),
+        };
+        let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
+        if must_encrypt && self.channel(talk) == Channel::Plain {
+            return Err(words::tls_required().into());
+        }
+        let agreed = offered.both(response.capabilities);
+        let entrance = Entrance { id, agreed, nonce };
+        Ok(wish_of(entrance, &response, least))
+    }
+
+    /// Whether others can listen: a Unix socket is as good as TLS.
+    fn channel(&self, talk: &Talk) -> Channel {
+        match talk.is_encrypted() || self.peer.is_none() {
+            true => Channel::Secure,
+            false => Channel::Plain,
+        }
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.peer.map(|peer| peer.ip())
+    }
+}
+
+/// A client that begins with another plugin than our greeting may have left the greeting's random
+/// bytes aside, and have proved nothing yet: it is asked.
+fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
+    let is_ready = !response.proof.is_empty() || response.plugin == Some(least.plugin);
+    let asked = Response {
+        plugin: response
+            .plugin
+            .map(|plugin| if is_ready { plugin } else { b"" }),
+        ..*response
+    };
+    Wish {
+        entrance,
+        user: String::from_utf8_lossy(response.user).into_owned(),
+        claim: Claim::of_response(&asked),
+        plugin: asked.plugin.map(<[u8]>::to_vec),
+        has_proof: !response.proof.is_empty(),
+        nonce: entrance.nonce,
+        schema: response.schema.map(Box::from),
+        collation: u16::from(response.collation),
+        usual: least.plugin,
+    }
+}
+
+/// A client that knows plugins is asked anew, with other random bytes: those of the greeting have
+/// been used up.
+fn changed(entrance: Entrance, payload: &[u8], least: &Least) -> Result<Wish, Outside> {
+    let request = match frontend::request(payload, entrance.agreed) {
+        Ok(Request::ChangeUser(request)) => request,
+        Ok(_) => return Err(words::bad_handshake().into()),
+        Err(fault) => return Err(words::of_fault(fault).into()),
+    };
+    let knows_plugins = request.plugin.is_some();
+    let asked = ChangeUser {
+        plugin: knows_plugins.then_some(&b""[..]),
+        ..request
+    };
+    Ok(Wish {
+        entrance,
+        user: String::from_utf8_lossy(request.user).into_owned(),
+        claim: Claim::of_change_user(&asked),
+        plugin: None,
+        has_proof: !request.proof.is_empty(),
+        nonce: match knows_plugins {
+            true => Nonce::of_random(secret()),
+            false => entrance.nonce,
+        },
+        schema: (!request.schema.is_empty()).then(|| request.schema.into()),
+        collation: request.collation.unwrap_or_default(),
+        usual: least.plugin,
+    })
+}

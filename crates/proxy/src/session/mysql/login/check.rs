@@ -1,0 +1,159 @@
+//! Has a client prove who it is, whatever its plugin.
+
+use evenkeel_wire::mysql::build;
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::frame::Frame;
+use evenkeel_wire::mysql::login::{
+    Accept, Accepted, Authenticated, Channel, Check, Credential, Method, Refusal,
+};
+use evenkeel_wire::mysql::password;
+
+use super::credential::{Known, Proof};
+use super::talk::Talk;
+use super::vault::Keeps;
+use super::{Door, Outside, Wish, hashing, words};
+use crate::clock;
+use crate::random::secret;
+use crate::service::View;
+
+/// `caching_sha2_password`: the proof is right.
+const FAST_SUCCESS: u8 = 3;
+
+/// How often is looked whether a password may be tried.
+const TURN: std::time::Duration = std::time::Duration::from_millis(50);
+
+impl Door<'_> {
+    /// What it returns with is right; nothing has told the client so yet.
+    pub(super) async fn prove(
+        &self,
+        talk: &mut Talk,
+        view: &View,
+        wish: &Wish,
+    ) -> Result<Proof, Outside> {
+        let (method, proof) = match self.look_up(talk, view, wish).await? {
+            Known::Vouched(proof) => {
+                self.vouch(talk, wish).await?;
+                return Ok(proof);
+            }
+            Known::Asked(method, proof) => (method, proof),
+        };
+        match self.ask(talk, wish, method, &proof).await? {
+            Ok(authenticated) => self.proved(wish, proof, &authenticated),
+            Err(refusal) => {
+                let (user, peer) = (&wish.user, self.peer);
+                tracing::info!(user, ?peer, %refusal, "login refused");
+                let complaint = words::refused(&self.client(wish), refusal, wish.has_proof);
+                Err(complaint.into())
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        talk: &mut Talk,
+        wish: &Wish,
+        method: Method,
+        proof: &Proof,
+    ) -> Result<Result<Authenticated, Refusal>, Outside> {
+        let channel = self.channel(talk);
+        let mut out = Vec::new();
+        let to = (talk.next(), &mut out);
+        let mut step = Accept::begin(wish.claim.clone(), wish.nonce, channel, method, to);
+        loop {
+            talk.say(self.worker, &out).await?;
+            out.clear();
+            match step {
+                Accepted::More(accept) => {
+                    let sequence = talk.next();
+                    let payload = talk.packet(self.worker).await?;
+                    let payload = payload.as_slice();
+                    step = accept.message(Frame { sequence, payload }, &mut out);
+                }
+                Accepted::Check(check) => {
+                    return Ok(self.check(channel, wish, *check, proof).await);
+                }
+                Accepted::Done(authenticated, _) => return Ok(Ok(authenticated)),
+                Accepted::Refused(refusal, _) => return Ok(Err(refusal)),
+            }
+        }
+    }
+
+    /// Compares a whole password with a hash, on another thread, when it may be tried.
+    async fn check(
+        &self,
+        channel: Channel,
+        wish: &Wish,
+        check: Check,
+        proof: &Proof,
+    ) -> Result<Authenticated, Refusal> {
+        let (pace, user) = (&self.shared.logins.pace, &*wish.user);
+        // The limit of a login ends this.
+        while !pace.charge(self.address(), user, clock::now_ms()) {
+            compio::time::sleep(TURN).await;
+        }
+        let key = match channel {
+            Channel::Plain => hashing::key().await,
+            Channel::Secure => None,
+        };
+        // A client that came at the same time may have proved it meanwhile.
+        let known = self.shared.logins.vault.verifier(user, proof.generation);
+        let work = move || check.run_knowing(key.as_deref(), secret(), known.as_ref());
+        let checked = hashing::elsewhere(work).await;
+        let checked = checked.unwrap_or(Err(Refusal::WrongPassword));
+        if checked.is_ok() {
+            pace.refund(self.address(), user);
+        }
+        checked
+    }
+
+    fn proved(
+        &self,
+        wish: &Wish,
+        mut proof: Proof,
+        client: &Authenticated,
+    ) -> Result<Proof, Outside> {
+        if let Some(complaint) = proof.complaint.take() {
+            return Err(complaint.into());
+        }
+        let of_login = match client.credential() {
+            Credential::Password(password) if proof.keeps != Keeps::Nothing => {
+                let vault = &self.shared.logins.vault;
+                let of = (&*wish.user, proof.generation);
+                let is_new = vault.keep(of, password, proof.keeps);
+                proof.warms = is_new && proof.keeps == Keeps::Password;
+                // The password itself is in locked memory from here on, and nowhere else.
+                Credential::Sha2(password::sha2::Key::of_password(password))
+            }
+            other => other.clone(),
+        };
+        proof.credential.get_or_insert(of_login);
+        Ok(proof)
+    }
+
+    /// A certificate has said who it is: what the client has begun is brought to an end that suits
+    /// its plugin.
+    async fn vouch(&self, talk: &mut Talk, wish: &Wish) -> Result<(), Outside> {
+        let mut out = Vec::new();
+        match wish.plugin.as_deref() {
+            Some(password::CACHING_SHA2) if wish.has_proof => {
+                build::auth_more_data(&mut out, talk.next(), &[FAST_SUCCESS]);
+                talk.say(self.worker, &out).await
+            }
+            Some(password::CACHING_SHA2 | password::NATIVE) => Ok(()),
+            None if !wish.knows_plugins() => Ok(()),
+            _ => {
+                let mut data = wish.nonce.bytes().to_vec();
+                data.push(0);
+                build::auth_switch(&mut out, talk.next(), password::NATIVE, &data);
+                talk.say(self.worker, &out).await?;
+                talk.packet(self.worker).await.map(|_| ())
+            }
+        }
+    }
+}
+
+impl Wish {
+    pub(super) fn knows_plugins(&self) -> bool {
+        self.entrance.agreed.has(Capabilities::PLUGIN_AUTH)
+    }
+}

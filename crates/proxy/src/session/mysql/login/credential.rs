@@ -1,0 +1,338 @@
+//! What a login is checked against, and what it leaves to log in to servers with.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use evenkeel_wire::mysql::login::{Channel, Credential, Method};
+use evenkeel_wire::mysql::password::{self, crypt, ed25519, native, sha2};
+use zeroize::Zeroizing;
+
+use super::super::complaint::Complaint;
+use super::talk::Talk;
+use super::vault::Keeps;
+use super::words::Client;
+use super::{Door, Outside, Wish, hashing, words};
+use crate::knowledge::{AccountRow, Accounts, NoLogin, Way};
+use crate::random::secret;
+use crate::service::View;
+use crate::service::database::{FileCredential, FileUser};
+use crate::upstream::lender::generation_of;
+
+/// Rounds of made-up hashes: MySQL's default.
+const MOCK_ROUNDS: u32 = 5_000;
+
+/// A client that has proved, or is about to prove, who it is.
+pub(super) struct Proof {
+    /// What logs in to servers; `None`: what the login gives.
+    pub(super) credential: Option<Credential>,
+    /// Who logs in there.
+    pub(super) server_user: String,
+    /// Tells this account's credentials from those before.
+    pub(super) generation: u64,
+    /// It may prove what it likes: it does not come in, for this reason.
+    pub(super) complaint: Option<Complaint>,
+    /// What the whole password leaves, if it comes.
+    pub(super) keeps: Keeps,
+    /// The servers have not seen the password yet.
+    pub(super) warms: bool,
+}
+
+/// How a client is to be asked.
+pub(super) enum Known {
+    /// Not at all: its certificate says who it is.
+    Vouched(Proof),
+    Asked(Method, Proof),
+}
+
+impl Door<'_> {
+    /// Finds out what a user's login is to be checked against.
+    pub(super) async fn look_up(
+        &self,
+        talk: &Talk,
+        view: &View,
+        wish: &Wish,
+    ) -> Result<Known, Outside> {
+        let own = view.database.as_ref().ok_or(Outside::Gone)?;
+        let auth = &own.auth;
+        if !auth.may_come_from(&wish.user, self.address()) {
+            let (user, peer) = (&wish.user, self.peer);
+            tracing::info!(
+                user,
+                ?peer,
+                "allow_from of [service.auth] keeps a client out"
+            );
+            return Ok(self.mock(talk, wish, "").await);
+        }
+        let of_file = auth.users.get(&wish.user).cloned().unwrap_or_default();
+        if of_file.certificate && talk.client_name().as_deref() == Some(&*wish.user) {
+            return Ok(Known::Vouched(vouched(wish, &of_file)));
+        }
+        if let Some(credential) = &of_file.credential {
+            return Ok(self.of_file(talk, wish, &of_file, credential).await);
+        }
+        if !auth.ask_servers {
+            return Ok(self.mock(talk, wish, "").await);
+        }
+        match self.service.knowledge.accounts(&wish.user).await {
+            Ok(accounts) => Ok(self.of_server(talk, wish, &of_file, &accounts).await),
+            Err(NoLogin::NoSuchUser) => Ok(self.mock(talk, wish, "").await),
+            Err(NoLogin::Unavailable(why)) => {
+                tracing::warn!(user = wish.user, why, "a login cannot be looked up");
+                Err(words::nobody_tells().into())
+            }
+        }
+    }
+
+    /// A user whose password or hash the file has.
+    async fn of_file(
+        &self,
+        talk: &Talk,
+        wish: &Wish,
+        user: &FileUser,
+        credential: &FileCredential,
+    ) -> Known {
+        let asked = match credential {
+            FileCredential::Password(text) => {
+                self.of_password(talk, wish, (user, text.as_bytes())).await
+            }
+            FileCredential::Verifier(text) => {
+                let stored = plain(text);
+                let stored = stored.as_slice();
+                let plugin = plugin_of(stored);
+                let mut proof = proof(wish, user, &[stored]);
+                let method = self.method(talk, wish, (plugin, stored), &mut proof).await;
+                method.map(|method| (method, proof))
+            }
+        };
+        match asked {
+            Some((method, proof)) => Known::Asked(method, proof),
+            None => self.mock(talk, wish, "").await,
+        }
+    }
+
+    /// With the password itself any plugin will do: that which the client has begun with.
+    async fn of_password(
+        &self,
+        talk: &Talk,
+        wish: &Wish,
+        (user, password): (&FileUser, &[u8]),
+    ) -> Option<(Method, Proof)> {
+        let mut proof = proof(wish, user, &[password]);
+        let plugin = match wish.plugin.as_deref() {
+            Some(password::NATIVE) => password::NATIVE,
+            Some(password::CACHING_SHA2) => password::CACHING_SHA2,
+            None if !wish.knows_plugins() => password::NATIVE,
+            _ => wish.usual,
+        };
+        let known = Zeroizing::new(password.to_vec());
+        proof.credential.get_or_insert(Credential::Password(known));
+        let method = match (password, plugin) {
+            ([], plugin) => Method::Empty(plugin),
+            (_, password::CACHING_SHA2) => Method::Sha2 {
+                fast: Some(sha2::Verifier::of_password(password)),
+                // Whose proof does not fit has the wrong password, and learns it as others do.
+                stored: crypt::Stored::mock(secret(), MOCK_ROUNDS),
+                public_key: self.public_key(talk).await,
+            },
+            _ => Method::Native(native::Verifier::of_password(password)),
+        };
+        Some((method, proof))
+    }
+
+    /// A user of the servers.
+    async fn of_server(
+        &self,
+        talk: &Talk,
+        wish: &Wish,
+        user: &FileUser,
+        accounts: &Accounts,
+    ) -> Known {
+        self.shared
+            .logins
+            .by_name
+            .store(accounts.by_name(), Relaxed);
+        let Some(row) = accounts.chosen() else {
+            self.shared.logins.vault.forget(&wish.user);
+            return self.mock(talk, wish, &accounts.usual_plugin).await;
+        };
+        for way in &row.ways {
+            let mut proof = proof(wish, user, &identity(row, way));
+            let plugin = client_plugin(&way.plugin);
+            let asked = self.method(talk, wish, (plugin, &way.stored), &mut proof);
+            let Some(method) = asked.await else { continue };
+            proof.complaint = self.complaint(talk, wish, row, accounts.mariadb);
+            return Known::Asked(method, proof);
+        }
+        let plugins: Vec<_> = row.ways.iter().map(|way| &*way.plugin).collect();
+        tracing::info!(
+            user = wish.user,
+            host = row.host,
+            ?plugins,
+            "a user's plugin is not spoken here: nobody can log in by it"
+        );
+        self.mock(talk, wish, &accounts.usual_plugin).await
+    }
+
+    /// Why a client whose password is right stays outside all the same.
+    fn complaint(
+        &self,
+        talk: &Talk,
+        wish: &Wish,
+        row: &AccountRow,
+        mariadb: bool,
+    ) -> Option<Complaint> {
+        let client = self.client(wish);
+        if row.is_locked {
+            return Some(client.locked(mariadb));
+        }
+        if row.needs_tls && self.channel(talk) == Channel::Plain {
+            return Some(client.denied(wish.has_proof));
+        }
+        row.is_expired.then(words::expired)
+    }
+
+    /// How a plugin asks; `None`: not spoken, or what is stored is none of its.
+    async fn method(
+        &self,
+        talk: &Talk,
+        wish: &Wish,
+        (plugin, stored): (&[u8], &[u8]),
+        proof: &mut Proof,
+    ) -> Option<Method> {
+        match (plugin, stored) {
+            (password::NATIVE, []) => Some(Method::Empty(password::NATIVE)),
+            (password::CACHING_SHA2, []) => Some(Method::Empty(password::CACHING_SHA2)),
+            (password::NATIVE, stored) => native::Verifier::read(stored).map(Method::Native),
+            (password::CACHING_SHA2, stored) => {
+                let vault = &self.shared.logins.vault;
+                proof.keeps = match proof.credential {
+                    None => Keeps::Password,
+                    Some(_) => Keeps::Verifier,
+                };
+                Some(Method::Sha2 {
+                    stored: crypt::Stored::read(stored)?,
+                    fast: vault.verifier(&wish.user, proof.generation),
+                    public_key: self.public_key(talk).await,
+                })
+            }
+            (password::ED25519, stored) => {
+                if proof.credential.is_none() {
+                    proof.complaint = Some(words::no_credential("ed25519"));
+                }
+                let verifier = ed25519::Verifier::read(stored)?;
+                Some(Method::Ed25519(verifier, secret()))
+            }
+            _ => None,
+        }
+    }
+
+    /// A user who does not exist, or may not come from there, is asked as most are, and takes as
+    /// long to be refused.
+    async fn mock(&self, talk: &Talk, wish: &Wish, usual: &str) -> Known {
+        let method = match client_plugin(usual) {
+            _ if usual.is_empty() && wish.usual == password::NATIVE => mock_native(),
+            password::NATIVE if !usual.is_empty() => mock_native(),
+            password::ED25519 => Method::Ed25519(ed25519::Verifier::mock(secret()), secret()),
+            _ => Method::Sha2 {
+                fast: None,
+                stored: crypt::Stored::mock(secret(), MOCK_ROUNDS),
+                public_key: self.public_key(talk).await,
+            },
+        };
+        let proof = Proof {
+            complaint: Some(self.client(wish).denied(wish.has_proof)),
+            ..proof(wish, &FileUser::default(), &[])
+        };
+        Known::Asked(method, proof)
+    }
+
+    /// For clients that have no other way to send a password that nobody else may read.
+    async fn public_key(&self, talk: &Talk) -> Option<Vec<u8>> {
+        match self.channel(talk) {
+            Channel::Secure => None,
+            Channel::Plain => Some(hashing::key().await?.public_pem().to_vec()),
+        }
+    }
+
+    pub(super) fn client<'b>(&self, wish: &'b Wish) -> Client<'b> {
+        Client {
+            user: &wish.user,
+            address: self.address(),
+            by_name: self.shared.logins.by_name.load(Relaxed),
+        }
+    }
+}
+
+fn mock_native() -> Method {
+    Method::Native(native::Verifier::mock(secret()))
+}
+
+/// What tells an account's credential from another one.
+fn identity<'a>(row: &'a AccountRow, way: &'a Way) -> [&'a [u8]; 4] {
+    [
+        row.user.as_bytes(),
+        row.host.as_bytes(),
+        way.plugin.as_bytes(),
+        &way.stored,
+    ]
+}
+
+/// As clients call what servers store an account's plugin by.
+fn client_plugin(plugin: &str) -> &[u8] {
+    match plugin {
+        "" => password::NATIVE,
+        "ed25519" => password::ED25519,
+        other => other.as_bytes(),
+    }
+}
+
+/// A salt has bytes that no text has: then all is in hexadecimal digits behind `0x`.
+fn plain(text: &str) -> Zeroizing<Vec<u8>> {
+    let digits = text.strip_prefix("0x").map(str::as_bytes);
+    let pairs = digits.unwrap_or_default().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    let bytes = digits.and_then(|_| pairs.collect::<Option<Vec<u8>>>());
+    Zeroizing::new(bytes.unwrap_or_else(|| text.as_bytes().to_vec()))
+}
+
+/// By the form of what is stored.
+fn plugin_of(stored: &[u8]) -> &'static [u8] {
+    match stored {
+        [b'*', ..] => password::NATIVE,
+        [b'$', ..] => password::CACHING_SHA2,
+        _ => password::ED25519,
+    }
+}
+
+fn proof(wish: &Wish, user: &FileUser, secrets: &[&[u8]]) -> Proof {
+    let password = user.server_password.as_ref();
+    let server_user = user.server_user.clone();
+    let server_user = server_user.unwrap_or_else(|| wish.user.clone());
+    let mut all = Zeroizing::new(Vec::new());
+    let own = password.map_or(&b""[..], |password| password.as_bytes());
+    for secret in secrets.iter().chain(&[server_user.as_bytes(), own]) {
+        all.extend_from_slice(&secret.len().to_le_bytes());
+        all.extend_from_slice(secret);
+    }
+    Proof {
+        credential: password
+            .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
+        server_user,
+        generation: generation_of(&all),
+        complaint: None,
+        keeps: Keeps::Nothing,
+        warms: false,
+    }
+}
+
+fn vouched(wish: &Wish, user: &FileUser) -> Proof {
+    let mut proof = proof(wish, user, &[]);
+    if let (None, Some(FileCredential::Password(password))) = (&proof.credential, &user.credential)
+    {
+        let password = Zeroizing::new(password.as_bytes().to_vec());
+        proof.credential = Some(Credential::Password(password));
+    }
+    proof.credential.get_or_insert(Credential::Nothing);
+    proof
+}

@@ -1,0 +1,169 @@
+//! What happens between the proof and the OK: the account's pools, a server that is asked if need
+//! be, and the session.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_wire::mysql::backend::OkPacket;
+use evenkeel_wire::mysql::build;
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
+use evenkeel_wire::mysql::login::Credential;
+
+use super::super::Session;
+use super::super::account::Account;
+use super::super::join::{self, Fresh};
+use super::credential::Proof;
+use super::talk::Talk;
+use super::{Begin, Door, Entrance, Outside, Parts, Wish};
+use crate::clock;
+use crate::service::View;
+use crate::session::card::Card;
+use crate::stream::Stream;
+use crate::upstream::lender::{self, Pooled, Who};
+use crate::upstream::lending::Connection;
+
+/// What server connections agree on exactly as their clients have: it changes what statements mean,
+/// how they are written, or what their results look like.
+const IDENTITY: Capabilities = Capabilities::FOUND_ROWS
+    .with(Capabilities::NO_SCHEMA)
+    .with(Capabilities::LOCAL_FILES)
+    .with(Capabilities::IGNORE_SPACE)
+    .with(Capabilities::INTERACTIVE)
+    .with(Capabilities::MULTI_RESULTS)
+    .with(Capabilities::PS_MULTI_RESULTS)
+    .with(Capabilities::QUERY_ATTRIBUTES)
+    .with(Capabilities::EXTENDED_METADATA)
+    .with(Capabilities::BULK)
+    .with(Capabilities::BULK_UNIT_RESULTS);
+
+/// What a server connection is to be able to do, by what its clients can.
+pub(in super::super) fn wanted(identity: u64) -> Capabilities {
+    let mine = Capabilities::SPOKEN
+        .without(IDENTITY)
+        .without(Capabilities::SSL)
+        .without(Capabilities::CACHE_METADATA)
+        .without(Capabilities::PROGRESS)
+        .without(Capabilities::EXPIRED_PASSWORDS)
+        .without(Capabilities::CONNECT_WITH_DB)
+        .without(Capabilities::ODBC)
+        .without(Capabilities::IGNORE_SIGPIPE);
+    mine.with(Capabilities(identity).both(IDENTITY))
+}
+
+impl<'a> Door<'a> {
+    /// What a client begins with that has proved who it is; a server is asked only for what none of
+    /// them has said yet.
+    pub(super) async fn prepare(
+        &self,
+        view: &Arc<View>,
+        wish: &Wish,
+        proof: Proof,
+    ) -> Result<(Rc<Account>, Begin), Outside> {
+        let warms = proof.warms;
+        let account = self.account(wish, proof);
+        if warms {
+            self.warm(view, &account);
+        }
+        let schema = wish.schema.as_deref();
+        let is_known = |schema| account.known.may_use(schema, clock::now_ms());
+        if account.known.fresh().is_none() || !schema.is_none_or(is_known) {
+            self.visit(view, &account, schema).await?;
+        }
+        let fresh = account.known.fresh().ok_or(Outside::Gone)?;
+        let begin = Begin {
+            schema: wish.schema.clone(),
+            collation: wish.collation,
+            version: Arc::clone(&fresh.version),
+            fresh,
+        };
+        Ok((account, begin))
+    }
+
+    fn account(&self, wish: &Wish, proof: Proof) -> Rc<Account> {
+        let lender = &self.service.lender;
+        let who = Who {
+            user: wish.user.as_str().into(),
+            server_user: proof.server_user.into(),
+            // The schema is a setting of the session: connections are used for all of them.
+            database: "".into(),
+            credential: lender::Credential::MySql(proof.credential.unwrap_or(Credential::Nothing)),
+            generation: proof.generation,
+            identity: wish.entrance.agreed.both(IDENTITY).0,
+            user_number: lender.number(wish.user.as_bytes()),
+            database_number: lender.number(b""),
+        };
+        self.lending.account(who, &self.service)
+    }
+
+    /// A server that has seen the password lets its user in without it, from then on until it
+    /// restarts: every server sees it now, so that a promotion finds the new primary willing.
+    fn warm(&self, view: &Arc<View>, account: &Account) {
+        let Some(own) = &view.database else { return };
+        let pools = view
+            .servers
+            .iter()
+            .map(|server| account.pooled(server, own));
+        let pools: Vec<Arc<Pooled>> = pools.collect();
+        let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.seat.service()));
+        self.worker.spawn(async move {
+            for pooled in pools {
+                match join::open(&worker, &service, &pooled).await {
+                    Ok(connection) => connection.part("the server has seen the password"),
+                    Err(error) => {
+                        let (server, why) = (&pooled.server.name, error.message);
+                        tracing::debug!(%server, why, "a server has not seen a new password");
+                    }
+                }
+            }
+        });
+    }
+
+    pub(super) async fn say_ok(
+        &self,
+        talk: &mut Talk,
+        begin: &Begin,
+        agreed: Capabilities,
+    ) -> Result<(), Outside> {
+        let ok = OkPacket {
+            status: status(&begin.fresh),
+            ..OkPacket::default()
+        };
+        let mut out = Vec::new();
+        build::ok(&mut out, talk.next(), &ok, agreed);
+        talk.say(self.worker, &out).await
+    }
+
+    /// The client is in.
+    pub(super) fn enter(
+        &self,
+        client: Stream,
+        entrance: Entrance,
+        account: Rc<Account>,
+        begin: Begin,
+    ) -> Session<'a> {
+        let schema = begin.schema.as_deref().unwrap_or_default();
+        let schema = String::from_utf8_lossy(schema);
+        let user = Arc::clone(&account.who.user);
+        let card = Card::new(entrance.id, user, schema.into(), None, self.peer);
+        Session::new(Parts {
+            worker: self.worker,
+            seat: self.seat,
+            live: self.live,
+            service: Arc::clone(&self.service),
+            shared: Arc::clone(&self.shared),
+            lending: Rc::clone(&self.lending),
+            account,
+            card,
+            client,
+            entrance,
+            begin,
+        })
+    }
+}
+
+fn status(fresh: &Fresh) -> Status {
+    match fresh.value(b"autocommit") {
+        Some(b"OFF" | b"0") => Status::default(),
+        _ => Status::AUTOCOMMIT,
+    }
+}

@@ -1,0 +1,136 @@
+//! How fast whole passwords may be tried: each costs milliseconds, and guessing must not pay.
+//!
+//! An address may try so many at once and then so many a second, and so may everybody together for
+//! one user. Who proves a password is not charged for it.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+/// Addresses and users that are remembered.
+const KNOWN_MAX: usize = 10_000;
+
+/// A limit: this long for one attempt, so many at once.
+struct Limit {
+    each_ms: u64,
+    at_once: u64,
+}
+
+const OF_ADDRESS: Limit = Limit {
+    each_ms: 100,
+    at_once: 20,
+};
+
+const OF_USER: Limit = Limit {
+    each_ms: 50,
+    at_once: 40,
+};
+
+/// When all attempts so far would have been spread evenly.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    due_ms: Mutex<HashMap<Whom, u64>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Whom {
+    /// The network, of IPv6: one customer has a whole one.
+    Address(IpAddr),
+    User(Box<str>),
+}
+
+impl Pace {
+    /// Charges for an attempt. False: not now.
+    pub(super) fn charge(&self, address: Option<IpAddr>, user: &str, now_ms: u64) -> bool {
+        let mut due_ms = self.due_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        if due_ms.len() >= KNOWN_MAX {
+            due_ms.retain(|_, due_ms| *due_ms > now_ms);
+        }
+        let parties = parties(address, user);
+        let may = |(whom, limit): &(Whom, Limit)| {
+            let due_ms = due_ms.get(whom).copied().unwrap_or_default();
+            due_ms.saturating_sub(now_ms) < limit.each_ms * limit.at_once
+        };
+        if due_ms.len() >= KNOWN_MAX || !parties.iter().all(may) {
+            return false;
+        }
+        for (whom, limit) in parties {
+            let due_ms = due_ms.entry(whom).or_default();
+            *due_ms = now_ms.max(*due_ms) + limit.each_ms;
+        }
+        true
+    }
+
+    /// It was the right password.
+    pub(super) fn refund(&self, address: Option<IpAddr>, user: &str) {
+        let mut due_ms = self.due_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        for (whom, limit) in parties(address, user) {
+            if let Some(due_ms) = due_ms.get_mut(&whom) {
+                *due_ms = due_ms.saturating_sub(limit.each_ms);
+            }
+        }
+    }
+}
+
+fn parties(address: Option<IpAddr>, user: &str) -> Vec<(Whom, Limit)> {
+    let address = address.map(|address| match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        v4 => v4,
+    });
+    let address = address.map(|address| (Whom::Address(address), OF_ADDRESS));
+    let user = (Whom::User(user.into()), OF_USER);
+    address.into_iter().chain([user]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, last]))
+    }
+
+    #[test]
+    fn an_address_tries_some_at_once_and_then_few() {
+        let pace = Pace::default();
+        let tries = |now_ms| {
+            let all =
+                (0..100).filter(|number| pace.charge(address(1), &format!("u{number}"), now_ms));
+            all.count()
+        };
+        assert_eq!(tries(1_000), 20);
+        assert_eq!(tries(1_000), 0);
+        assert_eq!(tries(2_000), 10);
+        assert!(pace.charge(address(2), "u", 2_000), "others may");
+    }
+
+    #[test]
+    fn many_addresses_together_try_one_user_as_slowly() {
+        let pace = Pace::default();
+        let all = (0..100).filter(|last| pace.charge(address(*last), "app", 1_000));
+        assert_eq!(all.count(), 40);
+        assert!(pace.charge(address(1), "other", 1_000));
+    }
+
+    #[test]
+    fn right_passwords_cost_nothing() {
+        let pace = Pace::default();
+        for _ in 0..1_000 {
+            assert!(pace.charge(address(1), "app", 1_000));
+            pace.refund(address(1), "app");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_forgotten() {
+        let pace = Pace::default();
+        for number in 0..20_000 {
+            pace.charge(None, &format!("u{number}"), 1_000);
+        }
+        assert_eq!(pace.due_ms.lock().unwrap().len(), KNOWN_MAX);
+        assert!(pace.charge(None, "app", 2_000));
+    }
+}

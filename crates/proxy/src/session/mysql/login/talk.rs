@@ -1,0 +1,154 @@
+//! Packets to and from a client that has not proved anything yet: few, small and in order.
+
+use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PRE_AUTH_LENGTH_MAX};
+use evenkeel_wire::mysql::{Fault, Parsed};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::super::complaint::Complaint;
+use super::{Outside, words};
+use crate::engine::worker::Worker;
+use crate::stream::Stream;
+use crate::tls::Acceptor;
+
+/// All that a client may say in a login. The longest honest one has an SSLRequest, a response with
+/// attributes, and a password, perhaps twice.
+const HEARD_MAX: usize = 3 * PRE_AUTH_LENGTH_MAX as usize;
+
+/// The client's side of a login.
+pub(super) struct Talk {
+    stream: Stream,
+    /// What has come and was not looked at.
+    bytes: Vec<u8>,
+    heard: usize,
+    /// The number of the next packet, whoever sends it.
+    next: u8,
+}
+
+impl Talk {
+    /// `next`: the number of what is said first.
+    pub(super) fn new(stream: Stream, next: u8) -> Self {
+        Self {
+            stream,
+            bytes: Vec::new(),
+            heard: 0,
+            next,
+        }
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.stream.is_encrypted()
+    }
+
+    /// Who the client is by its certificate.
+    pub(super) fn client_name(&self) -> Option<String> {
+        self.stream.client_name()
+    }
+
+    /// The number of what is said next.
+    pub(super) fn next(&self) -> u8 {
+        self.next
+    }
+
+    /// Sends whole packets, of which the first has the next number.
+    pub(super) async fn say(&mut self, worker: &Worker, packets: &[u8]) -> Result<(), Outside> {
+        self.next = self.next.wrapping_add(count(packets));
+        self.stream.send(worker, packets).await?;
+        Ok(())
+    }
+
+    /// The payload of the client's next packet.
+    pub(super) async fn packet(&mut self, worker: &Worker) -> Result<Zeroizing<Vec<u8>>, Outside> {
+        loop {
+            let fault = match frame::frame(&self.bytes, PRE_AUTH_LENGTH_MAX) {
+                Parsed::Frame(found, length) if found.sequence == self.next => {
+                    let payload = Zeroizing::new(found.payload.to_vec());
+                    self.pass(length)?;
+                    self.next = self.next.wrapping_add(1);
+                    return Ok(payload);
+                }
+                Parsed::Frame(found, _) => Fault::Sequence(found.sequence),
+                Parsed::Invalid(fault) => fault,
+                Parsed::Incomplete { .. } => {
+                    let is_more = self.stream.receive(worker, &mut self.bytes).await?;
+                    if !is_more {
+                        return Err(Outside::Gone);
+                    }
+                    continue;
+                }
+            };
+            // An answer follows the packet that it answers.
+            if let Some(sequence) = self.bytes.get(HEADER_LENGTH - 1) {
+                self.next = sequence.wrapping_add(1);
+            }
+            return Err(words::of_fault(fault).into());
+        }
+    }
+
+    /// Forgets bytes that may have been a password.
+    fn pass(&mut self, length: usize) -> Result<(), Outside> {
+        let rest = self.bytes.split_off(length);
+        self.bytes.zeroize();
+        self.bytes = rest;
+        self.heard += length;
+        match self.heard > HEARD_MAX {
+            true => Err(words::bad_handshake().into()),
+            false => Ok(()),
+        }
+    }
+
+    /// A client that waits for an answer has said nothing behind what is to be answered: such bytes
+    /// could be somebody else's.
+    pub(super) fn must_be_over(&self) -> Result<(), Outside> {
+        match self.bytes.is_empty() {
+            true => Ok(()),
+            false => Err(words::bad_handshake().into()),
+        }
+    }
+
+    /// Behind an SSLRequest, which is not answered: what follows it is TLS already. Plaintext that
+    /// somebody has put there is none, and ends the connection.
+    pub(super) async fn encrypt(
+        &mut self,
+        worker: &Worker,
+        acceptor: &Acceptor,
+    ) -> Result<(), Outside> {
+        let channel = acceptor.accept(&[]).map_err(|_| Outside::Gone)?;
+        self.stream.encrypt(channel);
+        let cipher = std::mem::take(&mut self.bytes);
+        let shaken = self.stream.shake_hands(worker, &cipher, &mut self.bytes);
+        shaken.await.map_err(|_| Outside::Gone)
+    }
+
+    pub(super) async fn say_last(&mut self, worker: &Worker, complaint: &Complaint) {
+        let mut out = Vec::new();
+        complaint.write(self.next, &mut out);
+        // Whoever cannot be told has left.
+        let _ = self.stream.send(worker, &out).await;
+        let _ = self.stream.flush().await;
+    }
+
+    pub(super) fn into_stream(self) -> Stream {
+        self.stream
+    }
+}
+
+fn count(packets: &[u8]) -> u8 {
+    let mut rest = packets;
+    let mut count = 0_u8;
+    while let Parsed::Frame(_, length) = frame::frame(rest, u32::MAX) {
+        count = count.wrapping_add(1);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn packets_are_counted() {
+        assert_eq!(count(b""), 0);
+        assert_eq!(count(b"\x01\0\0\x02\x03\x03\0\0\x03abc"), 2);
+    }
+}

@@ -1,0 +1,209 @@
+//! Prepared statements on their way to the server: their numbers are ours towards the client, and a
+//! server that lacks a statement gets it first.
+
+use std::sync::Arc;
+
+use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH};
+use evenkeel_wire::mysql::frontend::{self, Execute, Request, parameters};
+use evenkeel_wire::mysql::rewrite::set_statement;
+use evenkeel_wire::mysql::{Parsed, StatementId};
+
+use super::Session;
+use super::from_client::has_room;
+use super::server::ServerConnection;
+use super::statements::Statement;
+use super::unit::What;
+
+/// COM_STMT_BULK_EXECUTE: the types of the parameters are there (MariaDB's
+/// `STMT_BULK_FLAG_CLIENT_SEND_TYPES`).
+const BULK_TYPES: u16 = 128;
+
+impl Session<'_> {
+    /// What the server calls a statement of the client's, which counts as a use of it.
+    pub(super) fn there(&mut self, number: u32) -> Option<StatementId> {
+        let id = self.numbers.get(number)?.statement.id;
+        let server = self.server.as_mut()?;
+        server.prepared.get(id).map(|there| there.number)
+    }
+
+    /// Whether the server has a statement of the client's.
+    pub(super) fn is_there(&self, number: u32) -> bool {
+        let named = self.numbers.get(number);
+        let id = named.map(|named| named.statement.id);
+        let server = self.server.as_ref();
+        id.zip(server)
+            .is_some_and(|(id, server)| server.prepared.number(id).is_some())
+    }
+
+    /// The statement that the server must prepare before the command.
+    pub(super) fn lacks_statement(&self) -> Option<Arc<Statement>> {
+        let number = self.unit.what.number()?;
+        if self.is_there(number) {
+            return None;
+        }
+        Some(Arc::clone(&self.numbers.get(number)?.statement))
+    }
+
+    /// The server has prepared a statement.
+    pub(super) fn prepared_there(
+        &self,
+        server: &mut ServerConnection,
+        id: u64,
+        number: StatementId,
+    ) {
+        let view = self.seat.service().view();
+        let max = view.database.as_ref().map_or(1, |own| own.statements_max);
+        server.closing.extend(server.prepared.add(id, number));
+        server.closing.extend(server.prepared.evict(max));
+    }
+
+    /// Puts the client's number into the answer to its COM_STMT_PREPARE.
+    pub(super) fn rename(&self, packet: &mut [u8]) -> bool {
+        set_statement(packet, self.numbers.last())
+    }
+
+    /// Makes a command about a statement the server's: the number, and the types of its parameters
+    /// if the client has left them out and the server has last seen others. `command` begins at
+    /// `begin`. False: it is not built as documented.
+    pub(super) fn edit(&mut self, command: &mut Vec<u8>, begin: usize) -> bool {
+        let Some(number) = self.unit.what.number() else {
+            return true;
+        };
+        let Some(there) = self.there(number) else {
+            return false;
+        };
+        let packet = command.get_mut(begin..).unwrap_or_default();
+        if !set_statement(packet, there) {
+            return false;
+        }
+        let given = match self.unit.what {
+            What::Execute(_) => self.types_of_execute(&command[begin..], number),
+            What::Bulk(_) => self.types_of_bulk(&command[begin..], number),
+            _ => return true,
+        };
+        match given {
+            None => false,
+            Some(Given::Nothing) => true,
+            Some(Given::Types(types)) => self.bound(number, types),
+            Some(Given::Missing { at, mark }) => self.add_types(command, begin, (number, at, mark)),
+        }
+    }
+
+    fn types_of_execute(&self, command: &[u8], number: u32) -> Option<Given> {
+        let named = self.numbers.get(number)?;
+        let payload = command.get(HEADER_LENGTH..)?;
+        let request = frontend::request(payload, self.entrance.agreed).ok()?;
+        let Request::Execute(execute) = request else {
+            return None;
+        };
+        if named.parameters == 0 && execute.flags & Execute::COUNT_AVAILABLE == 0 {
+            return Some(Given::Nothing);
+        }
+        let found = parameters(&execute, named.parameters, self.entrance.agreed)?;
+        if found.count == 0 {
+            return Some(Given::Nothing);
+        }
+        Some(match found.types {
+            Some(types) => Given::Types(types.into()),
+            None => {
+                let values = found.values.len();
+                let at = command.len() - values;
+                Given::Missing {
+                    at,
+                    mark: Mark::Byte,
+                }
+            }
+        })
+    }
+
+    /// The number, flags, types, rows.
+    fn types_of_bulk(&self, command: &[u8], number: u32) -> Option<Given> {
+        let named = self.numbers.get(number)?;
+        let begin = HEADER_LENGTH + 1 + 4;
+        let flags = command.get(begin..begin + 2)?;
+        let flags = u16::from_le_bytes([flags[0], flags[1]]);
+        let at = begin + 2;
+        if flags & BULK_TYPES == 0 {
+            let mark = Mark::Flags;
+            return Some(Given::Missing { at, mark });
+        }
+        let length = 2 * usize::from(named.parameters);
+        Some(Given::Types(command.get(at..at + length)?.into()))
+    }
+
+    /// The types of an execution count for those behind it.
+    fn bound(&mut self, number: u32, types: Box<[u8]>) -> bool {
+        let (Some(named), Some(server)) = (self.numbers.get_mut(number), &mut self.server) else {
+            return false;
+        };
+        if let Some(there) = server.prepared.get(named.statement.id)
+            && there.types != types
+        {
+            there.types.clone_from(&types);
+        }
+        if named.types != types {
+            named.types = types;
+        }
+        true
+    }
+
+    /// The types that the client gave with an earlier execution.
+    fn add_types(
+        &mut self,
+        command: &mut Vec<u8>,
+        begin: usize,
+        (number, at, mark): (u32, usize, Mark),
+    ) -> bool {
+        let (Some(named), Some(server)) = (self.numbers.get(number), &mut self.server) else {
+            return false;
+        };
+        let Some(there) = server.prepared.get(named.statement.id) else {
+            return false;
+        };
+        // Without any, the server says what it thinks of that.
+        if there.types == named.types || named.types.is_empty() {
+            return true;
+        }
+        let packet = &mut command[begin..];
+        let Parsed::Frame(header, _) = frame::header(packet) else {
+            return false;
+        };
+        if !has_room(header, named.types.len()) {
+            return false;
+        }
+        there.types.clone_from(&named.types);
+        match mark {
+            Mark::Byte => packet[at - 1] = 1,
+            Mark::Flags => packet[at - 2] |= BULK_TYPES as u8,
+        }
+        let longer = frame::Header {
+            payload_length: header.payload_length + named.types.len() as u32,
+            sequence: header.sequence,
+        };
+        packet[..HEADER_LENGTH].copy_from_slice(&longer.bytes());
+        let at = begin + at;
+        command.splice(at..at, named.types.iter().copied());
+        true
+    }
+}
+
+/// What an execution says of its parameters' types.
+enum Given {
+    /// It has none.
+    Nothing,
+    Types(Box<[u8]>),
+    /// They would be here in the command.
+    Missing {
+        at: usize,
+        mark: Mark,
+    },
+}
+
+/// What says that the types are there.
+#[derive(Clone, Copy)]
+enum Mark {
+    /// The byte before them.
+    Byte,
+    /// A flag in the two bytes before them.
+    Flags,
+}

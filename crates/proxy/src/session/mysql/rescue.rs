@@ -1,0 +1,296 @@
+//! A server that has failed: what it did not do is run again elsewhere where nobody has seen any of
+//! it, and else its client is told the truth.
+
+use evenkeel_policy::lending::Condition;
+use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
+use evenkeel_policy::waiting::Trouble;
+use evenkeel_wire::mysql::backend::Report;
+use evenkeel_wire::mysql::flags::Status;
+
+use super::complaint::Complaint;
+use super::from_server::Walked;
+use super::server::ServerConnection;
+use super::{End, Session, Stage, Then};
+use crate::session::card::Doing;
+
+/// A command that fails again and again has a reason of its own.
+const RESCUES_MAX: u32 = 3;
+
+/// What an error of a server means for running it elsewhere ("Server Error Message Reference").
+pub(super) fn mishap_of(report: &Report<'_>) -> Mishap {
+    if report.is_read_only() {
+        return Mishap::ReadOnly;
+    }
+    match report.code {
+        // ER_CON_COUNT_ERROR, ER_SERVER_SHUTDOWN
+        1040 | 1053 => Mishap::TurnedAway,
+        // ER_CONNECTION_KILLED, which may have come in the middle of it; ER_NORMAL_SHUTDOWN
+        1077 | 1927 => Mishap::Broken,
+        _ => Mishap::Error,
+    }
+}
+
+impl Session<'_> {
+    /// Whether what failed is run again, and the client never hears of it.
+    pub(super) fn may_rescue(&self, mishap: Mishap) -> bool {
+        let Some(at) = &self.at else { return false };
+        let attempt = Attempt {
+            on_replica: at.is_replica,
+            is_read: self.unit.is_read,
+            is_held: self.is_bound(),
+            reached_server: self.unit.reached_server,
+            reached_client: self.unit.reached_client,
+            is_kept: self.unit.is_kept,
+        };
+        // A write that was turned away was not run, unless it could commit some of itself before.
+        let is_doubtful =
+            mishap == Mishap::TurnedAway && !self.unit.is_read && !self.unit.is_atomic;
+        let is_new = self.unit.rescues < RESCUES_MAX;
+        is_new && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
+    }
+
+    /// The session has something on its connection that no other one has, besides what the command
+    /// that is under way would have left there.
+    fn is_bound(&self) -> bool {
+        self.keeps_connection() || !self.unit.bonds_before.is_empty()
+    }
+
+    pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: Walked) -> Result<(), End> {
+        self.figures().rescued.add(1);
+        if let Some(at) = &self.at {
+            // That a replica is late is known.
+            if mishap != Mishap::NotFresh {
+                self.service.knowledge.doubt(at.server.id);
+            }
+            self.unit.tried.push(at.server.id);
+        }
+        if matches!(mishap, Mishap::ReadOnly | Mishap::NotFresh) {
+            self.unit.primary_only = true;
+        }
+        self.unit.rescues += 1;
+        self.forget_work();
+        self.stage = Stage::Swallow(Then::RunAgain);
+        self.swallowed(walked)
+    }
+
+    /// What the command would have done to the session it has not done.
+    pub(super) fn forget_work(&mut self) {
+        self.journal.lost();
+        self.pins_changed();
+    }
+
+    /// Something of ours was refused before the command: it is not run, and if it was sent along,
+    /// its answer is nobody's.
+    pub(super) fn own_refused(&mut self, complaint: Complaint, walked: Walked) -> Result<(), End> {
+        let may_do_otherwise = self.unit.missing.is_some() && self.can_be_placed();
+        let is_new = self.unit.rescues < RESCUES_MAX && self.unit.is_kept;
+        let is_over = walked.broken.is_some();
+        let then = match (may_do_otherwise || is_over) && is_new {
+            true => {
+                self.unit.rescues += 1;
+                Then::RunAgain
+            }
+            false => Then::Tell(complaint),
+        };
+        self.stage = Stage::Swallow(then);
+        self.swallowed(walked)
+    }
+
+    /// Whether settings that were refused can be had in another way.
+    fn can_be_placed(&mut self) -> bool {
+        let interner = self.worker.interner();
+        let Some(server) = &self.server else {
+            return false;
+        };
+        self.journal.not_placed(&server.settings, interner)
+    }
+
+    /// More of what is nobody's has come, and perhaps the end of it.
+    pub(super) fn swallowed(&mut self, walked: Walked) -> Result<(), End> {
+        if let Some(why) = walked.broken {
+            return self.server_lost(&why);
+        }
+        let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
+        if !self.server.as_deref().is_none_or(is_quiet) {
+            return Ok(());
+        }
+        let stage = std::mem::replace(&mut self.stage, Stage::Command);
+        let Stage::Swallow(then) = stage else {
+            return Ok(());
+        };
+        self.swallowed_all(then)
+    }
+
+    fn swallowed_all(&mut self, then: Then) -> Result<(), End> {
+        match then {
+            Then::RunAgain => {
+                let condition = match self.unit.missing.is_some() {
+                    true => Condition::Unclean,
+                    false => Condition::Clean,
+                };
+                self.run_again(condition)
+            }
+            Then::Tell(complaint) => {
+                self.let_go(Condition::Unclean);
+                self.refuse(complaint)
+            }
+            Then::Renewed { is_clean } => {
+                self.begin_anew();
+                match is_clean {
+                    true if self.keeps_connection() => {}
+                    true => self.let_go(Condition::Clean),
+                    false => self.let_go(Condition::Unclean),
+                }
+                self.answer_ok();
+                Ok(())
+            }
+            Then::Answered => {
+                if let Some(server) = &mut self.server {
+                    let interner = self.worker.interner();
+                    self.journal.answered(&mut server.settings, interner);
+                }
+                self.pins_changed();
+                if self.is_free() {
+                    self.does(Doing::Idle);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The command, elsewhere.
+    fn run_again(&mut self, condition: Condition) -> Result<(), End> {
+        let was_primary = self.at.take().is_some_and(|at| !at.is_replica);
+        if let Some(server) = self.server.take() {
+            self.card.has_none();
+            let condition = match server.is_idle() {
+                true => condition,
+                false => Condition::Unclean,
+            };
+            self.lending.give_back(server, condition);
+        }
+        let unit = &mut self.unit;
+        (unit.reached_server, unit.missing, unit.wait) = (false, None, None);
+        unit.results = 0;
+        unit.word.clear();
+        self.stage = Stage::Command;
+        if was_primary && self.unit.primary_only {
+            return self.wait_for_another_primary();
+        }
+        // Another connection, perhaps to the same server: if that is down it will be found out.
+        self.try_again()
+    }
+
+    /// The server is gone, or cannot be followed.
+    pub(super) fn server_lost(&mut self, why: &str) -> Result<(), End> {
+        let Some(server) = self.server.take() else {
+            return Ok(());
+        };
+        if let Some(at) = &self.at {
+            self.service.knowledge.doubt(at.server.id);
+            at.server.counters.resets.add(1);
+        }
+        tracing::debug!(server = %server.lent.pooled.server.name, why, "server lost");
+        let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
+        let is_in_reply = server.is_in_reply() || self.unit.reached_client;
+        self.card.has_none();
+        self.lending.give_back(server, Condition::Unclean);
+        let stage = std::mem::replace(&mut self.stage, Stage::Command);
+        match stage {
+            Stage::Swallow(Then::RunAgain) => self.run_again(Condition::Unclean),
+            Stage::Swallow(then @ (Then::Tell(_) | Then::Renewed { .. })) => {
+                self.swallowed_all(then)
+            }
+            Stage::Preparing => {
+                let at = self.at.take();
+                self.unit.missing = None;
+                match self.unit.is_kept {
+                    true => self.try_elsewhere(at),
+                    false => self.tell_lost(is_open, why),
+                }
+            }
+            Stage::Answer | Stage::File | Stage::Streaming if is_in_reply => {
+                Err(End::ServerBroke(why.to_owned()))
+            }
+            Stage::Answer if self.may_rescue(Mishap::Broken) => {
+                self.begin_rescue(Mishap::Broken, Walked::default())
+            }
+            Stage::Answer | Stage::File | Stage::Streaming => self.tell_lost(is_open, why),
+            _ => self.lost_idle(is_open, why),
+        }
+    }
+
+    /// An error that ends the connection was its client's answer: that has been told.
+    pub(super) fn lost_behind_answer(&mut self, why: &str) -> Result<(), End> {
+        let lost = self.server_lost(why);
+        self.lost = None;
+        lost
+    }
+
+    /// Its client was not asking for anything.
+    fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), End> {
+        let detail = self.whereof(why);
+        let bonds = self.bonds_besides_transaction();
+        self.at = None;
+        self.forget_work();
+        self.does(Doing::Idle);
+        if bonds {
+            self.figures().lost.add(1);
+            return Err(End::Fatal(Complaint::bound_lost().detail(detail)));
+        }
+        if is_open {
+            self.figures().lost.add(1);
+            let complaint = Complaint::of_trouble(Trouble::TransactionLost);
+            self.lost = Some(complaint.detail(detail));
+        }
+        Ok(())
+    }
+
+    /// A command was under way that cannot be run again.
+    fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), End> {
+        if self.unit.may_write && self.at.as_ref().is_some_and(|at| !at.is_replica) {
+            // Perhaps it did: then the session must see it as well.
+            self.wrote();
+        }
+        let detail = self.whereof(why);
+        let bonds = self.bonds_besides_transaction();
+        let may_have_ended = self.unit.sense.meaning().is_none_or(ends_transactions);
+        self.figures().lost.add(u64::from(is_open || bonds));
+        self.at = None;
+        self.forget_work();
+        if bonds {
+            return Err(End::Fatal(Complaint::bound_lost().detail(detail)));
+        }
+        let trouble = match is_open && !may_have_ended {
+            true => Trouble::TransactionLost,
+            false => Trouble::OutcomeUnknown,
+        };
+        self.refuse(Complaint::of_trouble(trouble).detail(detail))
+    }
+
+    /// More than a transaction is gone with the connection.
+    fn bonds_besides_transaction(&self) -> bool {
+        let of_work = [Pin::Transaction, Pin::AutocommitOff, Pin::Streaming];
+        let mut others = Pin::ALL.into_iter().filter(|pin| !of_work.contains(pin));
+        let pins: Pins = self.journal.pins;
+        self.keeps_connection() || others.any(|pin| pins.has(pin))
+    }
+
+    fn whereof(&self, why: &str) -> String {
+        let server = self.at.as_ref().map(|at| at.server.name.to_string());
+        format!("server {} {why}", server.unwrap_or_default())
+    }
+}
+
+/// Whether a transaction may be over behind it, one way or the other.
+fn ends_transactions(meaning: &crate::state::mysql::Meaning) -> bool {
+    use evenkeel_policy::route::Kind;
+    let goes_on = |kind| {
+        matches!(
+            kind,
+            Kind::Empty | Kind::Read | Kind::Write | Kind::Setting | Kind::Lock
+        )
+    };
+    !meaning.statements.iter().all(|one| goes_on(one.kind))
+}

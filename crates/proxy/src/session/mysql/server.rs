@@ -1,0 +1,383 @@
+//! A logged-in connection to a server, as it goes from session to session.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_wire::mysql::StatementId;
+use evenkeel_wire::mysql::boundaries::{Answer, Boundaries, Event, Step};
+use evenkeel_wire::mysql::build;
+use evenkeel_wire::mysql::conversation::{Conversation, Delivery, Origin, Request, Settled, Token};
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::frontend::Code;
+use evenkeel_wire::mysql::rewrite;
+use evenkeel_wire::mysql::trackers::Trackers;
+
+use super::account::Known;
+use super::complaint::Complaint;
+use super::greeting::Version;
+use super::join::{self, Fresh, Joined};
+use super::statements::Prepared;
+use crate::engine::worker::Worker;
+use crate::service::Service;
+use crate::service::database::DatabaseService;
+use crate::state::mysql::{Carried, OnServer, trackers};
+use crate::state::settings::Interner;
+use crate::upstream::join::JoinError;
+use crate::upstream::lender::{Pooled, Who};
+use crate::upstream::lending::{ById, Connection, Lendings, Lent, Luggage as AnyLuggage};
+
+/// One connection; lent as a whole.
+pub(crate) struct ServerConnection {
+    pub(crate) lent: Lent,
+    pub(crate) conversation: Conversation,
+    pub(crate) boundaries: Boundaries,
+    /// The beginning of a packet that is not whole yet.
+    pub(crate) held: Vec<u8>,
+    /// How much is still to come of a packet whose beginning was decided on, and where it goes.
+    pub(crate) remainder: usize,
+    pub(crate) passing: Delivery,
+    pub(crate) agreed: Capabilities,
+    pub(crate) version: Arc<Version>,
+    pub(crate) fresh: Arc<Fresh>,
+    pub(crate) prepared: Prepared,
+    /// Statements that it is to close before it is told anything else.
+    pub(crate) closing: Vec<StatementId>,
+    /// Statements that its client has closed, with something open.
+    pub(crate) resets: Vec<StatementId>,
+    /// What was set on it, and what it reports.
+    pub(crate) settings: OnServer,
+    /// It takes several statements in one text.
+    pub(crate) takes_several: bool,
+}
+
+/// What goes along with a connection to another worker, besides what pools look at.
+pub(crate) struct Luggage {
+    conversation: Conversation,
+    boundaries: Boundaries,
+    agreed: Capabilities,
+    version: Arc<Version>,
+    fresh: Arc<Fresh>,
+    prepared: Prepared,
+    closing: Vec<StatementId>,
+    settings: Carried,
+    takes_several: bool,
+}
+
+/// What a command of ours is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// The settings of the session, its schema among them.
+    Settings,
+    /// Whether several statements may come in one text.
+    Several(bool),
+    /// A statement that the session is to execute.
+    Prepare,
+    /// Whether the server has what the session must see.
+    Wait,
+    /// Anything else, of which only its success counts.
+    Other,
+}
+
+impl Ask {
+    /// Of the client's own commands.
+    pub(crate) const CLIENT: Token = Token(0);
+
+    fn token(self) -> Token {
+        Token(match self {
+            Ask::Settings => 1,
+            Ask::Several(false) => 2,
+            Ask::Several(true) => 3,
+            Ask::Prepare => 4,
+            Ask::Wait => 5,
+            Ask::Other => 6,
+        })
+    }
+
+    /// What a token stands for; `None`: the client's.
+    pub(crate) fn of(token: Token) -> Option<Self> {
+        Some(match token.0 {
+            0 => return None,
+            1 => Ask::Settings,
+            2 => Ask::Several(false),
+            3 => Ask::Several(true),
+            4 => Ask::Prepare,
+            5 => Ask::Wait,
+            _ => Ask::Other,
+        })
+    }
+}
+
+impl ServerConnection {
+    /// Whose login has just ended, with the trackers switched on.
+    pub(super) fn new(worker: &Worker, joined: Joined, pooled: &Arc<Pooled>) -> Box<Self> {
+        let Joined {
+            stream,
+            agreed,
+            id,
+            version,
+            status,
+            fresh,
+        } = joined;
+        let lent = Lent::new(stream, pooled);
+        lent.cancels.key.replace(Some((id, Box::default())));
+        let settings = OnServer::new(fresh.pairs(), None, worker.interner());
+        Box::new(Self {
+            lent,
+            conversation: Conversation::new(status),
+            boundaries: Boundaries::new(agreed),
+            held: Vec::new(),
+            remainder: 0,
+            passing: Delivery::Forward,
+            agreed,
+            prepared: Prepared::default(),
+            closing: Vec::new(),
+            resets: Vec::new(),
+            settings,
+            version,
+            fresh,
+            takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
+        })
+    }
+
+    /// Whether another client could have it, as far as its protocol tells.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.conversation.is_idle() && self.is_between_replies() && self.lent.stream.is_sent()
+    }
+
+    /// Whether nothing of a reply waits anywhere.
+    pub(crate) fn is_between_replies(&self) -> bool {
+        self.held.is_empty()
+            && self.remainder == 0
+            && self.boundaries.at_border()
+            && self.lent.stream.is_at_border()
+    }
+
+    /// Whether a client has seen a part of a packet or of a result whose rest has not come.
+    pub(crate) fn is_in_reply(&self) -> bool {
+        let is_cut = self.remainder > 0 && self.passing == Delivery::Forward;
+        is_cut || !self.boundaries.at_border() && self.conversation.delivery() == Delivery::Forward
+    }
+
+    /// A query of ours is added to what is to be sent; its replies reach nobody.
+    pub(crate) fn ask(&mut self, what: Ask, text: &[u8], out: &mut Vec<u8>) {
+        self.ours(Request::Query, what);
+        rewrite::query(out, &[], text, self.agreed);
+    }
+
+    /// The same of COM_INIT_DB.
+    pub(crate) fn ask_schema(&mut self, schema: &[u8], out: &mut Vec<u8>) {
+        self.ours(Request::Simple, Ask::Settings);
+        build::init_db(out, schema);
+    }
+
+    /// The same of COM_SET_OPTION.
+    pub(crate) fn ask_several(&mut self, wanted: bool, out: &mut Vec<u8>) {
+        self.ours(Request::Simple, Ask::Several(wanted));
+        build::set_option(out, wanted);
+    }
+
+    /// The same of COM_STMT_PREPARE.
+    pub(crate) fn ask_prepare(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        self.ours(Request::Prepare, Ask::Prepare);
+        build::prepare(out, text);
+    }
+
+    /// What is to be closed is closed. COM_STMT_CLOSE is not answered; COM_STMT_RESET is, and takes
+    /// a cursor and what was sent ahead away.
+    pub(crate) fn close_statements(&mut self, out: &mut Vec<u8>) {
+        for statement in std::mem::take(&mut self.resets) {
+            self.ours(Request::ResetStatement(statement), Ask::Other);
+            build::command(out, Code::StmtReset, &statement.0.to_le_bytes());
+        }
+        for statement in std::mem::take(&mut self.closing) {
+            self.ours(Request::Close(statement), Ask::Other);
+            build::close(out, statement);
+        }
+    }
+
+    fn ours(&mut self, request: Request, what: Ask) {
+        self.conversation.sent(request, Origin::Ours, what.token());
+    }
+
+    /// Runs queries of ours to their end, for a connection that nobody uses.
+    pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<(), Complaint> {
+        let mut out = Vec::new();
+        for text in texts {
+            self.ask(Ask::Other, text, &mut out);
+        }
+        self.finish(worker, out).await
+    }
+
+    /// COM_RESET_CONNECTION: it is as it was behind its login, but for its schema.
+    pub(crate) fn ask_renewal(&mut self, out: &mut Vec<u8>) {
+        self.ours(Request::ResetConnection, Ask::Other);
+        build::command(out, Code::ResetConnection, b"");
+        let trackers = trackers(self.version.mariadb);
+        self.ask(Ask::Other, trackers.as_bytes(), out);
+    }
+
+    /// The same for a connection that nobody uses; a transaction is rolled back by it.
+    pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), Complaint> {
+        let mut out = Vec::new();
+        self.ask_renewal(&mut out);
+        self.finish(worker, out).await
+    }
+
+    async fn finish(&mut self, worker: &Worker, out: Vec<u8>) -> Result<(), Complaint> {
+        let sent = self.lent.stream.send(worker, &out).await;
+        sent.map_err(|error| self.broken(error))?;
+        let mut refused = None;
+        while self.conversation.owed() > 0 {
+            let mut bytes = std::mem::take(&mut self.held);
+            match self.lent.stream.receive(worker, &mut bytes).await {
+                Ok(true) => {}
+                Ok(false) => return Err(self.broken("closed the connection")),
+                Err(error) => return Err(self.broken(error)),
+            }
+            let taken = self.hear(worker, &bytes, &mut refused)?;
+            bytes.drain(..taken);
+            self.held = bytes;
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// What the server says to commands of ours; how many bytes of it were whole.
+    fn hear(
+        &mut self,
+        worker: &Worker,
+        bytes: &[u8],
+        refused: &mut Option<Complaint>,
+    ) -> Result<usize, Complaint> {
+        let mut at = 0;
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let answer = self.conversation.answer_due().unwrap_or(Answer::Simple);
+            let (event, length) = match self.boundaries.next(rest, answer) {
+                Step::Event {
+                    passed,
+                    event,
+                    length,
+                } => (event, passed + length),
+                Step::Wait { passed, .. } => return Ok(at + passed),
+                Step::Invalid(fault) => return Err(self.broken(fault)),
+            };
+            at += length;
+            let settled = self.conversation.reply(&event);
+            if let Event::Error(report) = &event {
+                refused.get_or_insert(Complaint::of_report(report, ""));
+            }
+            if matches!(settled, Ok(reply) if matches!(reply.settled, Settled::Renewed(_))) {
+                self.renewed(worker.interner());
+            }
+            self.learn(&event, worker.interner());
+            let is_over = matches!(&event, Event::Error(report) if report.is_fatal());
+            if settled.is_err() || is_over {
+                return Err(self.broken("ended the connection"));
+            }
+        }
+    }
+
+    /// What a reply tells about the session at the server.
+    pub(crate) fn learn(&mut self, event: &Event<'_>, interner: &Interner) {
+        let Some(state) = session_state(event) else {
+            return;
+        };
+        for tracker in Trackers::new(state) {
+            self.settings.hear(&tracker.change, interner);
+        }
+    }
+
+    /// Its session is as new.
+    pub(crate) fn renewed(&mut self, interner: &Interner) {
+        self.prepared.clear();
+        self.closing.clear();
+        self.takes_several = self.agreed.has(Capabilities::MULTI_STATEMENTS);
+        self.settings.renewed(self.fresh.pairs(), interner);
+    }
+
+    fn broken(&self, why: impl std::fmt::Display) -> Complaint {
+        let name = &self.lent.pooled.server.name;
+        Complaint::new(2013, b"08S01", format!("server {name}: {why}"))
+    }
+}
+
+/// The trackers in a reply.
+pub(crate) fn session_state<'a>(event: &Event<'a>) -> Option<&'a [u8]> {
+    use evenkeel_wire::mysql::boundaries::End;
+    match event {
+        Event::Ok(ok) | Event::ResultEnd(End::Ok(ok)) if !ok.session_state.is_empty() => {
+            Some(ok.session_state)
+        }
+        _ => None,
+    }
+}
+
+impl Connection for ServerConnection {
+    type Known = Known;
+
+    fn known(who: &Who, service: &DatabaseService) -> Known {
+        Known::of(who, service)
+    }
+
+    fn lendings(all: &Lendings) -> &ById<Self> {
+        &all.mysql
+    }
+
+    async fn open(
+        worker: &Rc<Worker>,
+        service: &Arc<Service>,
+        pooled: &Arc<Pooled>,
+    ) -> Result<Box<Self>, JoinError> {
+        join::open(worker, service, pooled).await
+    }
+
+    fn lent(&self) -> &Lent {
+        &self.lent
+    }
+
+    fn lent_mut(&mut self) -> &mut Lent {
+        &mut self.lent
+    }
+
+    fn pack(self: Box<Self>) -> (Lent, AnyLuggage) {
+        let own = *self;
+        let luggage = Luggage {
+            conversation: own.conversation,
+            boundaries: own.boundaries,
+            agreed: own.agreed,
+            version: own.version,
+            fresh: own.fresh,
+            prepared: own.prepared,
+            closing: own.closing,
+            settings: own.settings.export(),
+            takes_several: own.takes_several,
+        };
+        (own.lent, AnyLuggage::MySql(Box::new(luggage)))
+    }
+
+    fn unpack(worker: &Worker, lent: Lent, luggage: AnyLuggage) -> Option<Box<Self>> {
+        let AnyLuggage::MySql(own) = luggage else {
+            return None;
+        };
+        Some(Box::new(Self {
+            lent,
+            conversation: own.conversation,
+            boundaries: own.boundaries,
+            held: Vec::new(),
+            remainder: 0,
+            passing: Delivery::Forward,
+            agreed: own.agreed,
+            version: own.version,
+            fresh: own.fresh,
+            prepared: own.prepared,
+            closing: own.closing,
+            resets: Vec::new(),
+            settings: OnServer::import(&own.settings, worker.interner()),
+            takes_several: own.takes_several,
+        }))
+    }
+
+    fn goodbye(out: &mut Vec<u8>) {
+        build::command(out, Code::Quit, b"");
+    }
+}

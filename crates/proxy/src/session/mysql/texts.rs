@@ -1,0 +1,218 @@
+//! What a client's SQL texts mean for its session, and what the replies to them say of it.
+
+use std::sync::Arc;
+
+use evenkeel_policy::causality::{Consistency, Position};
+use evenkeel_policy::cluster::Gtids;
+use evenkeel_policy::pins::Pin;
+use evenkeel_wire::gtid;
+use evenkeel_wire::mysql::boundaries::{End as ResultEnd, Event};
+use evenkeel_wire::mysql::flags::Status;
+use evenkeel_wire::mysql::trackers::{Change, Trackers};
+
+use super::Session;
+use super::server::{ServerConnection, session_state};
+use super::statements::Statement;
+use super::unit::{Sense, What};
+use crate::clock;
+use crate::state::mysql::{Journal, Lookup, Meaning, Reply};
+
+impl Session<'_> {
+    /// What a text means.
+    pub(super) fn read(&self, text: &[u8]) -> Meaning {
+        let routines = self.service.knowledge.routines();
+        let lookup = routines.as_deref().map(|routines| routines as &dyn Lookup);
+        let meaning = self.journal.read(text, lookup);
+        self.shared.asked.note(meaning.needs);
+        meaning
+    }
+
+    /// Which state of what is known of stored functions and views; zero: nothing is.
+    pub(super) fn catalog(&self) -> u64 {
+        let routines = self.service.knowledge.routines();
+        routines.map_or(0, |routines| routines.generation())
+    }
+
+    pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
+        let (digest, catalog) = (self.journal.digest(), self.catalog());
+        self.shared
+            .statements
+            .statement(text, digest, catalog, || self.read(text).of_prepared())
+    }
+
+    /// The statement with what is known of the catalog now.
+    pub(super) fn current(&self, statement: &Arc<Statement>) -> Arc<Statement> {
+        let catalog = self.catalog();
+        if statement.catalog == catalog {
+            return Arc::clone(statement);
+        }
+        self.shared.statements.renewed(statement, catalog, || {
+            self.read(&statement.text).of_prepared()
+        })
+    }
+
+    pub(super) fn pins_changed(&self) {
+        self.card.set_pins(self.journal.pins);
+    }
+
+    /// What the command leaves behind takes hold as it is sent.
+    pub(super) fn meant(&mut self) {
+        self.unit.bonds_before = self.journal.pins;
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let nothing = Meaning::default();
+        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
+        let is_text = matches!(self.unit.what, What::Query | What::Execute(_));
+        self.unit.is_atomic = is_text && meaning.is_atomic;
+        self.unit.may_write =
+            meaning.writes || matches!(self.unit.what, What::Simple | What::Bulk(_));
+        if let Some(at) = &mut self.at {
+            at.writes |= self.unit.may_write;
+        }
+        self.journal.sent(meaning, &mut server.settings);
+        match self.unit.what {
+            What::Replica | What::Binlog => self.journal.pins.add(Pin::Replication),
+            _ => {}
+        }
+        self.pins_changed();
+    }
+
+    /// A result, or an OK, of the client's command.
+    pub(super) fn result_came(&mut self, server: &mut ServerConnection, event: &Event<'_>) {
+        let Some(reply) = reply_of(event) else {
+            return;
+        };
+        let index = self.unit.results;
+        self.unit.results += 1;
+        let nothing = Meaning::default();
+        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
+        let interner = self.worker.interner();
+        self.journal
+            .succeeded(meaning, index, &reply, &mut server.settings, interner);
+        if meaning.changes_catalog {
+            self.service.knowledge.routines_changed();
+            self.changed_catalog = Some(self.catalog());
+        }
+    }
+
+    /// The client's command failed.
+    pub(super) fn text_failed(&mut self, server: &mut ServerConnection, code: u16) {
+        let nothing = Meaning::default();
+        let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
+        self.journal.failed(meaning, code, &mut server.settings);
+    }
+
+    /// What a reply tells about the session.
+    pub(super) fn hear_trackers(&mut self, event: &Event<'_>) {
+        let Some(state) = session_state(event) else {
+            return;
+        };
+        let interner = self.worker.interner();
+        for tracker in Trackers::new(state) {
+            self.journal.hear(&tracker.change, interner);
+            match tracker.change {
+                Change::Gtids(text) => self.committed(of_mysql(text)),
+                Change::Variable { name, value } if name == b"last_gtid" => {
+                    self.committed(of_mariadb(value));
+                }
+                Change::Schema(schema) => {
+                    let schema = String::from_utf8_lossy(schema);
+                    self.card.set_database(schema.as_ref().into());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The server tells where in its log the session's write is.
+    fn committed(&mut self, gtids: Option<Gtids>) {
+        if let Some(gtids) = gtids.filter(|gtids| !gtids.is_empty()) {
+            match &mut self.unit.committed {
+                Some(known) => known.merge(&gtids),
+                known => *known = Some(gtids),
+            }
+        }
+    }
+
+    /// Before the answer goes to the client: its next read must find what it wrote.
+    pub(super) fn wrote(&mut self) {
+        let view = self.seat.service().view();
+        let Some(own) = view.database.as_ref() else {
+            return;
+        };
+        let matters = own.split.reads && own.consistency != Consistency::Eventual;
+        let Some(at) = self.at.as_mut() else {
+            return;
+        };
+        at.writes = false;
+        if !matters {
+            return;
+        }
+        let now_us = clock::now_us();
+        match self.unit.committed.take() {
+            Some(gtids) => self
+                .token
+                .wrote_at(&Position::Gtids(gtids), now_us, at.epoch),
+            None => self.token.wrote(now_us, at.epoch),
+        }
+        self.service.knowledge.wrote(self.worker.index, now_us);
+    }
+
+    /// KILL of a connection by its number, as the client knows it.
+    pub(super) fn kill_of(&self, meaning: &Meaning) -> Option<(u64, bool)> {
+        let kill = meaning.kill.as_ref()?;
+        Some((kill.connection, kill.query))
+    }
+
+    /// Its session is as new: COM_RESET_CONNECTION. The schema stays.
+    pub(super) fn begin_anew(&mut self) {
+        let interner = self.worker.interner();
+        let schema = self.journal.schema().map(Box::<[u8]>::from);
+        let mut beginning = super::beginning(&self.begin);
+        (beginning.collation, beginning.schema) = (0, schema.as_deref());
+        self.journal = Journal::new(self.begin.fresh.pairs(), beginning, interner);
+        self.pins_changed();
+    }
+}
+
+/// What the command does to its session: to prepare a statement does nothing.
+fn effective<'u>(what: &What, sense: &'u Sense) -> Option<&'u Meaning> {
+    match what {
+        What::Query | What::Execute(_) | What::Bulk(_) => sense.meaning(),
+        _ => None,
+    }
+}
+
+/// As MySQL's tracker tells it; `None`: it is none.
+fn of_mysql(text: &[u8]) -> Option<Gtids> {
+    let parts: Vec<_> = gtid::mysql(text).collect::<Result<_, _>>().ok()?;
+    let parts = parts.iter();
+    Some(Gtids::mysql(
+        parts.map(|one| (one.uuid, one.tag, one.first, one.last)),
+    ))
+}
+
+/// As MariaDB's `last_gtid` tells it.
+fn of_mariadb(text: &[u8]) -> Option<Gtids> {
+    let parts: Vec<_> = gtid::mariadb(text).collect::<Result<_, _>>().ok()?;
+    let parts = parts.iter();
+    Some(Gtids::mariadb(
+        parts.map(|one| (one.domain, one.server, one.sequence)),
+    ))
+}
+
+fn reply_of(event: &Event<'_>) -> Option<Reply> {
+    let (status, ok, warnings) = match event {
+        Event::Ok(ok) => (ok.status, Some(ok), ok.warnings),
+        Event::ResultEnd(ResultEnd::Ok(ok)) => (ok.status, Some(ok), ok.warnings),
+        Event::Eof(eof) | Event::ResultEnd(ResultEnd::Eof(eof)) => (eof.status, None, eof.warnings),
+        Event::Text | Event::Complete => (Status::default(), None, 0),
+        _ => return None,
+    };
+    Some(Reply {
+        status,
+        insert_id: ok.map_or(0, |ok| ok.last_insert_id),
+        warnings,
+    })
+}

@@ -1,0 +1,181 @@
+//! What makes a server connection one of a client's: one SET, and the schema.
+
+use std::cmp::Ordering;
+
+use super::journal::Journal;
+use super::leftover::{InsertId, Needs};
+use super::server::OnServer;
+use super::{values, variables};
+
+/// What is to be sent before anything of the client's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    /// Nothing.
+    Nothing,
+    /// COM_INIT_DB with the schema, if there is one, then COM_QUERY with the text, if it is not
+    /// empty.
+    Put {
+        /// The schema.
+        schema: Option<Box<[u8]>>,
+    },
+    /// Nothing can make it fit: the client is in no schema, and SQL cannot leave one.
+    Unfit,
+}
+
+/// What the connection lacks for the client to send something that asks `needs` of its statement
+/// before. The text is one statement; it is appended to `sql`. What asks nothing needs no look at a
+/// connection that the client has kept.
+pub fn difference(
+    on: &OnServer,
+    journal: &mut Journal,
+    needs: Needs,
+    sql: &mut Vec<u8>,
+) -> Difference {
+    let schema: Option<Box<[u8]>> = match (&on.schema, journal.schema()) {
+        (Some(_), None) => return Difference::Unfit,
+        (on, wanted) if on.as_deref() == wanted => None,
+        (_, wanted) => wanted.map(Into::into),
+    };
+    let mut list = List::new(sql);
+    if on.now != journal.now {
+        settings(on, journal, &mut list);
+    }
+    let lacks = journal.lacks(on, needs);
+    if lacks {
+        insert_id(journal, &mut list);
+    }
+    let is_empty = list.is_empty() && schema.is_none();
+    journal.puts_leftovers = lacks;
+    match is_empty {
+        true => Difference::Nothing,
+        false => Difference::Put { schema },
+    }
+}
+
+/// The assignments of one SET.
+struct List<'a> {
+    sql: &'a mut Vec<u8>,
+    begin: usize,
+}
+
+impl<'a> List<'a> {
+    fn new(sql: &'a mut Vec<u8>) -> Self {
+        let begin = sql.len();
+        List { sql, begin }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sql.len() == self.begin
+    }
+
+    fn next(&mut self) {
+        let separator: &[u8] = match self.is_empty() {
+            true => b"SET ",
+            false => b",",
+        };
+        self.sql.extend_from_slice(separator);
+    }
+
+    fn target(&mut self, name: &[u8], journal: &Journal) {
+        self.next();
+        if let Some(variable) = name.strip_prefix(b"@") {
+            self.sql.push(b'@');
+            return values::put_name(variable, self.sql);
+        }
+        let (mariadb, version) = (journal.reading.mariadb, journal.reading.version);
+        self.sql.extend_from_slice(b"@@session.");
+        let spelled = variables::spelling(name, mariadb, version);
+        self.sql.extend_from_slice(spelled);
+    }
+
+    fn set(&mut self, name: &[u8], value: &[u8], journal: &Journal) {
+        self.target(name, journal);
+        self.sql.push(b'=');
+        let is_sql = name.first() == Some(&b'@') || name == variables::TIMESTAMP;
+        if is_sql || values::is_number(value) || value == b"DEFAULT" {
+            self.sql.extend_from_slice(value);
+        } else if name == variables::RESULTS && value.is_empty() {
+            self.sql.extend_from_slice(b"NULL");
+        } else {
+            values::put_quoted(value, self.sql);
+        }
+    }
+
+    /// As the server would have it by itself; a user variable that nobody has set is NULL.
+    fn reset(&mut self, name: &[u8], journal: &Journal) {
+        self.target(name, journal);
+        let nothing: &[u8] = match name.first() {
+            Some(b'@') => b"=NULL",
+            _ => b"=DEFAULT",
+        };
+        self.sql.extend_from_slice(nothing);
+    }
+}
+
+/// First how texts are read, then what is to go, then what is to be there.
+fn settings(on: &OnServer, journal: &Journal, list: &mut List<'_>) {
+    let mode = journal.now.get(variables::SQL_MODE);
+    if let Some(mode) = mode.filter(|mode| on.now.get(variables::SQL_MODE) != Some(mode)) {
+        list.set(variables::SQL_MODE, mode, journal);
+    }
+    walk(on, journal, |name, _, wanted| {
+        if wanted.is_none() && !variables::is_compared(name) {
+            list.reset(name, journal);
+        }
+    });
+    walk(on, journal, |name, here, wanted| match wanted {
+        // Another server, of another version, does not know it.
+        Some(_) if here.is_none() && variables::is_compared(name) && !is_charset(name) => {}
+        Some(value) if name != variables::SQL_MODE => list.set(name, value, journal),
+        _ => {}
+    });
+    let client = journal.now.get(variables::CLIENT);
+    if let (None, Some(client)) = (journal.now.get(variables::COLLATION), client) {
+        // Its collation was lost with a connection: that of SET NAMES is the likely one.
+        list.set(b"character_set_connection", client, journal);
+    }
+}
+
+/// Forgotten where only the server knows it.
+fn is_charset(name: &[u8]) -> bool {
+    name == variables::COLLATION
+}
+
+/// Calls for each name that is not alike on both.
+fn walk(
+    on: &OnServer,
+    journal: &Journal,
+    mut call: impl FnMut(&[u8], Option<&[u8]>, Option<&[u8]>),
+) {
+    let mut from = on.now.iter().peekable();
+    let mut to = journal.now.iter().peekable();
+    loop {
+        let order = match (from.peek(), to.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((one, _)), Some((other, _))) => one.cmp(other),
+        };
+        let before = (order != Ordering::Greater).then(|| from.next()).flatten();
+        let after = (order != Ordering::Less).then(|| to.next()).flatten();
+        let (here, wanted) = (
+            before.map(|(_, value)| value),
+            after.map(|(_, value)| value),
+        );
+        if let Some((name, _)) = before.or(after).filter(|_| here != wanted) {
+            call(name, here, wanted);
+        }
+    }
+}
+
+/// Puts the insert id back. A statement that uses a table also clears what others have left,
+/// warnings and counts: MariaDB keeps them for all other statements ("SHOW WARNINGS").
+fn insert_id(journal: &Journal, list: &mut List<'_>) {
+    list.next();
+    let value = match journal.insert_id {
+        InsertId::Exact(value) | InsertId::Likely(value) => value,
+        InsertId::Unknown => 0,
+    };
+    let text = format!("@@session.last_insert_id=(SELECT {value} FROM (SELECT 1) evenkeel)");
+    list.sql.extend_from_slice(text.as_bytes());
+}

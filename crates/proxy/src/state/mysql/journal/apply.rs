@@ -1,0 +1,294 @@
+//! What each statement does to its session, once the server has said how it went.
+
+use std::rc::Rc;
+
+use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::route::{Kind, Statement, Volatility};
+use evenkeel_wire::mysql::flags::Status;
+
+use super::super::leftover::{InsertId, Left};
+use super::super::meaning::{ANYTHING, Does, Effect, Meaning, Thing, Value};
+use super::super::server::{self, Leftovers, OnServer};
+use super::super::{values, variables};
+use super::{Heard, Journal, Reply, without};
+use crate::state::settings::Interner;
+
+/// The server does not understand the text: nothing of it was run.
+const PARSE_ERROR: u16 = 1064;
+
+/// More bytes of user variables are not moved.
+const VARIABLES_LENGTH_MAX: usize = 16_384;
+
+/// Whether a statement may begin a transaction where autocommit is off.
+pub(super) fn may_begin(statement: &Statement) -> bool {
+    !matches!(
+        statement.kind,
+        Kind::Empty | Kind::Setting | Kind::EndTransaction
+    )
+}
+
+impl Journal {
+    /// An OK has come, or the end of a result, its trackers heard; `index`: how many came before it
+    /// in this reply.
+    pub fn succeeded(
+        &mut self,
+        meaning: &Meaning,
+        index: usize,
+        reply: &Reply,
+        on: &mut OnServer,
+        interner: &Interner,
+    ) {
+        self.take_collation(on, interner);
+        if reply.insert_id != 0 {
+            self.insert_id = InsertId::Likely(reply.insert_id);
+            self.has_insert_id(on);
+        }
+        self.left = Left {
+            diagnostics: reply.warnings > 0,
+            found_rows: false,
+            counts: true,
+        };
+        let statement = meaning.statements.get(index);
+        if statement.is_some_and(counts) {
+            on.leftovers.counts_of = self.number;
+        }
+        let is_clean = reply.warnings == 0 && statement.is_some_and(clears);
+        on.leftovers.warned = !is_clean && (on.leftovers.warned || reply.warnings > 0);
+        let is_last = !reply.status.has(Status::MORE_RESULTS);
+        for effect in &meaning.effects {
+            let is_now = match meaning.is_counted {
+                true => usize::try_from(effect.statement) == Ok(index),
+                false => is_last,
+            };
+            if is_now {
+                self.apply(&effect.does, reply, on, interner);
+            }
+        }
+        let begins = meaning.statements.get(index).is_some_and(may_begin);
+        if begins && !self.autocommit() {
+            self.pins.add(Pin::AutocommitOff);
+        }
+        self.explain(meaning);
+        self.heard = Heard::default();
+        self.done = index.saturating_add(1);
+    }
+
+    /// An ERR with this number has come: what follows in the text was not run.
+    pub fn failed(&mut self, meaning: &Meaning, code: u16, on: &mut OnServer) {
+        on.leftovers.warned = true;
+        on.leftovers.counts_of = Leftovers::NOBODYS;
+        if meaning.writes {
+            // Manual: "If the previous statement returned an error, the value … is undefined".
+            on.leftovers.insert_id_of = Leftovers::NOBODYS;
+        }
+        self.left = Left {
+            diagnostics: true,
+            found_rows: false,
+            counts: true,
+        };
+        let done = self.done;
+        let is_this =
+            |effect: &&Effect| !meaning.is_counted || usize::try_from(effect.statement) == Ok(done);
+        let is_whole = meaning.is_counted || meaning.statements.len() <= 1;
+        if code == PARSE_ERROR && is_whole && !runs_other(meaning) {
+            return;
+        }
+        let sets = meaning.effects.iter().filter(is_this);
+        let several = sets.clone().count() > 1;
+        for effect in sets {
+            self.fail(&effect.does, several);
+        }
+        if meaning.statements.len() > 1 || meaning.statements.iter().any(hides) {
+            // Whether a transaction is open, and what was set, only its next OK tells.
+            self.pins.add(Pin::Transaction);
+        }
+    }
+
+    fn apply(&mut self, does: &Does, reply: &Reply, on: &mut OnServer, interner: &Interner) {
+        match does {
+            Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
+            Does::Release(release) => self.release(*release),
+            Does::SetUser { name, value } => self.set_user(name, value, on, interner),
+            Does::SetTimestamp(value) => {
+                for now in [&mut self.now, &mut on.now] {
+                    *now = match value {
+                        Some(value) => interner.with(now, variables::TIMESTAMP, value),
+                        None => server::without(now, variables::TIMESTAMP, interner),
+                    };
+                }
+            }
+            Does::Track(name, Some(value)) => self.tracking.set(name, value),
+            Does::Track(name, None) => self.tracking.reset(name, &self.tracking_begun),
+            Does::Told(name) => self.expect(name),
+            Does::Collation => {
+                if !self.has_heard(variables::COLLATION) {
+                    for now in [&mut self.now, &mut on.now] {
+                        *now = server::without(now, variables::COLLATION, interner);
+                    }
+                }
+            }
+            Does::NextTransaction(modes) => {
+                self.next = Some(modes.or(self.next.unwrap_or_default()));
+                self.pins.add(Pin::Transaction);
+            }
+            Does::Begin => {
+                // Manual: "Beginning a transaction also causes table locks … to be released".
+                self.lasting = without(self.lasting, Pin::TableLock);
+                self.loosen(Pin::TableLock);
+            }
+            Does::End => {
+                self.next = None;
+                self.pins.release(Release::AutocommitOn);
+            }
+            Does::Make(thing, name) => self.make(*thing, name, Pins::NONE),
+            Does::Unknown(thing) => self.bind_thing(*thing),
+            Does::Unmake(thing, name) => {
+                let name = self.full_name(*thing, name);
+                self.things.unmake(*thing, &name);
+                self.loosen(thing.pin());
+            }
+            Does::Renames => {
+                if self.things.has(Thing::TemporaryTable) {
+                    self.bind_thing(Thing::TemporaryTable);
+                }
+            }
+            Does::Prepare(name, binds) => self.make(Thing::Prepared, name, *binds),
+            Does::Execute(name) => self.execute(name),
+            Does::InsertId if reply.insert_id != 0 => {
+                self.insert_id = InsertId::Exact(reply.insert_id);
+            }
+            Does::InsertId | Does::InsertIdUnknown => {
+                if !self.has_heard(b"last_insert_id") {
+                    self.insert_id = InsertId::Unknown;
+                }
+                self.has_insert_id(on);
+            }
+            Does::FoundRows => self.left.found_rows = true,
+        }
+    }
+
+    /// What a failed statement may have done all the same.
+    fn fail(&mut self, does: &Does, several: bool) {
+        match does {
+            Does::Pin(pin) => self.bind(*pin),
+            Does::Unknown(thing) => self.bind_thing(*thing),
+            Does::Execute(name) => self.execute(name),
+            // All are looked at before the first is set, but not all is seen by looking.
+            Does::SetUser { .. } if several => self.bind(Pin::Variables),
+            Does::SetTimestamp(_) if several => self.bind(Pin::Settings),
+            _ => {}
+        }
+    }
+
+    fn release(&mut self, release: Release) {
+        if release == Release::UnlockNamed {
+            self.things.clear(Thing::NamedLock);
+        }
+        self.pins.release(release);
+        self.lasting.release(release);
+    }
+
+    fn make(&mut self, thing: Thing, name: &[u8], binds: Pins) {
+        let name = self.full_name(thing, name);
+        self.things.make(thing, &name, binds);
+        self.pins.add(thing.pin());
+    }
+
+    fn bind_thing(&mut self, thing: Thing) {
+        self.things.unknown(thing);
+        self.pins.add(thing.pin());
+    }
+
+    /// A table belongs to a schema.
+    fn full_name(&self, thing: Thing, name: &[u8]) -> Box<[u8]> {
+        let schema = self.schema.as_deref().unwrap_or_default();
+        match thing {
+            Thing::TemporaryTable if !name.contains(&b'.') => [schema, b".", name].concat().into(),
+            _ => name.into(),
+        }
+    }
+
+    fn execute(&mut self, name: &[u8]) {
+        match self.things.binds(name) {
+            Some(pins) => pins.iter().for_each(|pin| self.bind(pin)),
+            None => ANYTHING.into_iter().for_each(|pin| self.bind(pin)),
+        }
+    }
+
+    fn set_user(&mut self, name: &[u8], value: &Value, on: &mut OnServer, interner: &Interner) {
+        let literal: Option<Rc<[u8]>> = match value {
+            Value::Same(literal) => Some(literal.as_ref().into()),
+            Value::String(string) => self.sent_in.as_ref().and_then(|(client, collation)| {
+                values::string_of_variable(string, client, collation).map(Into::into)
+            }),
+        };
+        let Some(literal) = literal else {
+            return self.bind(Pin::Variables);
+        };
+        let key = [b"@", name].concat();
+        let is_own = |(name, _): &(&[u8], &[u8])| name.first() == Some(&b'@');
+        let others = self.now.iter().filter(is_own);
+        let length: usize = others.map(|(name, value)| name.len() + value.len()).sum();
+        if length.saturating_add(literal.len()) > VARIABLES_LENGTH_MAX {
+            return self.bind(Pin::Variables);
+        }
+        self.now = interner.with(&self.now, &key, &literal);
+        on.now = interner.with(&on.now, &key, &literal);
+    }
+
+    /// The server must have told of a variable that was set.
+    fn expect(&mut self, name: &[u8]) {
+        let name = variables::canonical(name);
+        if !self.has_heard(name) {
+            self.bind(Pin::Settings);
+        }
+    }
+
+    fn has_heard(&self, name: &[u8]) -> bool {
+        self.heard.names.iter().any(|heard| **heard == *name)
+    }
+
+    /// The server says that something has changed that its text does not tell of: a routine, or a
+    /// trigger, has set a variable, or made a table.
+    fn explain(&mut self, meaning: &Meaning) {
+        let explained = !self.heard.state
+            || self.heard.schema
+            || !self.heard.names.is_empty()
+            || !meaning.effects.is_empty()
+            || meaning.statements.is_empty();
+        if !explained {
+            for pin in [Pin::Variables, Pin::TemporaryTable, Pin::Prepared] {
+                self.bind(pin);
+            }
+        }
+    }
+}
+
+/// Whether FOUND_ROWS() and ROW_COUNT() are about it when it has succeeded.
+fn counts(statement: &Statement) -> bool {
+    matches!(statement.kind, Kind::Read | Kind::Write)
+}
+
+/// Whether it uses a table: then warnings from before it are gone.
+fn clears(statement: &Statement) -> bool {
+    match statement.kind {
+        Kind::Write => true,
+        Kind::Read => statement.calls > Volatility::None,
+        _ => false,
+    }
+}
+
+/// Whether an error may hide what the statement has done to its session or its transaction.
+fn hides(statement: &Statement) -> bool {
+    match statement.kind {
+        Kind::Routine | Kind::Unknown | Kind::Session | Kind::Setting => true,
+        _ => statement.calls >= Volatility::Volatile,
+    }
+}
+
+/// Whether texts within the text are run: an error may be about one of these.
+fn runs_other(meaning: &Meaning) -> bool {
+    let runs = |effect: &Effect| matches!(effect.does, Does::Execute(_));
+    let routine = |statement: &Statement| statement.kind == Kind::Routine;
+    meaning.effects.iter().any(runs) || meaning.statements.iter().any(routine)
+}

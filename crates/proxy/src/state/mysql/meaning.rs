@@ -1,0 +1,381 @@
+//! What a MySQL text means for a session: where it may run, what it leaves behind, and what it asks
+//! of the statement before.
+
+mod body;
+mod calls;
+mod effects;
+mod routing;
+mod set;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::route::{Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_wire::sql::mysql::{self, Modes as Reading};
+use evenkeel_wire::sql::{hint, mysql::TokenKind};
+use smallvec::{SmallVec, smallvec};
+
+pub use super::super::meaning::Hint;
+use super::leftover::Needs;
+pub use body::bound_by_body;
+
+/// What is known of a schema's routines, tables and views. Names come without quotes, as they are
+/// written.
+pub trait Lookup {
+    /// The worst of all functions of that name.
+    fn function(&self, name: &[u8]) -> Volatility;
+
+    /// A table, a view, anything that can be read from.
+    fn relation(&self, name: &[u8]) -> Volatility;
+
+    /// What calling a function or procedure of that name may leave behind in the session; `None`:
+    /// nobody has read its body yet.
+    fn binds(&self, name: &[u8]) -> Option<Pins> {
+        let _ = name;
+        None
+    }
+
+    /// What writing to a table of that name may leave behind by its triggers.
+    fn triggers(&self, name: &[u8]) -> Pins {
+        let _ = name;
+        Pins::NONE
+    }
+}
+
+/// What a text means. The default is that of a command without a text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Meaning {
+    /// For the router: its statements, in order.
+    pub statements: SmallVec<[Statement; 1]>,
+    /// Where a comment wants it.
+    pub hint: Option<Hint>,
+    /// What it leaves behind, in the order of its statements; mostly nothing.
+    pub effects: SmallVec<[Effect; 1]>,
+    /// Routines, tables or views may be others behind it.
+    pub changes_catalog: bool,
+    /// It may write: who must see it needs the GTID of its commit.
+    pub writes: bool,
+    /// What it asks of the statement before it.
+    pub needs: Needs,
+    /// It is one plain statement: run as a whole or not at all.
+    pub is_atomic: bool,
+    /// Its one statement begins a transaction.
+    pub begins: bool,
+    /// Its one statement is a KILL of a connection by its number.
+    pub kill: Option<Kill>,
+    /// It sets nothing but session trackers, which are virtual: it is answered, not sent.
+    pub is_ours: bool,
+    /// Each of its statements has just one reply.
+    pub(super) is_counted: bool,
+}
+
+/// KILL of a connection, with the number that we gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kill {
+    /// Only what it runs: the connection stays.
+    pub query: bool,
+    /// Its number.
+    pub connection: u64,
+}
+
+/// Something that a statement leaves behind in its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// Which statement of the text, from 0.
+    pub statement: u32,
+    /// What.
+    pub does: Does,
+}
+
+/// What a statement does to its session. All but [`Does::Pin`], [`Does::Execute`] and
+/// [`Does::Unknown`] count only if it succeeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Does {
+    /// Binds though the statement fails, if the server has run any of it.
+    Pin(Pin),
+    /// Binds if it succeeds.
+    PinOnSuccess(Pin),
+    /// Ends pins.
+    Release(Release),
+    /// A user variable: the name in lower case, without the `@`.
+    SetUser {
+        /// Which.
+        name: Box<[u8]>,
+        /// To what.
+        value: Value,
+    },
+    /// `timestamp`, which the server does not tell of: a literal, or back to the clock.
+    SetTimestamp(Option<Box<[u8]>>),
+    /// A tracker of the client's: its name in lower case, and its value if it is not DEFAULT.
+    Track(Box<[u8]>, Option<Box<[u8]>>),
+    /// A system variable that the server tells of, or it binds: its name in lower case.
+    Told(Box<[u8]>),
+    /// The character set of the connection: which collation that is, only the server knows.
+    Collation,
+    /// The modes of the next transaction.
+    NextTransaction(Modes),
+    /// BEGIN, START TRANSACTION.
+    Begin,
+    /// COMMIT, ROLLBACK.
+    End,
+    /// It makes one of these, of that name.
+    Make(Thing, Box<[u8]>),
+    /// It makes some of these, of which ones cannot be told.
+    Unknown(Thing),
+    /// One of these is gone.
+    Unmake(Thing, Box<[u8]>),
+    /// Tables get other names.
+    Renames,
+    /// PREPARE: the name in lower case, and what executing it leaves behind.
+    Prepare(Box<[u8]>, Pins),
+    /// EXECUTE of what was prepared.
+    Execute(Box<[u8]>),
+    /// LAST_INSERT_ID() is set to what the reply says.
+    InsertId,
+    /// LAST_INSERT_ID() is set to what only the server knows.
+    InsertIdUnknown,
+    /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will be asked.
+    FoundRows,
+}
+
+/// What a session has by name, and only on its own connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thing {
+    /// A temporary table; the name with its schema, if one is written.
+    TemporaryTable,
+    /// A statement prepared by PREPARE.
+    Prepared,
+    /// A HANDLER.
+    Handler,
+    /// A lock of GET_LOCK; as often as it was taken.
+    NamedLock,
+}
+
+/// The value of a user variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A literal that means the same in every session, as written.
+    Same(Box<[u8]>),
+    /// A string, in the character set of the client.
+    String(Box<[u8]>),
+}
+
+/// What may be left behind by SQL that nobody can read.
+pub(super) const ANYTHING: [Pin; 5] = [
+    Pin::Variables,
+    Pin::TemporaryTable,
+    Pin::NamedLock,
+    Pin::Prepared,
+    Pin::Sequence,
+];
+
+impl Meaning {
+    /// Of a text that cannot be read, because its character set hides what it says.
+    #[must_use]
+    pub fn unreadable() -> Meaning {
+        Meaning {
+            statements: smallvec![Statement {
+                kind: Kind::Unknown,
+                traits: Traits::OBSCURE,
+                calls: Volatility::Unknown,
+            }],
+            effects: smallvec![Effect {
+                statement: 0,
+                does: Does::Pin(Pin::Unknown),
+            }],
+            changes_catalog: true,
+            writes: true,
+            needs: Needs::ALL,
+            ..Meaning::default()
+        }
+    }
+
+    /// The same of a statement that COM_STMT_PREPARE has prepared: it names tables of the schema that
+    /// was the session's then.
+    #[must_use]
+    pub fn of_prepared(mut self) -> Meaning {
+        let is_drop = |does: &Does| matches!(does, Does::Unmake(Thing::TemporaryTable, _));
+        self.effects.retain(|effect| !is_drop(&effect.does));
+        for effect in &mut self.effects {
+            if let Does::Make(Thing::TemporaryTable, _) = effect.does {
+                effect.does = Does::Unknown(Thing::TemporaryTable);
+            }
+        }
+        self
+    }
+
+    /// All that it may leave behind, in a word: what it sets too, since nobody follows that where
+    /// it is run later.
+    pub(super) fn binds(&self) -> Pins {
+        let mut pins = Pins::NONE;
+        for effect in &self.effects {
+            match &effect.does {
+                Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(*pin),
+                Does::SetUser { .. } => pins.add(Pin::Variables),
+                Does::Make(thing, _) | Does::Unknown(thing) => pins.add(thing.pin()),
+                Does::Prepare(..) => pins.add(Pin::Prepared),
+                Does::SetTimestamp(_) => pins.add(Pin::Settings),
+                Does::Track(..) => pins.add(Pin::Unknown),
+                Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
+                Does::Release(_)
+                | Does::Told(_)
+                | Does::Collation
+                | Does::NextTransaction(_)
+                | Does::Begin
+                | Does::End
+                | Does::Unmake(..)
+                | Does::Renames
+                | Does::InsertId
+                | Does::InsertIdUnknown
+                | Does::FoundRows => {}
+            }
+        }
+        pins
+    }
+}
+
+impl Thing {
+    /// Why it binds.
+    pub(super) const fn pin(self) -> Pin {
+        match self {
+            Thing::TemporaryTable => Pin::TemporaryTable,
+            Thing::Prepared => Pin::Prepared,
+            Thing::Handler => Pin::Handler,
+            Thing::NamedLock => Pin::NamedLock,
+        }
+    }
+}
+
+/// Reads a text. Of a session whose character set is not [`mysql::charset_is_safe`] no text can be
+/// read, and [`Meaning::unreadable`] stands for it.
+#[must_use]
+pub fn read(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>) -> Meaning {
+    read_at(text, modes, lookup, 0)
+}
+
+/// Texts within texts are read no deeper.
+const DEPTH_MAX: u32 = 3;
+
+fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32) -> Meaning {
+    let facts = mysql::facts(text, modes);
+    let reader = Reader {
+        text,
+        modes,
+        lookup,
+        is_single: facts.single().is_some(),
+        depth,
+    };
+    if let Some(inner) = facts.single().and_then(|one| reader.inner(one)) {
+        return Meaning {
+            hint: facts.hint().map(owned_hint),
+            ..inner
+        };
+    }
+    let mut meaning = Meaning {
+        hint: facts.hint().map(owned_hint),
+        is_counted: true,
+        ..Meaning::default()
+    };
+    for (index, statement) in facts.statements().enumerate() {
+        let routed = routing::statement(&reader, statement);
+        meaning.writes |= routing::may_write(&routed);
+        meaning.changes_catalog |= routing::changes_catalog(statement, &routed);
+        meaning.needs = meaning.needs.and(routing::needs(statement));
+        meaning.is_counted &= routing::has_one_reply(statement.kind);
+        meaning.statements.push(routed);
+        let mut effects = effects::Effects {
+            statement: u32::try_from(index).unwrap_or(u32::MAX),
+            list: &mut meaning.effects,
+        };
+        effects::collect(&reader, statement, &mut effects);
+    }
+    if let Some(one) = facts.single() {
+        meaning.is_atomic = routing::is_atomic(one.kind);
+        meaning.begins = matches!(one.kind, mysql::Kind::Begin { .. });
+        meaning.kill = kill(text, one.kind);
+        meaning.is_ours = !meaning.effects.is_empty()
+            && one.kind == mysql::Kind::Set
+            && meaning
+                .effects
+                .iter()
+                .all(|effect| matches!(effect.does, Does::Track(..)));
+    } else if set::changes_reading(&reader, &facts) {
+        obscure(&mut meaning);
+    }
+    meaning
+}
+
+/// What the parts that read a statement need.
+struct Reader<'a> {
+    text: &'a [u8],
+    modes: Reading,
+    lookup: Option<&'a dyn Lookup>,
+    /// There is one statement in the text.
+    is_single: bool,
+    depth: u32,
+}
+
+impl<'a> Reader<'a> {
+    /// The tokens of a statement.
+    fn tokens(&self, statement: &mysql::Statement) -> mysql::Tokens<'a> {
+        mysql::Tokens::new(statement.span.of(self.text), self.modes)
+    }
+
+    /// The meaning of what a statement contains and does nothing but run: MariaDB's
+    /// `SET STATEMENT … FOR …` and `EXECUTE IMMEDIATE '…'`.
+    fn inner(&self, statement: &mysql::Statement) -> Option<Meaning> {
+        let is_unknown = statement.kind == mysql::Kind::Unknown;
+        if !is_unknown || self.depth >= DEPTH_MAX || !self.modes.mariadb {
+            return None;
+        }
+        let own = statement.span.of(self.text);
+        let inner = body::within(own, self.modes)?;
+        let meaning = read_at(
+            &inner,
+            self.modes,
+            self.lookup,
+            self.depth.saturating_add(1),
+        );
+        // More than one would not be run at all.
+        (meaning.statements.len() == 1).then_some(Meaning {
+            begins: false,
+            kill: None,
+            is_ours: false,
+            ..meaning
+        })
+    }
+}
+
+/// What follows in the text is read by the server in another way than by us.
+fn obscure(meaning: &mut Meaning) {
+    let unreadable = Meaning::unreadable();
+    meaning.statements.extend(unreadable.statements);
+    meaning.effects.extend(unreadable.effects);
+    meaning.writes = true;
+    meaning.changes_catalog = true;
+    meaning.is_counted = false;
+    meaning.needs = Needs::ALL;
+}
+
+fn kill(text: &[u8], kind: mysql::Kind) -> Option<Kill> {
+    let mysql::Kind::Kill { query, connection } = kind else {
+        return None;
+    };
+    let number = str::from_utf8(connection?.of(text)).ok()?;
+    let connection = number.parse().ok()?;
+    Some(Kill { query, connection })
+}
+
+fn owned_hint(hint: hint::Hint<'_>) -> Hint {
+    match hint {
+        hint::Hint::Primary => Hint::Primary,
+        hint::Hint::Replica => Hint::Replica,
+        hint::Hint::Server(name) => Hint::Server(name.into()),
+    }
+}
+
+/// Whether a token ends a statement.
+fn is_end(kind: TokenKind) -> bool {
+    matches!(kind, TokenKind::End | TokenKind::Semicolon)
+}

@@ -1,0 +1,190 @@
+//! What binds a session to its connection by the functions and triggers that its statements run.
+
+use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_wire::sql::mysql::{self, Kind, Token, TokenKind, Tokens, Traits};
+use evenkeel_wire::sql::token::{Span, Word};
+
+use super::effects::Effects;
+use super::{Does, Reader, Thing, tables};
+use crate::state::mysql::values;
+
+/// Of components: they take locks that only the end of the connection gives back for certain.
+const FOR_EVER: [&[u8]; 2] = [b"service_get_", b"version_tokens_lock_"];
+
+pub(super) fn collect(
+    reader: &Reader<'_>,
+    statement: &mysql::Statement,
+    effects: &mut Effects<'_>,
+) {
+    let (traits, functions) = (statement.traits, &statement.functions);
+    let planned = statement.kind == (Kind::Explain { analyze: false });
+    let defined = statement.kind == Kind::Ddl && !tables::runs_query(reader, statement);
+    if planned || defined {
+        return;
+    }
+    if traits.any(Traits::NAMED_LOCK) {
+        locks(reader, statement, effects);
+    }
+    if traits.any(Traits::SPECIAL_FUNCTION) {
+        special(reader, statement, effects);
+    }
+    if functions.is_cut() {
+        effects.anything();
+    }
+    for name in functions.as_slice() {
+        routine(reader, name.name, effects);
+    }
+    if matches!(statement.kind, Kind::Write | Kind::LoadData { .. }) {
+        triggers(reader, statement, effects);
+    }
+}
+
+/// CALL: what the procedure does, and what it is given by variables.
+pub(super) fn procedure(
+    reader: &Reader<'_>,
+    statement: &mysql::Statement,
+    effects: &mut Effects<'_>,
+) {
+    if statement.traits.any(Traits::READS_VARIABLES) {
+        // They may be OUT parameters.
+        effects.pin(Pin::Variables);
+    }
+    let own = statement.span.of(reader.text);
+    let mut tokens = reader.tokens(statement);
+    tokens.next_token();
+    let mut name = tokens.next_token();
+    let mut next = tokens.next_token();
+    while next.kind == TokenKind::Dot {
+        name = tokens.next_token();
+        next = tokens.next_token();
+    }
+    let offset = statement.span.start;
+    let span = Span {
+        start: name.span.start.saturating_add(offset),
+        end: name.span.end.saturating_add(offset),
+    };
+    match name.is_name() && !own.is_empty() {
+        true => routine(reader, span, effects),
+        false => effects.anything(),
+    }
+}
+
+fn routine(reader: &Reader<'_>, name: Span, effects: &mut Effects<'_>) {
+    let name = mysql::identifier(name.of(reader.text));
+    match reader.lookup.and_then(|lookup| lookup.binds(&name)) {
+        Some(pins) => pins.iter().for_each(|pin| effects.pin(pin)),
+        None => effects.anything(),
+    }
+}
+
+fn triggers(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+    let Some(lookup) = reader.lookup else {
+        return;
+    };
+    for table in statement.tables.as_slice() {
+        let name = mysql::identifier(table.name.of(reader.text));
+        for pin in lookup.triggers(&name).iter() {
+            effects.pin(pin);
+        }
+    }
+}
+
+fn special(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+    let own = statement.span.of(reader.text);
+    let mut tokens = reader.tokens(statement);
+    while let Some(token) = next_of(&mut tokens) {
+        let written = token.span.of(own).to_ascii_lowercase();
+        if FOR_EVER.iter().any(|prefix| written.starts_with(prefix)) {
+            effects.pin(Pin::Unknown);
+        }
+    }
+}
+
+fn next_of(tokens: &mut Tokens<'_>) -> Option<Token> {
+    let token = tokens.next_token();
+    (token.kind != TokenKind::End).then_some(token)
+}
+
+/// What a statement does to named locks, call by call.
+fn locks(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+    if let Some(does) = lone_lock(reader, statement) {
+        return does.into_iter().for_each(|does| effects.push(does));
+    }
+    // In which order a statement takes and gives back, how often, and whether at all, is not said.
+    let mut tokens = reader.tokens(statement);
+    while let Some(token) = next_of(&mut tokens) {
+        if token.is(GET_LOCK) {
+            effects.pin(Pin::NamedLock);
+        }
+    }
+}
+
+const GET_LOCK: Word = Word::of("get_lock");
+const RELEASE_LOCK: Word = Word::of("release_lock");
+
+/// Longer than a word that is compared at once.
+fn is_release_all(reader: &Reader<'_>, statement: &mysql::Statement, token: Token) -> bool {
+    let written = token.span.of(statement.span.of(reader.text));
+    token.kind == TokenKind::Word && written.eq_ignore_ascii_case(b"release_all_locks")
+}
+
+/// `SELECT GET_LOCK('a', 10)`, `DO RELEASE_LOCK('a')`, `SELECT RELEASE_ALL_LOCKS() AS x`: one call
+/// and nothing else, which is run just once. `None`: it is built otherwise.
+fn lone_lock(reader: &Reader<'_>, statement: &mysql::Statement) -> Option<Option<Does>> {
+    let own = statement.span.of(reader.text);
+    let mut tokens = reader.tokens(statement);
+    let verb = tokens.next_token();
+    if !(verb.is(Word::of("select")) || verb.is(Word::of("do"))) {
+        return None;
+    }
+    let function = tokens.next_token();
+    let open = tokens.next_token();
+    let argument = tokens.next_token();
+    if open.kind != TokenKind::Open {
+        return None;
+    }
+    if is_release_all(reader, statement, function) {
+        let ends = argument.kind == TokenKind::Close && is_alias(&mut tokens);
+        return ends.then_some(Some(Does::Release(Release::UnlockNamed)));
+    }
+    let takes = function.is(GET_LOCK);
+    if !takes && !function.is(RELEASE_LOCK) {
+        let asks = function.is(Word::of("is_free_lock")) || function.is(Word::of("is_used_lock"));
+        let is_plain = asks && closes(&mut tokens) && is_alias(&mut tokens);
+        return is_plain.then_some(None);
+    }
+    if argument.kind != TokenKind::String || !closes(&mut tokens) || !is_alias(&mut tokens) {
+        return None;
+    }
+    let name = values::string(argument.span.of(own), reader.modes.no_backslash_escapes)?;
+    let name = values::in_lower_case(&name)?;
+    Some(Some(match takes {
+        true => Does::Make(Thing::NamedLock, name),
+        false => Does::Unmake(Thing::NamedLock, name),
+    }))
+}
+
+/// Goes behind the closing parenthesis, over literals only.
+fn closes(tokens: &mut Tokens<'_>) -> bool {
+    loop {
+        match tokens.next_token().kind {
+            TokenKind::Close => return true,
+            TokenKind::Comma | TokenKind::Number | TokenKind::String | TokenKind::Parameter => {}
+            TokenKind::Operator => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Whether nothing follows but `AS name`.
+fn is_alias(tokens: &mut Tokens<'_>) -> bool {
+    let mut token = tokens.next_token();
+    if token.is(Word::of("as")) {
+        token = tokens.next_token();
+        if !(token.is_name() || token.kind == TokenKind::String) {
+            return false;
+        }
+        token = tokens.next_token();
+    }
+    super::is_end(token.kind)
+}

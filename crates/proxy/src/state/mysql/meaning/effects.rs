@@ -1,0 +1,261 @@
+//! What each kind of statement leaves behind.
+
+use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::route::Modes;
+use evenkeel_wire::sql::mysql::{self, Kind, Scope, TokenKind, Traits};
+use evenkeel_wire::sql::token::{Span, Word};
+use smallvec::SmallVec;
+
+use super::{ANYTHING, Does, Effect, Reader, Thing, calls, routing, set, tables};
+use crate::state::mysql::values;
+
+/// Where the effects of one statement are put.
+pub(super) struct Effects<'a> {
+    pub(super) statement: u32,
+    pub(super) list: &'a mut SmallVec<[Effect; 1]>,
+}
+
+impl Effects<'_> {
+    pub(super) fn push(&mut self, does: Does) {
+        self.list.push(Effect {
+            statement: self.statement,
+            does,
+        });
+    }
+
+    /// A pin, once: the list may have it already.
+    pub(super) fn pin(&mut self, pin: Pin) {
+        self.once(Does::Pin(pin));
+    }
+
+    pub(super) fn pin_on_success(&mut self, pin: Pin) {
+        self.once(Does::PinOnSuccess(pin));
+    }
+
+    /// What nobody can read may leave anything behind.
+    pub(super) fn anything(&mut self) {
+        ANYTHING.into_iter().for_each(|pin| self.pin(pin));
+    }
+
+    fn once(&mut self, does: Does) {
+        let same = |effect: &Effect| effect.statement == self.statement && effect.does == does;
+        if !self.list.iter().any(same) {
+            self.push(does);
+        }
+    }
+}
+
+pub(super) fn collect(
+    reader: &Reader<'_>,
+    statement: &mysql::Statement,
+    effects: &mut Effects<'_>,
+) {
+    if statement.traits.any(Traits::BROKEN) && reader.is_single {
+        // The server refuses what ends inside a string.
+        return;
+    }
+    of_kind(reader, statement, effects);
+    of_traits(reader, statement, effects);
+    calls::collect(reader, statement, effects);
+}
+
+fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+    let prepared = |span: Span| values::name_in_lower_case(span.of(reader.text));
+    match statement.kind {
+        Kind::Begin { .. } => effects.push(Does::Begin),
+        Kind::Commit(_) | Kind::Rollback(_) => effects.push(Does::End),
+        Kind::Set => set::collect(reader, statement, effects),
+        Kind::SetTransaction {
+            scope,
+            read_only,
+            isolation,
+        } => match scope {
+            Scope::Global => {}
+            Scope::Session => {
+                if isolation.is_some() {
+                    effects.push(Does::Told((*b"transaction_isolation").into()));
+                }
+                if read_only.is_some() {
+                    effects.push(Does::Told((*b"transaction_read_only").into()));
+                }
+            }
+            Scope::Unwritten => effects.push(Does::NextTransaction(Modes {
+                read_only,
+                isolation: isolation.map(routing::isolation),
+            })),
+        },
+        // What a reset makes of roles is the server's secret.
+        Kind::SetRole => effects.pin_on_success(Pin::Unknown),
+        Kind::Xa => xa(reader, statement, effects),
+        Kind::LockTables => effects.pin_on_success(Pin::TableLock),
+        Kind::UnlockTables => effects.push(Does::Release(Release::UnlockTables)),
+        Kind::LockInstance => effects.pin_on_success(Pin::BackupLock),
+        Kind::UnlockInstance => effects.push(Does::Release(Release::UnlockInstance)),
+        Kind::Flush { lock: true } => effects.pin_on_success(Pin::GlobalReadLock),
+        Kind::Flush { lock: false } => flush(reader, statement, effects),
+        Kind::Handler => handler(reader, statement, effects),
+        Kind::Prepare(name) => prepare(reader, statement, prepared(name), effects),
+        Kind::Execute(name) => match prepared(name) {
+            Some(name) => effects.push(Does::Execute(name)),
+            None => effects.anything(),
+        },
+        Kind::Deallocate(name) => {
+            if let Some(name) = prepared(name) {
+                effects.push(Does::Unmake(Thing::Prepared, name));
+            }
+        }
+        Kind::Ddl => tables::collect(reader, statement, effects),
+        Kind::Call => calls::procedure(reader, statement, effects),
+        Kind::GetDiagnostics => effects.pin(Pin::Variables),
+        Kind::LoadData { .. } => {
+            // Its OK has no insert id.
+            effects.push(Does::InsertIdUnknown);
+            if statement.traits.any(Traits::READS_VARIABLES) {
+                effects.pin(Pin::Variables);
+            }
+        }
+        Kind::Unknown => {
+            effects.pin(Pin::Unknown);
+            if is_compound(reader, statement) {
+                // An error in one of its statements is not one of the whole.
+                effects.push(Does::Execute(Box::default()));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// MariaDB runs blocks outside of routines, too: `BEGIN NOT ATOMIC …`, `a: LOOP …`.
+fn is_compound(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
+    const BEGINNINGS: [&str; 9] = [
+        "begin", "case", "declare", "execute", "for", "if", "loop", "repeat", "while",
+    ];
+    let mut tokens = reader.tokens(statement);
+    let (first, second) = (tokens.next_token(), tokens.next_token());
+    let labelled = second.kind == TokenKind::Operator && second.word == Word::of(":");
+    labelled || BEGINNINGS.iter().any(|word| first.is(Word::of(word)))
+}
+
+fn of_traits(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+    const LEAVING: Traits = Traits::SETS_VARIABLES
+        .and(Traits::SETS_INSERT_ID)
+        .and(Traits::NEXT_VALUE)
+        .and(Traits::CALCULATES_FOUND_ROWS)
+        .and(Traits::SPECIAL_FUNCTION)
+        .and(Traits::TOO_DEEP);
+    let traits = statement.traits;
+    if !traits.any(LEAVING) || matches!(statement.kind, Kind::Explain { analyze: false }) {
+        return;
+    }
+    let is_definition = statement.kind == Kind::Ddl && !tables::runs_query(reader, statement);
+    if traits.any(Traits::SETS_VARIABLES) && statement.kind != Kind::Set && !is_definition {
+        effects.pin(Pin::Variables);
+    }
+    if traits.any(Traits::SETS_INSERT_ID) && !is_definition {
+        let told = statement.kind == Kind::Write;
+        effects.push(match told {
+            true => Does::InsertId,
+            false => Does::InsertIdUnknown,
+        });
+    }
+    if traits.any(Traits::NEXT_VALUE) && !is_definition {
+        effects.pin(Pin::Sequence);
+    }
+    if traits.any(Traits::CALCULATES_FOUND_ROWS) {
+        effects.push(Does::FoundRows);
+    }
+    if traits.any(Traits::TOO_DEEP) {
+        effects.pin(Pin::Unknown);
+    }
+}
+
+/// XA COMMIT and XA ROLLBACK succeed only where the session has no XA transaction behind them; XA
+/// RECOVER changes nothing. All else may begin one, or leave one that is prepared.
+fn xa(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+    let mut tokens = reader.tokens(statement);
+    tokens.next_token();
+    let verb = tokens.next_token();
+    if verb.is(Word::of("commit")) || verb.is(Word::of("rollback")) {
+        effects.push(Does::Release(Release::XaEnded));
+    } else if !verb.is(Word::of("recover")) {
+        effects.pin(Pin::Xa);
+    }
+}
+
+/// MariaDB's FLUSH USER_VARIABLES empties them.
+fn flush(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+    let mut tokens = reader.tokens(statement);
+    loop {
+        let token = tokens.next_token();
+        if token.kind == TokenKind::End {
+            return;
+        }
+        if token.is(Word::of("user_variables")) {
+            effects.pin(Pin::Variables);
+        }
+    }
+}
+
+/// `HANDLER t OPEN [[AS] a]`, `HANDLER a CLOSE`, `HANDLER a READ …`.
+fn handler(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+    let mut tokens = reader.tokens(statement);
+    let own = statement.span.of(reader.text);
+    tokens.next_token();
+    let mut name = tokens.next_token();
+    let mut verb = tokens.next_token();
+    while verb.kind == TokenKind::Dot {
+        name = tokens.next_token();
+        verb = tokens.next_token();
+    }
+    if verb.is(Word::of("close")) {
+        let name = mysql::identifier(name.span.of(own));
+        return effects.push(Does::Unmake(Thing::Handler, (*name).into()));
+    }
+    if !verb.is(Word::of("open")) {
+        return;
+    }
+    let mut alias = tokens.next_token();
+    if alias.is(Word::of("as")) {
+        alias = tokens.next_token();
+    }
+    let name = if alias.is_name() { alias } else { name };
+    let name = mysql::identifier(name.span.of(own));
+    effects.push(Does::Make(Thing::Handler, (*name).into()));
+}
+
+/// PREPARE of a literal is known by it; of a variable, by nothing.
+fn prepare(
+    reader: &Reader<'_>,
+    statement: &mysql::Statement,
+    name: Option<Box<[u8]>>,
+    effects: &mut Effects<'_>,
+) {
+    let Some(name) = name else {
+        return effects.push(Does::Unknown(Thing::Prepared));
+    };
+    let own = statement.span.of(reader.text);
+    let mut tokens = reader.tokens(statement);
+    for _ in 0..3 {
+        tokens.next_token();
+    }
+    let literal = tokens.next_token();
+    let is_alone = super::is_end(tokens.next_token().kind);
+    let text = match literal.kind {
+        TokenKind::String if is_alone => {
+            values::string(literal.span.of(own), reader.modes.no_backslash_escapes)
+        }
+        _ => None,
+    };
+    let depth = reader.depth.saturating_add(1);
+    let binds = match text {
+        Some(text) if depth <= super::DEPTH_MAX => {
+            super::read_at(&text, reader.modes, reader.lookup, depth).binds()
+        }
+        _ => {
+            let mut all = evenkeel_policy::pins::Pins::NONE;
+            ANYTHING.into_iter().for_each(|pin| all.add(pin));
+            all
+        }
+    };
+    effects.push(Does::Prepare(name, binds));
+}

@@ -1,0 +1,218 @@
+//! A statement's facts in the router's words.
+
+use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_wire::sql::mysql;
+
+use super::super::leftover::Needs;
+use super::{Reader, set};
+
+/// The router's view of a statement.
+pub(super) fn statement(reader: &Reader<'_>, facts: &mysql::Statement) -> Statement {
+    let kind = kind(reader, facts);
+    Statement {
+        kind,
+        traits: traits(facts, kind),
+        calls: calls(reader, facts, kind),
+    }
+}
+
+/// Whether others may find something new once it is committed.
+pub(super) fn may_write(statement: &Statement) -> bool {
+    const WRITING: Traits = Traits::WRITES
+        .and(Traits::MAKES_TABLE)
+        .and(Traits::SEQUENCE)
+        .and(Traits::OBSCURE);
+    match statement.kind {
+        Kind::Write | Kind::Ddl | Kind::Routine | Kind::Unknown => true,
+        Kind::Read | Kind::Server | Kind::Session | Kind::Setting => {
+            statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
+        }
+        _ => false,
+    }
+}
+
+/// Whether what is known of routines and tables may be another behind it. Temporary ones are nobody
+/// else's, and their session is bound.
+pub(super) fn changes_catalog(facts: &mysql::Statement, statement: &Statement) -> bool {
+    match statement.kind {
+        Kind::Ddl => !statement.traits.any(Traits::TEMPORARY),
+        Kind::Unknown => facts.kind == mysql::Kind::Unknown,
+        _ => false,
+    }
+}
+
+/// What it asks of the statement before it. What nobody can read may ask anything.
+pub(super) fn needs(facts: &mysql::Statement) -> Needs {
+    use mysql::{Kind as Found, Traits as Asks};
+    let of = |asks: Asks, needs: Needs| match facts.traits.any(asks) {
+        true => needs,
+        false => Needs::NONE,
+    };
+    let calls = !facts.functions.as_slice().is_empty();
+    let hidden = match facts.kind {
+        Found::Call | Found::Execute(_) | Found::Unknown => Needs::INSERT_ID,
+        Found::GetDiagnostics => Needs::DIAGNOSTICS,
+        _ if calls => Needs::INSERT_ID,
+        _ => Needs::NONE,
+    };
+    hidden
+        .and(of(Asks::READS_INSERT_ID, Needs::INSERT_ID))
+        .and(of(Asks::READS_FOUND_ROWS, Needs::COUNTS))
+        .and(of(Asks::DIAGNOSTICS, Needs::DIAGNOSTICS))
+}
+
+/// Whether it has just one reply: what is run by a routine may have more.
+pub(super) fn has_one_reply(kind: mysql::Kind) -> bool {
+    use mysql::Kind as Found;
+    !matches!(
+        kind,
+        Found::Call | Found::Execute(_) | Found::Unknown | Found::Explain { analyze: true }
+    )
+}
+
+/// Whether it is run as a whole or not at all: it has no COMMIT of its own.
+pub(super) fn is_atomic(kind: mysql::Kind) -> bool {
+    use mysql::Kind as Found;
+    matches!(
+        kind,
+        Found::Select
+            | Found::Write
+            | Found::LoadData { .. }
+            | Found::Show
+            | Found::Explain { .. }
+            | Found::Set
+            | Found::Use(_)
+    )
+}
+
+fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
+    use mysql::{Kind as Found, Scope, Traits as Has};
+    let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
+    match facts.kind {
+        Found::Empty => Kind::Empty,
+        Found::Select | Found::Show if facts.traits.any(of_server) => Kind::Server,
+        Found::Select | Found::Show | Found::Explain { .. } => Kind::Read,
+        Found::Write | Found::LoadData { .. } => Kind::Write,
+        Found::Ddl | Found::Maintenance => Kind::Ddl,
+        Found::Begin { read_only, .. } => Kind::Begin(Modes {
+            read_only,
+            isolation: None,
+        }),
+        Found::Commit(_)
+        | Found::Rollback(_)
+        | Found::Savepoint(_)
+        | Found::Release(_)
+        | Found::RollbackTo(_) => Kind::EndTransaction,
+        Found::Set => set::kind(reader, facts),
+        Found::SetTransaction { scope, .. } => match scope {
+            Scope::Session => Kind::Setting,
+            Scope::Global => Kind::Server,
+            // It binds to the connection on which the transaction will be.
+            Scope::Unwritten => Kind::Session,
+        },
+        Found::Use(_) => Kind::Setting,
+        Found::Kill { .. } | Found::Flush { lock: false } => Kind::Server,
+        Found::LockTables | Found::LockInstance | Found::Flush { lock: true } => Kind::Lock,
+        Found::SetRole
+        | Found::UnlockTables
+        | Found::UnlockInstance
+        | Found::Handler
+        | Found::Prepare(_)
+        | Found::Deallocate(_)
+        | Found::GetDiagnostics => Kind::Session,
+        Found::Call | Found::Do => Kind::Routine,
+        Found::Xa | Found::Execute(_) | Found::Unknown => Kind::Unknown,
+    }
+}
+
+/// The isolation in the router's words.
+pub(super) fn isolation(level: mysql::Isolation) -> route::Isolation {
+    match level {
+        mysql::Isolation::Serializable => route::Isolation::Serializable,
+        _ => route::Isolation::Weaker,
+    }
+}
+
+const TRAITS: &[(mysql::Traits, Traits)] = &[
+    (mysql::Traits::WRITES, Traits::WRITES),
+    (mysql::Traits::LOCKS_ROWS, Traits::LOCKS_ROWS),
+    (mysql::Traits::INTO_FILE, Traits::MAKES_TABLE),
+    (mysql::Traits::TEMPORARY, Traits::TEMPORARY),
+    (mysql::Traits::NAMED_LOCK, Traits::NAMED_LOCK),
+    (mysql::Traits::NEXT_VALUE, Traits::SEQUENCE),
+    (mysql::Traits::CURRENT_VALUE, Traits::REMEMBERS),
+    (mysql::Traits::READS_FOUND_ROWS, Traits::REMEMBERS),
+    (mysql::Traits::READS_INSERT_ID, Traits::REMEMBERS),
+    (mysql::Traits::DIAGNOSTICS, Traits::REMEMBERS),
+    (mysql::Traits::SETS_INSERT_ID, Traits::ASSIGNS),
+    (mysql::Traits::SETS_UNKNOWN, Traits::ASSIGNS),
+    (mysql::Traits::SPECIAL_FUNCTION, Traits::OBSCURE),
+    (mysql::Traits::CONNECTION_ID, Traits::OBSCURE),
+    (mysql::Traits::VERSIONED, Traits::OBSCURE),
+    (mysql::Traits::BROKEN, Traits::OBSCURE),
+    (mysql::Traits::TOO_DEEP, Traits::OBSCURE),
+    (mysql::Traits::CATALOG, Traits::CATALOG),
+];
+
+fn traits(facts: &mysql::Statement, kind: Kind) -> Traits {
+    let mut traits = Traits::NONE;
+    if facts.kind == (mysql::Kind::Explain { analyze: false }) {
+        // It is planned, not run.
+        return traits;
+    }
+    if facts.functions.is_cut() || facts.tables.is_cut() && kind == Kind::Read {
+        traits = traits.and(Traits::OBSCURE);
+    }
+    if facts.traits == mysql::Traits::NONE {
+        return traits;
+    }
+    for (found, trait_of) in TRAITS {
+        if facts.traits.any(*found) {
+            traits = traits.and(*trait_of);
+        }
+    }
+    if kind != Kind::Setting && facts.traits.any(mysql::Traits::SETS_VARIABLES) {
+        traits = traits.and(Traits::ASSIGNS);
+    }
+    traits
+}
+
+/// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
+fn calls(reader: &Reader<'_>, facts: &mysql::Statement, kind: Kind) -> Volatility {
+    if !matches!(kind, Kind::Read | Kind::Setting | Kind::Server) {
+        return Volatility::None;
+    }
+    let is_run = facts.kind != (mysql::Kind::Explain { analyze: false });
+    let called = match is_run {
+        true => facts.functions.as_slice(),
+        false => &[],
+    };
+    let tables = facts.tables.as_slice();
+    let Some(lookup) = reader.lookup else {
+        return match called.is_empty() && tables.is_empty() {
+            true => Volatility::None,
+            false => Volatility::Unknown,
+        };
+    };
+    let named = |span: evenkeel_wire::sql::token::Span| mysql::identifier(span.of(reader.text));
+    let functions = called.iter().map(|name| lookup.function(&named(name.name)));
+    let relations = tables.iter().map(|name| {
+        let schema = named(name.schema);
+        match is_system_schema(&schema) {
+            true => Volatility::Stable,
+            false => lookup.relation(&named(name.name)),
+        }
+    });
+    Volatility::worst(functions.chain(relations))
+}
+
+/// The server's own schemas; what users make there they make at their own risk.
+fn is_system_schema(name: &[u8]) -> bool {
+    let own: [&[u8]; 4] = [
+        b"information_schema",
+        b"performance_schema",
+        b"mysql",
+        b"sys",
+    ];
+    own.iter().any(|own| name.eq_ignore_ascii_case(own))
+}

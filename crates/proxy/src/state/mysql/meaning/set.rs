@@ -1,0 +1,262 @@
+//! SET of variables: what follows by the server's word, what by its text, and what binds.
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_policy::route::{Isolation, Kind, Modes};
+use evenkeel_wire::sql::mysql::{self, Assignment, Scope, Target, TokenKind, Value as Given};
+use evenkeel_wire::sql::token::{Span, Word};
+
+use super::effects::Effects;
+use super::{Does, Reader, Value};
+use crate::state::mysql::tracking;
+use crate::state::mysql::values;
+use crate::state::mysql::variables::{self, Treatment};
+
+pub(super) fn collect(
+    reader: &Reader<'_>,
+    statement: &mysql::Statement,
+    effects: &mut Effects<'_>,
+) {
+    let assignments = mysql::assignments(reader.text, statement, reader.modes);
+    let Some(assignments) = assignments else {
+        // Refused, or something that is no assignment.
+        return effects.pin(Pin::Unknown);
+    };
+    if tracks(reader, &assignments, effects) {
+        return;
+    }
+    let computed = assignments.iter().any(|one| one.value == Given::Unknown);
+    if computed && assigns_within(reader, statement) {
+        effects.pin(Pin::Variables);
+    }
+    for assignment in &assignments {
+        one(reader, assignment, effects);
+    }
+}
+
+/// In the router's words: what follows the client may be asked of any server.
+pub(super) fn kind(reader: &Reader<'_>, statement: &mysql::Statement) -> Kind {
+    use mysql::Traits as Has;
+    if statement.traits.any(Has::SETS_GLOBAL) {
+        return Kind::Server;
+    }
+    let assignments = mysql::assignments(reader.text, statement, reader.modes);
+    let follows = |one: &Assignment| match one.target {
+        Target::User(_) => one.value != Given::Unknown,
+        Target::Names | Target::CharacterSet => true,
+        Target::System(scope, name) => {
+            let name = name_of(reader, name);
+            let next = is_next(reader, scope, &name, one.target);
+            !next && matches!(variables::treatment(&name), Treatment::Told)
+        }
+    };
+    let asks = !statement.functions.as_slice().is_empty()
+        || !statement.tables.as_slice().is_empty()
+        || statement.traits.any(Has::BROKEN);
+    match assignments {
+        Some(all) if !asks && all.iter().all(follows) => Kind::Setting,
+        _ => Kind::Session,
+    }
+}
+
+/// Whether a statement that is not the text's last one may change how the rest is to be read.
+pub(super) fn changes_reading(reader: &Reader<'_>, facts: &mysql::Facts<'_>) -> bool {
+    let count = facts.count();
+    let mut before_last = facts.statements().take(count.saturating_sub(1));
+    before_last.any(|statement| match statement.kind {
+        mysql::Kind::Set => {
+            let all = mysql::assignments(reader.text, statement, reader.modes);
+            all.is_none_or(|all| all.iter().any(|one| changes_one(reader, one)))
+        }
+        _ => false,
+    })
+}
+
+fn changes_one(reader: &Reader<'_>, one: &Assignment) -> bool {
+    let literal = || match one.value {
+        Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
+        _ => None,
+    };
+    let safe = |name: &[u8]| {
+        let name = name.split(u8::is_ascii_whitespace).next();
+        mysql::charset_is_safe(values::bare(name.unwrap_or_default()))
+    };
+    match one.target {
+        Target::User(_) | Target::System(Scope::Global, _) => false,
+        Target::Names | Target::CharacterSet => match one.value {
+            Given::Literal(span) => !safe(span.of(reader.text)),
+            _ => true,
+        },
+        Target::System(_, name) => match &*name_of(reader, name) {
+            b"sql_mode" => literal().is_none_or(|value| {
+                let mut after = reader.modes;
+                values::read_sql_mode(&value, &mut after);
+                after != reader.modes
+            }),
+            b"character_set_client" => literal().is_none_or(|value| !safe(&value)),
+            _ => false,
+        },
+    }
+}
+
+/// Session trackers are virtual if nothing else is set with them.
+fn tracks(reader: &Reader<'_>, assignments: &[Assignment], effects: &mut Effects<'_>) -> bool {
+    let of = |one: &Assignment| match one.target {
+        Target::System(Scope::Session | Scope::Unwritten, name) => {
+            let name = name_of(reader, name);
+            matches!(variables::treatment(&name), Treatment::Ours).then_some((name, one.value))
+        }
+        _ => None,
+    };
+    let found: Vec<_> = assignments.iter().filter_map(of).collect();
+    if found.is_empty() {
+        return false;
+    }
+    let mut list = Vec::with_capacity(found.len());
+    for (name, value) in &found {
+        let value = match value {
+            Given::Default => None,
+            Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
+            Given::Unknown => break,
+        };
+        let value: Option<Box<[u8]>> = value.map(|value| (*value).into());
+        if tracking::is_understood(name, value.as_deref()) {
+            list.push(Does::Track(name.clone(), value));
+        }
+    }
+    let is_alone = list.len() == assignments.len() && reader.is_single && reader.depth == 0;
+    match is_alone {
+        true => list.into_iter().for_each(|does| effects.push(does)),
+        // Our own trackers on that connection are no longer what they were.
+        false => effects.pin(Pin::Unknown),
+    }
+    true
+}
+
+fn one(reader: &Reader<'_>, assignment: &Assignment, effects: &mut Effects<'_>) {
+    match assignment.target {
+        Target::User(name) => user(reader, name, assignment.value, effects),
+        Target::System(Scope::Global, _) => {}
+        Target::System(scope, name) => {
+            let name = name_of(reader, name);
+            match is_next(reader, scope, &name, assignment.target) {
+                true => next_transaction(reader, &name, assignment.value, effects),
+                false => system(reader, name, assignment.value, effects),
+            }
+        }
+        Target::Names | Target::CharacterSet => {
+            effects.push(Does::Collation);
+            effects.push(Does::Told((*b"character_set_client").into()));
+        }
+    }
+}
+
+fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effects<'_>) {
+    let literal = match value {
+        Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
+        _ => None,
+    };
+    match variables::treatment(&name) {
+        Treatment::Told => {
+            if variables::is_of_connection(&name) {
+                effects.push(Does::Collation);
+            }
+            effects.push(Does::Told(name));
+        }
+        Treatment::InsertId => effects.push(Does::InsertIdUnknown),
+        Treatment::Timestamp => match value {
+            Given::Default => effects.push(Does::SetTimestamp(None)),
+            _ => match literal.filter(|literal| values::is_number(literal)) {
+                Some(literal) if values::is_zero(&literal) => {
+                    effects.push(Does::SetTimestamp(None));
+                }
+                Some(literal) => effects.push(Does::SetTimestamp(Some((*literal).into()))),
+                None => effects.pin_on_success(Pin::Settings),
+            },
+        },
+        // The server tells of it, too; what takes the pin away, only the server says.
+        Treatment::Binds(pin, harmless) => {
+            let is_harmless = literal.is_some_and(|value| variables::is_one_of(&value, harmless));
+            if !is_harmless {
+                effects.pin_on_success(pin);
+            }
+        }
+        Treatment::OfSchema => effects.pin_on_success(Pin::Settings),
+        Treatment::Ours => effects.pin(Pin::Unknown),
+    }
+}
+
+fn user(reader: &Reader<'_>, name: Span, value: Given, effects: &mut Effects<'_>) {
+    let Given::Literal(span) = value else {
+        return effects.pin(Pin::Variables);
+    };
+    let name = values::user_name(name.of(reader.text));
+    let value = value_of(reader, span.of(reader.text));
+    match (name, value) {
+        (Some(name), Some(value)) => effects.push(Does::SetUser { name, value }),
+        _ => effects.pin(Pin::Variables),
+    }
+}
+
+/// A literal as it can be given to another session.
+fn value_of(reader: &Reader<'_>, written: &[u8]) -> Option<Value> {
+    match written.first()? {
+        b'\'' | b'"' => {
+            let string = values::string(written, reader.modes.no_backslash_escapes)?;
+            Some(Value::String(string.into()))
+        }
+        // National characters: converted in a way of their own.
+        b'n' | b'N' if written.contains(&b'\'') => None,
+        _ => Some(Value::Same(written.into())),
+    }
+}
+
+/// The name in lower case, without quotes.
+fn name_of(reader: &Reader<'_>, span: Span) -> Box<[u8]> {
+    values::bare(span.of(reader.text))
+        .to_ascii_lowercase()
+        .into()
+}
+
+/// `SET @@transaction_isolation = …`, without SESSION, is for the next transaction only;
+/// `SET transaction_isolation = …` is for the session (manual: "SET TRANSACTION Statement").
+fn is_next(reader: &Reader<'_>, scope: Scope, name: &[u8], target: Target) -> bool {
+    let Target::System(_, span) = target else {
+        return false;
+    };
+    let before = (span.start as usize).checked_sub(1);
+    let at = before.and_then(|at| reader.text.get(at)) == Some(&b'@');
+    at && scope == Scope::Unwritten && variables::is_of_transaction(name)
+}
+
+fn next_transaction(reader: &Reader<'_>, name: &[u8], value: Given, effects: &mut Effects<'_>) {
+    let mut modes = Modes::default();
+    if let Given::Literal(span) = value {
+        let value = mysql::literal(span.of(reader.text), reader.modes);
+        let is_isolation = name.ends_with(b"isolation");
+        match value {
+            Some(value) if is_isolation => {
+                modes.isolation = Some(match value.eq_ignore_ascii_case(b"serializable") {
+                    true => Isolation::Serializable,
+                    false => Isolation::Weaker,
+                });
+            }
+            Some(value) => modes.read_only = values::boolean(&value),
+            None => {}
+        }
+    }
+    effects.push(Does::NextTransaction(modes));
+}
+
+/// Whether an expression assigns to a user variable besides: `SET sql_mode = @a := 'x'`.
+fn assigns_within(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
+    let mut tokens = reader.tokens(statement);
+    let mut is_variable = false;
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End => return false,
+            TokenKind::Operator if is_variable && token.word == Word::of(":=") => return true,
+            _ => is_variable = token.kind == TokenKind::UserVariable,
+        }
+    }
+}

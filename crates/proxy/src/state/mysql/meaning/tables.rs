@@ -1,0 +1,118 @@
+//! Temporary tables: which a statement makes, drops, or gives another name.
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_wire::sql::mysql::{self, Token, TokenKind, Tokens, Traits};
+use evenkeel_wire::sql::token::Word;
+
+use super::effects::Effects;
+use super::{Does, Reader, Thing};
+
+const TABLE: Word = Word::of("table");
+
+pub(super) fn collect(
+    reader: &Reader<'_>,
+    statement: &mysql::Statement,
+    effects: &mut Effects<'_>,
+) {
+    if statement.traits.any(Traits::STORED_PROGRAM) {
+        return;
+    }
+    let own = statement.span.of(reader.text);
+    let mut tokens = reader.tokens(statement);
+    let verb = tokens.next_token();
+    let is_temporary = statement.traits.any(Traits::TEMPORARY);
+    if verb.is(Word::of("create")) && is_temporary {
+        let name = behind_table(&mut tokens).and_then(|first| name(&mut tokens, first, own));
+        effects.push(match name {
+            Some((name, _)) if reader.is_single => Does::Make(Thing::TemporaryTable, name),
+            _ => Does::Unknown(Thing::TemporaryTable),
+        });
+    } else if verb.is(Word::of("drop")) {
+        if reader.is_single {
+            drop(&mut tokens, own, effects);
+        }
+    } else if verb.is(Word::of("alter")) || verb.is(Word::of("rename")) {
+        effects.push(Does::Renames);
+    } else if is_temporary {
+        effects.pin_on_success(Pin::TemporaryTable);
+    }
+}
+
+/// CREATE TABLE … SELECT runs what it is made from; a view, a routine, a default only name it.
+pub(super) fn runs_query(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
+    if statement.traits.any(Traits::STORED_PROGRAM) {
+        return false;
+    }
+    let mut tokens = reader.tokens(statement);
+    if !tokens.next_token().is(Word::of("create")) {
+        // ALTER TABLE computes what it fills columns with.
+        return true;
+    }
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End => return false,
+            TokenKind::Word if token.word == TABLE => return true,
+            TokenKind::Word if token.word == Word::of("view") => return false,
+            _ => {}
+        }
+    }
+}
+
+/// `DROP [TEMPORARY] TABLE [IF EXISTS] a, b.c`; a temporary table hides others of its name.
+fn drop(tokens: &mut Tokens<'_>, own: &[u8], effects: &mut Effects<'_>) {
+    let mut first = tokens.next_token();
+    if first.is(Word::of("temporary")) {
+        first = tokens.next_token();
+    }
+    if !(first.is(TABLE) || first.is(Word::of("tables"))) {
+        return;
+    }
+    let mut begin = behind_if_exists(tokens);
+    while let Some((name, next)) = name(tokens, begin, own) {
+        effects.push(Does::Unmake(Thing::TemporaryTable, name));
+        if next.kind != TokenKind::Comma {
+            return;
+        }
+        begin = tokens.next_token();
+    }
+}
+
+/// The first token of the name in CREATE [OR REPLACE] TEMPORARY TABLE [IF NOT EXISTS] name.
+fn behind_table(tokens: &mut Tokens<'_>) -> Option<Token> {
+    for _ in 0..4 {
+        if tokens.next_token().is(TABLE) {
+            return Some(behind_if_exists(tokens));
+        }
+    }
+    None
+}
+
+fn behind_if_exists(tokens: &mut Tokens<'_>) -> Token {
+    const SKIPPED: [Word; 3] = [Word::of("if"), Word::of("not"), Word::of("exists")];
+    loop {
+        let token = tokens.next_token();
+        if token.kind != TokenKind::Word || !SKIPPED.contains(&token.word) {
+            return token;
+        }
+    }
+}
+
+/// A name, perhaps with its schema and a dot, and the token behind it.
+fn name(tokens: &mut Tokens<'_>, first: Token, own: &[u8]) -> Option<(Box<[u8]>, Token)> {
+    if !first.is_name() {
+        return None;
+    }
+    let mut name = mysql::identifier(first.span.of(own)).into_owned();
+    let mut next = tokens.next_token();
+    if next.kind == TokenKind::Dot {
+        let last = tokens.next_token();
+        if !last.is_name() {
+            return None;
+        }
+        name.push(b'.');
+        name.extend_from_slice(&mysql::identifier(last.span.of(own)));
+        next = tokens.next_token();
+    }
+    Some((name.into(), next))
+}

@@ -1,0 +1,547 @@
+//! Texts, and what they mean: one table per question.
+
+use super::*;
+
+const MARIADB: Reading = Reading {
+    ansi_quotes: false,
+    no_backslash_escapes: false,
+    mariadb: true,
+    version: 101_119,
+};
+
+struct Known;
+
+impl Lookup for Known {
+    fn function(&self, name: &[u8]) -> Volatility {
+        match name {
+            b"pure" => Volatility::Stable,
+            b"audit" => Volatility::Volatile,
+            _ => Volatility::Unknown,
+        }
+    }
+
+    fn relation(&self, name: &[u8]) -> Volatility {
+        match name {
+            b"t" | b"u" => Volatility::Stable,
+            _ => Volatility::Unknown,
+        }
+    }
+
+    fn binds(&self, name: &[u8]) -> Option<Pins> {
+        let mut pins = Pins::NONE;
+        match name {
+            b"pure" | b"audit" => Some(pins),
+            b"locks" => {
+                pins.add(Pin::NamedLock);
+                Some(pins)
+            }
+            _ => None,
+        }
+    }
+
+    fn triggers(&self, name: &[u8]) -> Pins {
+        let mut pins = Pins::NONE;
+        if name == b"u" {
+            pins.add(Pin::Variables);
+        }
+        pins
+    }
+}
+
+fn read(text: &str) -> Meaning {
+    super::read(text.as_bytes(), MARIADB, Some(&Known))
+}
+
+/// The effects as text, names and values readable.
+fn effects(text: &str) -> Vec<String> {
+    let meaning = read(text);
+    let show = |effect: &Effect| match meaning.statements.len() {
+        1 => shown(&effect.does),
+        _ => format!("{}: {}", effect.statement, shown(&effect.does)),
+    };
+    meaning.effects.iter().map(show).collect()
+}
+
+fn shown(does: &Does) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match does {
+        Does::SetUser { name, value } => match value {
+            Value::Same(value) => format!("@{} = {}", text(name), text(value)),
+            Value::String(value) => format!("@{} = string {}", text(name), text(value)),
+        },
+        Does::SetTimestamp(Some(value)) => format!("timestamp = {}", text(value)),
+        Does::Track(name, Some(value)) => format!("track {} = {}", text(name), text(value)),
+        Does::Track(name, None) => format!("track {}", text(name)),
+        Does::Told(name) => format!("told {}", text(name)),
+        Does::Make(thing, name) => format!("make {thing:?} {}", text(name)),
+        Does::Unmake(thing, name) => format!("unmake {thing:?} {}", text(name)),
+        Does::Prepare(name, pins) => format!("prepare {} ({pins})", text(name)),
+        Does::Execute(name) => format!("execute {}", text(name)),
+        other => format!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn check(table: &[(&str, &[&str])]) {
+    for (text, expect) in table {
+        assert_eq!(effects(text), *expect, "{text}");
+    }
+}
+
+/// What may be left behind by what nobody has read.
+const ANY: [&str; 5] = [
+    "Pin(Variables)",
+    "Pin(TemporaryTable)",
+    "Pin(NamedLock)",
+    "Pin(Prepared)",
+    "Pin(Sequence)",
+];
+
+#[test]
+fn a_plain_read_or_write_leaves_nothing_and_allocates_no_list() {
+    for text in [
+        "SELECT 1",
+        "SELECT c FROM t WHERE id = ?",
+        "SELECT pure(c), COUNT(*) FROM t",
+        "INSERT INTO t VALUES (1, @a, NOW())",
+        "UPDATE t SET a = 1 WHERE b = 2",
+        "SHOW TABLES",
+        "SHOW WARNINGS",
+        "USE app",
+        "SET GLOBAL max_connections = 5",
+        "SET PASSWORD = 'x'",
+        "SET DEFAULT ROLE a",
+        "GRANT SELECT ON a TO b",
+        "CREATE TABLE x (a INT)",
+        "CREATE VIEW v AS SELECT unknown_function(1)",
+        "CREATE PROCEDURE p() BEGIN SET @a = 1; SELECT GET_LOCK('a', 1); END",
+        "EXPLAIN SELECT @a := 1",
+        "KILL 5",
+        "SELECT IS_FREE_LOCK('a')",
+        "",
+        "SELECT 'unterminated",
+    ] {
+        let meaning = read(text);
+        assert!(meaning.effects.is_empty(), "{text}: {:?}", meaning.effects);
+        assert!(!meaning.statements.spilled() && !meaning.effects.spilled());
+    }
+}
+
+#[test]
+fn sets_follow_by_text_or_by_the_servers_word() {
+    check(&[
+        ("SET @a = 1", &["@a = 1"]),
+        (
+            "SET @`A b` := 'it''s \\n', @c = x'41'",
+            &["@a b = string it's \n", "@c = x'41'"],
+        ),
+        (
+            "SET @a = NULL, time_zone = '+01:00'",
+            &["@a = NULL", "told time_zone"],
+        ),
+        ("SET @a = b + 1", &["Pin(Variables)"]),
+        ("SET @a = n'x'", &["Pin(Variables)"]),
+        ("SET @é = 1", &["Pin(Variables)"]),
+        ("SET sql_mode = @old", &["told sql_mode"]),
+        (
+            "SET sql_mode = @old := 'x'",
+            &["Pin(Variables)", "told sql_mode"],
+        ),
+        ("SET @@SESSION.`sql_mode` = ''", &["told sql_mode"]),
+        (
+            "SET NAMES utf8mb4",
+            &["Collation", "told character_set_client"],
+        ),
+        (
+            "SET character_set_connection = latin1",
+            &["Collation", "told character_set_connection"],
+        ),
+        ("SET autocommit = 0", &["told autocommit"]),
+        ("SET timestamp = 5.5", &["timestamp = 5.5"]),
+        ("SET timestamp = DEFAULT", &["SetTimestamp(None)"]),
+        ("SET timestamp = 0", &["SetTimestamp(None)"]),
+        (
+            "SET timestamp = UNIX_TIMESTAMP()",
+            &["PinOnSuccess(Settings)"],
+        ),
+        ("SET last_insert_id = 5", &["InsertIdUnknown"]),
+        ("SET insert_id = 5", &["PinOnSuccess(Settings)"]),
+        ("SET sql_log_bin = 0", &["PinOnSuccess(Binlog)"]),
+        ("SET sql_log_bin = ON", &[]),
+        ("SET rand_seed1 = 5", &["PinOnSuccess(Seed)"]),
+        (
+            "SET collation_database = latin1_bin",
+            &["PinOnSuccess(Settings)"],
+        ),
+        ("SET ROLE a", &["PinOnSuccess(Unknown)"]),
+    ]);
+}
+
+#[test]
+fn what_is_said_of_the_next_transaction_only_is_not_the_sessions() {
+    let next = |text: &str| effects(text)[0].starts_with("NextTransaction");
+    assert!(next("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"));
+    assert!(next("SET @@transaction_isolation = 'SERIALIZABLE'"));
+    assert!(next("SET @@tx_read_only = 1"));
+    check(&[
+        (
+            "SET transaction_isolation = 'SERIALIZABLE'",
+            &["told transaction_isolation"],
+        ),
+        (
+            "SET @@session.tx_isolation = 'SERIALIZABLE'",
+            &["told tx_isolation"],
+        ),
+        (
+            "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY",
+            &["told transaction_isolation", "told transaction_read_only"],
+        ),
+        ("SET GLOBAL TRANSACTION READ ONLY", &[]),
+    ]);
+}
+
+#[test]
+fn trackers_are_ours_unless_they_are_mixed_with_others() {
+    check(&[
+        (
+            "SET SESSION session_track_schema = ON, @@session_track_gtids = 'OWN_GTID'",
+            &[
+                "track session_track_schema = ON",
+                "track session_track_gtids = OWN_GTID",
+            ],
+        ),
+        (
+            "SET session_track_schema = DEFAULT",
+            &["track session_track_schema"],
+        ),
+        ("SET session_track_gtids = ALL_GTIDS", &["Pin(Unknown)"]),
+        ("SET session_track_schema = @a", &["Pin(Unknown)"]),
+        ("SET session_track_schema = 1, @a = 1", &["Pin(Unknown)"]),
+        (
+            "SET session_track_schema = 1; SELECT 1",
+            &["0: Pin(Unknown)"],
+        ),
+    ]);
+    assert!(read("SET session_track_schema = ON").is_ours);
+    assert!(!read("SET @a = 1").is_ours && !read("SELECT 1").is_ours);
+}
+
+#[test]
+fn what_binds() {
+    check(&[
+        ("SELECT @a := 1", &["Pin(Variables)"]),
+        ("SELECT 1 INTO @a", &["Pin(Variables)"]),
+        (
+            "LOAD DATA INFILE 'x' INTO TABLE t (@a)",
+            &["InsertIdUnknown", "Pin(Variables)"],
+        ),
+        ("GET DIAGNOSTICS @a = NUMBER", &["Pin(Variables)"]),
+        ("SELECT NEXT VALUE FOR s", &["Pin(Sequence)"]),
+        ("XA START 'a'", &["Pin(Xa)"]),
+        ("XA END 'a'", &["Pin(Xa)"]),
+        ("XA RECOVER", &[]),
+        ("XA COMMIT 'a'", &["Release(XaEnded)"]),
+        ("LOCK TABLES t READ", &["PinOnSuccess(TableLock)"]),
+        ("UNLOCK TABLES", &["Release(UnlockTables)"]),
+        (
+            "FLUSH TABLES WITH READ LOCK",
+            &["PinOnSuccess(GlobalReadLock)"],
+        ),
+        ("FLUSH USER_VARIABLES", &["Pin(Variables)"]),
+        ("BACKUP STAGE START", &["PinOnSuccess(BackupLock)"]),
+        ("HANDLER t OPEN AS h", &["make Handler h"]),
+        ("HANDLER app.t OPEN", &["make Handler t"]),
+        ("HANDLER h CLOSE", &["unmake Handler h"]),
+        ("HANDLER h READ FIRST", &[]),
+        ("gibberish", &["Pin(Unknown)"]),
+        (
+            "BEGIN NOT ATOMIC SELECT 1; END",
+            &["Pin(Unknown)", "execute "],
+        ),
+    ]);
+}
+
+#[test]
+fn locks_are_counted_where_they_can_be() {
+    check(&[
+        ("SELECT GET_LOCK('A b', 10)", &["make NamedLock a b"]),
+        ("SELECT get_lock('a', -1) AS l", &["make NamedLock a"]),
+        ("DO RELEASE_LOCK('a')", &["unmake NamedLock a"]),
+        ("SELECT RELEASE_ALL_LOCKS()", &["Release(UnlockNamed)"]),
+        ("SELECT GET_LOCK(?, 1)", &["Pin(NamedLock)"]),
+        ("SELECT GET_LOCK('a', 1) FROM t", &["Pin(NamedLock)"]),
+        (
+            "SELECT GET_LOCK('a', 1), RELEASE_ALL_LOCKS()",
+            &["Pin(NamedLock)"],
+        ),
+        // Perhaps it is not run.
+        ("SELECT RELEASE_LOCK('a') FROM t", &[]),
+        ("SELECT RELEASE_ALL_LOCKS() FROM t WHERE 0", &[]),
+        ("SELECT IF(0, RELEASE_LOCK('a'), 1)", &[]),
+        ("SELECT GET_LOCK('a', 1) LIMIT 0", &["Pin(NamedLock)"]),
+        (
+            "SELECT SERVICE_GET_READ_LOCKS('a', 'b', 0)",
+            &["Pin(Unknown)"],
+        ),
+    ]);
+}
+
+#[test]
+fn temporary_tables_have_names() {
+    check(&[
+        (
+            "CREATE TEMPORARY TABLE x (a INT)",
+            &["make TemporaryTable x"],
+        ),
+        (
+            "CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS `s`.`x` SELECT 1",
+            &["make TemporaryTable s.x"],
+        ),
+        (
+            "DROP TEMPORARY TABLE IF EXISTS x, s.y",
+            &["unmake TemporaryTable x", "unmake TemporaryTable s.y"],
+        ),
+        ("DROP TABLE x", &["unmake TemporaryTable x"]),
+        ("DROP VIEW x", &[]),
+        ("ALTER TABLE x RENAME y", &["Renames"]),
+        (
+            "USE a; CREATE TEMPORARY TABLE x (a INT)",
+            &["1: Unknown(TemporaryTable)"],
+        ),
+        ("DROP TABLE x; SELECT 1", &[]),
+    ]);
+    let made = read("CREATE TEMPORARY TABLE x (a INT)").of_prepared();
+    assert_eq!(made.effects[0].does, Does::Unknown(Thing::TemporaryTable));
+    assert!(read("DROP TABLE x").of_prepared().effects.is_empty());
+}
+
+#[test]
+fn what_nobody_has_read_may_leave_anything_behind() {
+    check(&[
+        ("CALL p()", &ANY),
+        ("CALL app.pure(1)", &[]),
+        ("CALL pure(@a)", &["Pin(Variables)"]),
+        ("SELECT locks(1)", &["Pin(NamedLock)"]),
+        ("SELECT strange(1) FROM t", &ANY),
+        (
+            "SET time_zone = strange()",
+            &[&["told time_zone"], &ANY[..]].concat(),
+        ),
+        ("INSERT INTO u VALUES (1)", &["Pin(Variables)"]),
+        ("PREPARE p FROM 'SELECT 1'", &["prepare p ()"]),
+        (
+            "PREPARE P FROM 'SET @a = 1'",
+            &["prepare p (user variables that cannot be followed)"],
+        ),
+        ("EXECUTE p USING @a", &["execute p"]),
+        ("DEALLOCATE PREPARE p", &["unmake Prepared p"]),
+        ("EXECUTE IMMEDIATE 'SET @a = 1'", &["@a = 1"]),
+        ("EXECUTE IMMEDIATE @a", &["Pin(Unknown)", "execute "]),
+        (
+            "SET STATEMENT max_statement_time = 1 FOR SELECT @a := 1",
+            &["Pin(Variables)"],
+        ),
+        (
+            "SET STATEMENT sql_mode = '' FOR SELECT 1",
+            &["Pin(Unknown)"],
+        ),
+    ]);
+    let names = effects("PREPARE p FROM @text");
+    assert!(names[0].contains("temporary tables"), "{names:?}");
+}
+
+#[test]
+fn the_router_is_told_the_kind() {
+    let read_only = Modes {
+        read_only: Some(true),
+        isolation: None,
+    };
+    for (text, kind) in [
+        ("SELECT 1", Kind::Read),
+        ("SELECT c FROM t", Kind::Read),
+        ("SHOW CREATE TABLE t", Kind::Read),
+        ("SHOW STATUS", Kind::Server),
+        ("SELECT @@hostname", Kind::Server),
+        ("SELECT * FROM mysql.user", Kind::Server),
+        ("INSERT INTO t VALUES (1)", Kind::Write),
+        ("LOAD DATA LOCAL INFILE 'x' INTO TABLE t", Kind::Write),
+        ("CREATE TABLE x (a INT)", Kind::Ddl),
+        ("START TRANSACTION READ ONLY", Kind::Begin(read_only)),
+        ("COMMIT", Kind::EndTransaction),
+        ("SET @a = 1, time_zone = 'x'", Kind::Setting),
+        ("SET NAMES utf8", Kind::Setting),
+        ("SET @a = @b", Kind::Session),
+        ("SET sql_log_bin = 0", Kind::Session),
+        ("SET time_zone = (SELECT z FROM t)", Kind::Session),
+        ("SET GLOBAL a = 1", Kind::Server),
+        ("SET TRANSACTION READ ONLY", Kind::Session),
+        ("SET @@tx_isolation = 'SERIALIZABLE'", Kind::Session),
+        ("SET SESSION TRANSACTION READ ONLY", Kind::Setting),
+        ("USE app", Kind::Setting),
+        ("LOCK TABLES t READ", Kind::Lock),
+        ("CALL pure()", Kind::Routine),
+        ("XA START 'a'", Kind::Unknown),
+        ("EXECUTE p", Kind::Unknown),
+        (
+            "SET STATEMENT max_statement_time = 1 FOR SELECT 1",
+            Kind::Read,
+        ),
+        ("SELCT 1", Kind::Unknown),
+    ] {
+        assert_eq!(read(text).statements[0].kind, kind, "{text}");
+    }
+}
+
+#[test]
+fn what_is_asked_of_the_statement_before_is_told() {
+    for (text, expect) in [
+        ("SELECT 1", Needs::NONE),
+        ("SELECT LAST_INSERT_ID()", Needs::INSERT_ID),
+        ("INSERT INTO t VALUES (LAST_INSERT_ID())", Needs::INSERT_ID),
+        ("SELECT @@identity", Needs::INSERT_ID),
+        ("SET @a = LAST_INSERT_ID()", Needs::INSERT_ID),
+        ("SELECT FOUND_ROWS()", Needs::COUNTS),
+        ("SELECT ROW_COUNT()", Needs::COUNTS),
+        ("SHOW WARNINGS LIMIT 5", Needs::DIAGNOSTICS),
+        ("SHOW COUNT(*) ERRORS", Needs::DIAGNOSTICS),
+        ("SELECT @@warning_count", Needs::DIAGNOSTICS),
+        ("GET DIAGNOSTICS @a = NUMBER", Needs::DIAGNOSTICS),
+        ("CALL p()", Needs::INSERT_ID),
+        ("SELECT LAST_INSERT_ID(5)", Needs::NONE),
+        (
+            "INSERT INTO t VALUES (1); SELECT LAST_INSERT_ID()",
+            Needs::INSERT_ID,
+        ),
+    ] {
+        assert_eq!(read(text).needs, expect, "{text}");
+    }
+}
+
+#[test]
+fn what_may_write_and_what_is_a_read_hang_on_what_is_called() {
+    for (text, writes, calls) in [
+        ("SELECT c FROM t", false, Volatility::Stable),
+        ("SELECT 1", false, Volatility::None),
+        (
+            "SELECT COUNT(*) FROM information_schema.tables",
+            false,
+            Volatility::Stable,
+        ),
+        ("SELECT audit()", true, Volatility::Volatile),
+        ("SELECT c FROM stranger", true, Volatility::Unknown),
+        ("EXPLAIN SELECT audit()", false, Volatility::None),
+        ("SELECT c FROM t FOR UPDATE", false, Volatility::Stable),
+        ("SELECT NEXTVAL(s)", true, Volatility::None),
+    ] {
+        let meaning = read(text);
+        assert_eq!(meaning.writes, writes, "{text}");
+        assert_eq!(meaning.statements[0].calls, calls, "{text}");
+    }
+    assert!(read("BEGIN").begins && !read("COMMIT").begins);
+    assert!(read("INSERT INTO t VALUES (1)").is_atomic && !read("CALL pure()").is_atomic);
+    assert!(read("CREATE TABLE x (a INT)").changes_catalog);
+    assert!(!read("CREATE TEMPORARY TABLE x (a INT)").changes_catalog);
+}
+
+#[test]
+fn kills_are_told_with_their_number() {
+    let kill = |query, connection| Some(Kill { query, connection });
+    assert_eq!(read("KILL 5").kill, kill(false, 5));
+    assert_eq!(read("KILL QUERY 7").kill, kill(true, 7));
+    assert_eq!(read("KILL USER a").kill, None);
+    assert_eq!(read("KILL 5; SELECT 1").kill, None);
+}
+
+#[test]
+fn a_text_that_changes_how_the_rest_of_it_is_read_cannot_be_read() {
+    let is_obscure = |text: &str| {
+        read(text)
+            .effects
+            .iter()
+            .any(|effect| effect.does == Does::Pin(Pin::Unknown))
+    };
+    assert!(is_obscure("SET sql_mode = 'ANSI_QUOTES'; SELECT \"a\""));
+    assert!(is_obscure("SET sql_mode = @a; SELECT 1"));
+    assert!(is_obscure("SET NAMES gbk; SELECT 1"));
+    assert!(!is_obscure(
+        "SET sql_mode = 'STRICT_ALL_TABLES'; SET NAMES utf8; SELECT 1"
+    ));
+    assert!(!is_obscure("SELECT 1; SET sql_mode = 'ANSI_QUOTES'"));
+}
+
+#[test]
+fn bodies_of_routines_are_looked_through() {
+    for (body, expect) in [
+        ("BEGIN SELECT 1; INSERT INTO t VALUES (@user); END", ""),
+        ("RETURN (SELECT MAX(a) FROM t WHERE b = @c)", ""),
+        (
+            "BEGIN SET @a = 1; END",
+            "user variables that cannot be followed",
+        ),
+        ("SET NEW.a = 1", ""),
+        (
+            "BEGIN SELECT 1 INTO @a; END",
+            "user variables that cannot be followed",
+        ),
+        (
+            "BEGIN CREATE TEMPORARY TABLE x (a INT); END",
+            "temporary tables",
+        ),
+        ("BEGIN DO GET_LOCK('a', 1); END", "advisory or named locks"),
+        ("RETURN NEXTVAL(s)", "values of sequences"),
+        (
+            "BEGIN PREPARE p FROM @a; EXECUTE p; END",
+            "temporary tables, advisory or named locks, PREPARE in SQL, values of sequences, \
+             user variables that cannot be followed",
+        ),
+    ] {
+        let pins = bound_by_body(body.as_bytes(), MARIADB);
+        assert_eq!(pins.to_string(), expect, "{body}");
+    }
+}
+
+/// Not a measurement: an upper bound that an accident would break even in a debug build.
+#[test]
+fn a_point_select_is_read_in_little_time() {
+    let text = b"SELECT c FROM sbtest1 WHERE id = ?";
+    let begin = std::time::Instant::now();
+    let rounds = 20_000_u32;
+    for _ in 0..rounds {
+        std::hint::black_box(super::read(
+            std::hint::black_box(text),
+            MARIADB,
+            Some(&Known),
+        ));
+    }
+    let each = begin.elapsed() / rounds;
+    println!("{} ns each", each.as_nanos());
+    assert!(each.as_micros() < 200, "{each:?}");
+}
+
+/// Whatever bytes come, they are read: every beginning and every ending of these, with a byte
+/// changed.
+#[test]
+fn every_part_of_a_text_is_read_without_harm() {
+    for text in [
+        "SET @a = 'x\\'y', NAMES utf8 COLLATE b, @@session.c = -1.5, @`d` := x'41' -- evenkeel: primary",
+        "SELECT GET_LOCK('a', 1), f(2) INTO @b FROM `t`.`u` /*!50000 FOR UPDATE */; XA COMMIT 'a'",
+        "CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS a.b (c INT) AS SELECT @d := 1",
+        "DROP TEMPORARY TABLE IF EXISTS a, b.c; HANDLER a.b OPEN AS c; PREPARE p FROM 'SELECT 1'",
+        "SET STATEMENT a = 1 FOR EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE ''SELECT 1'''",
+        "CALL a.b(@c, \"d\"); SET session_track_schema = 1, timestamp = 5; FLUSH USER_VARIABLES",
+    ] {
+        for cut in 0..=text.len() {
+            for part in [&text.as_bytes()[..cut], &text.as_bytes()[cut..]] {
+                for byte in [b'\'', b'"', b'(', b')', b'\\', b'@', b',', b'.', 0, 0xff] {
+                    let mut changed = part.to_vec();
+                    if let Some(last) = changed.last_mut() {
+                        *last = byte;
+                    }
+                    let _ = super::read(&changed, MARIADB, Some(&Known));
+                }
+                let _ = super::read(part, MARIADB, None);
+                let _ = bound_by_body(part, MARIADB);
+            }
+        }
+    }
+}

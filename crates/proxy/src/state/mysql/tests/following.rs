@@ -1,0 +1,230 @@
+//! What follows a client from connection to connection, and the text that puts it in place.
+
+use super::*;
+
+/// What the second client's connection is told when the first has had it.
+#[track_caller]
+fn between(first: &[&str], second: &[&str]) -> String {
+    let mut scene = Scene::new(2, 2);
+    for text in first {
+        scene.run(0, text, 0);
+    }
+    for text in second {
+        scene.run(1, text, 1);
+    }
+    let mut sql = Vec::new();
+    let on = &scene.lent[0].on;
+    let wanted = &mut scene.clients[1].journal;
+    difference(on, wanted, Needs::NONE, &mut sql);
+    String::from_utf8(sql).unwrap()
+}
+
+#[test]
+fn what_one_has_set_is_taken_back_for_the_next() {
+    for (first, second, expect) in [
+        (&["SELECT 1"][..], &["SELECT 1"][..], ""),
+        (
+            &["SET wait_timeout = 5"],
+            &["SELECT 1"],
+            "SET @@session.wait_timeout=DEFAULT",
+        ),
+        (
+            &["SET time_zone = '+01:00', @a = 'x'"],
+            &["SELECT 1"],
+            "SET @`a`=NULL,@@session.time_zone='SYSTEM'",
+        ),
+        (
+            &["SELECT 1"],
+            &["SET @`b c` = 'it is', sql_mode = 'ANSI', @n = -5, @z = NULL, wait_timeout = 7"],
+            "SET @@session.sql_mode='ANSI',\
+             @`b c`=_utf8mb4'it is' COLLATE utf8mb4_general_ci,@`n`=-5,@`z`=NULL,\
+             @@session.wait_timeout=7",
+        ),
+        (
+            &["SET NAMES latin1"],
+            &["SET NAMES utf8mb4 COLLATE utf8mb4_bin"],
+            "SET @@session.character_set_client='utf8mb4',\
+             @@session.character_set_results='utf8mb4',\
+             @@session.collation_connection='utf8mb4_bin'",
+        ),
+        (
+            &["SET autocommit = 0", "COMMIT"],
+            &["SELECT 1"],
+            "SET @@session.autocommit='ON'",
+        ),
+        (
+            &["SET tx_isolation = 'SERIALIZABLE'"],
+            &["SELECT 1"],
+            "SET @@session.tx_isolation='REPEATABLE-READ'",
+        ),
+    ] {
+        assert_eq!(between(first, second), expect, "{first:?} {second:?}");
+    }
+}
+
+#[test]
+fn strings_are_moved_with_their_character_set() {
+    let of = |value: &[u8], client: &[u8], collation: &[u8]| {
+        let literal = values::string_of_variable(value, client, collation);
+        literal.map(|literal| String::from_utf8(literal).unwrap())
+    };
+    let utf8 = |value: &[u8]| of(value, b"utf8mb4", b"utf8mb4_bin");
+    assert_eq!(
+        utf8(b"it's").as_deref(),
+        Some("_utf8mb4'it''s' COLLATE utf8mb4_bin")
+    );
+    assert_eq!(
+        utf8("\\€".as_bytes()).as_deref(),
+        Some("_utf8mb4 x'5ce282ac' COLLATE utf8mb4_bin")
+    );
+    assert_eq!(
+        of(b"x", b"binary", b"binary").as_deref(),
+        Some("_binary'x'")
+    );
+    // What the server has converted, only the server has.
+    assert_eq!(of("é".as_bytes(), b"latin1", b"utf8mb4_bin"), None);
+    assert_eq!(of(b"x", b"utf8mb4", b"utf16_bin"), None);
+}
+
+#[test]
+fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
+    let mut scene = Scene::new(1, 1);
+    scene.join(33);
+    let mut sql = Vec::new();
+    let on = &mut scene.lent[0].on;
+    let journal = &mut scene.clients[1].journal;
+    difference(on, journal, Needs::NONE, &mut sql);
+    assert_eq!(
+        String::from_utf8(sql).unwrap(),
+        "SET @@session.character_set_client=33,@@session.character_set_results=33,\
+         @@session.collation_connection=33"
+    );
+    let told = [
+        ("character_set_client", "utf8mb3"),
+        ("character_set_results", "utf8mb3"),
+        ("collation_connection", "utf8mb3_general_ci"),
+    ];
+    for (name, value) in told {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        on.hear(&Change::Variable { name, value }, &scene.interner);
+    }
+    journal.placed(on, &scene.interner);
+    let collation = journal.settings().get(b"collation_connection");
+    assert_eq!(collation, Some(&b"utf8mb3_general_ci"[..]));
+    assert!(!journal.not_placed(on, &scene.interner));
+}
+
+#[test]
+fn a_number_that_the_server_does_not_know_is_its_own_collation() {
+    let mut scene = Scene::new(1, 1);
+    scene.join(33);
+    let on = &scene.lent[0].on;
+    let journal = &mut scene.clients[1].journal;
+    assert!(journal.not_placed(on, &scene.interner));
+    let collation = journal.settings().get(b"collation_connection");
+    assert_eq!(collation, Some(&b"utf8mb4_general_ci"[..]));
+}
+
+#[test]
+fn a_client_without_a_schema_gets_no_connection_that_has_one() {
+    let mut scene = Scene::new(1, 1);
+    scene.run(0, "SELECT 1", 0);
+    let fresh: Vec<_> = Model::default().fresh().collect();
+    let begin = Beginning {
+        collation: 0,
+        schema: None,
+        mariadb: true,
+        version: MARIADB,
+    };
+    let mut journal = Journal::new(fresh, begin, &scene.interner);
+    let found = difference(
+        &scene.lent[0].on,
+        &mut journal,
+        Needs::NONE,
+        &mut Vec::new(),
+    );
+    assert_eq!(found, Difference::Unfit);
+}
+
+#[test]
+fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
+    let mut scene = Scene::new(1, 1);
+    let variable = Change::Variable {
+        name: b"sql_mode",
+        value: b"",
+    };
+    let changes = [variable, Change::Schema(b"a"), Change::State(true)];
+    let seen = |scene: &Scene| changes.map(|change| scene.clients[0].journal.keeps(&change));
+    assert_eq!(seen(&scene), [false, true, false]);
+    for (text, expect) in [
+        (
+            "SET session_track_system_variables = '*'",
+            [true, true, false],
+        ),
+        (
+            "SET session_track_schema = OFF, session_track_state_change = 1",
+            [true, false, true],
+        ),
+        (
+            "SET SESSION session_track_system_variables = 'a, SQL_MODE'",
+            [true, false, true],
+        ),
+        (
+            "SET @@session_track_system_variables = DEFAULT",
+            [false, false, true],
+        ),
+    ] {
+        let journal = &mut scene.clients[0].journal;
+        let on = &mut scene.lent[0].on;
+        let meaning = journal.read(text.as_bytes(), None);
+        assert!(meaning.is_ours, "{text}");
+        journal.sent(&meaning, on);
+        journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+        assert_eq!(seen(&scene), expect, "{text}");
+        assert!(!scene.is_bound(0));
+    }
+    let mixed = scene.clients[0]
+        .journal
+        .read(b"SET session_track_schema = 0, @a = 1", None);
+    assert!(!mixed.is_ours);
+}
+
+#[test]
+fn a_carried_connection_is_what_it_was() {
+    let mut scene = Scene::new(1, 1);
+    scene.run(0, "SET @a = 1, time_zone = '+02:00'", 0);
+    let on = &scene.lent[0].on;
+    let carried = on.export();
+    let other = Interner::new();
+    let found = OnServer::import(&carried, &other);
+    assert_eq!(found.export(), carried);
+    assert_eq!(found.settings().get(b"@a"), Some(&b"1"[..]));
+    assert_eq!(found.schema(), Some(&b"app"[..]));
+}
+
+#[test]
+fn a_reset_forgets_all_but_the_schema() {
+    let mut scene = Scene::new(1, 1);
+    for text in ["SET @a = 1", "CREATE TEMPORARY TABLE x", "SELECT @b := 2"] {
+        scene.run(0, text, 0);
+    }
+    assert!(scene.is_bound(0));
+    let fresh: Vec<_> = Model::default().fresh().collect();
+    let on = &mut scene.lent[0].on;
+    on.renewed(fresh, &scene.interner);
+    scene.clients[0].journal.renewed(on);
+    assert!(!scene.is_bound(0));
+    assert_eq!(scene.clients[0].journal.settings().get(b"@a"), None);
+    assert_eq!(scene.clients[0].journal.schema(), Some(&b"app"[..]));
+}
+
+#[test]
+fn how_texts_are_read_follows_the_sql_mode_and_the_character_set() {
+    let mut scene = Scene::new(1, 1);
+    scene.run(0, "SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'", 0);
+    let modes = scene.clients[0].journal.modes();
+    assert!(modes.ansi_quotes && modes.no_backslash_escapes);
+    scene.run(0, "SET NAMES gbk", 0);
+    let meaning = scene.clients[0].journal.read(b"SELECT 1", None);
+    assert_eq!(meaning, Meaning::unreadable());
+}

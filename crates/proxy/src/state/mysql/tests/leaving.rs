@@ -1,0 +1,149 @@
+//! What binds a client, and what lets it go again.
+
+use super::*;
+
+/// Runs texts of one client and compares what binds it behind each.
+#[track_caller]
+fn check(steps: &[(&str, &str)]) {
+    let mut scene = Scene::new(1, 1);
+    for (text, expect) in steps {
+        scene.run(0, text, 0);
+        assert_eq!(scene.pins(0), *expect, "{text}");
+    }
+}
+
+#[test]
+fn transactions_bind_until_the_server_says_that_none_is_open() {
+    check(&[
+        ("BEGIN", "transaction"),
+        ("SELECT c FROM t", "transaction"),
+        ("COMMIT", ""),
+    ]);
+    check(&[
+        (
+            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            "transaction",
+        ),
+        ("SELECT c FROM t", "transaction"),
+        ("BEGIN", "transaction"),
+        ("ROLLBACK", ""),
+    ]);
+}
+
+#[test]
+fn autocommit_off_binds_only_from_the_first_statement_to_the_end_of_its_transaction() {
+    check(&[
+        ("SET autocommit = 0", ""),
+        ("SET @a = 1", ""),
+        ("SELECT c FROM t", "transaction, autocommit off"),
+        ("COMMIT", ""),
+        // Its error does not say whether a transaction is open.
+        ("INSERT INTO twice VALUES (1)", "autocommit off"),
+        ("ROLLBACK", ""),
+        ("SET autocommit = 1", ""),
+        ("SELECT c FROM t", ""),
+    ]);
+}
+
+#[test]
+fn things_with_names_bind_until_all_are_gone() {
+    check(&[
+        ("CREATE TEMPORARY TABLE x", "temporary tables"),
+        ("CREATE TEMPORARY TABLE y", "temporary tables"),
+        ("DROP TEMPORARY TABLE x", "temporary tables"),
+        ("DROP TABLE y", ""),
+    ]);
+    check(&[
+        ("CREATE TEMPORARY TABLE x", "temporary tables"),
+        ("USE other", "temporary tables"),
+        // Another one: it fails.
+        ("DROP TEMPORARY TABLE x", "temporary tables"),
+        ("USE app", "temporary tables"),
+        ("DROP TEMPORARY TABLE x", ""),
+    ]);
+    check(&[
+        ("SELECT GET_LOCK('a', 1)", "advisory or named locks"),
+        ("SELECT GET_LOCK('A', 1)", "advisory or named locks"),
+        ("SELECT RELEASE_LOCK('a')", "advisory or named locks"),
+        ("SELECT RELEASE_LOCK('a')", ""),
+        ("SELECT GET_LOCK('a', 1)", "advisory or named locks"),
+        ("SELECT RELEASE_ALL_LOCKS()", ""),
+    ]);
+}
+
+#[test]
+fn what_cannot_be_followed_binds_until_a_reset() {
+    let variables = "user variables that cannot be followed";
+    check(&[("SELECT @a := 1", variables), ("SET @a = 1", variables)]);
+    let all = "temporary tables, advisory or named locks, PREPARE in SQL, values of sequences, \
+               user variables that cannot be followed";
+    check(&[("CALL p()", all), ("SELECT 1", all)]);
+}
+
+#[test]
+fn a_variable_that_the_server_did_not_tell_of_binds() {
+    let mut scene = Scene::new(1, 1);
+    let journal = &mut scene.clients[0].journal;
+    let on = &mut scene.lent[0].on;
+    let meaning = journal.read(b"SET a_new_one = 5", None);
+    journal.sent(&meaning, on);
+    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    assert!(journal.pins.has(Pin::Settings));
+}
+
+#[test]
+fn a_change_that_no_text_explains_binds() {
+    let mut scene = Scene::new(1, 1);
+    let journal = &mut scene.clients[0].journal;
+    let on = &mut scene.lent[0].on;
+    let meaning = journal.read(b"INSERT INTO t VALUES (1)", None);
+    journal.sent(&meaning, on);
+    journal.hear(&Change::State(true), &scene.interner);
+    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    assert!(journal.pins.has(Pin::Variables) && journal.pins.has(Pin::TemporaryTable));
+}
+
+#[test]
+fn variables_that_bind_let_go_as_the_server_tells() {
+    let mut scene = Scene::new(1, 1);
+    let mut hear = |name: &str, value: &str| {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        let change = Change::Variable { name, value };
+        scene.clients[0].journal.hear(&change, &scene.interner);
+        scene.clients[0].journal.pins.to_string()
+    };
+    assert_eq!(hear("sql_log_bin", "OFF"), "sql_log_bin or gtid_next");
+    assert_eq!(hear("gtid_next", "a:5"), "sql_log_bin or gtid_next");
+    assert_eq!(hear("sql_log_bin", "ON"), "sql_log_bin or gtid_next");
+    assert_eq!(hear("gtid_next", "AUTOMATIC"), "");
+    assert_eq!(
+        hear("session_track_schema", "OFF"),
+        "something that cannot be told"
+    );
+}
+
+#[test]
+fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
+    let after = |text: &str, code: u16| {
+        let mut scene = Scene::new(1, 1);
+        let journal = &mut scene.clients[0].journal;
+        let on = &mut scene.lent[0].on;
+        let meaning = journal.read(text.as_bytes(), None);
+        journal.sent(&meaning, on);
+        journal.failed(&meaning, code, on);
+        journal.ready(None, on, &scene.interner);
+        journal.pins.to_string()
+    };
+    assert_eq!(after("SELCT 1", 1064), "");
+    assert_eq!(after("CREATE TEMPORARY TABLE x (a INT)", 1050), "");
+    let locked = after("SELECT GET_LOCK('a', 1), f(2) FROM t", 1242);
+    assert!(locked.contains("named locks"), "{locked}");
+    assert_eq!(
+        after("SELECT @a := 1 FROM t", 1242),
+        "user variables that cannot be followed"
+    );
+    assert_eq!(after("SET time_zone = 'x'", 1298), "transaction");
+    assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("cannot be told"));
+    assert!(after("CALL p()", 1064).contains("temporary tables"));
+    assert_eq!(after("SELECT 1", 1045), "");
+}

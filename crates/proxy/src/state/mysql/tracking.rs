@@ -1,0 +1,136 @@
+//! Session trackers: ours, which are always on, and the client's, which are virtual.
+
+use evenkeel_wire::mysql::trackers::Change;
+
+use super::values;
+
+/// What switches the trackers of a server connection on, as one text.
+#[must_use]
+pub fn trackers(mariadb: bool) -> &'static str {
+    match mariadb {
+        true => {
+            "SET @@session.session_track_system_variables='*',\
+             @@session.session_track_schema=ON,\
+             @@session.session_track_state_change=ON,\
+             @@session.session_track_transaction_info='CHARACTERISTICS'"
+        }
+        false => {
+            "SET @@session.session_track_system_variables='*',\
+             @@session.session_track_schema=ON,\
+             @@session.session_track_state_change=ON,\
+             @@session.session_track_gtids=OWN_GTID,\
+             @@session.session_track_transaction_info='CHARACTERISTICS'"
+        }
+    }
+}
+
+/// Whether a value of one of the client's trackers can be virtual.
+pub(super) fn is_understood(name: &[u8], value: Option<&[u8]>) -> bool {
+    let Some(value) = value else {
+        return true;
+    };
+    let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
+    match name {
+        b"session_track_schema" | b"session_track_state_change" => values::boolean(value).is_some(),
+        // ALL_GTIDS is more than we have.
+        b"session_track_gtids" => is(b"OFF") || is(b"0") || is(b"OWN_GTID") || is(b"1"),
+        b"session_track_transaction_info" => info(value).is_some(),
+        b"session_track_system_variables" => {
+            let plain = |byte: &u8| {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b' ' | b'*' | b'.')
+            };
+            value.iter().all(plain)
+        }
+        _ => false,
+    }
+}
+
+fn info(value: &[u8]) -> Option<Info> {
+    let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
+    if is(b"OFF") || is(b"0") {
+        return Some(Info::Off);
+    }
+    if is(b"STATE") || is(b"1") {
+        return Some(Info::State);
+    }
+    (is(b"CHARACTERISTICS") || is(b"2")).then_some(Info::Characteristics)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Info {
+    #[default]
+    Off,
+    State,
+    Characteristics,
+}
+
+/// What a client wants to be told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Tracking {
+    /// Names with commas between them, in lower case; `*`: all.
+    variables: Box<[u8]>,
+    schema: bool,
+    state: bool,
+    gtids: bool,
+    info: Info,
+}
+
+impl Tracking {
+    /// As the server's trackers were before ours were set.
+    pub(super) fn new<'a>(fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Tracking {
+        let mut tracking = Tracking::default();
+        for (name, value) in fresh {
+            tracking.set(&name.to_ascii_lowercase(), value);
+        }
+        tracking
+    }
+
+    /// Sets one; of a name that is none of them nothing happens.
+    pub(super) fn set(&mut self, name: &[u8], value: &[u8]) {
+        match name {
+            b"session_track_schema" => self.schema = values::boolean(value) == Some(true),
+            b"session_track_state_change" => self.state = values::boolean(value) == Some(true),
+            b"session_track_gtids" => {
+                self.gtids = !(value.eq_ignore_ascii_case(b"OFF") || value == b"0");
+            }
+            b"session_track_transaction_info" => self.info = info(value).unwrap_or_default(),
+            b"session_track_system_variables" => {
+                self.variables = value.to_ascii_lowercase().into();
+            }
+            _ => {}
+        }
+    }
+
+    /// As it was to begin with.
+    pub(super) fn reset(&mut self, name: &[u8], begun: &Tracking) {
+        match name {
+            b"session_track_schema" => self.schema = begun.schema,
+            b"session_track_state_change" => self.state = begun.state,
+            b"session_track_gtids" => self.gtids = begun.gtids,
+            b"session_track_transaction_info" => self.info = begun.info,
+            b"session_track_system_variables" => self.variables = begun.variables.clone(),
+            _ => {}
+        }
+    }
+
+    /// Whether the client is to see a change.
+    pub(super) fn keeps(&self, change: &Change<'_>) -> bool {
+        match change {
+            Change::Variable { name, .. } => self.names(name),
+            Change::Schema(_) => self.schema,
+            Change::State(_) => self.state,
+            Change::Gtids(_) => self.gtids,
+            Change::Transaction(_) => self.info != Info::Off,
+            Change::Characteristics(_) => self.info == Info::Characteristics,
+            Change::Other(_) => false,
+        }
+    }
+
+    fn names(&self, name: &[u8]) -> bool {
+        let mut names = self.variables.split(|byte| *byte == b',');
+        names.any(|own| {
+            let own = own.trim_ascii();
+            own == b"*" || own.eq_ignore_ascii_case(name)
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! Names and values as they are written in texts, told by servers, and put into texts of ours.
+
+use evenkeel_wire::sql::mysql::{self, Modes};
+
+/// A name without backquotes or quotes, if it has any; doubled ones in it stay.
+pub(super) fn bare(written: &[u8]) -> &[u8] {
+    match written {
+        [b'`', inner @ .., b'`'] | [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
+        plain => plain,
+    }
+}
+
+/// In lower case, as the server compares it; `None`: it has letters whose case we do not know.
+pub(super) fn in_lower_case(name: &[u8]) -> Option<Box<[u8]>> {
+    let plain = |byte: &u8| byte.is_ascii() && !byte.is_ascii_control();
+    let readable = !name.is_empty() && name.iter().all(plain);
+    readable.then(|| name.to_ascii_lowercase().into())
+}
+
+/// A name that is written as an identifier, in lower case.
+pub(super) fn name_in_lower_case(written: &[u8]) -> Option<Box<[u8]>> {
+    in_lower_case(&mysql::identifier(written))
+}
+
+/// The name of a user variable, in lower case, as written behind the `@`.
+pub(super) fn user_name(written: &[u8]) -> Option<Box<[u8]>> {
+    if written.contains(&b'\\') {
+        return None;
+    }
+    let quote = written
+        .first()
+        .copied()
+        .filter(|byte| matches!(byte, b'\'' | b'"' | b'`'));
+    let inner = bare(written);
+    if quote.is_some_and(|quote| inner.contains(&quote)) {
+        return None;
+    }
+    // Blanks at the end are not compared.
+    in_lower_case(inner).filter(|name| name.last() != Some(&b' '))
+}
+
+/// What a string literal in quotes says; `None`: it is none, or not built as documented.
+pub(super) fn string(written: &[u8], no_backslash_escapes: bool) -> Option<Vec<u8>> {
+    let quote = *written
+        .first()
+        .filter(|byte| matches!(byte, b'\'' | b'"'))?;
+    let inner = written.strip_prefix(&[quote])?.strip_suffix(&[quote])?;
+    let mut value = Vec::with_capacity(inner.len());
+    let mut bytes = inner.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if !no_backslash_escapes => escaped(bytes.next()?, &mut value),
+            byte if byte == quote => {
+                // Only doubled inside.
+                bytes.next().filter(|next| *next == quote)?;
+                value.push(quote);
+            }
+            byte => value.push(byte),
+        }
+    }
+    Some(value)
+}
+
+/// Manual: "String Literals", the table of escape sequences.
+fn escaped(byte: u8, value: &mut Vec<u8>) {
+    match byte {
+        b'0' => value.push(0),
+        b'b' => value.push(8),
+        b'n' => value.push(b'\n'),
+        b'r' => value.push(b'\r'),
+        b't' => value.push(b'\t'),
+        b'Z' => value.push(26),
+        b'%' | b'_' => value.extend([b'\\', byte]),
+        other => value.push(other),
+    }
+}
+
+/// Whether it is written as a number is: it goes into texts without quotes.
+pub(super) fn is_number(value: &[u8]) -> bool {
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    let plain = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    digits.first().is_some_and(u8::is_ascii_digit)
+        && digits.iter().all(plain)
+        && digits.iter().filter(|byte| **byte == b'.').count() <= 1
+}
+
+pub(super) fn is_zero(number: &[u8]) -> bool {
+    number.iter().all(|byte| matches!(byte, b'0' | b'.' | b'-'))
+}
+
+/// A switch as the server tells or takes it.
+pub(super) fn boolean(value: &[u8]) -> Option<bool> {
+    let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
+    if is(b"ON") || is(b"1") || is(b"TRUE") || is(b"YES") {
+        return Some(true);
+    }
+    let off = is(b"OFF") || is(b"0") || is(b"FALSE") || is(b"NO");
+    off.then_some(false)
+}
+
+/// What a value of `sql_mode` says of how texts are read.
+pub(super) fn read_sql_mode(value: &[u8], modes: &mut Modes) {
+    let has = |wanted: &[u8]| {
+        let mut parts = value.split(|byte| *byte == b',');
+        parts.any(|part| part.trim_ascii().eq_ignore_ascii_case(wanted))
+    };
+    // Written short in texts; servers tell all that it stands for.
+    let ansi: [&[u8]; 6] = [
+        b"ANSI",
+        b"DB2",
+        b"MAXDB",
+        b"MSSQL",
+        b"ORACLE",
+        b"POSTGRESQL",
+    ];
+    modes.ansi_quotes = has(b"ANSI_QUOTES") || ansi.into_iter().any(has);
+    modes.no_backslash_escapes = has(b"NO_BACKSLASH_ESCAPES");
+}
+
+/// Whether a value can be put into a text: means the same in every character set and `sql_mode`.
+pub(super) fn is_plain(value: &[u8]) -> bool {
+    let plain = |byte: &u8| matches!(byte, 0x20..=0x7e) && *byte != b'\\';
+    value.iter().all(plain)
+}
+
+/// A plain string in quotes.
+pub(super) fn put_quoted(value: &[u8], out: &mut Vec<u8>) {
+    out.push(b'\'');
+    for byte in value {
+        if *byte == b'\'' {
+            out.push(b'\'');
+        }
+        out.push(*byte);
+    }
+    out.push(b'\'');
+}
+
+/// A name in backquotes.
+pub(super) fn put_name(name: &[u8], out: &mut Vec<u8>) {
+    out.push(b'`');
+    for byte in name {
+        if *byte == b'`' {
+            out.push(b'`');
+        }
+        out.push(*byte);
+    }
+    out.push(b'`');
+}
+
+/// A string of a user variable as a literal with its character set and collation, which means the
+/// same in every session. `client`: the character set that it was written in; `collation`: that of
+/// the connection. `None`: the server converted it in a way that we do not know.
+pub(super) fn string_of_variable(value: &[u8], client: &[u8], collation: &[u8]) -> Option<Vec<u8>> {
+    let charset = charset_of(collation);
+    let is_wide = !mysql::charset_is_safe(charset);
+    let same = client.eq_ignore_ascii_case(charset);
+    if is_wide || !(same || value.is_ascii()) {
+        return None;
+    }
+    let mut literal = Vec::with_capacity(value.len().saturating_add(collation.len()));
+    literal.push(b'_');
+    literal.extend_from_slice(charset);
+    if is_plain(value) {
+        put_quoted(value, &mut literal);
+    } else {
+        literal.extend_from_slice(b" x'");
+        for byte in value {
+            let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0') as u8;
+            literal.extend([digit(byte >> 4), digit(byte & 15)]);
+        }
+        literal.push(b'\'');
+    }
+    if charset != b"binary" {
+        literal.extend_from_slice(b" COLLATE ");
+        literal.extend_from_slice(collation);
+    }
+    Some(literal)
+}
+
+/// Collations are named after their character sets.
+pub(super) fn charset_of(collation: &[u8]) -> &[u8] {
+    let end = collation.iter().position(|byte| *byte == b'_');
+    end.and_then(|end| collation.get(..end))
+        .unwrap_or(collation)
+}

@@ -1,0 +1,179 @@
+//! System variables: which follow the client by the server's word, and which cannot.
+
+use evenkeel_policy::pins::Pin;
+
+/// What a server connection is asked for right after its login, before its trackers are set, and
+/// again after a reset. What it began with is compared from server to server, and put in place where
+/// servers differ.
+pub const FOLLOWED: &[&str] = &[
+    "autocommit",
+    "character_set_client",
+    "character_set_results",
+    "collation_connection",
+    "default_week_format",
+    "div_precision_increment",
+    "group_concat_max_len",
+    "lc_time_names",
+    "sql_auto_is_null",
+    "sql_mode",
+    "sql_safe_updates",
+    "sql_select_limit",
+    "time_zone",
+    "transaction_isolation",
+    "tx_isolation",
+    "transaction_read_only",
+    "tx_read_only",
+    "session_track_gtids",
+    "session_track_schema",
+    "session_track_state_change",
+    "session_track_system_variables",
+    "session_track_transaction_info",
+];
+
+/// What becomes of a variable of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// The server tells its value, which follows the client.
+    Told,
+    /// `timestamp`: followed by texts, for what the server tells of it may be the clock.
+    Timestamp,
+    /// `last_insert_id`, which every insert changes: see [`super::Needs`].
+    InsertId,
+    /// It binds, but for these values.
+    Binds(Pin, &'static [&'static str]),
+    /// It goes with the schema, unless it is set, which binds.
+    OfSchema,
+    /// A session tracker.
+    Ours,
+}
+
+/// All but what is followed.
+const SPECIAL: &[(&str, Treatment)] = &[
+    ("timestamp", Treatment::Timestamp),
+    ("last_insert_id", Treatment::InsertId),
+    ("identity", Treatment::InsertId),
+    // Used up by the next insert, or not.
+    ("insert_id", Treatment::Binds(Pin::Settings, &[])),
+    // Write only.
+    ("rand_seed1", Treatment::Binds(Pin::Seed, &[])),
+    ("rand_seed2", Treatment::Binds(Pin::Seed, &[])),
+    ("sql_log_bin", Treatment::Binds(Pin::Binlog, &["ON", "1"])),
+    ("gtid_next", Treatment::Binds(Pin::Binlog, &["AUTOMATIC"])),
+    ("gtid_seq_no", Treatment::Binds(Pin::Binlog, &["0"])),
+    (
+        "skip_replication",
+        Treatment::Binds(Pin::Binlog, &["OFF", "0"]),
+    ),
+    ("wsrep_on", Treatment::Binds(Pin::Binlog, &["ON", "1"])),
+    // What was measured is on the connection.
+    ("profiling", Treatment::Binds(Pin::Settings, &["OFF", "0"])),
+    // Each connection has a value of its own.
+    ("pseudo_thread_id", Treatment::Binds(Pin::Settings, &[])),
+    (
+        "pseudo_slave_mode",
+        Treatment::Binds(Pin::Settings, &["OFF", "0"]),
+    ),
+    (
+        "pseudo_replica_mode",
+        Treatment::Binds(Pin::Settings, &["OFF", "0"]),
+    ),
+    // They act at once, and what they leave behind is not told.
+    ("debug", Treatment::Binds(Pin::Unknown, &[])),
+    ("debug_dbug", Treatment::Binds(Pin::Unknown, &[])),
+    ("debug_sync", Treatment::Binds(Pin::Unknown, &[])),
+    ("character_set_database", Treatment::OfSchema),
+    ("collation_database", Treatment::OfSchema),
+    ("session_track_gtids", Treatment::Ours),
+    ("session_track_schema", Treatment::Ours),
+    ("session_track_state_change", Treatment::Ours),
+    ("session_track_system_variables", Treatment::Ours),
+    ("session_track_transaction_info", Treatment::Ours),
+];
+
+/// Of a variable's name, in lower case.
+pub(super) fn treatment(name: &[u8]) -> Treatment {
+    let known = SPECIAL
+        .iter()
+        .find(|(special, _)| special.as_bytes() == name);
+    known.map_or(Treatment::Told, |(_, treatment)| *treatment)
+}
+
+/// Told by servers, but nothing that a session sets.
+pub(super) fn is_no_setting(name: &[u8]) -> bool {
+    let told: [&[u8]; 7] = [
+        b"last_gtid",
+        b"redirect_url",
+        b"warning_count",
+        b"error_count",
+        b"in_transaction",
+        b"statement_id",
+        b"connection_id",
+    ];
+    told.contains(&name)
+}
+
+/// The connection's character set and collation are one variable with two names.
+pub(super) fn is_of_connection(name: &[u8]) -> bool {
+    name == b"character_set_connection"
+}
+
+pub(super) const COLLATION: &[u8] = b"collation_connection";
+pub(super) const CLIENT: &[u8] = b"character_set_client";
+pub(super) const RESULTS: &[u8] = b"character_set_results";
+pub(super) const AUTOCOMMIT: &[u8] = b"autocommit";
+pub(super) const SQL_MODE: &[u8] = b"sql_mode";
+pub(super) const TIMESTAMP: &[u8] = b"timestamp";
+pub(super) const ISOLATION: &[u8] = b"transaction_isolation";
+pub(super) const READ_ONLY: &[u8] = b"transaction_read_only";
+
+/// Of a variable with two names, the one that is used here.
+pub(super) fn canonical(name: &[u8]) -> &[u8] {
+    match name {
+        b"tx_isolation" => ISOLATION,
+        b"tx_read_only" => READ_ONLY,
+        b"identity" => b"last_insert_id",
+        name => name,
+    }
+}
+
+/// The name that servers of a kind know.
+pub(super) fn spelling(name: &[u8], mariadb: bool, version: u32) -> &[u8] {
+    let is_old = mariadb && version < 110_101;
+    match name {
+        b"transaction_isolation" if is_old => b"tx_isolation",
+        b"transaction_read_only" if is_old => b"tx_read_only",
+        name => name,
+    }
+}
+
+/// The other name of a variable of which one sets the character set and one the collation.
+pub(super) fn sibling(name: &[u8]) -> Option<&'static [u8]> {
+    match name {
+        b"character_set_server" => Some(b"collation_server"),
+        b"collation_server" => Some(b"character_set_server"),
+        _ => None,
+    }
+}
+
+/// Those that every transaction takes from the session, or from what is said of it alone.
+pub(super) fn is_of_transaction(name: &[u8]) -> bool {
+    let own: [&[u8]; 4] = [
+        b"transaction_isolation",
+        b"tx_isolation",
+        b"transaction_read_only",
+        b"tx_read_only",
+    ];
+    own.contains(&name)
+}
+
+/// Whether it belongs to what every connection is asked for and that is a setting.
+pub(super) fn is_compared(name: &[u8]) -> bool {
+    let asked = FOLLOWED.iter().any(|asked| asked.as_bytes() == name);
+    asked && treatment(name) == Treatment::Told
+}
+
+pub(super) fn is_one_of(value: &[u8], values: &[&str]) -> bool {
+    values
+        .iter()
+        .any(|one| one.as_bytes().eq_ignore_ascii_case(value))
+}

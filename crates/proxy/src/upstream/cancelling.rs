@@ -1,0 +1,66 @@
+//! Cancel requests that are on their way to a server connection: until they have arrived, it is not
+//! lent to anybody else, whose query they would hit.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::lender::Pooled;
+
+/// How long a cancel request may keep a connection from being lent.
+const CANCEL_LIMIT: Duration = Duration::from_secs(10);
+
+/// How the query of one connection is cancelled, and how many are about to do it.
+pub(crate) struct Cancelling {
+    pub(crate) pooled: Arc<Pooled>,
+    /// The connection as its server numbers it, and the secret of a cancel request where there is
+    /// one; none before the login.
+    pub(crate) key: RefCell<Option<(u32, Box<[u8]>)>>,
+    count: Cell<usize>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Cancelling {
+    pub(super) fn new(pooled: &Arc<Pooled>, key: Option<(u32, Box<[u8]>)>) -> Rc<Self> {
+        Rc::new(Self {
+            pooled: Arc::clone(pooled),
+            key: RefCell::new(key),
+            count: Cell::new(0),
+            waker: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.count.get()
+    }
+
+    /// The connection as its server numbers it.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.key.borrow().as_ref().map(|(process, _)| *process)
+    }
+
+    pub(crate) fn begin(&self) {
+        self.count.set(self.count.get() + 1);
+    }
+
+    pub(crate) fn end(&self) {
+        self.count.set(self.count.get().saturating_sub(1));
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits until none is under way. False: it takes too long.
+    pub(crate) async fn none_left(&self) -> bool {
+        let all_over = std::future::poll_fn(|context| {
+            if self.count.get() == 0 {
+                return Poll::Ready(());
+            }
+            *self.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        });
+        compio::time::timeout(CANCEL_LIMIT, all_over).await.is_ok()
+    }
+}

@@ -1,0 +1,134 @@
+//! Why a server connection could not be opened, and what opening one takes in every protocol.
+
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+
+use super::connect::connect;
+use crate::engine::event::{Event, Sign};
+use crate::engine::worker::Worker;
+use crate::server::Server;
+use crate::service::View;
+use crate::stream::Stream;
+
+/// Why there is no connection.
+#[derive(Debug, Clone)]
+pub(crate) struct JoinError {
+    pub(crate) kind: Kind,
+    /// What the server has called it; `None`: it has not said anything.
+    pub(crate) code: Option<ErrorCode>,
+    /// Says which server.
+    pub(crate) message: String,
+    pub(crate) server_id: u64,
+}
+
+/// What to make of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It could not be reached, or went silent.
+    Unreachable,
+    /// It has no more connections to give: later perhaps.
+    Full,
+    /// It starts or stops: later perhaps.
+    TurnedAway,
+    /// It does not want this user, or has no such database.
+    Refused,
+    /// The pool is no longer current.
+    Outdated,
+}
+
+/// What a server calls an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ErrorCode {
+    /// MySQL's; PostgreSQL has none.
+    pub(crate) number: u16,
+    pub(crate) sqlstate: [u8; 5],
+}
+
+impl JoinError {
+    pub(crate) fn outdated() -> Self {
+        Self {
+            kind: Kind::Outdated,
+            code: None,
+            message: "the pool is no longer current".to_owned(),
+            server_id: 0,
+        }
+    }
+
+    pub(crate) fn unreachable(server: &Server, why: impl fmt::Display) -> Self {
+        Self {
+            kind: Kind::Unreachable,
+            code: None,
+            message: format!("server {}: {why}", server.name),
+            server_id: server.id,
+        }
+    }
+
+    /// The server says so.
+    pub(crate) fn refused(server: &Server, kind: Kind, code: ErrorCode, text: &str) -> Self {
+        Self {
+            kind,
+            code: Some(code),
+            message: format!("server {}: {text}", server.name),
+            server_id: server.id,
+        }
+    }
+
+    /// No server was asked.
+    pub(crate) fn ours(code: ErrorCode, message: String) -> Self {
+        Self {
+            kind: Kind::Refused,
+            code: Some(code),
+            message,
+            server_id: 0,
+        }
+    }
+
+    /// The server has no more connections to give.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kind == Kind::Full
+    }
+
+    /// Another server might do, or this one later.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.kind, Kind::Unreachable | Kind::Full | Kind::TurnedAway)
+    }
+}
+
+/// Connects to a server; a failure is counted and told.
+pub(crate) async fn reach(
+    worker: &Rc<Worker>,
+    view: &View,
+    server: &Server,
+) -> Result<Stream, JoinError> {
+    let failed = match connect(worker, server, &view.settings).await {
+        Ok(socket) => return Ok(Stream::plain(socket)),
+        Err(failed) => failed,
+    };
+    let error = JoinError::unreachable(server, &failed.why);
+    if !failed.ours {
+        server.counters.connect_errors.add(1);
+        server.endpoint_failed();
+        let sign = Sign::ConnectFailed(error.message.clone());
+        let server_id = server.id;
+        worker.shared.tell(Event::Sign { server_id, sign });
+    }
+    Err(error)
+}
+
+/// The time that opening a connection may take is the connect timeout twice, once for the login.
+pub(crate) async fn in_time<T>(
+    view: &View,
+    server: &Server,
+    joining: impl Future<Output = Result<T, JoinError>>,
+) -> Result<T, JoinError> {
+    let limit = view.settings.connect_timeout * 2;
+    match compio::time::timeout(limit, joining).await {
+        Ok(joined) => joined,
+        Err(_) => {
+            let limit_ms = limit.as_millis();
+            let why = format!("the login was not over after {limit_ms} ms");
+            Err(JoinError::unreachable(server, why))
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What the workers of a service share of its pools: for whom there are any, and where their
+//! connections go.
+
+pub(crate) mod pause;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use evenkeel_policy::lending::{Books, Key, Pool};
+use evenkeel_wire::{mysql, postgres};
+
+use self::pause::Paused;
+use crate::server::Server;
+use crate::service::database::DatabaseView;
+
+/// All pools of a service.
+#[derive(Debug)]
+pub(crate) struct Lender {
+    pub(crate) books: Arc<Books>,
+    pooled: Mutex<HashMap<Key, Arc<Pooled>>>,
+    paused: Mutex<Paused>,
+    numbers: Mutex<HashMap<Box<[u8]>, u64>>,
+}
+
+/// One pool, and how its connections are made.
+pub(crate) struct Pooled {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) who: Arc<Who>,
+}
+
+/// A user in a database, with what logs in to servers.
+pub(crate) struct Who {
+    /// As the client calls itself.
+    pub(crate) user: Arc<str>,
+    /// As it is called at the servers.
+    pub(crate) server_user: Box<str>,
+    /// Empty where a connection may be used for all of them.
+    pub(crate) database: Arc<str>,
+    pub(crate) credential: Credential,
+    /// Tells credentials of one user apart.
+    pub(crate) generation: u64,
+    /// What else connections must agree in to be shared.
+    pub(crate) identity: u64,
+    pub(crate) user_number: u64,
+    pub(crate) database_number: u64,
+}
+
+/// What logs a user in to servers.
+pub(crate) enum Credential {
+    Postgres(postgres::login::Credential),
+    MySql(mysql::login::Credential),
+}
+
+impl Who {
+    /// None: it is not a user of PostgreSQL.
+    pub(crate) fn postgres(&self) -> Option<&postgres::login::Credential> {
+        match &self.credential {
+            Credential::Postgres(credential) => Some(credential),
+            Credential::MySql(_) => None,
+        }
+    }
+
+    /// None: it is not a user of MySQL.
+    pub(crate) fn mysql(&self) -> Option<&mysql::login::Credential> {
+        match &self.credential {
+            Credential::MySql(credential) => Some(credential),
+            Credential::Postgres(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Pooled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pooled")
+            .field("server", &self.server.name)
+            .field("user", &self.who.user)
+            .field("database", &self.who.database)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lender {
+    pub(crate) fn new(books: Books) -> Self {
+        Self {
+            books: Arc::new(books),
+            pooled: Mutex::default(),
+            paused: Mutex::default(),
+            numbers: Mutex::default(),
+        }
+    }
+
+    /// A number for a name: the same for the same one as long as the service lives.
+    pub(crate) fn number(&self, name: &[u8]) -> u64 {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = numbers.len() as u64;
+        *numbers.entry(name.into()).or_insert(next)
+    }
+
+    /// The pool of that key, while there is one.
+    pub(crate) fn pooled(&self, key: &Key) -> Option<Arc<Pooled>> {
+        self.map().get(key).cloned()
+    }
+
+    /// Every pool.
+    pub(crate) fn all(&self) -> Vec<Arc<Pooled>> {
+        self.map().values().cloned().collect()
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<Key, Arc<Pooled>>> {
+        self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A user's pool at a server.
+    pub(super) fn pool_for(
+        &self,
+        who: &Arc<Who>,
+        server: &Arc<Server>,
+        view: &DatabaseView,
+    ) -> Arc<Pooled> {
+        let key = Key {
+            server: server.id,
+            user: who.user_number,
+            generation: who.generation,
+            database: who.database_number,
+            identity: who.identity,
+        };
+        let mut map = self.map();
+        if let Some(known) = map.get(&key).filter(|known| !known.pool.is_outdated()) {
+            return Arc::clone(known);
+        }
+        let quotas = view.sizes.quotas(&who.user, &who.database);
+        let pooled = Arc::new(Pooled {
+            pool: self.books.pool(key, &quotas, &server.load),
+            server: Arc::clone(server),
+            who: Arc::clone(who),
+        });
+        map.insert(key, Arc::clone(&pooled));
+        pooled
+    }
+
+    /// Forgets pools that nobody uses.
+    pub(crate) fn tidy(&self) {
+        self.map().retain(|_, pooled| Arc::strong_count(pooled) > 1);
+    }
+}
+
+/// Tells credentials apart without keeping them.
+pub(crate) fn generation_of(verifier: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    verifier.hash(&mut hasher);
+    hasher.finish()
+}

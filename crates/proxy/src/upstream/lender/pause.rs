@@ -1,0 +1,80 @@
+//! Databases whose clients are made to wait by an operator, and pools that are opened anew.
+
+use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
+
+use evenkeel_policy::lending::{Order, Ticket};
+
+use super::Lender;
+use crate::clock;
+
+/// What an operator has paused.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Paused {
+    /// Everything.
+    pub all: bool,
+    /// Databases by name.
+    pub databases: BTreeSet<String>,
+}
+
+impl Paused {
+    /// Nobody is made to wait.
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.databases.is_empty()
+    }
+}
+
+impl Lender {
+    /// What is paused now.
+    pub(crate) fn paused(&self) -> Paused {
+        self.lock_paused().clone()
+    }
+
+    /// Clients of a database wait from now on; `None`: all.
+    pub(crate) fn pause(&self, database: Option<&str>) {
+        let mut paused = self.lock_paused();
+        match database {
+            Some(name) => {
+                self.books.pause(self.number(name.as_bytes()));
+                paused.databases.insert(name.to_owned());
+            }
+            None => {
+                self.books.pause_all();
+                paused.all = true;
+            }
+        }
+    }
+
+    /// Ends a pause; `None`: every one. False: there was none.
+    pub(crate) fn resume(&self, database: Option<&str>, orders: &mut Vec<Order>) -> bool {
+        let mut paused = self.lock_paused();
+        let now_ms = clock::now_ms();
+        match database {
+            Some(name) => {
+                self.books
+                    .resume(self.number(name.as_bytes()), now_ms, orders);
+                paused.databases.remove(name)
+            }
+            None => {
+                self.books.resume_all(now_ms, orders);
+                !std::mem::take(&mut *paused).is_empty()
+            }
+        }
+    }
+
+    /// The pools of a database (`None`: all) get no new clients, and their connections close when
+    /// they are free. Who waited for one, and must ask again.
+    pub(crate) fn outdate(&self, database: Option<&str>) -> Vec<Ticket> {
+        let all = self.all();
+        let meant = all
+            .iter()
+            .filter(|one| database.is_none_or(|name| *name == *one.who.database));
+        meant
+            .flat_map(|one| self.books.outdate(&one.pool))
+            .collect()
+    }
+
+    fn lock_paused(&self) -> MutexGuard<'_, Paused> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

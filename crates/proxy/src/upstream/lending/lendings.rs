@@ -1,0 +1,85 @@
+//! One worker's parts of the pools of every service that has any.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::{Connection, Errand, Lending};
+use crate::engine::describe::IdleInfo;
+use crate::engine::worker::Worker;
+use crate::service::Service;
+use crate::session::{mysql, postgres};
+
+/// Those of one protocol, by the service's id.
+pub(crate) type ById<C> = RefCell<HashMap<u64, Rc<Lending<C>>>>;
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Lendings {
+    pub(crate) postgres: ById<postgres::server::ServerConnection>,
+    pub(crate) mysql: ById<mysql::server::ServerConnection>,
+}
+
+impl Lendings {
+    /// That of a service; `None`: the service has none.
+    pub(crate) fn of<C: Connection>(
+        &self,
+        worker: &Rc<Worker>,
+        service: &Arc<Service>,
+    ) -> Option<Rc<Lending<C>>> {
+        let known = C::lendings(self);
+        if let Some(lending) = known.borrow().get(&service.id) {
+            return Some(Rc::clone(lending));
+        }
+        let lender = &service.database.as_ref()?.lender;
+        let lending = Rc::new(Lending::new(worker, service, lender));
+        known.borrow_mut().insert(service.id, Rc::clone(&lending));
+        Some(lending)
+    }
+
+    /// Twice a second.
+    pub(crate) fn upkeep(&self) {
+        all(&self.postgres).iter().for_each(Lending::upkeep);
+        all(&self.mysql).iter().for_each(Lending::upkeep);
+    }
+
+    /// Another worker wants something done, or brings something.
+    pub(crate) fn run_errand(&self, worker: &Rc<Worker>, service_id: u64, errand: Errand) {
+        if let Some(lending) = one(&self.postgres, service_id) {
+            lending.run_errand(worker, errand);
+        } else if let Some(lending) = one(&self.mysql, service_id) {
+            lending.run_errand(worker, errand);
+        }
+    }
+
+    /// Tells of a service's connections that nobody uses now.
+    pub(crate) fn describe_idle(&self, service_id: u64, idle: &mut Vec<IdleInfo>) {
+        if let Some(lending) = one(&self.postgres, service_id) {
+            lending.describe_idle(idle);
+        }
+        if let Some(lending) = one(&self.mysql, service_id) {
+            lending.describe_idle(idle);
+        }
+    }
+
+    /// The services that this worker has pools of.
+    pub(crate) fn services(&self) -> Vec<Arc<Service>> {
+        let mut services = Vec::new();
+        services.extend(
+            all(&self.postgres)
+                .iter()
+                .map(|one| Arc::clone(&one.service)),
+        );
+        services.extend(all(&self.mysql).iter().map(|one| Arc::clone(&one.service)));
+        services
+    }
+}
+
+fn one<C: Connection>(lendings: &ById<C>, service_id: u64) -> Option<Rc<Lending<C>>> {
+    lendings.borrow().get(&service_id).cloned()
+}
+
+fn all<C: Connection>(lendings: &ById<C>) -> Vec<Rc<Lending<C>>> {
+    lendings.borrow().values().cloned().collect()
+}

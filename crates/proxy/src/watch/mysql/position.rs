@@ -1,0 +1,163 @@
+//! Asks a MySQL or MariaDB server which transactions it has executed.
+
+use std::time::Duration;
+
+use evenkeel_policy::causality::{Position, Wait};
+use evenkeel_policy::cluster::Gtids;
+use mysql_async::Conn;
+
+use super::{Link, Monitor, Trouble, dialect, replication, rows};
+use crate::now_us;
+use crate::probe::{Account, AskerError, Progress, Target, Tls, mysql::calmly, mysql::malformed};
+use crate::watch::row::{Nonsense, Row, only};
+use crate::watch::{Place, WatchError, keeper::Monitor as _};
+
+const STEP: &str = "asking for its position";
+
+/// Asks one server, over a connection that it keeps.
+pub(in crate::watch) struct Asker {
+    monitor: Monitor,
+    kept: Option<(Target, Link)>,
+}
+
+impl Asker {
+    pub(in crate::watch) fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+        Ok(Self {
+            monitor: Monitor::named(account, tls.clone(), "evenkeel-position")?,
+            kept: None,
+        })
+    }
+
+    pub(in crate::watch) async fn ask(
+        &mut self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<Place, WatchError> {
+        // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
+        let kept = self.kept.take().filter(|(of, _)| of == target);
+        let progress = Progress::new(timeout);
+        let asking = self.run(kept.map(|(_, link)| link), target, &progress);
+        match tokio::time::timeout(timeout, asking).await {
+            Ok(answer) => {
+                let (place, link) = answer?;
+                self.kept = Some((target.clone(), link));
+                Ok(place)
+            }
+            Err(_) => Err(WatchError::Away(progress.timed_out(timeout))),
+        }
+    }
+
+    pub(in crate::watch) fn hang_up(&mut self) {
+        self.kept = None;
+    }
+
+    async fn run(
+        &self,
+        link: Option<Link>,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(Place, Link), WatchError> {
+        let mut link = match link {
+            Some(link) => link,
+            None => self.monitor.connect(target, progress).await?,
+        };
+        progress.logged_in(STEP);
+        let asked_us = now_us();
+        let asking = calmly(async move {
+            let answer = facts(&mut link.connection, link.dialect.position()).await;
+            (link, answer)
+        });
+        match asking.await {
+            Some((link, Ok(facts))) => {
+                let place = read(&facts, asked_us)?;
+                Ok((place, link))
+            }
+            Some((link, Err(trouble))) => {
+                let dialect = Some(&link.dialect);
+                let judged = self.monitor.judge(trouble, dialect, target, progress);
+                Err(judged.await)
+            }
+            None => Err(malformed(target).await.into()),
+        }
+    }
+}
+
+async fn facts(connection: &mut Conn, question: &str) -> Result<Row, Trouble> {
+    Ok(only(rows(connection, question).await?)?)
+}
+
+fn read(facts: &Row, asked_us: u64) -> Result<Place, Nonsense> {
+    let writable = !facts.flag(&[dialect::READ_ONLY])? && names_all(facts)?;
+    let written = writable.then(|| replication::executed(facts)).transpose()?;
+    let applied = replication::visible(facts)?;
+    // One that keeps no GTIDs tells nothing: everybody would have that.
+    let position = |gtids: Gtids| (!gtids.is_empty()).then_some(Position::Gtids(gtids));
+    Ok(Place {
+        written: written.and_then(position),
+        applied: position(applied),
+        asked_us,
+        wait: Wait::Nothing,
+    })
+}
+
+/// Whether every transaction that is written there gets a GTID, which its replicas get to know.
+fn names_all(facts: &Row) -> Result<bool, Nonsense> {
+    match facts.has(dialect::GTID_MODE) {
+        true => Ok(facts.text(&[dialect::GTID_MODE])?.starts_with("ON")),
+        false => facts.flag(&["log_bin"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::tests::row;
+
+    fn place(read_only: &str) -> Place {
+        read(&mariadb(read_only, "1"), 5).unwrap()
+    }
+
+    fn mariadb(read_only: &str, log_bin: &str) -> Row {
+        row(&[
+            ("read_only", Some(read_only)),
+            ("binlog_state", Some("0-1-9")),
+            ("slave_pos", Some("0-1-8")),
+            ("current_pos", Some("0-1-9")),
+            ("log_bin", Some(log_bin)),
+        ])
+    }
+
+    #[test]
+    fn what_is_written_without_gtids_is_not_told() {
+        assert_eq!(read(&mariadb("0", "0"), 5).unwrap().written, None);
+        let mysql = |mode, executed| {
+            let facts = [
+                ("read_only", Some("0")),
+                ("executed", Some(executed)),
+                ("gtid_mode", Some(mode)),
+            ];
+            read(&row(&facts), 5).unwrap()
+        };
+        let executed = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:1-5";
+        assert!(mysql("ON", executed).written.is_some());
+        assert!(mysql("ON_PERMISSIVE", executed).written.is_some());
+        assert_eq!(mysql("OFF_PERMISSIVE", executed).written, None);
+        let nothing = mysql("ON", "");
+        assert_eq!((nothing.written, nothing.applied), (None, None));
+    }
+
+    #[test]
+    fn only_one_that_takes_writes_tells_what_was_written() {
+        let gtids = |at| Some(Position::Gtids(Gtids::mariadb([(0, 1, at)])));
+        let primary = place("0").written;
+        assert!(primary.is_some_and(|at| gtids(9).unwrap().is_reached_by(&at)));
+        let replica = place("1");
+        assert_eq!((replica.written, replica.asked_us), (None, 5));
+        let applied = replica.applied.unwrap();
+        assert!(gtids(8).unwrap().is_reached_by(&applied));
+        assert!(
+            !gtids(9).unwrap().is_reached_by(&applied),
+            "logged, not applied"
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! Asks a MySQL or MariaDB server for its routines, views, tables and triggers.
+
+use std::time::Duration;
+
+use mysql_async::Conn;
+
+use super::{Link, Monitor, Trouble, rows};
+use crate::knowledge::routines::{Listed, Routine, Routines, Trigger, View};
+use crate::probe::{Account, AskerError, Progress, Target, Tls, mysql::calmly, mysql::malformed};
+use crate::watch::row::{Nonsense, Row};
+use crate::watch::{WatchError, keeper::Monitor as _};
+
+const STEP: &str = "asking for its routines and tables";
+
+const TABLES: &str = "SELECT TABLE_NAME AS name FROM information_schema.TABLES \
+    WHERE TABLE_TYPE <> 'VIEW' AND TABLE_SCHEMA NOT IN \
+    ('information_schema', 'performance_schema', 'mysql', 'sys')";
+
+const VIEWS: &str = "SELECT TABLE_NAME AS name, VIEW_DEFINITION AS definition \
+    FROM information_schema.VIEWS WHERE TABLE_SCHEMA NOT IN \
+    ('information_schema', 'performance_schema', 'mysql', 'sys')";
+
+const ROUTINES: &str = "SELECT ROUTINE_NAME AS name, ROUTINE_TYPE AS kind, \
+    SQL_DATA_ACCESS AS access, ROUTINE_DEFINITION AS body, SQL_MODE AS sql_mode \
+    FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA NOT IN ('mysql', 'sys')";
+
+const TRIGGERS: &str = "SELECT EVENT_OBJECT_TABLE AS name, ACTION_STATEMENT AS body, \
+    SQL_MODE AS sql_mode FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA <> 'sys'";
+
+/// Asks servers, over a connection for each reading.
+pub struct RoutineAsker {
+    monitor: Monitor,
+}
+
+impl RoutineAsker {
+    /// Checks everything that can be checked without the server.
+    ///
+    /// # Errors
+    /// If `tls` cannot be used.
+    pub fn new(account: Account, tls: &Tls) -> Result<Self, AskerError> {
+        Ok(Self {
+            monitor: Monitor::named(account, tls.clone(), "evenkeel-catalog")?,
+        })
+    }
+
+    /// Reads all of it, within `timeout`. What the account may not see is not there.
+    ///
+    /// # Errors
+    /// If the server cannot tell.
+    pub async fn read(
+        &self,
+        target: &Target,
+        generation: u64,
+        timeout: Duration,
+    ) -> Result<Routines, WatchError> {
+        let progress = Progress::new(timeout);
+        match tokio::time::timeout(timeout, self.run(target, &progress)).await {
+            Ok(listed) => Ok(Routines::new(generation, &listed?)),
+            Err(_) => Err(WatchError::Away(progress.timed_out(timeout))),
+        }
+    }
+
+    async fn run(&self, target: &Target, progress: &Progress) -> Result<Listed, WatchError> {
+        let mut link = self.monitor.connect(target, progress).await?;
+        progress.logged_in(STEP);
+        let asking = calmly(async move {
+            let answer = listed(&mut link).await;
+            (link, answer)
+        });
+        match asking.await {
+            Some((link, Ok(listed))) => {
+                let _ = link.connection.disconnect().await;
+                Ok(listed)
+            }
+            Some((link, Err(trouble))) => {
+                let dialect = Some(&link.dialect);
+                let judged = self.monitor.judge(trouble, dialect, target, progress);
+                Err(judged.await)
+            }
+            None => Err(malformed(target).await.into()),
+        }
+    }
+}
+
+async fn listed(link: &mut Link) -> Result<Listed, Trouble> {
+    let mariadb = link.dialect.is_mariadb();
+    let connection = &mut link.connection;
+    Ok(Listed {
+        mariadb,
+        tables: all(connection, TABLES, |row| name(row)).await?,
+        views: all(connection, VIEWS, view).await?,
+        routines: all(connection, ROUTINES, routine).await?,
+        triggers: all(connection, TRIGGERS, trigger).await?,
+    })
+}
+
+async fn all<T>(
+    connection: &mut Conn,
+    question: &str,
+    read: impl Fn(&Row) -> Result<T, Nonsense>,
+) -> Result<Vec<T>, Trouble> {
+    let rows = rows(connection, question).await?;
+    let read: Result<Vec<T>, Nonsense> = rows.iter().map(read).collect();
+    Ok(read?)
+}
+
+fn name(row: &Row) -> Result<String, Nonsense> {
+    row.text(&["name"]).map(str::to_owned)
+}
+
+/// A definition that is hidden is empty, or NULL.
+fn text(row: &Row, column: &str) -> Result<Option<String>, Nonsense> {
+    let value = row.value(&[column])?;
+    Ok(value.filter(|text| !text.is_empty()).map(str::to_owned))
+}
+
+fn view(row: &Row) -> Result<View, Nonsense> {
+    Ok(View {
+        name: name(row)?,
+        definition: text(row, "definition")?,
+    })
+}
+
+fn routine(row: &Row) -> Result<Routine, Nonsense> {
+    Ok(Routine {
+        name: name(row)?,
+        is_function: row.text(&["kind"])? == "FUNCTION",
+        access: row.text(&["access"])?.to_owned(),
+        body: text(row, "body")?,
+        sql_mode: text(row, "sql_mode")?.unwrap_or_default(),
+    })
+}
+
+fn trigger(row: &Row) -> Result<Trigger, Nonsense> {
+    Ok(Trigger {
+        table: name(row)?,
+        body: text(row, "body")?.unwrap_or_default(),
+        sql_mode: text(row, "sql_mode")?.unwrap_or_default(),
+    })
+}

@@ -1,0 +1,57 @@
+//! Asks a database server how far it is: what was written on it, what whoever reads there sees.
+
+use std::time::Duration;
+
+use evenkeel_policy::causality::{Position, Wait};
+
+use super::{Database, WatchError, mysql, postgres};
+use crate::probe::{Account, AskerError, Target, Tls};
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Of one that takes writes: what another must have that is to have all of them.
+    pub written: Option<Position>,
+    /// Of one that may be a replica: what whoever reads there sees.
+    pub applied: Option<Position>,
+    /// When the question was sent.
+    pub asked_us: u64,
+    /// What it can wait for, as a replica.
+    pub wait: Wait,
+}
+
+/// Asks one server, over a connection that it keeps.
+pub struct PositionAsker(Kind);
+
+enum Kind {
+    Mysql(Box<mysql::position::Asker>),
+    Postgres(Box<postgres::position::Asker>),
+}
+
+impl PositionAsker {
+    /// Checks everything that can be checked without the server.
+    pub fn new(database: Database, account: Account, tls: &Tls) -> Result<Self, AskerError> {
+        Ok(Self(match database {
+            Database::Mysql => Kind::Mysql(Box::new(mysql::position::Asker::new(account, tls)?)),
+            Database::Postgres => {
+                Kind::Postgres(Box::new(postgres::position::Asker::new(account, tls)?))
+            }
+        }))
+    }
+
+    /// Asks once, within `timeout`, over the kept connection if there is one to that target.
+    pub async fn ask(&mut self, target: &Target, timeout: Duration) -> Result<Place, WatchError> {
+        match &mut self.0 {
+            Kind::Mysql(asker) => asker.ask(target, timeout).await,
+            Kind::Postgres(asker) => asker.ask(target, timeout).await,
+        }
+    }
+
+    /// Takes leave of the server, until the next question.
+    pub fn hang_up(&mut self) {
+        match &mut self.0 {
+            Kind::Mysql(asker) => asker.hang_up(),
+            Kind::Postgres(asker) => asker.hang_up(),
+        }
+    }
+}
