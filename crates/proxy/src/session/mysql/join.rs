@@ -68,9 +68,7 @@ impl Fresh {
 
     pub(super) fn value(&self, name: &[u8]) -> Option<&[u8]> {
         let mut pairs = self.pairs();
-        pairs
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value)
+        pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 }
 

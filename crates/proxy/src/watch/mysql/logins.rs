@@ -220,11 +220,7 @@ fn names(host: &str, target: &Target) -> Vec<String> {
     let mut names = vec![host.to_owned()];
     let is_address = host.parse::<std::net::IpAddr>().is_ok();
     if let (Target::Tcp(address), false) = (target, is_address) {
-        let any = if address.is_ipv4() {
-            "0.0.0.0:0"
-        } else {
-            "[::]:0"
-        };
+        let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         // Nothing is sent: the system only chooses the way.
         let ours = UdpSocket::bind(any).and_then(|socket| {
             socket.connect(address)?;
@@ -288,13 +284,7 @@ fn read(row: Row) -> Option<AccountRow> {
         // Of several, one without a name stands for the account's own.
         Some(count) => (0..count.min(WAYS_MAX))
             .filter_map(|which| way(COLUMNS_BEFORE + 3 + 2 * which))
-            .map(|one| {
-                if one.plugin.is_empty() {
-                    own.clone()
-                } else {
-                    one
-                }
-            })
+            .map(|one| if one.plugin.is_empty() { own.clone() } else { one })
             .collect(),
     };
     Some(AccountRow {
@@ -323,10 +313,7 @@ mod tests {
     #[test]
     fn a_name_cannot_end_the_string_that_it_stands_in() {
         let query = query(false, "a'b");
-        assert!(
-            query.ends_with("WHERE User IN (_utf8mb4 x'612762', '')"),
-            "{query}"
-        );
+        assert!(query.ends_with("WHERE User IN (_utf8mb4 x'612762', '')"), "{query}");
     }
 
     #[test]
