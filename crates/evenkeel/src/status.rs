@@ -2,8 +2,8 @@
 
 mod cluster;
 mod control;
-mod explain;
 mod database;
+mod explain;
 mod timeline;
 mod upgrade;
 
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
 pub use control::{Command, ControlHandle, KillWhich, Reply, Request, Stopped};
-pub use explain::{Explanation, Question, StatementStatus};
 pub use database::{
-    ClientStatus, Connections, CountStatus, IdleStatus, PoolStatus, DatabaseStatus, UsageStatus,
+    ClientStatus, Connections, CountStatus, DatabaseStatus, IdleStatus, PoolStatus, UsageStatus,
 };
+pub use explain::{Explanation, Question, StatementStatus};
 pub use timeline::{EventKind, Severity, TimelineEvent};
 pub use upgrade::UpgradeStatus;
 

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod command;
+mod database;
 mod explain;
 mod fit;
 mod history;
@@ -11,7 +12,6 @@ mod listening;
 mod naming;
 mod operate;
 mod peers;
-mod database;
 mod probing;
 mod publish;
 mod pulse;
@@ -23,6 +23,7 @@ mod service;
 mod timeline;
 mod upgrade;
 mod watching;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,6 +6,8 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+#[path = "postgres/before_login.rs"]
+mod before_login;
 #[path = "postgres/cancels.rs"]
 mod cancels;
 #[path = "postgres/client.rs"]

@@ -63,6 +63,8 @@ pub enum Outcome {
     Passed,
     /// It does not; the text says why.
     Failed(String),
+    /// It did not answer the probe in time, for this reason, but answered clients meanwhile.
+    Busy(String),
     /// It speaks but does not let the monitor in: alive, and the monitor account needs care.
     LoginRefused(String),
 }
@@ -146,7 +148,9 @@ impl Health {
     pub fn probe(&mut self, now_ms: u64, outcome: Outcome) -> Option<Change> {
         self.probe_due = false;
         match outcome {
-            Outcome::Failed(why) => self.probe_failed(now_ms, why),
+            // An overloaded server that is taken out loses its clients, and the next one falls.
+            Outcome::Busy(_) if self.standing != Standing::Down => None,
+            Outcome::Failed(why) | Outcome::Busy(why) => self.probe_failed(now_ms, why),
             Outcome::Passed => {
                 self.monitor_problem = None;
                 self.probe_passed(now_ms)

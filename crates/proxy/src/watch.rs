@@ -14,9 +14,9 @@ use std::{fmt, time::Duration};
 use evenkeel_policy::cluster::Report;
 
 use self::keeper::Keeper;
+pub use self::mysql::logins::AccountAsker;
 pub use self::mysql::routines::RoutineAsker;
 pub use self::position::{Place, PositionAsker};
-pub use self::mysql::logins::AccountAsker;
 pub use self::postgres::{catalog::CatalogAsker, logins::LoginAsker};
 use crate::probe::{Account, AskerError, Failure, Target, Tls};
 

@@ -28,7 +28,9 @@ const COLLATION: u8 = 45;
 
 fn start() -> Server {
     let server = Server::start(libc::SIGKILL, command);
-    server.until("mariadbd answers", || connect(&server, COLLATION, "").is_ok());
+    server.until("mariadbd answers", || {
+        connect(&server, COLLATION, "").is_ok()
+    });
     server
 }
 
@@ -270,7 +272,12 @@ impl Scene {
         journal.sent(&meaning, on);
         let answer = connection.query(text);
         for (index, part) in answer.parts.iter().enumerate() {
-            hear(std::slice::from_ref(part), on, Some(&mut *journal), &self.interner);
+            hear(
+                std::slice::from_ref(part),
+                on,
+                Some(&mut *journal),
+                &self.interner,
+            );
             let reply = Reply {
                 status: part.status,
                 insert_id: part.insert_id,

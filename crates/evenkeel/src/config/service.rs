@@ -253,10 +253,7 @@ fn read_tables(
     }
     places.health = table.place.clone();
     places.probe = table.place.clone();
-    if let (Some(probe), true) = (
-        Probe::of(plan.protocol),
-        table.value("monitor").is_some(),
-    ) {
+    if let (Some(probe), true) = (Probe::of(plan.protocol), table.value("monitor").is_some()) {
         plan.health.probe = probe;
     }
     if let Some(health) = table.table("health", &keys::HEALTH, problems) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::families::{Emit, Family, Value, counter, gauge};
 use super::{BYTES, SECONDS};
-use crate::status::{PoolStatus, DatabaseStatus, ServiceStatus, UsageStatus};
+use crate::status::{DatabaseStatus, PoolStatus, ServiceStatus, UsageStatus};
 use Value::{Count, Now, Sum};
 
 /// Of each service; every sample also bears the label `service`.

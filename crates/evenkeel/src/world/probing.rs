@@ -1,6 +1,7 @@
 //! Starts probes and name look-ups when they are due, and takes their answers.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::cluster;
@@ -15,6 +16,7 @@ use super::World;
 use super::report::now_unix_ms;
 use super::server::{DueProbe, ServerState};
 use super::timeline::News;
+use super::witness::witnessed;
 use crate::config::Address;
 use crate::config::plan::OnServerDown;
 use crate::status::{EventKind, Severity};
@@ -22,7 +24,8 @@ use crate::status::{EventKind, Severity};
 /// An answer that came from outside.
 #[derive(Debug)]
 pub(super) enum Report {
-    Probed(Address, Observation),
+    /// What a probe saw, and whether the server answered clients while it waited.
+    Probed(Address, Observation, bool),
     Resolved(Address, Result<Vec<Endpoint>, String>),
     Said(Address, Result<cluster::Report, WatchError>),
     /// It closed the connection over which it was asked, and does not answer over a new one.
@@ -59,13 +62,14 @@ impl World {
             DueProbe::Ticked(change) => self.follow(address, change),
             DueProbe::Ask(asker, timeout_ms) => {
                 let target = state.server.endpoints().first().map(target);
-                let address = address.clone();
+                let (address, server) = (address.clone(), Arc::clone(&state.server));
+                let limit = Duration::from_millis(timeout_ms);
                 tokio::spawn(async move {
-                    let seen = match target {
-                        Some(target) => asker.ask(&target, Duration::from_millis(timeout_ms)).await,
-                        None => unresolved(),
+                    let (seen, is_busy) = match target {
+                        Some(target) => witnessed(&server, limit, asker.ask(&target, limit)).await,
+                        None => (unresolved(), false),
                     };
-                    let _ = reports.send(Report::Probed(address, seen)).await;
+                    let _ = reports.send(Report::Probed(address, seen, is_busy)).await;
                 });
             }
         }
@@ -73,12 +77,12 @@ impl World {
 
     pub(super) fn take_report(&mut self, report: Report) {
         match report {
-            Report::Probed(address, seen) => {
+            Report::Probed(address, seen, is_busy) => {
                 // A server that left the configuration meanwhile is nobody's concern.
                 let Some(state) = self.servers.get_mut(&address) else {
                     return;
                 };
-                let change = state.notice_probe(seen, now_unix_ms());
+                let change = state.notice_probe(seen, is_busy, now_unix_ms());
                 self.follow(&address, change);
             }
             Report::Resolved(address, answer) => {

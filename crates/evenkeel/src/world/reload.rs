@@ -9,9 +9,9 @@ use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::{Server, View, now_ms};
 
 use super::cluster::asks_roles;
+use super::database::serving;
 use super::leaving::Leaving;
 use super::listening::{Bound, Listening};
-use super::database::serving;
 use super::publish::{keepalive, settings};
 use super::server::{ServerState, Watch};
 use super::service::ServiceState;

@@ -323,11 +323,21 @@ impl ServerState {
         }
     }
 
-    pub(super) fn notice_probe(&mut self, seen: Observation, at_unix_ms: u64) -> Option<Change> {
+    /// `is_busy`: it answered clients while the probe waited.
+    pub(super) fn notice_probe(
+        &mut self,
+        seen: Observation,
+        is_busy: bool,
+        at_unix_ms: u64,
+    ) -> Option<Change> {
         let now_ms = now_ms();
         self.asking = false;
         let (ok, message, outcome) = match seen.outcome {
             Outcome::Passed => (true, seen.note.unwrap_or_default(), HealthOutcome::Passed),
+            Outcome::Failed(why) if is_busy => {
+                let message = format!("{why}; it answers clients: busy, not dead");
+                (false, message, HealthOutcome::Busy(why))
+            }
             Outcome::Failed(why) => (false, why.clone(), HealthOutcome::Failed(why)),
             Outcome::LoginRefused(why) => (false, why.clone(), HealthOutcome::LoginRefused(why)),
         };

@@ -9,10 +9,10 @@ use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::tls::Acceptor;
 
+use super::database::{Learning, serving};
 use super::fit::Fit;
 use super::history::History;
 use super::listening::Listening;
-use super::database::{Learning, serving};
 use super::refusals::Refusals;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};

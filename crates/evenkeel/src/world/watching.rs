@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::probing::{Report, target};
+use super::witness::witnessed;
 use crate::config::Address;
 
 /// While a cluster has no primary: the next one must not wait for our next question.
@@ -142,7 +143,13 @@ impl Asking {
     async fn go_on(mut self) {
         loop {
             let since = Instant::now();
-            let mut outcome = self.ask().await;
+            let (server, timeout) = (Arc::clone(&self.server), self.timeout);
+            let (mut outcome, is_busy) = witnessed(&server, timeout, self.ask()).await;
+            if is_busy && is_away(&outcome) {
+                // What it said before holds: it works for clients, and is only slow for us.
+                self.pause(false).await;
+                continue;
+            }
             let was_answered = std::mem::replace(&mut self.answered, true);
             // What broke may have been the old connection only: the server itself is asked first.
             if is_away(&outcome) && was_answered {

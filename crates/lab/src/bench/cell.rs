@@ -70,7 +70,12 @@ pub(crate) fn measure(
         failure: failure(&run, task.load),
         ..Cell::default()
     };
-    Ok((cell, run.raw))
+    let mut raw = run.raw;
+    if cell.failure.is_some() {
+        raw.push_str("\n== what the balancer said last\n");
+        raw.push_str(&front.said());
+    }
+    Ok((cell, raw))
 }
 
 /// In per cent of what its threads could have had.

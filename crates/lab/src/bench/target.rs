@@ -218,6 +218,9 @@ impl Order<'_> {
     }
 }
 
+/// Of what a balancer said, so many lines are kept with a run that failed.
+const LOG_LINES: usize = 40;
+
 impl Front {
     /// Where a load of this kind goes.
     pub(crate) fn addresses(&self, sends: Sends) -> &[SocketAddr] {
@@ -250,6 +253,19 @@ impl Front {
             Process::Evenkeel(balancer) if !balancer.is_running() => Some(balancer.log()),
             Process::Rival(rival) if !rival.is_running() => Some(rival.log_tail()),
             _ => None,
+        }
+    }
+
+    /// The last that the balancer said, whether it still runs or not.
+    pub(crate) fn said(&self) -> String {
+        match &self.process {
+            Process::Nothing => String::new(),
+            Process::Evenkeel(balancer) => {
+                let log = balancer.log();
+                let lines: Vec<&str> = log.lines().collect();
+                lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+            }
+            Process::Rival(rival) => rival.log_tail(),
         }
     }
 

@@ -1,5 +1,8 @@
 //! Servers that end connections, die, restart and refuse; clients see one proper error, or nothing.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use evenkeel_lab::eventually;
 
 use super::client::Client;
@@ -175,5 +178,37 @@ fn a_server_without_room_is_asked_again_until_it_has_some() {
         first.run("commit");
         assert_eq!(second.reply()[1], "D at last", "{io}");
         let _ = shared();
+    }
+}
+
+#[test]
+fn a_server_that_is_too_busy_for_probes_keeps_its_clients() {
+    for io in DRIVERS {
+        let (_lab, server) = own();
+        let health =
+            "[service.health]\nprobe = \"postgres\"\ninterval_ms = 500\ntimeout_ms = 500\n";
+        let setup = Setup {
+            pool: "size = 20",
+            tables: health,
+            ..TWO
+        };
+        let stage = Stage::before(&server, io, setup);
+        let clients: Vec<Client> = (0..20).map(|_| stage.client()).collect();
+        if let Err(why) = server.cpu_share(5) {
+            println!("skipped: {why:#}");
+            return;
+        }
+        let until = Instant::now() + Duration::from_secs(8);
+        thread::scope(|scope| {
+            for mut client in clients {
+                scope.spawn(move || {
+                    while Instant::now() < until {
+                        client.run("select count(*) from generate_series(1, 5000)");
+                    }
+                });
+            }
+        });
+        let log = stage.balancer.log();
+        assert!(!log.contains("is down"), "{io}: {log}");
     }
 }

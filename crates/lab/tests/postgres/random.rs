@@ -39,10 +39,10 @@ const TEXTS: [&str; 23] = [
 
 /// Numbers that look random and are the same each time (Knuth's MMIX generator).
 #[derive(Clone)]
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)

@@ -151,13 +151,13 @@ pub(crate) fn service_toml(
     )
 }
 
-/// A file of the lab's one user, made once for each test program.
+/// A file of the lab's one user, the same for each run.
 fn users_file() -> String {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt;
     static FILE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     FILE.get_or_init(|| {
-        let path = std::env::temp_dir().join(format!("evenkeel-split-{}", std::process::id()));
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("split-users.toml");
         let mut options = std::fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&path).unwrap();

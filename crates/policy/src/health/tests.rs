@@ -86,6 +86,21 @@ fn rise_passed_probes_in_a_row_bring_a_server_back() {
 }
 
 #[test]
+fn a_server_that_is_only_too_busy_for_probes_stays_in_use() {
+    let busy = || Outcome::Busy(String::from("timed out"));
+    let mut health = up();
+    for now_ms in 1..=9 {
+        assert_eq!(health.probe(now_ms, busy()), None);
+    }
+    assert_eq!(health.standing(), Standing::Up);
+    // One that is down needs a probe that passes.
+    let mut health = down();
+    health.probe(1, Outcome::Passed);
+    health.probe(2, busy());
+    assert_eq!(health.probe(3, Outcome::Passed), None);
+}
+
+#[test]
 fn failed_clients_count_like_failed_probes() {
     let mut health = up();
     assert_eq!(fail_a_client(&mut health, 1), None);

@@ -7,10 +7,13 @@ use std::sync::{Arc, PoisonError};
 
 use super::ledger::{Ledger, Ledgers};
 use super::queue::{Queue, Waiter};
-use super::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, fence};
+use super::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, fence};
 use super::terms::{Cancelled, Key, Order, Quotas, Refusal, Scope, Settings, Ticket};
 use crate::load::Load;
 use crate::places::{Places, UNLIMITED};
+
+/// A worker to which a connection came back so lately will have another one soon.
+const LIVELY_MS: u64 = 2;
 
 /// Connections that are interchangeable.
 #[derive(Debug)]
@@ -18,14 +21,28 @@ pub struct Pool {
     pub(super) id: u64,
     key: Key,
     outdated: AtomicBool,
-    /// Of each worker: how many idle ones it has. Written by that worker alone.
-    idle: Box<[Count]>,
+    /// Written by the worker alone whose it is.
+    at: Box<[AtWorker]>,
 }
 
-/// Alone on its cache line.
+/// What a worker tells of its part of a pool, alone on its cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Count(AtomicU32);
+struct AtWorker {
+    /// How many idle ones it has.
+    idle: AtomicU32,
+    /// When one came back to it last.
+    back_ms: AtomicU64,
+}
+
+impl AtWorker {
+    fn new() -> AtWorker {
+        AtWorker {
+            idle: AtomicU32::new(0),
+            back_ms: AtomicU64::new(0),
+        }
+    }
+}
 
 impl Pool {
     fn new(id: u64, key: Key, workers: usize) -> Pool {
@@ -33,7 +50,7 @@ impl Pool {
             id,
             key,
             outdated: AtomicBool::new(false),
-            idle: (0..workers).map(|_| Count(AtomicU32::new(0))).collect(),
+            at: (0..workers).map(|_| AtWorker::new()).collect(),
         }
     }
 
@@ -51,23 +68,31 @@ impl Pool {
 
     /// Idle connections that a worker was last known to have.
     pub(super) fn idle_at(&self, worker: usize) -> u32 {
-        self.idle[worker].0.load(Relaxed)
+        self.at[worker].idle.load(Relaxed)
     }
 
     pub(super) fn set_idle(&self, worker: usize, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.idle[worker].0.store(count, Relaxed);
+        self.at[worker].idle.store(count, Relaxed);
     }
 
     pub(super) fn count_one_less(&self, worker: usize) {
         let count = self.idle_at(worker).saturating_sub(1);
-        self.idle[worker].0.store(count, Relaxed);
+        self.at[worker].idle.store(count, Relaxed);
+    }
+
+    pub(super) fn came_back(&self, worker: usize, now_ms: u64) {
+        self.at[worker].back_ms.store(now_ms, Relaxed);
+    }
+
+    /// Whether connections come back to a worker all the time.
+    pub(super) fn is_lively_at(&self, worker: usize, now_ms: u64) -> bool {
+        let back_ms = self.at[worker].back_ms.load(Relaxed);
+        back_ms != 0 && now_ms <= back_ms + LIVELY_MS
     }
 
     pub(super) fn idle(&self) -> u32 {
-        (0..self.idle.len())
-            .map(|worker| self.idle_at(worker))
-            .sum()
+        (0..self.at.len()).map(|worker| self.idle_at(worker)).sum()
     }
 }
 
@@ -194,6 +219,8 @@ pub(super) struct Record {
     pub(super) evicting: Vec<u32>,
     /// Places that other pools are making for this one.
     pub(super) promised: u32,
+    /// A worker was told to look again after who waits.
+    pub(super) looks_again: bool,
     /// The server said that it is full: nothing is opened before.
     pub(super) hold_until_ms: u64,
 }
@@ -209,6 +236,7 @@ impl Record {
             asked: vec![0; workers],
             evicting: vec![0; workers],
             promised: 0,
+            looks_again: false,
             hold_until_ms: 0,
         }
     }

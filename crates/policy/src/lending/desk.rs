@@ -74,6 +74,7 @@ impl Desk {
         if let Some(why) = self.unfit(&loan, condition, now_ms) {
             return Returned::Close(close(loan, why));
         }
+        self.shelves.came_back(loan.pool, now_ms);
         if !self.books.is_calm() {
             return self.settle(loan, now_ms, orders);
         }
@@ -159,13 +160,20 @@ impl Desk {
             state.serve(pool.id, now_ms, orders);
             return None;
         };
-        let Some(ticket) = state.hand(pool.id, self.worker) else {
+        let Some(ticket) = state.hand(pool.id, self.worker, now_ms, orders) else {
             self.shelves.put(loan, now_ms);
             // It was spoken for until now; another pool's client may have use for its place.
             state.serve_all(now_ms, orders);
             return None;
         };
         Some((ticket, loan))
+    }
+
+    /// Does a [`super::Task::LookAgain`], when its time has come.
+    pub fn look_again(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<Order>) {
+        let mut state = self.books.lock();
+        state.record(pool.id).looks_again = false;
+        state.serve(pool.id, now_ms, orders);
     }
 
     /// Does a [`super::Task::Evict`]: the connection to close, then to be told closed. None: there
@@ -217,7 +225,7 @@ impl Desk {
     /// Keeps it, hands it on, or closes it, with the books open.
     fn settle(&mut self, loan: Loan, now_ms: u64, orders: &mut Vec<Order>) -> Returned {
         let mut state = self.books.lock();
-        match state.settle(loan.pool, self.worker, orders) {
+        match state.settle(loan.pool, self.worker, now_ms, orders) {
             Verdict::Hand(ticket) => Returned::Hand(ticket, loan),
             Verdict::Close(why, on_behalf) => Returned::Close(Closing {
                 on_behalf,

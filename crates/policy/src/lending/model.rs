@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, fence};
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
     pub(super) use loom::sync::{Mutex, MutexGuard};
 }
 
@@ -103,6 +103,7 @@ impl Thread {
                     self.loans.push(loan);
                 }
             }
+            Task::LookAgain { .. } => self.desk.look_again(&order.pool, 0, &mut self.orders),
             Task::Evict { on_behalf } => {
                 let closing = self.desk.evict(&order.pool, on_behalf, 0, &mut self.orders);
                 self.closing.extend(closing);
@@ -114,6 +115,14 @@ impl Thread {
         for closing in std::mem::take(&mut self.closing) {
             self.desk.closed(closing, 0, &mut self.orders);
         }
+    }
+}
+
+/// No time passes: nobody can wait for a moment.
+fn settings() -> Settings {
+    Settings {
+        move_ms: 0,
+        ..Settings::default()
     }
 }
 
@@ -129,7 +138,7 @@ fn key(user: u64) -> Key {
 
 /// A service of one connection, which is in use at worker 0, for user 0; and user 1's pool.
 fn scene() -> (Arc<Books>, [Thread; 2], [Arc<Pool>; 2]) {
-    let books = Arc::new(Books::new(2, 1, Settings::default()));
+    let books = Arc::new(Books::new(2, 1, settings()));
     let server = Arc::new(Load::new(None));
     let quotas = Quotas {
         pool: UNLIMITED,
@@ -252,7 +261,7 @@ fn a_client_that_gives_up_while_it_is_served_loses_no_connection() {
 #[test]
 fn two_workers_that_want_the_last_place_open_one_connection() {
     loom::model(|| {
-        let books = Arc::new(Books::new(2, 1, Settings::default()));
+        let books = Arc::new(Books::new(2, 1, settings()));
         let server = Arc::new(Load::new(None));
         let quotas = Quotas {
             pool: UNLIMITED,

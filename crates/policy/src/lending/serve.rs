@@ -19,7 +19,13 @@ pub(super) enum Verdict {
 
 impl State {
     /// Decides about a connection that came back to a worker, fit for use.
-    pub(super) fn settle(&mut self, id: u64, worker: usize, orders: &mut Vec<Order>) -> Verdict {
+    pub(super) fn settle(
+        &mut self,
+        id: u64,
+        worker: usize,
+        now_ms: u64,
+        orders: &mut Vec<Order>,
+    ) -> Verdict {
         if self.pools[&id].ledgers.are_exceeded() {
             return Verdict::Close(Why::OverLimit, None);
         }
@@ -28,20 +34,29 @@ impl State {
             self.order_evictions(&victims, rival, orders);
             return Verdict::Close(Why::MakeRoom, Some(rival));
         }
-        match self.hand(id, worker) {
+        match self.hand(id, worker, now_ms, orders) {
             Some(ticket) => Verdict::Hand(ticket),
             None => Verdict::Keep,
         }
     }
 
     /// Takes the client out of the queue who is to get a connection that `worker` has.
-    pub(super) fn hand(&mut self, id: u64, worker: usize) -> Option<Ticket> {
+    pub(super) fn hand(
+        &mut self,
+        id: u64,
+        worker: usize,
+        now_ms: u64,
+        orders: &mut Vec<Order>,
+    ) -> Option<Ticket> {
         if self.is_paused(id) {
             return None;
         }
         let patience_ms = self.settings.elsewhere_ms;
         let queue = &self.pools[&id].queue;
         let (line, _) = queue.next_for(worker, patience_ms)?;
+        if line != worker && self.is_better_patient(id, now_ms, orders) {
+            return None;
+        }
         self.dequeue(id, line)
     }
 
@@ -118,7 +133,7 @@ impl State {
 
     /// Sees to it that a connection comes for each client of a pool, as far as that can be.
     pub(super) fn serve(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) {
-        if self.is_paused(id) {
+        if self.is_paused(id) || self.has_spare(id) && self.is_better_patient(id, now_ms, orders) {
             return;
         }
         while self.unserved(id) > 0
@@ -126,6 +141,30 @@ impl State {
                 || self.connect_for_waiter(id, now_ms, orders)
                 || self.make_room(id, now_ms, orders))
         {}
+    }
+
+    /// Whether the first client should wait a moment for a connection of its own worker, where they
+    /// come back all the time: one from elsewhere would have to be moved. Then somebody looks again.
+    fn is_better_patient(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) -> bool {
+        let patience_ms = self.settings.move_ms;
+        let record = self.record(id);
+        let Some((worker, first)) = record.queue.oldest() else {
+            return false;
+        };
+        let at_ms = first.since_ms + patience_ms;
+        let will_come = record.pool.is_lively_at(worker, now_ms) && record.spare_at(worker) == 0;
+        if now_ms >= at_ms || !will_come {
+            return false;
+        }
+        if !record.looks_again {
+            record.looks_again = true;
+            orders.push(record.order(worker, Task::LookAgain { at_ms }));
+        }
+        true
+    }
+
+    fn has_spare(&self, id: u64) -> bool {
+        self.pools[&id].most_idle().is_some()
     }
 
     /// Clients for whom nothing is on its way.

@@ -50,6 +50,12 @@ impl Shelves {
         });
     }
 
+    pub(super) fn came_back(&self, pool: u64, now_ms: u64) {
+        if let Some(shelf) = self.get(pool) {
+            shelf.pool.came_back(self.worker, now_ms);
+        }
+    }
+
     /// The shelf must be there.
     pub(super) fn put(&mut self, loan: Loan, now_ms: u64) {
         let shelf = self.by_pool.get_mut(&loan.pool);

@@ -21,6 +21,9 @@ pub struct Settings {
     /// Clients of the same worker come first, unless one elsewhere has waited this much longer:
     /// moving a connection to another worker has its price.
     pub elsewhere_ms: u64,
+    /// A client waits this long for a connection of its own worker, if they come back there all the
+    /// time, before an idle one is moved from another worker.
+    pub move_ms: u64,
     /// A client that needs another pool's connection closed to make room for its own comes first
     /// when it has waited this much longer: a new connection has a higher price.
     pub other_pool_ms: u64,
@@ -35,6 +38,7 @@ impl Default for Settings {
             wait_ms: 10_000,
             queue_length: 10_000,
             elsewhere_ms: 5,
+            move_ms: 1,
             other_pool_ms: 50,
         }
     }
@@ -144,6 +148,11 @@ pub enum Task {
     Connect,
     /// Give an idle connection to who waits elsewhere: `Desk::give_idle`.
     GiveIdle,
+    /// At this moment, look again after who waits: `Desk::look_again`.
+    LookAgain {
+        /// When.
+        at_ms: u64,
+    },
     /// Close an idle connection to make room: `Desk::evict`.
     Evict {
         /// The pool whose client waits for the room.

@@ -19,6 +19,7 @@ fn settings() -> Settings {
         wait_ms: 1_000,
         queue_length: 3,
         elsewhere_ms: 5,
+        move_ms: 2,
         other_pool_ms: 50,
         idle_ms: 100,
         lifetime_ms: 1_000,
@@ -161,6 +162,54 @@ fn a_client_of_the_same_worker_comes_first_unless_one_elsewhere_has_waited_longe
         };
         assert_eq!(first, [own, elsewhere][winner], "own since {own_ms}");
         assert!(matches!(scene.give_back(0, loan, 20), Returned::Hand(..)));
+    }
+}
+
+/// A busy worker 0, where a client has just come to wait; and an idle connection at worker 1.
+fn busy_beside_idle() -> (Scene, Arc<Pool>, Loan, Ticket) {
+    let mut scene = Scene::new(2, settings());
+    let pool = scene.pool(1);
+    let (own, other) = (scene.client(0, &pool, 0), scene.client(1, &pool, 0));
+    scene.give_back(0, own, 9);
+    let Lend::Take(own) = scene.borrow(0, &pool, 10) else {
+        panic!("it is idle here");
+    };
+    scene.give_back(1, other, 10);
+    let ticket = scene.wait(0, &pool, 10);
+    assert_eq!(scene.tasks(), [(0, Task::LookAgain { at_ms: 12 })]);
+    (scene, pool, own, ticket)
+}
+
+#[test]
+fn a_client_waits_a_moment_where_connections_come_back_before_one_is_moved() {
+    let (mut scene, pool, own, ticket) = busy_beside_idle();
+    assert_eq!(handed_to(scene.give_back(0, own, 11)), ticket);
+    scene.desks[0].look_again(&pool, 12, &mut scene.orders);
+    assert_eq!(scene.tasks(), []);
+}
+
+#[test]
+fn a_client_whose_moment_has_passed_gets_a_connection_from_elsewhere() {
+    let (mut scene, pool, _own, ticket) = busy_beside_idle();
+    scene.desks[0].look_again(&pool, 12, &mut scene.orders);
+    assert_eq!(scene.tasks(), [(1, Task::GiveIdle)]);
+    let given = scene.desks[1].give_idle(&pool, 12, &mut scene.orders);
+    assert_eq!(given.map(|(to, _)| to), Some(ticket));
+}
+
+#[test]
+fn a_connection_that_comes_back_elsewhere_is_not_moved_before_the_moment_has_passed() {
+    for (back_ms, is_moved) in [(11, false), (12, true)] {
+        let (mut scene, pool, _own, ticket) = busy_beside_idle();
+        // Who has just come there takes it: nobody has waited long.
+        let Lend::Take(other) = scene.borrow(1, &pool, 10) else {
+            panic!("it is idle there");
+        };
+        let moved = match scene.give_back(1, other, back_ms) {
+            Returned::Hand(to, _) => Some(to),
+            _ => None,
+        };
+        assert_eq!(moved, is_moved.then_some(ticket), "at {back_ms}");
     }
 }
 

@@ -16,6 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_policy::lending::{
     Cancelled, Closing, Condition, Desk, Failure, Lend, Loan, Order, Refusal, Returned, Task,
@@ -329,6 +330,7 @@ impl<C: Connection> Lending<C> {
         let now_ms = clock::now_ms();
         match order.task {
             Task::Connect => self.connect(worker, order.pool),
+            Task::LookAgain { at_ms } => self.look_again(worker, order.pool, at_ms),
             Task::GiveIdle => {
                 let given = self
                     .desk
@@ -349,6 +351,25 @@ impl<C: Connection> Lending<C> {
             }
         }
         self.give_out(orders);
+    }
+
+    fn look_again(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        pool: Arc<evenkeel_policy::lending::Pool>,
+        at_ms: u64,
+    ) {
+        let lending = Rc::clone(self);
+        worker.spawn(async move {
+            let pause_ms = at_ms.saturating_sub(clock::now_ms());
+            compio::time::sleep(Duration::from_millis(pause_ms)).await;
+            let mut orders = Vec::new();
+            lending
+                .desk
+                .borrow_mut()
+                .look_again(&pool, clock::now_ms().max(at_ms), &mut orders);
+            lending.give_out(orders);
+        });
     }
 
     fn connect(self: &Rc<Self>, worker: &Rc<Worker>, pool: Arc<evenkeel_policy::lending::Pool>) {

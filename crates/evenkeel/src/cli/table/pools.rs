@@ -1,7 +1,7 @@
 //! Pools and clients of a service as tables for a terminal.
 
 use super::{aligned, bytes};
-use crate::status::{ClientStatus, Connections, PoolStatus, DatabaseStatus, UsageStatus};
+use crate::status::{ClientStatus, Connections, DatabaseStatus, PoolStatus, UsageStatus};
 
 /// What `evenkeel pools` prints.
 pub(in crate::cli) fn rendered(status: &DatabaseStatus) -> String {

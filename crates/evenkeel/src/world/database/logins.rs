@@ -19,9 +19,9 @@ const UNDER_WAY_MAX: usize = 32;
 /// Sessions that may wait; who comes then is told so.
 const WAITING_MAX: usize = 10_000;
 
-/// For one server to answer, and for all of them together.
+/// For one server to answer while there is another one to ask, and for all of them together.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(10);
 
 type Answer<A> = Result<A, NoLogin>;
 type Reply<A> = oneshot::Sender<Answer<A>>;
@@ -171,22 +171,27 @@ impl<A: Clone> Book<A> {
 pub(super) trait Asks: Send + Sync + 'static {
     type Of: OfUser;
 
-    fn ask(&self, target: &Target, user: &str) -> impl Future<Output = Answer<Self::Of>> + Send;
+    fn ask(
+        &self,
+        target: &Target,
+        user: &str,
+        limit: Duration,
+    ) -> impl Future<Output = Answer<Self::Of>> + Send;
 }
 
 impl Asks for LoginAsker {
     type Of = Login;
 
-    async fn ask(&self, target: &Target, user: &str) -> Answer<Login> {
-        self.ask(target, user, ANSWER_LIMIT).await
+    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<Login> {
+        self.ask(target, user, limit).await
     }
 }
 
 impl Asks for AccountAsker {
     type Of = Accounts;
 
-    async fn ask(&self, target: &Target, user: &str) -> Answer<Accounts> {
-        self.ask(target, user, ANSWER_LIMIT).await
+    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<Accounts> {
+        self.ask(target, user, limit).await
     }
 }
 
@@ -207,8 +212,11 @@ impl<A: Asks> Knows for Servers<A> {
         }
         let order = self.roster.borrow().by_preference();
         let mut answer = Err(NoLogin::Unavailable("no server is up".to_owned()));
-        for id in order {
-            answer = self.ask(id, user).await;
+        let last = order.len().saturating_sub(1);
+        for (index, id) in order.into_iter().enumerate() {
+            // A server that is merely busy is waited for if there is no other one.
+            let limit = if index == last { LIMIT } else { ANSWER_LIMIT };
+            answer = self.ask(id, user, limit).await;
             if !matches!(answer, Err(NoLogin::Unavailable(_))) {
                 break;
             }
@@ -218,7 +226,7 @@ impl<A: Asks> Knows for Servers<A> {
 }
 
 impl<A: Asks> Servers<A> {
-    async fn ask(&self, server_id: u64, user: &str) -> Answer<A::Of> {
+    async fn ask(&self, server_id: u64, user: &str, limit: Duration) -> Answer<A::Of> {
         let mut askers = self.askers.iter();
         let found = askers.find(|(listed, _)| listed.id() == server_id);
         let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
@@ -226,7 +234,7 @@ impl<A: Asks> Servers<A> {
             let why = "a server's name is not resolved".to_owned();
             return Err(NoLogin::Unavailable(why));
         };
-        let answer = Asks::ask(asker, &target, user).await;
+        let answer = Asks::ask(asker, &target, user, limit).await;
         answer.map_err(|error| match error {
             NoLogin::Unavailable(why) => {
                 NoLogin::Unavailable(format!("{}: {why}", listed.server.name))

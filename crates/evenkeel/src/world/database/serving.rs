@@ -9,12 +9,12 @@ use evenkeel_policy::cluster::Role;
 use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
+use evenkeel_proxy::Server;
 use evenkeel_proxy::database::{
     Auth, DatabaseService, DatabaseView, FileCredential, FileUser, Sizes, Times,
 };
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::tls::{Acceptor, Authorities, Connector, Identity, SetupError, Speaks};
-use evenkeel_proxy::Server;
 use zeroize::Zeroizing;
 
 use crate::config::Address;

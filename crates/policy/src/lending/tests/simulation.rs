@@ -265,6 +265,10 @@ impl World {
                 self.connections += 1;
                 self.opening.push(order);
             }
+            Task::LookAgain { at_ms } if self.now_ms < at_ms => self.orders.push(order),
+            Task::LookAgain { .. } => {
+                desk.look_again(&order.pool, self.now_ms, &mut self.orders);
+            }
             Task::GiveIdle => {
                 let given = desk.give_idle(&order.pool, self.now_ms, &mut self.orders);
                 self.transit.extend(given);

@@ -264,7 +264,9 @@ impl<'a> Door<'a> {
 fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
     let is_ready = !response.proof.is_empty() || response.plugin == Some(least.plugin);
     let asked = Response {
-        plugin: response.plugin.map(|plugin| if is_ready { plugin } else { b"" }),
+        plugin: response
+            .plugin
+            .map(|plugin| if is_ready { plugin } else { b"" }),
         ..*response
     };
     Wish {

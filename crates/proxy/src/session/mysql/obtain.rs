@@ -152,8 +152,7 @@ impl Session<'_> {
         let asked = &self.shared.asked;
         let needs = meaning.map_or(Needs::NONE, |meaning| asked.needs(meaning));
         let mut sql = Vec::new();
-        self.unit.missing = match difference(&server.settings, &mut self.journal, needs, &mut sql)
-        {
+        self.unit.missing = match difference(&server.settings, &mut self.journal, needs, &mut sql) {
             Difference::Nothing => None,
             Difference::Put { schema } => Some(Missing {
                 schema,
@@ -260,7 +259,8 @@ impl Session<'_> {
         let at = self.at.take();
         if !error.is_passing() {
             let complaint = Complaint::of_join(error);
-            let is_denied = error.kind == join::Kind::Refused && complaint.code.sqlstate == *b"28000";
+            let is_denied =
+                error.kind == join::Kind::Refused && complaint.code.sqlstate == *b"28000";
             return match is_denied {
                 // What the session is made of is good no more.
                 true => Err(End::Fatal(complaint)),

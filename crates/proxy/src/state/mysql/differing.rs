@@ -158,7 +158,10 @@ fn walk(
         };
         let before = (order != Ordering::Greater).then(|| from.next()).flatten();
         let after = (order != Ordering::Less).then(|| to.next()).flatten();
-        let (here, wanted) = (before.map(|(_, value)| value), after.map(|(_, value)| value));
+        let (here, wanted) = (
+            before.map(|(_, value)| value),
+            after.map(|(_, value)| value),
+        );
         if let Some((name, _)) = before.or(after).filter(|_| here != wanted) {
             call(name, here, wanted);
         }

@@ -18,8 +18,8 @@ use super::leftover::{Asked, Hold, InsertId, Left, Needs};
 use super::meaning::{Lookup, Meaning, Thing};
 use super::server::{self, OnServer};
 use super::tracking::Tracking;
-use super::variables::{self, Treatment};
 use super::values;
+use super::variables::{self, Treatment};
 use crate::state::settings::{Interner, Settings};
 use things::Things;
 
@@ -445,7 +445,9 @@ impl Journal {
                 self.look();
             }
             Treatment::InsertId => {
-                let number = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                let number = str::from_utf8(value)
+                    .ok()
+                    .and_then(|text| text.parse().ok());
                 self.insert_id = number.map_or(InsertId::Unknown, InsertId::Exact);
             }
             Treatment::Binds(pin, harmless) => {

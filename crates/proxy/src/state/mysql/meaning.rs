@@ -354,7 +354,12 @@ impl<'a> Reader<'a> {
         }
         let own = statement.span.of(self.text);
         let inner = body::within(own, self.modes)?;
-        let meaning = read_at(&inner, self.modes, self.lookup, self.depth.saturating_add(1));
+        let meaning = read_at(
+            &inner,
+            self.modes,
+            self.lookup,
+            self.depth.saturating_add(1),
+        );
         // More than one would not be run at all.
         (meaning.statements.len() == 1).then_some(Meaning {
             begins: false,

@@ -120,7 +120,8 @@ impl Scene {
         let client = &mut self.clients[client];
         let Lent { model, on } = &mut self.lent[client.at];
         let mut sql = Vec::new();
-        let Difference::Put { schema } = difference(on, &mut client.journal, needs, &mut sql) else {
+        let Difference::Put { schema } = difference(on, &mut client.journal, needs, &mut sql)
+        else {
             return;
         };
         if let Some(schema) = schema {

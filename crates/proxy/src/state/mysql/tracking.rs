@@ -31,9 +31,7 @@ pub(super) fn is_understood(name: &[u8], value: Option<&[u8]>) -> bool {
     };
     let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
     match name {
-        b"session_track_schema" | b"session_track_state_change" => {
-            values::boolean(value).is_some()
-        }
+        b"session_track_schema" | b"session_track_state_change" => values::boolean(value).is_some(),
         // ALL_GTIDS is more than we have.
         b"session_track_gtids" => is(b"OFF") || is(b"0") || is(b"OWN_GTID") || is(b"1"),
         b"session_track_transaction_info" => info(value).is_some(),

@@ -27,7 +27,10 @@ pub(super) fn user_name(written: &[u8]) -> Option<Box<[u8]>> {
     if written.contains(&b'\\') {
         return None;
     }
-    let quote = written.first().copied().filter(|byte| matches!(byte, b'\'' | b'"' | b'`'));
+    let quote = written
+        .first()
+        .copied()
+        .filter(|byte| matches!(byte, b'\'' | b'"' | b'`'));
     let inner = bare(written);
     if quote.is_some_and(|quote| inner.contains(&quote)) {
         return None;
@@ -38,7 +41,9 @@ pub(super) fn user_name(written: &[u8]) -> Option<Box<[u8]>> {
 
 /// What a string literal in quotes says; `None`: it is none, or not built as documented.
 pub(super) fn string(written: &[u8], no_backslash_escapes: bool) -> Option<Vec<u8>> {
-    let quote = *written.first().filter(|byte| matches!(byte, b'\'' | b'"'))?;
+    let quote = *written
+        .first()
+        .filter(|byte| matches!(byte, b'\'' | b'"'))?;
     let inner = written.strip_prefix(&[quote])?.strip_suffix(&[quote])?;
     let mut value = Vec::with_capacity(inner.len());
     let mut bytes = inner.iter().copied();
@@ -100,7 +105,14 @@ pub(super) fn read_sql_mode(value: &[u8], modes: &mut Modes) {
         parts.any(|part| part.trim_ascii().eq_ignore_ascii_case(wanted))
     };
     // Written short in texts; servers tell all that it stands for.
-    let ansi: [&[u8]; 6] = [b"ANSI", b"DB2", b"MAXDB", b"MSSQL", b"ORACLE", b"POSTGRESQL"];
+    let ansi: [&[u8]; 6] = [
+        b"ANSI",
+        b"DB2",
+        b"MAXDB",
+        b"MSSQL",
+        b"ORACLE",
+        b"POSTGRESQL",
+    ];
     modes.ansi_quotes = has(b"ANSI_QUOTES") || ansi.into_iter().any(has);
     modes.no_backslash_escapes = has(b"NO_BACKSLASH_ESCAPES");
 }
@@ -138,11 +150,7 @@ pub(super) fn put_name(name: &[u8], out: &mut Vec<u8>) {
 /// A string of a user variable as a literal with its character set and collation, which means the
 /// same in every session. `client`: the character set that it was written in; `collation`: that of
 /// the connection. `None`: the server converted it in a way that we do not know.
-pub(super) fn string_of_variable(
-    value: &[u8],
-    client: &[u8],
-    collation: &[u8],
-) -> Option<Vec<u8>> {
+pub(super) fn string_of_variable(value: &[u8], client: &[u8], collation: &[u8]) -> Option<Vec<u8>> {
     let charset = charset_of(collation);
     let is_wide = !mysql::charset_is_safe(charset);
     let same = client.eq_ignore_ascii_case(charset);
@@ -172,5 +180,6 @@ pub(super) fn string_of_variable(
 /// Collations are named after their character sets.
 pub(super) fn charset_of(collation: &[u8]) -> &[u8] {
     let end = collation.iter().position(|byte| *byte == b'_');
-    end.and_then(|end| collation.get(..end)).unwrap_or(collation)
+    end.and_then(|end| collation.get(..end))
+        .unwrap_or(collation)
 }

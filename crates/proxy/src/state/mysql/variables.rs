@@ -60,14 +60,23 @@ const SPECIAL: &[(&str, Treatment)] = &[
     ("sql_log_bin", Treatment::Binds(Pin::Binlog, &["ON", "1"])),
     ("gtid_next", Treatment::Binds(Pin::Binlog, &["AUTOMATIC"])),
     ("gtid_seq_no", Treatment::Binds(Pin::Binlog, &["0"])),
-    ("skip_replication", Treatment::Binds(Pin::Binlog, &["OFF", "0"])),
+    (
+        "skip_replication",
+        Treatment::Binds(Pin::Binlog, &["OFF", "0"]),
+    ),
     ("wsrep_on", Treatment::Binds(Pin::Binlog, &["ON", "1"])),
     // What was measured is on the connection.
     ("profiling", Treatment::Binds(Pin::Settings, &["OFF", "0"])),
     // Each connection has a value of its own.
     ("pseudo_thread_id", Treatment::Binds(Pin::Settings, &[])),
-    ("pseudo_slave_mode", Treatment::Binds(Pin::Settings, &["OFF", "0"])),
-    ("pseudo_replica_mode", Treatment::Binds(Pin::Settings, &["OFF", "0"])),
+    (
+        "pseudo_slave_mode",
+        Treatment::Binds(Pin::Settings, &["OFF", "0"]),
+    ),
+    (
+        "pseudo_replica_mode",
+        Treatment::Binds(Pin::Settings, &["OFF", "0"]),
+    ),
     // They act at once, and what they leave behind is not told.
     ("debug", Treatment::Binds(Pin::Unknown, &[])),
     ("debug_dbug", Treatment::Binds(Pin::Unknown, &[])),
@@ -83,7 +92,9 @@ const SPECIAL: &[(&str, Treatment)] = &[
 
 /// Of a variable's name, in lower case.
 pub(super) fn treatment(name: &[u8]) -> Treatment {
-    let known = SPECIAL.iter().find(|(special, _)| special.as_bytes() == name);
+    let known = SPECIAL
+        .iter()
+        .find(|(special, _)| special.as_bytes() == name);
     known.map_or(Treatment::Told, |(_, treatment)| *treatment)
 }
 

@@ -155,6 +155,9 @@ mod tests {
         assert_eq!((replica.written, replica.asked_us), (None, 5));
         let applied = replica.applied.unwrap();
         assert!(gtids(8).unwrap().is_reached_by(&applied));
-        assert!(!gtids(9).unwrap().is_reached_by(&applied), "logged, not applied");
+        assert!(
+            !gtids(9).unwrap().is_reached_by(&applied),
+            "logged, not applied"
+        );
     }
 }

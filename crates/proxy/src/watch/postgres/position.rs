@@ -60,7 +60,11 @@ impl Asker {
         })
     }
 
-    pub(in crate::watch) async fn ask(&mut self, target: &Target, timeout: Duration) -> Result<Place, WatchError> {
+    pub(in crate::watch) async fn ask(
+        &mut self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<Place, WatchError> {
         // Taken out: if this question fails, or is cancelled, nobody uses the connection again.
         let kept = self.kept.take();
         let kept = kept.filter(|kept| kept.target == *target && kept.line.is_usable());

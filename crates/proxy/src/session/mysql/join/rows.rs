@@ -135,7 +135,15 @@ mod tests {
     #[test]
     fn rows_are_read_with_and_without_eof() {
         let eof: &[u8] = b"\xfe\0\0\x02\0";
-        let packets = [&b"\x02"[..], b"\x03def", b"\x03def", eof, ROWS[0], ROWS[1], eof];
+        let packets = [
+            &b"\x02"[..],
+            b"\x03def",
+            b"\x03def",
+            eof,
+            ROWS[0],
+            ROWS[1],
+            eof,
+        ];
         assert_eq!(
             walk(Capabilities::default(), &packets),
             (Answer::Done, expect())

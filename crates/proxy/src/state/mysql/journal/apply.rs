@@ -91,9 +91,8 @@ impl Journal {
             ran: true,
         };
         let done = self.done;
-        let is_this = |effect: &&Effect| {
-            !meaning.is_counted || usize::try_from(effect.statement) == Ok(done)
-        };
+        let is_this =
+            |effect: &&Effect| !meaning.is_counted || usize::try_from(effect.statement) == Ok(done);
         let is_whole = meaning.is_counted || meaning.statements.len() <= 1;
         if code == PARSE_ERROR && is_whole && !runs_other(meaning) {
             return;

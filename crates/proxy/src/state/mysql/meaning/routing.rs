@@ -222,9 +222,7 @@ fn calls(reader: &Reader<'_>, facts: &mysql::Statement, kind: Kind) -> Volatilit
         };
     };
     let named = |span: evenkeel_wire::sql::token::Span| mysql::identifier(span.of(reader.text));
-    let functions = called
-        .iter()
-        .map(|name| lookup.function(&named(name.name)));
+    let functions = called.iter().map(|name| lookup.function(&named(name.name)));
     let relations = tables.iter().map(|name| {
         let schema = named(name.schema);
         match is_system_schema(&schema) {
@@ -237,6 +235,11 @@ fn calls(reader: &Reader<'_>, facts: &mysql::Statement, kind: Kind) -> Volatilit
 
 /// The server's own schemas; what users make there they make at their own risk.
 fn is_system_schema(name: &[u8]) -> bool {
-    let own: [&[u8]; 4] = [b"information_schema", b"performance_schema", b"mysql", b"sys"];
+    let own: [&[u8]; 4] = [
+        b"information_schema",
+        b"performance_schema",
+        b"mysql",
+        b"sys",
+    ];
     own.iter().any(|own| name.eq_ignore_ascii_case(own))
 }

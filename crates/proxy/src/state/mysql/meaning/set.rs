@@ -212,7 +212,9 @@ fn value_of(reader: &Reader<'_>, written: &[u8]) -> Option<Value> {
 
 /// The name in lower case, without quotes.
 fn name_of(reader: &Reader<'_>, span: Span) -> Box<[u8]> {
-    values::bare(span.of(reader.text)).to_ascii_lowercase().into()
+    values::bare(span.of(reader.text))
+        .to_ascii_lowercase()
+        .into()
 }
 
 /// `SET @@transaction_isolation = …`, without SESSION, is for the next transaction only;

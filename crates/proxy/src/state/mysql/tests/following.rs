@@ -77,7 +77,10 @@ fn strings_are_moved_with_their_character_set() {
         utf8("\\€".as_bytes()).as_deref(),
         Some("_utf8mb4 x'5ce282ac' COLLATE utf8mb4_bin")
     );
-    assert_eq!(of(b"x", b"binary", b"binary").as_deref(), Some("_binary'x'"));
+    assert_eq!(
+        of(b"x", b"binary", b"binary").as_deref(),
+        Some("_binary'x'")
+    );
     // What the server has converted, only the server has.
     assert_eq!(of("é".as_bytes(), b"latin1", b"utf8mb4_bin"), None);
     assert_eq!(of(b"x", b"utf8mb4", b"utf16_bin"), None);
@@ -134,7 +137,12 @@ fn a_client_without_a_schema_gets_no_connection_that_has_one() {
         version: MARIADB,
     };
     let mut journal = Journal::new(fresh, begin, &scene.interner);
-    let found = difference(&scene.lent[0].on, &mut journal, Needs::NONE, &mut Vec::new());
+    let found = difference(
+        &scene.lent[0].on,
+        &mut journal,
+        Needs::NONE,
+        &mut Vec::new(),
+    );
     assert_eq!(found, Difference::Unfit);
 }
 
@@ -149,7 +157,10 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
     let seen = |scene: &Scene| changes.map(|change| scene.clients[0].journal.keeps(&change));
     assert_eq!(seen(&scene), [false, true, false]);
     for (text, expect) in [
-        ("SET session_track_system_variables = '*'", [true, true, false]),
+        (
+            "SET session_track_system_variables = '*'",
+            [true, true, false],
+        ),
         (
             "SET session_track_schema = OFF, session_track_state_change = 1",
             [true, false, true],
@@ -158,7 +169,10 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
             "SET SESSION session_track_system_variables = 'a, SQL_MODE'",
             [true, false, true],
         ),
-        ("SET @@session_track_system_variables = DEFAULT", [false, false, true]),
+        (
+            "SET @@session_track_system_variables = DEFAULT",
+            [false, false, true],
+        ),
     ] {
         let journal = &mut scene.clients[0].journal;
         let on = &mut scene.lent[0].on;
@@ -169,7 +183,9 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
         assert_eq!(seen(&scene), expect, "{text}");
         assert!(!scene.is_bound(0));
     }
-    let mixed = scene.clients[0].journal.read(b"SET session_track_schema = 0, @a = 1", None);
+    let mixed = scene.clients[0]
+        .journal
+        .read(b"SET session_track_schema = 0, @a = 1", None);
     assert!(!mixed.is_ours);
 }
 

@@ -1,0 +1,22 @@
+//! Whether clients get answers from a server that does not answer us: then it is busy, not dead.
+
+use std::time::Duration;
+
+use evenkeel_proxy::Server;
+
+/// Asks, and says whether the server answered clients in the last quarter of `limit`, while we
+/// still waited for it.
+pub(super) async fn witnessed<T>(
+    server: &Server,
+    limit: Duration,
+    asking: impl Future<Output = T>,
+) -> (T, bool) {
+    tokio::pin!(asking);
+    tokio::select! {
+        answer = &mut asking => return (answer, false),
+        () = tokio::time::sleep(limit / 4 * 3) => {}
+    }
+    let before = server.counters.bytes.to_clients();
+    let answer = asking.await;
+    (answer, server.counters.bytes.to_clients() > before)
+}

@@ -1,0 +1,139 @@
+//! Sequences of messages before a login, by chance: each comes to an end soon, little is said to
+//! whoever sends them, and nothing of it reaches a server.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Instant;
+
+use evenkeel_lab::eventually;
+
+use super::client::{Client, Login};
+use super::random::Dice;
+use super::script::Script;
+use super::stage::{Setup, Stage, own};
+use crate::rig::{DRIVERS, LIMIT};
+
+/// Sequences per driver, the same each time, and of how many messages each is at most.
+const SEQUENCES: u64 = 400;
+const MESSAGES_MAX: u64 = 7;
+/// Greetings, refusals and the errors of both are short.
+const HEARD_LENGTH_MAX: usize = 2_000;
+
+const SSL: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+const GSS: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 48];
+/// The beginning of a TLS handshake, of which the rest never comes.
+const CLIENT_HELLO: [u8; 11] = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+const CLIENT_FIRST: &[u8] = b"SCRAM-SHA-256\0\0\0\0\x20n,,n=,r=abcdefghijklmnopqrstuvwx";
+const WRITE: &str = "insert into before_login values (1)";
+
+fn startup(user: &str) -> Vec<u8> {
+    let login = Login {
+        user,
+        ..Login::default()
+    };
+    Script::startup(&login).0
+}
+
+/// What may come before a login, where it belongs or not.
+fn messages() -> Vec<Vec<u8>> {
+    let message = |tag, body: &[u8]| Script::new().message(tag, body).0;
+    let batch = Script::new().parse("", WRITE).bind("", &[]).execute();
+    let whole = startup("sbtest");
+    vec![
+        SSL.to_vec(),
+        GSS.to_vec(),
+        CLIENT_HELLO.to_vec(),
+        whole[..whole.len() / 2].to_vec(),
+        whole,
+        startup("nobody"),
+        startup(""),
+        vec![0, 0, 0, 8, 0, 3, 0, 0],
+        vec![0, 0, 0, 9, 0, 3, 0, 2, 0],
+        vec![0, 0, 0, 9, 0, 2, 0, 0, 0],
+        // A cancel request for nobody.
+        vec![0, 0, 0, 16, 4, 210, 22, 46, 0, 0, 0, 1, 0, 0, 0, 2],
+        vec![0x7f, 0xff, 0xff, 0xff, 0, 3, 0, 0],
+        vec![0, 0, 0, 0],
+        message(b'p', CLIENT_FIRST),
+        message(b'p', b"SCRAM-SHA-256-PLUS\0\0\0\0\x04y,,n"),
+        message(b'p', b"c=biws,r=abcdefgh,p=AAAA"),
+        message(b'p', b"sbtest\0"),
+        message(b'p', b""),
+        message(b'p', &[b'x'; 30_000]),
+        vec![b'p', 0x7f, 0xff, 0xff, 0xff],
+        vec![b'p', 0, 0, 0, 3],
+        message(b'R', b"\0\0\0\0"),
+        message(b'F', &[0; 10]),
+        Script::new().query(WRITE).0,
+        batch.sync().0,
+        Script::new().copy_data(b"1\n").copy_done().0,
+        Script::new().terminate().0,
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0xff; 40],
+    ]
+}
+
+/// Sends a sequence and hears all that comes of it; how much that was.
+fn send(address: SocketAddr, pieces: &[&[u8]]) -> usize {
+    let mut stream = TcpStream::connect_timeout(&address, LIMIT).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.set_write_timeout(Some(LIMIT)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    for piece in pieces {
+        // It may have been ended by now, and be right so.
+        if stream.write_all(piece).is_err() {
+            break;
+        }
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+    let since = Instant::now();
+    let mut heard = Vec::new();
+    match stream.read_to_end(&mut heard) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("{error} after {} ms", since.elapsed().as_millis()),
+    }
+    heard.len()
+}
+
+#[test]
+fn whatever_comes_before_a_login_ends_soon_and_reaches_no_server() {
+    let (_lab, server) = own();
+    let login = Login {
+        user: "postgres",
+        password: "postgres",
+        ..Login::default()
+    };
+    let mut admin = Client::enter(server.address, &login).unwrap_or_else(|told| panic!("{told}"));
+    admin.run("create table before_login (a int)");
+    admin.run("grant all on before_login to public");
+    let messages = messages();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, Setup::default());
+        let mut dice = Dice(7);
+        for number in 0..SEQUENCES {
+            let count = 1 + dice.below(MESSAGES_MAX);
+            let chosen = (0..count).map(|_| dice.below(messages.len() as u64));
+            let chosen: Vec<usize> = chosen.map(|one| usize::try_from(one).unwrap()).collect();
+            let mut pieces: Vec<&[u8]> = chosen.iter().map(|one| &*messages[*one]).collect();
+            let joined = pieces.concat();
+            if number % 2 == 0 {
+                pieces = vec![&joined];
+            }
+            let length = send(stage.address, &pieces);
+            assert!(
+                length <= HEARD_LENGTH_MAX,
+                "{io}: {length} bytes for {chosen:?}"
+            );
+        }
+        let left = eventually(LIMIT, "all clients gone", || {
+            let clients = stage.status()["sessions"]["current"].as_u64();
+            Ok((clients == Some(0)).then_some(()))
+        });
+        left.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.status()));
+        let of_user = "select count(*) from pg_stat_activity where usename = 'sbtest'";
+        assert_eq!(admin.value(of_user), "0", "{io}");
+        assert_eq!(admin.value("select count(*) from before_login"), "0");
+        assert_eq!(stage.client().value("select 'unharmed'"), "unharmed");
+    }
+}
