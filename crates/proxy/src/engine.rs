@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwapOption;
-use evenkeel_policy::lending::Scope;
 use evenkeel_wire::postgres::startup::CancelKey;
 use thiserror::Error;
 
@@ -290,21 +289,6 @@ impl Engine {
                 // A worker that is gone has no sessions.
                 let _ = shared.orders[index].send(Order::Cancel(claim));
             }
-        }
-    }
-
-    /// Limits all server connections of a service that lends them.
-    pub fn limit_pools(&self, service: &Service, limit: u32) {
-        let Some(shared) = &service.database else {
-            return;
-        };
-        let mut orders = Vec::new();
-        let books = &shared.lender.books;
-        books.set_limit(Scope::Service, limit, crate::now_ms(), &mut orders);
-        for order in orders {
-            let (to, service_id) = (order.worker, service.id);
-            let errand = Errand::Order(order);
-            let _ = self.shared.orders[to].send(Order::Lending { service_id, errand });
         }
     }
 

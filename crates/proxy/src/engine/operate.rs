@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use evenkeel_policy::lending::{self, Ticket};
+use evenkeel_policy::lending::{self, Scope, Ticket};
 
 use super::worker::Worker;
 use super::{CutCount, Engine, Order};
@@ -67,6 +67,17 @@ impl Engine {
         for ticket in shared.lender.outdate(database) {
             self.ask_again(service, ticket);
         }
+    }
+
+    /// Limits all server connections of a service that lends them.
+    pub fn limit_pools(&self, service: &Service, limit: u32) {
+        let Some(shared) = &service.database else {
+            return;
+        };
+        let mut orders = Vec::new();
+        let books = &shared.lender.books;
+        books.set_limit(Scope::Service, limit, crate::now_ms(), &mut orders);
+        self.give_out(service, orders);
     }
 
     /// Who waited for a connection of a pool that is no more asks once more.

@@ -1,5 +1,5 @@
-//! Ends what a session does, or waits for: its client wants it no more, its time is over, or another
-//! client of the same user says so.
+//! Ends what a session does, or waits for: its client wants it no more, its time is over, or
+//! another client of the same user says so.
 
 use std::rc::Rc;
 use std::sync::Arc;

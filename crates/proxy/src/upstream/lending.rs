@@ -11,6 +11,7 @@ mod errand;
 mod idle;
 mod lendings;
 mod place;
+mod upkeep;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -461,45 +462,6 @@ impl<C: Connection> Lending<C> {
                     self.run_errand(worker, Errand::Again(ticket));
                 }
             },
-        }
-    }
-
-    /// Twice a second: closes what has ended, is old or not needed, and opens what is missing.
-    pub(crate) fn upkeep(self: &Rc<Self>) {
-        self.close_ended();
-        let now_ms = clock::now_ms();
-        if now_ms.saturating_sub(self.upkept_ms.get()) < 1_000 {
-            return;
-        }
-        self.upkept_ms.set(now_ms);
-        if let Some(shared) = &self.service.database {
-            shared.line.expire(now_ms);
-        }
-        self.lender.tidy();
-        let mut orders = Vec::new();
-        let closings = self.desk.borrow_mut().upkeep(now_ms, &mut orders);
-        for closing in closings {
-            self.close(closing);
-        }
-        self.give_out(orders);
-    }
-
-    /// Idle connections whose server has said something: it was asked nothing, so it is an end.
-    fn close_ended(self: &Rc<Self>) {
-        let connections = self.connections.borrow();
-        let idle = connections.iter();
-        let ended: Vec<_> = idle
-            .filter_map(|(number, connection)| Some((number, connection.as_ref()?.lent())))
-            .filter(|(_, lent)| lent.stream.has_arrived())
-            .map(|(number, lent)| (number, Arc::clone(&lent.pooled)))
-            .collect();
-        drop(connections);
-        for (number, pooled) in ended {
-            let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let closing = self.desk.borrow_mut().idle_ended(&pooled.pool, number);
-            if let Some(closing) = closing {
-                self.close(closing);
-            }
         }
     }
 }
