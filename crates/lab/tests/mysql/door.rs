@@ -1,5 +1,5 @@
-//! The door from outside: strangers who say anything at all, and what each of them hears. Nothing of
-//! theirs reaches a server.
+//! The door from outside: strangers who say anything at all, and what each hears. Nothing of theirs
+//! reaches a server.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! `caching_sha2_password` towards clients: the whole password once, encrypted with our key or under
-//! TLS, and a proof from then on. The user is of the file, so that any server will do.
+//! `caching_sha2_password` towards clients: the whole password once, encrypted with our key or by
+//! TLS, and a proof from then on.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;

@@ -70,6 +70,11 @@ impl Known {
         since_ms.is_some_and(|since_ms| now_ms.saturating_sub(*since_ms) < SCHEMA_MS)
     }
 
+    /// Whether a server ever did.
+    pub(super) fn could_use(&self, schema: &[u8]) -> bool {
+        lock(&self.learned.inner).schemas.contains_key(schema)
+    }
+
     /// A server does now.
     pub(super) fn has_used(&self, schema: &[u8], now_ms: u64) {
         let mut inner = lock(&self.learned.inner);
@@ -129,6 +134,7 @@ mod tests {
         known.has_used(b"shop", 1_000);
         assert!(known.may_use(b"shop", 1_000 + SCHEMA_MS - 1));
         assert!(!known.may_use(b"shop", 1_000 + SCHEMA_MS));
+        assert!(known.could_use(b"shop") && !known.could_use(b"Shop"));
         assert!(!known.may_use(b"Shop", 1_001));
     }
 }

@@ -51,11 +51,14 @@ pub(super) struct Joined {
     pub(super) fresh: Arc<Fresh>,
 }
 
+/// A name and a value.
+type Pair = (Box<[u8]>, Box<[u8]>);
+
 /// What a connection has right behind its login.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// Of those that are followed, what the server has; names in lower case.
-    pub(super) variables: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub(super) variables: Vec<Pair>,
     pub(super) version: Arc<Version>,
 }
 
@@ -304,7 +307,7 @@ impl<'a> Line<'a> {
         &mut self,
         agreed: Capabilities,
         mariadb: bool,
-    ) -> Result<Vec<(Box<[u8]>, Box<[u8]>)>, JoinError> {
+    ) -> Result<Vec<Pair>, JoinError> {
         let mut out = Vec::new();
         let question = question();
         for text in [question.as_str(), state::trackers(mariadb)] {

@@ -14,6 +14,7 @@ use super::super::account::Account;
 use super::super::join::{self, Fresh};
 use super::credential::Proof;
 use super::talk::Talk;
+use super::visit::Failure;
 use super::{Begin, Door, Entrance, Outside, Parts, Wish};
 use crate::clock;
 use crate::service::View;
@@ -67,7 +68,15 @@ impl<'a> Door<'a> {
         let schema = wish.schema.as_deref();
         let is_known = |schema| account.known.may_use(schema, clock::now_ms());
         if account.known.fresh().is_none() || !schema.is_none_or(is_known) {
-            self.visit(view, &account, schema).await?;
+            match self.visit(view, &account, schema).await {
+                Ok(()) => {}
+                // While nobody can be asked, what was so the last time is good enough: whoever
+                // comes in has servers to wait for.
+                Err(Failure::OfServer(_)) if has_been_in(&account, schema) => {}
+                Err(Failure::OfServer(complaint) | Failure::Told(complaint)) => {
+                    return Err(complaint.into());
+                }
+            }
         }
         let fresh = account.known.fresh().ok_or(Outside::Gone)?;
         let begin = Begin {
@@ -159,6 +168,11 @@ impl<'a> Door<'a> {
             begin,
         })
     }
+}
+
+fn has_been_in(account: &Account, schema: Option<&[u8]>) -> bool {
+    let known = &account.known;
+    known.fresh().is_some() && schema.is_none_or(|schema| known.could_use(schema))
 }
 
 fn status(fresh: &Fresh) -> Status {

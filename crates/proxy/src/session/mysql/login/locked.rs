@@ -1,4 +1,4 @@
-//! Memory for passwords: never written to swap, left out of core dumps, wiped when it is given back.
+//! Memory for passwords: never written to swap, left out of core dumps, wiped when given back.
 
 use std::io;
 use std::ptr::NonNull;

@@ -11,7 +11,7 @@ use evenkeel_policy::lending::Condition;
 use super::super::account::Account;
 use super::super::complaint::Complaint;
 use super::super::server::ServerConnection;
-use super::{Door, Outside};
+use super::Door;
 use crate::clock;
 use crate::server::Server;
 use crate::service::View;
@@ -52,9 +52,10 @@ impl Drop for Guest<'_> {
 }
 
 /// Why a visit did not succeed.
-enum Failure {
-    /// Another server may do.
+pub(super) enum Failure {
+    /// It is about the server: another one may do.
     OfServer(Complaint),
+    /// It is about the client.
     Told(Complaint),
 }
 
@@ -73,11 +74,13 @@ impl Door<'_> {
         view: &Arc<View>,
         account: &Account,
         schema: Option<&[u8]>,
-    ) -> Result<(), Outside> {
-        let own = view.database.as_ref().ok_or(Outside::Gone)?;
-        let candidates = candidates(view, own);
+    ) -> Result<(), Failure> {
         let text = "no server can be asked: try again";
         let mut last = Complaint::new(2003, b"HY000", text);
+        let Some(own) = &view.database else {
+            return Err(Failure::OfServer(last));
+        };
+        let candidates = candidates(view, own);
         for (place, index) in candidates.iter().enumerate() {
             // One that hangs must not keep clients out whom another one can greet.
             let patience = match place + 1 < candidates.len() {
@@ -88,7 +91,7 @@ impl Door<'_> {
             let visiting = self.visit_one(account, (server, own), schema);
             match compio::time::timeout(patience, visiting).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(Failure::Told(complaint))) => return Err(complaint.into()),
+                Ok(Err(Failure::Told(complaint))) => return Err(Failure::Told(complaint)),
                 Ok(Err(Failure::OfServer(complaint))) => last = complaint,
                 Err(_) => {
                     let text = format!("server {} does not answer: try again", server.name);
@@ -96,7 +99,7 @@ impl Door<'_> {
                 }
             }
         }
-        Err(last.into())
+        Err(Failure::OfServer(last))
     }
 
     async fn visit_one(
