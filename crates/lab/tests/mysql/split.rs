@@ -38,7 +38,9 @@ impl Stage {
             scene,
         };
         stage.wait_whole();
-        stage.primary().sql(SCHEMA).unwrap();
+        stage.primary().sql(RIGHTS).unwrap();
+        let mut direct = Client::connect(stage.primary().address);
+        SCHEMA.iter().for_each(|text| direct.run(text));
         stage.scene.wait_caught_up().unwrap();
         stage.wait_split(&mut stage.client());
         stage
@@ -113,14 +115,19 @@ impl Stage {
     }
 }
 
-const SCHEMA: &str = "\
+/// As the superuser.
+const RIGHTS: &str = "\
     GRANT SHOW VIEW ON *.* TO monitor@'127.0.0.1';\
     GRANT SELECT ON mysql.proc TO monitor@'127.0.0.1';\
-    CREATE TABLE sbtest.counters (id int PRIMARY KEY, v bigint NOT NULL);\
-    INSERT INTO sbtest.counters SELECT seq, 0 FROM seq_0_to_15;\
-    CREATE TABLE sbtest.things (id int PRIMARY KEY, what text);\
-    CREATE FUNCTION sbtest.bump(which int, what bigint) RETURNS bigint MODIFIES SQL DATA \
-        BEGIN UPDATE counters SET v = what WHERE id = which; RETURN what; END;";
+    SET GLOBAL log_bin_trust_function_creators = 1;";
+
+const SCHEMA: [&str; 4] = [
+    "create table counters (id int primary key, v bigint not null)",
+    "insert into counters select seq, 0 from seq_0_to_15",
+    "create table things (id int primary key, what text)",
+    "create function bump(which int, what bigint) returns bigint modifies sql data \
+     begin update counters set v = what where id = which; return what; end",
+];
 
 /// The lines of a service that speaks MySQL for these servers.
 fn service_toml(listen: SocketAddr, servers: &[Server], further: &str) -> String {

@@ -291,7 +291,7 @@ fn explain_says_where_things_go() {
         &["explain", "--service", "web", "SELECT 1"],
     );
     assert!(
-        other.contains("no service \"web\" speaks PostgreSQL: there is db"),
+        other.contains("no service \"web\" routes statements: there is db"),
         "{other}"
     );
 }
