@@ -14,6 +14,8 @@ mod commands;
 mod door;
 #[path = "mysql/encryption.rs"]
 mod encryption;
+#[path = "mysql/full.rs"]
+mod full;
 #[path = "mysql/lines.rs"]
 mod lines;
 #[path = "mysql/logins.rs"]

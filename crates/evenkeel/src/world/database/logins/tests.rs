@@ -112,7 +112,7 @@ async fn an_answer_that_does_not_come_is_given_up() {
     let (knowledge, _slow) = start();
     let answer = ask(&knowledge, "app").await.unwrap();
     let told = answer.unwrap_err().to_string();
-    assert_eq!(told, "no server has told of the login within 5000 ms");
+    assert_eq!(told, "no server has told of the login within 10000 ms");
 }
 
 #[test]
