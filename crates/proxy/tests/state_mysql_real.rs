@@ -13,13 +13,15 @@ mod session;
 use std::path::Path;
 use std::process::Command;
 
-use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::route::Volatility;
 use evenkeel_proxy::state::mysql::{
-    Asked, Beginning, Difference, FOLLOWED, Hold, Journal, Meaning, Needs, OnServer, Reply, difference,
-    trackers,
+    Asked, Beginning, Difference, FOLLOWED, Hold, Journal, Lookup, Meaning, Needs, OnServer, Reply,
+    bound_by_body, difference, trackers,
 };
 use evenkeel_proxy::state::settings::Interner;
 use evenkeel_wire::mysql::trackers::Trackers;
+use evenkeel_wire::sql::mysql::Modes;
 use rig::{Server, is_root, program, run};
 use session::{Answer, Connection, Part};
 
@@ -63,13 +65,36 @@ fn command(dir: &Path, port: u16) -> Command {
         ])
         .args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"])
         // All that happens waits for nothing: there is but one thread.
-        .args(["--innodb-flush-log-at-trx-commit=0", "--innodb-lock-wait-timeout=0"])
+        .args([
+            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-lock-wait-timeout=0",
+        ])
         .args(user);
     command
 }
 
 fn connect(server: &Server, collation: u8, schema: &str) -> std::io::Result<Connection> {
     Connection::open(&server.path("sock"), collation, schema)
+}
+
+/// What has been read of the servers' routines and triggers: a part.
+struct Learnt;
+
+impl Lookup for Learnt {
+    fn function(&self, _: &[u8]) -> Volatility {
+        Volatility::Unknown
+    }
+
+    fn relation(&self, _: &[u8]) -> Volatility {
+        Volatility::Stable
+    }
+
+    fn triggers(&self, name: &[u8]) -> Pins {
+        match name {
+            b"triggered" => bound_by_body(b"SET @hidden = 5", Modes::default()),
+            _ => Pins::NONE,
+        }
+    }
 }
 
 /// A connection of the pool, and what is known of it.
@@ -262,7 +287,9 @@ impl Scene {
 
     /// Runs a text on both of a client's connections.
     fn run(&mut self, at: usize, text: &str, any: usize) -> (Answer, Answer) {
-        let meaning = self.clients[at].journal.read(text.as_bytes(), None);
+        let meaning = self.clients[at]
+            .journal
+            .read(text.as_bytes(), Some(&Learnt));
         self.asked.note(meaning.needs);
         self.lend(at, &meaning, any);
         let client = &mut self.clients[at];
@@ -375,4 +402,76 @@ fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_ow
             }
         }
     }
+}
+
+/// Values that a variable may take, as they are written.
+fn values(row: &[Option<String>]) -> Vec<String> {
+    let cell = |index: usize| row[index].clone().unwrap_or_default();
+    let (kind, value) = (cell(1), cell(4));
+    match kind.as_str() {
+        "BOOLEAN" if value == "ON" => vec!["OFF".to_owned()],
+        "BOOLEAN" => vec!["ON".to_owned()],
+        "ENUM" => cell(3)
+            .split(',')
+            .take(4)
+            .map(|one| format!("'{one}'"))
+            .collect(),
+        "SET" | "FLAGSET" => vec![format!("'{}'", cell(3).split(',').next().unwrap())],
+        "INT" | "INT UNSIGNED" | "BIGINT" | "BIGINT UNSIGNED" | "DOUBLE" => {
+            vec![cell(2), format!("{value} + 1")]
+        }
+        _ => match cell(0).as_str() {
+            "LC_MESSAGES" | "LC_TIME_NAMES" => vec!["'de_DE'".to_owned()],
+            "TIME_ZONE" => vec!["'+05:00'".to_owned()],
+            "DEFAULT_STORAGE_ENGINE" | "STORAGE_ENGINE" | "ENFORCE_STORAGE_ENGINE" => {
+                vec!["Aria".to_owned()]
+            }
+            name if name.starts_with("CHARACTER_SET") => vec!["greek".to_owned()],
+            name if name.starts_with("COLLATION") => vec!["greek_bin".to_owned()],
+            _ => vec!["'1'".to_owned(), "''".to_owned()],
+        },
+    }
+}
+
+/// Each variable that a session can set: it follows its client, and the next one does not have it.
+#[test]
+fn every_variable_follows_its_client_or_binds_it() {
+    const VARIABLES: &str = "SELECT variable_name, variable_type, numeric_min_value,
+        enum_value_list, session_value FROM information_schema.system_variables
+        WHERE session_value IS NOT NULL AND read_only = 'NO'
+        AND variable_scope LIKE 'SESSION%' AND variable_name NOT LIKE 'session_track%'
+        AND variable_name NOT IN ('pseudo_thread_id', 'debug', 'debug_dbug')";
+    let mut scene = Scene::new(&[45, 45], 2);
+    let rows = connect(&scene.direct, COLLATION, "")
+        .unwrap()
+        .query(VARIABLES)
+        .rows();
+    let (mut followed, mut bound) = (0, Vec::new());
+    for row in &rows {
+        let name = row[0].clone().unwrap();
+        for value in values(row) {
+            let text = format!("SET SESSION {name} = {value}");
+            let (through, direct) = scene.run(0, &text, 0);
+            assert_eq!(through.outcome(), direct.outcome(), "{text}");
+            if direct.error.is_some() {
+                continue;
+            }
+            if scene.is_bound(0) {
+                bound.push(format!("{name}: {}", scene.clients[0].journal.pins));
+                scene.reset(0);
+                continue;
+            }
+            followed += 1;
+            for (client, at) in [(0, 1), (1, 0), (1, 1)] {
+                let (through, direct) = scene.run(client, scripts::SHOWN, at);
+                assert_eq!(through.outcome().1, direct.outcome().1, "{text}");
+                for (through, direct) in through.rows().iter().zip(direct.rows()) {
+                    assert_eq!(*through, direct, "{text}, client {client} on {at}");
+                }
+            }
+            scene.reset(0);
+        }
+    }
+    println!("{followed} follow; {}", bound.join(", "));
+    assert!(followed > 200);
 }

@@ -92,7 +92,8 @@ impl<'a> List<'a> {
         self.target(name, journal);
         self.sql.push(b'=');
         let is_sql = name.first() == Some(&b'@') || name == variables::TIMESTAMP;
-        if is_sql || values::is_number(value) || value == b"DEFAULT" {
+        let is_number = values::is_number(value) && !variables::is_text(name);
+        if is_sql || is_number || value == b"DEFAULT" {
             self.sql.extend_from_slice(value);
         } else if name == variables::RESULTS && value.is_empty() {
             self.sql.extend_from_slice(b"NULL");
@@ -129,6 +130,16 @@ fn settings(on: &OnServer, journal: &Journal, list: &mut List<'_>) {
         Some(value) if name != variables::SQL_MODE => list.set(name, value, journal),
         _ => {}
     });
+    for (first, second) in variables::IMPLIED {
+        let differs = |name: &[u8]| on.now.get(name) != journal.now.get(name);
+        if differs(first) || differs(second) {
+            for name in [first, second] {
+                if let Some(value) = journal.now.get(name) {
+                    list.set(name, value, journal);
+                }
+            }
+        }
+    }
     let client = journal.now.get(variables::CLIENT);
     if let (None, Some(client)) = (journal.now.get(variables::COLLATION), client) {
         // Its collation was lost with a connection: that of SET NAMES is the likely one.

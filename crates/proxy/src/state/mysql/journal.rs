@@ -83,8 +83,8 @@ pub struct Journal {
     begun: Settings,
     left: Left,
     heard: Heard,
-    /// Strings of user variables in the text under way are in these.
-    sent_in: Option<(Rc<[u8]>, Rc<[u8]>)>,
+    /// What it had when the text under way was sent, if that may change any of it.
+    sent_in: Option<Settings>,
     /// How many statements of it have succeeded.
     done: usize,
     is_readable: bool,
@@ -397,11 +397,7 @@ impl Journal {
         self.left = Left::default();
         self.heard = Heard::default();
         self.done = 0;
-        self.sent_in = None;
-        if !meaning.effects.is_empty() {
-            let get = |name| self.now.get(name).map(Rc::from);
-            self.sent_in = get(variables::CLIENT).zip(get(variables::COLLATION));
-        }
+        self.sent_in = (!meaning.effects.is_empty()).then(|| self.now.clone());
         if !self.autocommit() && meaning.statements.iter().any(apply::may_begin) {
             self.pins.add(Pin::AutocommitOff);
         }
@@ -462,7 +458,7 @@ impl Journal {
             }
             // Whatever has set our own trackers, we hear no more.
             Treatment::Ours => self.bind(Pin::Unknown),
-            Treatment::Timestamp | Treatment::OfSchema => {}
+            Treatment::Timestamp | Treatment::Elsewhere => {}
         }
     }
 

@@ -138,6 +138,8 @@ pub enum Does {
     InsertIdUnknown,
     /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will be asked.
     FoundRows,
+    /// MariaDB's SET STATEMENT: the server tells of what it takes back when the statement is over.
+    Restores,
 }
 
 /// What a session has by name, and only on its own connection.
@@ -229,7 +231,8 @@ impl Meaning {
                 | Does::Renames
                 | Does::InsertId
                 | Does::InsertIdUnknown
-                | Does::FoundRows => {}
+                | Does::FoundRows
+                | Does::Restores => {}
             }
         }
         pins
@@ -322,8 +325,18 @@ fn doubt_strings(meaning: &mut Meaning) {
         return;
     };
     let first = first.statement;
-    for effect in meaning.effects.iter_mut().filter(|one| one.statement > first) {
-        if matches!(&effect.does, Does::SetUser { value: Value::String(_), .. }) {
+    for effect in meaning
+        .effects
+        .iter_mut()
+        .filter(|one| one.statement > first)
+    {
+        if matches!(
+            &effect.does,
+            Does::SetUser {
+                value: Value::String(_),
+                ..
+            }
+        ) {
             effect.does = Does::Pin(Pin::Variables);
         }
     }
@@ -353,15 +366,22 @@ impl<'a> Reader<'a> {
             return None;
         }
         let own = statement.span.of(self.text);
-        let inner = body::within(own, self.modes)?;
-        let meaning = read_at(
-            &inner,
-            self.modes,
-            self.lookup,
-            self.depth.saturating_add(1),
-        );
+        let (inner, restores) = body::within(own, self.modes)?;
+        let depth = self.depth.saturating_add(1);
+        let mut meaning = read_at(&inner, self.modes, self.lookup, depth);
+        let mut effects = meaning.effects.iter();
+        let sets = effects.any(|effect| !matches!(effect.does, Does::Pin(_) | Does::FoundRows));
         // More than one would not be run at all.
-        (meaning.statements.len() == 1).then_some(Meaning {
+        if meaning.statements.len() != 1 || restores && sets {
+            return None;
+        }
+        if restores {
+            meaning.effects.push(Effect {
+                statement: 0,
+                does: Does::Restores,
+            });
+        }
+        Some(Meaning {
             begins: false,
             kill: None,
             is_ours: false,

@@ -41,8 +41,8 @@ pub(super) enum Treatment {
     InsertId,
     /// It binds, but for these values.
     Binds(Pin, &'static [&'static str]),
-    /// It goes with the schema, unless it is set, which binds.
-    OfSchema,
+    /// It goes with the schema, or is the server's: never set by us, and a SET of it binds.
+    Elsewhere,
     /// A session tracker.
     Ours,
 }
@@ -81,8 +81,11 @@ const SPECIAL: &[(&str, Treatment)] = &[
     ("debug", Treatment::Binds(Pin::Unknown, &[])),
     ("debug_dbug", Treatment::Binds(Pin::Unknown, &[])),
     ("debug_sync", Treatment::Binds(Pin::Unknown, &[])),
-    ("character_set_database", Treatment::OfSchema),
-    ("collation_database", Treatment::OfSchema),
+    ("character_set_database", Treatment::Elsewhere),
+    ("collation_database", Treatment::Elsewhere),
+    // Of the replication that `default_master_connection` names.
+    ("max_relay_log_size", Treatment::Elsewhere),
+    ("sql_slave_skip_counter", Treatment::Elsewhere),
     ("session_track_gtids", Treatment::Ours),
     ("session_track_schema", Treatment::Ours),
     ("session_track_state_change", Treatment::Ours),
@@ -137,9 +140,19 @@ pub(super) fn canonical(name: &[u8]) -> &[u8] {
         b"tx_isolation" => ISOLATION,
         b"tx_read_only" => READ_ONLY,
         b"identity" => b"last_insert_id",
+        b"storage_engine" => b"default_storage_engine",
+        b"sql_low_priority_updates" => b"low_priority_updates",
         name => name,
     }
 }
+
+/// Texts that may look like numbers, which go without quotes.
+pub(super) fn is_text(name: &[u8]) -> bool {
+    name == b"default_master_connection"
+}
+
+/// Setting the first one sets the second one, too, untold.
+pub(super) const IMPLIED: [(&[u8], &[u8]); 1] = [(b"max_join_size", b"sql_big_selects")];
 
 /// The name that servers of a kind know.
 pub(super) fn spelling(name: &[u8], mariadb: bool, version: u32) -> &[u8] {
@@ -151,11 +164,12 @@ pub(super) fn spelling(name: &[u8], mariadb: bool, version: u32) -> &[u8] {
     }
 }
 
-/// The other name of a variable of which one sets the character set and one the collation.
+/// What is no longer what it was when this one is set: the other name of a variable of which one sets the character set and one the collation.
 pub(super) fn sibling(name: &[u8]) -> Option<&'static [u8]> {
     match name {
         b"character_set_server" => Some(b"collation_server"),
         b"collation_server" => Some(b"character_set_server"),
+        b"max_join_size" => Some(b"sql_big_selects"),
         _ => None,
     }
 }

@@ -102,7 +102,11 @@ impl Journal {
         for effect in sets {
             self.fail(&effect.does, several);
         }
-        if meaning.statements.len() > 1 || meaning.statements.iter().any(hides) {
+        let hidden = match meaning.statements.as_slice() {
+            [one] => hides(one) && !is_one_assignment(meaning, one),
+            several => !several.is_empty(),
+        };
+        if hidden {
             // Whether a transaction is open, and what was set, only its next OK tells.
             self.pins.add(Pin::Transaction);
         }
@@ -193,6 +197,12 @@ impl Journal {
                 self.has_insert_id(on);
             }
             Does::FoundRows => self.left.found_rows = true,
+            Does::Restores => {
+                if let Some(before) = &self.sent_in {
+                    self.now = before.clone();
+                    on.now = before.clone();
+                }
+            }
         }
     }
 
@@ -247,7 +257,9 @@ impl Journal {
     fn set_user(&mut self, name: &[u8], value: &Value, on: &mut OnServer, interner: &Interner) {
         let literal: Option<Rc<[u8]>> = match value {
             Value::Same(literal) => Some(literal.as_ref().into()),
-            Value::String(string) => self.sent_in.as_ref().and_then(|(client, collation)| {
+            Value::String(string) => self.sent_in.as_ref().and_then(|sent_in| {
+                let client = sent_in.get(variables::CLIENT)?;
+                let collation = sent_in.get(variables::COLLATION)?;
                 values::string_of_variable(string, client, collation).map(Into::into)
             }),
         };
@@ -313,6 +325,13 @@ fn hides(statement: &Statement) -> bool {
         Kind::Routine | Kind::Unknown | Kind::Session | Kind::Setting => true,
         _ => statement.calls >= Volatility::Volatile,
     }
+}
+
+/// A SET of one thing sets it or not.
+fn is_one_assignment(meaning: &Meaning, statement: &Statement) -> bool {
+    let effects = meaning.effects.iter();
+    let sets = effects.filter(|effect| effect.does != Does::Collation);
+    statement.kind == Kind::Setting && sets.count() <= 1
 }
 
 /// Whether texts within the text are run: an error may be about one of these.

@@ -90,8 +90,9 @@ const VALUE: Word = Word::of("value");
 const VALUES: Word = Word::of("values");
 const WHERE: Word = Word::of("where");
 
-/// The statement within `SET STATEMENT a = 1 FOR …` and `EXECUTE IMMEDIATE '…' [USING …]`.
-pub(super) fn within(statement: &[u8], modes: Modes) -> Option<Cow<'_, [u8]>> {
+/// The statement within `SET STATEMENT a = 1 FOR …` and `EXECUTE IMMEDIATE '…' [USING …]`, and
+/// whether it is the former.
+pub(super) fn within(statement: &[u8], modes: Modes) -> Option<(Cow<'_, [u8]>, bool)> {
     let mut tokens = Tokens::new(statement, modes);
     let (first, second) = (tokens.next_token(), tokens.next_token());
     if first.is(EXECUTE) && second.is(IMMEDIATE) {
@@ -101,7 +102,8 @@ pub(super) fn within(statement: &[u8], modes: Modes) -> Option<Cow<'_, [u8]>> {
         if text.kind != TokenKind::String || !is_alone {
             return None;
         }
-        return values::string(text.span.of(statement), modes.no_backslash_escapes).map(Cow::Owned);
+        let text = values::string(text.span.of(statement), modes.no_backslash_escapes)?;
+        return Some((Cow::Owned(text), false));
     }
     if !(first.is(SET) && second.is(STATEMENT)) {
         return None;
@@ -114,7 +116,7 @@ pub(super) fn within(statement: &[u8], modes: Modes) -> Option<Cow<'_, [u8]>> {
             }
             TokenKind::Word if token.word == FOR => {
                 let inner = statement.get(token.span.end as usize..)?;
-                return Some(Cow::Borrowed(inner));
+                return Some((Cow::Borrowed(inner), true));
             }
             // What changes how the rest is read, or what is logged.
             TokenKind::Word if is_refused(token.span.of(statement)) => return None,

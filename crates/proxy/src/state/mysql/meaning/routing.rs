@@ -57,7 +57,8 @@ pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
         _ => Needs::NONE,
     };
     // They may leave it as it is.
-    let sets = matches!(facts.kind, Found::LoadData { .. }) || facts.traits.any(Asks::SETS_INSERT_ID);
+    let sets =
+        matches!(facts.kind, Found::LoadData { .. }) || facts.traits.any(Asks::SETS_INSERT_ID);
     let hidden = match sets {
         true => hidden.and(Needs::INSERT_ID.perhaps()),
         false => hidden,

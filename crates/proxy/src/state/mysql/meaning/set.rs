@@ -180,7 +180,7 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
                 effects.pin_on_success(pin);
             }
         }
-        Treatment::OfSchema => effects.pin_on_success(Pin::Settings),
+        Treatment::Elsewhere => effects.pin_on_success(Pin::Settings),
         Treatment::Ours => effects.pin(Pin::Unknown),
     }
 }

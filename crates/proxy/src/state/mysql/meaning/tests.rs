@@ -131,8 +131,14 @@ fn a_plain_read_or_write_leaves_nothing_and_allocates_no_list() {
 fn sets_follow_by_text_or_by_the_servers_word() {
     check(&[
         ("SET @a = 1", &["@a = 1"]),
-        ("SET @`A b` := 'it''s \\n', @c = x'41'", &["@a b = string it's \n", "@c = x'41'"]),
-        ("SET @a = NULL, time_zone = '+01:00'", &["@a = NULL", "told time_zone"]),
+        (
+            "SET @`A b` := 'it''s \\n', @c = x'41'",
+            &["@a b = string it's \n", "@c = x'41'"],
+        ),
+        (
+            "SET @a = NULL, time_zone = '+01:00'",
+            &["@a = NULL", "told time_zone"],
+        ),
         ("SET @a = b + 1", &["Pin(Variables)"]),
         ("SET @a = n'x'", &["Pin(Variables)"]),
         ("SET @é = 1", &["Pin(Variables)"]),
@@ -147,21 +153,36 @@ fn sets_follow_by_text_or_by_the_servers_word() {
             ],
         ),
         ("SET sql_mode = @old", &["told sql_mode"]),
-        ("SET sql_mode = @old := 'x'", &["Pin(Variables)", "told sql_mode"]),
+        (
+            "SET sql_mode = @old := 'x'",
+            &["Pin(Variables)", "told sql_mode"],
+        ),
         ("SET @@SESSION.`sql_mode` = ''", &["told sql_mode"]),
-        ("SET NAMES utf8mb4", &["Collation", "told character_set_client"]),
-        ("SET character_set_connection = latin1", &["Collation", "told character_set_connection"]),
+        (
+            "SET NAMES utf8mb4",
+            &["Collation", "told character_set_client"],
+        ),
+        (
+            "SET character_set_connection = latin1",
+            &["Collation", "told character_set_connection"],
+        ),
         ("SET autocommit = 0", &["told autocommit"]),
         ("SET timestamp = 5.5", &["timestamp = 5.5"]),
         ("SET timestamp = DEFAULT", &["SetTimestamp(None)"]),
         ("SET timestamp = 0", &["SetTimestamp(None)"]),
-        ("SET timestamp = UNIX_TIMESTAMP()", &["PinOnSuccess(Settings)"]),
+        (
+            "SET timestamp = UNIX_TIMESTAMP()",
+            &["PinOnSuccess(Settings)"],
+        ),
         ("SET last_insert_id = 5", &["InsertIdUnknown"]),
         ("SET insert_id = 5", &["PinOnSuccess(Settings)"]),
         ("SET sql_log_bin = 0", &["PinOnSuccess(Binlog)"]),
         ("SET sql_log_bin = ON", &[]),
         ("SET rand_seed1 = 5", &["PinOnSuccess(Seed)"]),
-        ("SET collation_database = latin1_bin", &["PinOnSuccess(Settings)"]),
+        (
+            "SET collation_database = latin1_bin",
+            &["PinOnSuccess(Settings)"],
+        ),
         ("SET ROLE a", &["PinOnSuccess(Unknown)"]),
     ]);
 }
@@ -173,8 +194,14 @@ fn what_is_said_of_the_next_transaction_only_is_not_the_sessions() {
     assert!(next("SET @@transaction_isolation = 'SERIALIZABLE'"));
     assert!(next("SET @@tx_read_only = 1"));
     check(&[
-        ("SET transaction_isolation = 'SERIALIZABLE'", &["told transaction_isolation"]),
-        ("SET @@session.tx_isolation = 'SERIALIZABLE'", &["told tx_isolation"]),
+        (
+            "SET transaction_isolation = 'SERIALIZABLE'",
+            &["told transaction_isolation"],
+        ),
+        (
+            "SET @@session.tx_isolation = 'SERIALIZABLE'",
+            &["told tx_isolation"],
+        ),
         (
             "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY",
             &["told transaction_isolation", "told transaction_read_only"],
@@ -188,9 +215,15 @@ fn trackers_are_ours_unless_they_are_mixed_with_others() {
     check(&[
         (
             "SET SESSION session_track_schema = ON, @@session_track_gtids = 'OWN_GTID'",
-            &["track session_track_schema = ON", "track session_track_gtids = OWN_GTID"],
+            &[
+                "track session_track_schema = ON",
+                "track session_track_gtids = OWN_GTID",
+            ],
         ),
-        ("SET session_track_schema = DEFAULT", &["track session_track_schema"]),
+        (
+            "SET session_track_schema = DEFAULT",
+            &["track session_track_schema"],
+        ),
         ("SET session_track_gtids = ALL_GTIDS", &["Pin(Unknown)"]),
         ("SET session_track_schema = @a", &["Pin(Unknown)"]),
         ("SET session_track_schema = 1, @a = 1", &["Pin(Unknown)"]),
@@ -208,7 +241,10 @@ fn what_binds() {
     check(&[
         ("SELECT @a := 1", &["Pin(Variables)"]),
         ("SELECT 1 INTO @a", &["Pin(Variables)"]),
-        ("LOAD DATA INFILE 'x' INTO TABLE t (@a)", &["InsertIdUnknown", "Pin(Variables)"]),
+        (
+            "LOAD DATA INFILE 'x' INTO TABLE t (@a)",
+            &["InsertIdUnknown", "Pin(Variables)"],
+        ),
         ("GET DIAGNOSTICS @a = NUMBER", &["Pin(Variables)"]),
         ("SELECT NEXT VALUE FOR s", &["Pin(Sequence)"]),
         ("XA START 'a'", &["Pin(Xa)"]),
@@ -217,7 +253,10 @@ fn what_binds() {
         ("XA COMMIT 'a'", &["Release(XaEnded)"]),
         ("LOCK TABLES t READ", &["PinOnSuccess(TableLock)"]),
         ("UNLOCK TABLES", &["Release(UnlockTables)"]),
-        ("FLUSH TABLES WITH READ LOCK", &["PinOnSuccess(GlobalReadLock)"]),
+        (
+            "FLUSH TABLES WITH READ LOCK",
+            &["PinOnSuccess(GlobalReadLock)"],
+        ),
         ("FLUSH USER_VARIABLES", &["Pin(Variables)"]),
         ("BACKUP STAGE START", &["PinOnSuccess(BackupLock)"]),
         ("HANDLER t OPEN AS h", &["make Handler h"]),
@@ -225,7 +264,10 @@ fn what_binds() {
         ("HANDLER h CLOSE", &["unmake Handler h"]),
         ("HANDLER h READ FIRST", &[]),
         ("gibberish", &["Pin(Unknown)"]),
-        ("BEGIN NOT ATOMIC SELECT 1; END", &["Pin(Unknown)", "execute "]),
+        (
+            "BEGIN NOT ATOMIC SELECT 1; END",
+            &["Pin(Unknown)", "execute "],
+        ),
     ]);
 }
 
@@ -238,7 +280,10 @@ fn locks_are_counted_where_they_can_be() {
         ("SELECT RELEASE_ALL_LOCKS()", &["Release(UnlockNamed)"]),
         ("SELECT GET_LOCK(?, 1)", &["Pin(NamedLock)"]),
         ("SELECT GET_LOCK('a', 1) FROM t", &["Pin(NamedLock)"]),
-        ("SELECT GET_LOCK('a', 1), RELEASE_ALL_LOCKS()", &["Pin(NamedLock)"]),
+        (
+            "SELECT GET_LOCK('a', 1), RELEASE_ALL_LOCKS()",
+            &["Pin(NamedLock)"],
+        ),
         // Perhaps it is not run.
         ("SELECT RELEASE_LOCK('a') FROM t", &[]),
         ("SELECT RELEASE_ALL_LOCKS() FROM t WHERE 0", &[]),
@@ -254,16 +299,25 @@ fn locks_are_counted_where_they_can_be() {
 #[test]
 fn temporary_tables_have_names() {
     check(&[
-        ("CREATE TEMPORARY TABLE x (a INT)", &["make TemporaryTable x"]),
+        (
+            "CREATE TEMPORARY TABLE x (a INT)",
+            &["make TemporaryTable x"],
+        ),
         (
             "CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS `s`.`x` SELECT 1",
             &["make TemporaryTable s.x"],
         ),
-        ("DROP TEMPORARY TABLE IF EXISTS x, s.y", &["unmake TemporaryTable x", "unmake TemporaryTable s.y"]),
+        (
+            "DROP TEMPORARY TABLE IF EXISTS x, s.y",
+            &["unmake TemporaryTable x", "unmake TemporaryTable s.y"],
+        ),
         ("DROP TABLE x", &["unmake TemporaryTable x"]),
         ("DROP VIEW x", &[]),
         ("ALTER TABLE x RENAME y", &["Renames"]),
-        ("USE a; CREATE TEMPORARY TABLE x (a INT)", &["1: Unknown(TemporaryTable)"]),
+        (
+            "USE a; CREATE TEMPORARY TABLE x (a INT)",
+            &["1: Unknown(TemporaryTable)"],
+        ),
         ("DROP TABLE x; SELECT 1", &[]),
     ]);
     let made = read("CREATE TEMPORARY TABLE x (a INT)").of_prepared();
@@ -279,16 +333,28 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ("CALL pure(@a)", &["Pin(Variables)"]),
         ("SELECT locks(1)", &["Pin(NamedLock)"]),
         ("SELECT strange(1) FROM t", &ANY),
-        ("SET time_zone = strange()", &[&["told time_zone"], &ANY[..]].concat()),
+        (
+            "SET time_zone = strange()",
+            &[&["told time_zone"], &ANY[..]].concat(),
+        ),
         ("INSERT INTO u VALUES (1)", &["Pin(Variables)"]),
         ("PREPARE p FROM 'SELECT 1'", &["prepare p ()"]),
-        ("PREPARE P FROM 'SET @a = 1'", &["prepare p (user variables that cannot be followed)"]),
+        (
+            "PREPARE P FROM 'SET @a = 1'",
+            &["prepare p (user variables that cannot be followed)"],
+        ),
         ("EXECUTE p USING @a", &["execute p"]),
         ("DEALLOCATE PREPARE p", &["unmake Prepared p"]),
         ("EXECUTE IMMEDIATE 'SET @a = 1'", &["@a = 1"]),
         ("EXECUTE IMMEDIATE @a", &["Pin(Unknown)", "execute "]),
-        ("SET STATEMENT max_statement_time = 1 FOR SELECT @a := 1", &["Pin(Variables)"]),
-        ("SET STATEMENT sql_mode = '' FOR SELECT 1", &["Pin(Unknown)"]),
+        (
+            "SET STATEMENT max_statement_time = 1 FOR SELECT @a := 1",
+            &["Pin(Variables)", "Restores"],
+        ),
+        (
+            "SET STATEMENT sql_mode = '' FOR SELECT 1",
+            &["Pin(Unknown)"],
+        ),
     ]);
     let names = effects("PREPARE p FROM @text");
     assert!(names[0].contains("temporary tables"), "{names:?}");
@@ -326,7 +392,10 @@ fn the_router_is_told_the_kind() {
         ("CALL pure()", Kind::Routine),
         ("XA START 'a'", Kind::Unknown),
         ("EXECUTE p", Kind::Unknown),
-        ("SET STATEMENT max_statement_time = 1 FOR SELECT 1", Kind::Read),
+        (
+            "SET STATEMENT max_statement_time = 1 FOR SELECT 1",
+            Kind::Read,
+        ),
         ("SELCT 1", Kind::Unknown),
     ] {
         assert_eq!(read(text).statements[0].kind, kind, "{text}");
@@ -350,7 +419,10 @@ fn what_is_asked_of_the_statement_before_is_told() {
         ("CALL p()", Needs::ALL.perhaps()),
         ("SELECT pure(1)", Needs::INSERT_ID.perhaps()),
         ("SELECT LAST_INSERT_ID(5)", Needs::INSERT_ID.perhaps()),
-        ("INSERT INTO t VALUES (1); SELECT LAST_INSERT_ID()", Needs::INSERT_ID),
+        (
+            "INSERT INTO t VALUES (1); SELECT LAST_INSERT_ID()",
+            Needs::INSERT_ID,
+        ),
     ] {
         assert_eq!(read(text).needs, expect, "{text}");
     }
@@ -361,7 +433,11 @@ fn what_may_write_and_what_is_a_read_hang_on_what_is_called() {
     for (text, writes, calls) in [
         ("SELECT c FROM t", false, Volatility::Stable),
         ("SELECT 1", false, Volatility::None),
-        ("SELECT COUNT(*) FROM information_schema.tables", false, Volatility::Stable),
+        (
+            "SELECT COUNT(*) FROM information_schema.tables",
+            false,
+            Volatility::Stable,
+        ),
         ("SELECT audit()", true, Volatility::Volatile),
         ("SELECT c FROM stranger", true, Volatility::Unknown),
         ("EXPLAIN SELECT audit()", false, Volatility::None),
@@ -389,11 +465,18 @@ fn kills_are_told_with_their_number() {
 
 #[test]
 fn a_text_that_changes_how_the_rest_of_it_is_read_cannot_be_read() {
-    let is_obscure = |text: &str| read(text).effects.iter().any(|effect| effect.does == Does::Pin(Pin::Unknown));
+    let is_obscure = |text: &str| {
+        read(text)
+            .effects
+            .iter()
+            .any(|effect| effect.does == Does::Pin(Pin::Unknown))
+    };
     assert!(is_obscure("SET sql_mode = 'ANSI_QUOTES'; SELECT \"a\""));
     assert!(is_obscure("SET sql_mode = @a; SELECT 1"));
     assert!(is_obscure("SET NAMES gbk; SELECT 1"));
-    assert!(!is_obscure("SET sql_mode = 'STRICT_ALL_TABLES'; SET NAMES utf8; SELECT 1"));
+    assert!(!is_obscure(
+        "SET sql_mode = 'STRICT_ALL_TABLES'; SET NAMES utf8; SELECT 1"
+    ));
     assert!(!is_obscure("SELECT 1; SET sql_mode = 'ANSI_QUOTES'"));
 }
 
@@ -402,10 +485,19 @@ fn bodies_of_routines_are_looked_through() {
     for (body, expect) in [
         ("BEGIN SELECT 1; INSERT INTO t VALUES (@user); END", ""),
         ("RETURN (SELECT MAX(a) FROM t WHERE b = @c)", ""),
-        ("BEGIN SET @a = 1; END", "user variables that cannot be followed"),
+        (
+            "BEGIN SET @a = 1; END",
+            "user variables that cannot be followed",
+        ),
         ("SET NEW.a = 1", ""),
-        ("BEGIN SELECT 1 INTO @a; END", "user variables that cannot be followed"),
-        ("BEGIN CREATE TEMPORARY TABLE x (a INT); END", "temporary tables"),
+        (
+            "BEGIN SELECT 1 INTO @a; END",
+            "user variables that cannot be followed",
+        ),
+        (
+            "BEGIN CREATE TEMPORARY TABLE x (a INT); END",
+            "temporary tables",
+        ),
         ("BEGIN DO GET_LOCK('a', 1); END", "advisory or named locks"),
         ("RETURN NEXTVAL(s)", "values of sequences"),
         (
@@ -426,7 +518,11 @@ fn a_point_select_is_read_in_little_time() {
     let begin = std::time::Instant::now();
     let rounds = 20_000_u32;
     for _ in 0..rounds {
-        std::hint::black_box(super::read(std::hint::black_box(text), MARIADB, Some(&Known)));
+        std::hint::black_box(super::read(
+            std::hint::black_box(text),
+            MARIADB,
+            Some(&Known),
+        ));
     }
     let each = begin.elapsed() / rounds;
     println!("{} ns each", each.as_nanos());

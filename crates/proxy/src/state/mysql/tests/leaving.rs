@@ -20,7 +20,10 @@ fn transactions_bind_until_the_server_says_that_none_is_open() {
         ("COMMIT", ""),
     ]);
     check(&[
-        ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "transaction"),
+        (
+            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            "transaction",
+        ),
         ("SELECT c FROM t", "transaction"),
         ("BEGIN", "transaction"),
         ("ROLLBACK", ""),
@@ -113,7 +116,10 @@ fn variables_that_bind_let_go_as_the_server_tells() {
     assert_eq!(hear("gtid_next", "a:5"), "sql_log_bin or gtid_next");
     assert_eq!(hear("sql_log_bin", "ON"), "sql_log_bin or gtid_next");
     assert_eq!(hear("gtid_next", "AUTOMATIC"), "");
-    assert_eq!(hear("session_track_schema", "OFF"), "something that cannot be told");
+    assert_eq!(
+        hear("session_track_schema", "OFF"),
+        "something that cannot be told"
+    );
 }
 
 #[test]
@@ -132,8 +138,15 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
     assert_eq!(after("CREATE TEMPORARY TABLE x (a INT)", 1050), "");
     let locked = after("SELECT GET_LOCK('a', 1), f(2) FROM t", 1242);
     assert!(locked.contains("named locks"), "{locked}");
-    assert_eq!(after("SELECT @a := (SELECT 1 UNION SELECT 2)", 1242), "user variables that cannot be followed");
-    assert_eq!(after("SET time_zone = 'x'", 1298), "transaction");
+    assert_eq!(
+        after("SELECT @a := (SELECT 1 UNION SELECT 2)", 1242),
+        "user variables that cannot be followed"
+    );
+    assert_eq!(after("SET time_zone = 'x'", 1298), "");
+    assert_eq!(
+        after("SET time_zone = 'x', wait_timeout = 5", 1298),
+        "transaction"
+    );
     assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("cannot be told"));
     assert!(after("CALL p()", 1064).contains("temporary tables"));
     assert_eq!(after("SELECT 1", 1045), "");

@@ -195,7 +195,11 @@ impl Model {
             "LAST_INSERT_ID()" => self.insert_id.to_string(),
             "FOUND_ROWS()" => self.found_rows.to_string(),
             "state" => self.state(),
-            "@a" => self.users.get("a").map_or("NULL", String::as_str).to_owned(),
+            "@a" => self
+                .users
+                .get("a")
+                .map_or("NULL", String::as_str)
+                .to_owned(),
             _ if what.contains(":=") => {
                 self.users.insert("a".to_owned(), "computed".to_owned());
                 "computed".to_owned()
