@@ -370,13 +370,55 @@ fn refused(server: &Server, report: &Report<'_>) -> JoinError {
         number: report.code,
         sqlstate: report.sqlstate.unwrap_or(SqlState::GENERAL).0,
     };
-    let kind = match report.code {
+    let text = String::from_utf8_lossy(report.message);
+    JoinError::refused(server, kind_of(report), code, &text)
+}
+
+fn kind_of(report: &Report<'_>) -> Kind {
+    match report.code {
         _ if report.is_full() => Kind::Full,
         // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, and what a node of Galera says that is not
         // ready; ER_HOST_IS_BLOCKED, which an operator ends.
         1053 | 1077 | 1047 | 1129 | 3169 => Kind::TurnedAway,
         _ => Kind::Refused,
-    };
-    let text = String::from_utf8_lossy(report.message);
-    JoinError::refused(server, kind, code, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(code: u16) -> Kind {
+        let mut payload = vec![0xff];
+        payload.extend_from_slice(&code.to_le_bytes());
+        payload.extend_from_slice(b"#08004no");
+        kind_of(&Report::read(&payload).unwrap())
+    }
+
+    #[test]
+    fn a_server_that_is_full_or_going_is_no_refusal_of_the_user() {
+        for full in [1040, 1203, 1226] {
+            assert_eq!(kind(full), Kind::Full, "{full}");
+        }
+        for away in [1053, 1047, 1129] {
+            assert_eq!(kind(away), Kind::TurnedAway, "{away}");
+        }
+        for refused in [1044, 1045, 1130, 1698, 1862, 3118, 4151] {
+            assert_eq!(kind(refused), Kind::Refused, "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_connection_asks_for_what_its_clients_have_and_for_nothing_that_they_may_not_have() {
+        let identity = Capabilities::FOUND_ROWS.with(Capabilities::SSL);
+        let with = wanted(identity.0);
+        assert!(with.has(Capabilities::FOUND_ROWS) && !with.has(Capabilities::LOCAL_FILES));
+        assert!(!with.has(Capabilities::SSL) && !with.has(Capabilities::CONNECT_WITH_DB));
+        assert!(with.has(Capabilities::SESSION_TRACK) && with.has(Capabilities::DEPRECATE_EOF));
+        assert!(with.has(Capabilities::MULTI_STATEMENTS));
+        assert!(
+            !wanted(0).has(Capabilities::MULTI_RESULTS),
+            "as an old client"
+        );
+    }
 }
