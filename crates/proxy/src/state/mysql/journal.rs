@@ -416,9 +416,12 @@ impl Journal {
                 self.schema = server::schema(name);
             }
             Change::State(changed) => self.heard.state |= changed,
-            Change::Characteristics(b"") => {
-                self.next = None;
-                self.loosen(Pin::Transaction);
+            Change::Characteristics(text) => {
+                self.next = of_next(text);
+                match self.next {
+                    Some(_) => self.pins.add(Pin::Transaction),
+                    None => self.loosen(Pin::Transaction),
+                }
             }
             _ => {}
         }
@@ -548,6 +551,29 @@ const ALL_THINGS: [Thing; 4] = [
     Thing::Handler,
     Thing::NamedLock,
 ];
+
+/// What the server says of the transaction: of the next one, where none is open. MariaDB keeps it
+/// for that one too where `SET autocommit = 1` has ended one that was READ ONLY.
+fn of_next(characteristics: &[u8]) -> Option<Modes> {
+    let has = |words: &[u8]| {
+        characteristics
+            .windows(words.len())
+            .any(|part| part == words)
+    };
+    let isolation = match has(b"SERIALIZABLE") {
+        true => Some(Isolation::Serializable),
+        false => has(b"ISOLATION").then_some(Isolation::Weaker),
+    };
+    let read_only = match has(b"READ ONLY") {
+        true => Some(true),
+        false => has(b"READ WRITE").then_some(false),
+    };
+    let is_next = characteristics.starts_with(b"SET TRANSACTION");
+    is_next.then_some(Modes {
+        read_only,
+        isolation,
+    })
+}
 
 /// Whether a text of ours can set it again.
 fn is_followable(name: &[u8], value: &[u8]) -> bool {

@@ -30,6 +30,37 @@ fn transactions_bind_until_the_server_says_that_none_is_open() {
     ]);
 }
 
+/// TO SEE THIS RED: let go where the status says that no transaction is open.
+#[test]
+fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
+    let mut scene = Scene::new(1, 1);
+    let Client { journal, .. } = &mut scene.clients[0];
+    let on = &mut scene.lent[0].on;
+    let mut step = |text: &str, told: &[u8], in_transaction: bool| {
+        let meaning = journal.read(text.as_bytes(), None);
+        journal.sent(&meaning, on);
+        journal.hear(&Change::Characteristics(told), &scene.interner);
+        let status = status(in_transaction, true);
+        let reply = Reply {
+            status,
+            ..Reply::default()
+        };
+        journal.succeeded(&meaning, 0, &reply, on, &scene.interner);
+        journal.ready(Some(status), on, &scene.interner);
+        (
+            journal.pins.to_string(),
+            journal.transaction_defaults().read_only,
+        )
+    };
+    let read_only = b"SET TRANSACTION READ ONLY;";
+    let (pins, defaults) = step("INSERT INTO t VALUES (1)", read_only, false);
+    assert_eq!((pins.as_str(), defaults), ("transaction", Some(true)));
+    let (pins, _) = step("BEGIN", b"START TRANSACTION READ ONLY;", true);
+    assert_eq!(pins, "transaction");
+    let (pins, defaults) = step("COMMIT", b"", false);
+    assert_eq!((pins.as_str(), defaults), ("", None));
+}
+
 #[test]
 fn autocommit_off_binds_only_from_the_first_statement_to_the_end_of_its_transaction() {
     check(&[
