@@ -32,6 +32,8 @@ pub struct Routines {
     /// Of functions and procedures; `None`: there is one whose body is hidden.
     binds: Named<Option<Pins>>,
     triggers: Named<Pins>,
+    /// Of views, by the functions that they call; `None`: one whose definition is hidden.
+    views: Named<Option<Pins>>,
 }
 
 /// A function or procedure, as the server lists it.
@@ -94,20 +96,33 @@ impl Routines {
             relations: Named::default(),
             binds: Named::default(),
             triggers: Named::default(),
+            views: Named::default(),
         };
         for table in &listed.tables {
             routines.relations.insert(key(table), Volatility::Stable);
         }
         routines.resolve_views(listed);
-        for routine in &listed.routines {
-            routines.note_bound(routine, listed);
+        // What a body leaves behind hangs on what it calls, and on the triggers of what it writes to.
+        for _ in 0..ROUNDS_MAX {
+            let before = (routines.binds.clone(), routines.triggers.clone());
+            let before = (before, routines.views.clone());
+            for routine in &listed.routines {
+                routines.note_bound(routine, listed);
+            }
+            for trigger in &listed.triggers {
+                routines.note_trigger(trigger, listed);
+            }
+            for view in &listed.views {
+                routines.note_view(view, listed);
+            }
+            let ((binds, triggers), views) = before;
+            if binds == routines.binds && triggers == routines.triggers && views == routines.views {
+                break;
+            }
         }
-        for trigger in &listed.triggers {
-            let pins = bound_by_body(trigger.body.as_bytes(), listed.modes(&trigger.sql_mode));
-            let known = routines.triggers.entry(key(&trigger.table));
-            let known = known.or_insert(Pins::NONE);
-            pins.iter().for_each(|pin| known.add(pin));
-        }
+        // Every statement looks up its tables: mostly there is nothing to be found.
+        routines.triggers.retain(|_, pins| !pins.is_empty());
+        routines.views.retain(|_, pins| *pins != NOTHING);
         routines
     }
 
@@ -125,12 +140,14 @@ impl Routines {
             &self.relations,
             &self.binds,
             &self.triggers,
+            &self.views,
         );
         own == (
             &other.functions,
             &other.relations,
             &other.binds,
             &other.triggers,
+            &other.views,
         )
     }
 
@@ -143,16 +160,56 @@ impl Routines {
     fn note_bound(&mut self, routine: &Routine, listed: &Listed) {
         let modes = listed.modes(&routine.sql_mode);
         let body = routine.body.as_ref();
-        let pins = body.map(|body| bound_by_body(body.as_bytes(), modes));
-        let known = self.binds.entry(key(&routine.name));
-        let known = known.or_insert(Some(Pins::NONE));
-        *known = match (*known, pins) {
-            (Some(mut known), Some(pins)) => {
-                pins.iter().for_each(|pin| known.add(pin));
-                Some(known)
+        let pins = body.and_then(|body| self.bound(body.as_bytes(), modes));
+        add(
+            self.binds.entry(key(&routine.name)).or_insert(NOTHING),
+            pins,
+        );
+    }
+
+    fn note_trigger(&mut self, trigger: &Trigger, listed: &Listed) {
+        let pins = self.bound(trigger.body.as_bytes(), listed.modes(&trigger.sql_mode));
+        let known = self.triggers.entry(key(&trigger.table));
+        let known = known.or_insert(Pins::NONE);
+        let pins = pins.unwrap_or_else(anything);
+        pins.iter().for_each(|pin| known.add(pin));
+    }
+
+    fn note_view(&mut self, view: &View, listed: &Listed) {
+        let definition = view.definition.as_ref();
+        let pins = definition.and_then(|text| {
+            let (text, modes) = (text.as_bytes(), listed.modes(""));
+            let mut pins = self.bound(text, modes);
+            let facts = mysql::facts(text, modes);
+            for table in facts.statements().flat_map(|one| one.tables.as_slice()) {
+                let name = mysql::identifier(table.name.of(text));
+                add(
+                    &mut pins,
+                    find(&self.views, &name).copied().unwrap_or(NOTHING),
+                );
             }
-            _ => None,
-        };
+            pins
+        });
+        add(self.views.entry(key(&view.name)).or_insert(NOTHING), pins);
+    }
+
+    /// What a body may leave behind, as far as its callees and triggers are known; `None`: it calls
+    /// one that is hidden.
+    fn bound(&self, body: &[u8], modes: Modes) -> Option<Pins> {
+        let mut pins = Some(bound_by_body(body, modes));
+        let found = body::look(body, modes);
+        for callee in &found.calls {
+            // What is no routine of the server's users is one of its own.
+            add(
+                &mut pins,
+                self.binds.get(callee).copied().unwrap_or(NOTHING),
+            );
+        }
+        if found.writes {
+            let all = self.triggers.values();
+            all.for_each(|own| add(&mut pins, Some(*own)));
+        }
+        pins
     }
 
     /// A view is what it calls and reads from; one of views, when they are known.
@@ -221,6 +278,27 @@ impl Lookup for Routines {
     fn triggers(&self, name: &[u8]) -> Pins {
         find(&self.triggers, name).copied().unwrap_or(Pins::NONE)
     }
+
+    fn views(&self, name: &[u8]) -> Pins {
+        let known = find(&self.views, name).copied();
+        known.unwrap_or(NOTHING).unwrap_or_else(anything)
+    }
+}
+
+/// What is known to leave nothing behind.
+const NOTHING: Option<Pins> = Some(Pins::NONE);
+
+/// What a body that is hidden may leave behind.
+fn anything() -> Pins {
+    bound_by_body(b"EXECUTE", Modes::default())
+}
+
+/// The worst of two.
+fn add(known: &mut Option<Pins>, pins: Option<Pins>) {
+    *known = known.zip(pins).map(|(mut known, pins)| {
+        pins.iter().for_each(|pin| known.add(pin));
+        known
+    });
 }
 
 impl Listed {
@@ -236,10 +314,13 @@ impl Listed {
     }
 }
 
+/// A function, and those that it calls.
+type Calls = (Box<[u8]>, Vec<Box<[u8]>>);
+
 /// What each function does: its own text, and that of the functions that it calls.
 fn functions(listed: &Listed) -> Named<Volatility> {
     let mut functions: Named<Volatility> = Named::default();
-    let mut calls: Vec<(Box<[u8]>, Vec<Box<[u8]>>)> = Vec::new();
+    let mut calls: Vec<Calls> = Vec::new();
     for routine in listed.routines.iter().filter(|one| one.is_function) {
         let name = key(&routine.name);
         let own = match &routine.body {
@@ -282,6 +363,9 @@ fn key(name: &str) -> Box<[u8]> {
 }
 
 fn find<'a, T>(named: &'a Named<T>, name: &[u8]) -> Option<&'a T> {
+    if named.is_empty() {
+        return None;
+    }
     if !name.is_ascii() {
         let name = String::from_utf8_lossy(name).to_lowercase();
         return named.get(name.as_bytes());

@@ -40,7 +40,11 @@ fn a_function_is_what_its_body_does_and_not_only_what_it_says() {
             function("reads", reads, "return (select count(*) from t)"),
             function("lies", reads, "begin update t set a = 1; return 1; end"),
             function("Says", "MODIFIES SQL DATA", "return 1"),
-            function("replaces", "NO SQL", "return replace('a', 'b', truncate(1, 1))"),
+            function(
+                "replaces",
+                "NO SQL",
+                "return replace('a', 'b', truncate(1, 1))",
+            ),
             function("takes", reads, "return (select a from t for update)"),
             function("locks", reads, "return get_lock('a', 1)"),
             Routine {
@@ -131,9 +135,61 @@ fn what_routines_and_triggers_leave_in_the_session_is_known_by_their_bodies() {
         sql_mode: String::new(),
     });
     let known = Routines::new(1, &listed);
-    assert!(known.binds(b"sets").is_some_and(|pins| pins.has(Pin::Variables)));
+    assert!(
+        known
+            .binds(b"sets")
+            .is_some_and(|pins| pins.has(Pin::Variables))
+    );
     assert_eq!(known.binds(b"plain"), Some(Pins::NONE));
     assert_eq!(known.binds(b"nobody_knows"), None);
     assert!(known.triggers(b"watched").has(Pin::Variables));
     assert!(known.triggers(b"other").is_empty());
+}
+
+#[test]
+fn what_binds_is_found_through_calls_views_and_triggers() {
+    let no_sql = "NO SQL";
+    let listed = Listed {
+        mariadb: true,
+        tables: vec!["t".to_owned(), "u".to_owned()],
+        views: vec![
+            view("outer_view", "select * from inner_view"),
+            view("inner_view", "select nests() from t"),
+            view("plain_view", "select upper(a) from t"),
+        ],
+        routines: vec![
+            function("nests", no_sql, "return calls()"),
+            function("calls", no_sql, "return sets() + 1"),
+            function("sets", no_sql, "begin set @a = 1; return 1; end"),
+            function(
+                "writes",
+                no_sql,
+                "begin insert into u values (1); return 1; end",
+            ),
+            function("asks", no_sql, "return hidden()"),
+            function("plain", no_sql, "return upper('a')"),
+            Routine {
+                body: None,
+                ..function("hidden", no_sql, "")
+            },
+        ],
+        triggers: vec![Trigger {
+            table: "U".to_owned(),
+            body: "set new.a = calls()".to_owned(),
+            sql_mode: String::new(),
+        }],
+    };
+    let known = Routines::new(1, &listed);
+    let variables = |pins: Pins| pins.has(Pin::Variables);
+    for name in ["nests", "calls", "sets", "writes"] {
+        assert!(
+            known.binds(name.as_bytes()).is_some_and(variables),
+            "{name}"
+        );
+    }
+    assert_eq!(known.binds(b"plain"), Some(Pins::NONE));
+    assert_eq!(known.binds(b"asks"), None);
+    assert!(variables(known.triggers(b"u")) && known.triggers(b"t").is_empty());
+    assert!(variables(known.views(b"outer_view")) && variables(known.views(b"INNER_VIEW")));
+    assert!(known.views(b"plain_view").is_empty() && known.views(b"t").is_empty());
 }

@@ -42,6 +42,12 @@ pub trait Lookup {
         let _ = name;
         Pins::NONE
     }
+
+    /// What reading from a view of that name may leave behind by the functions that it calls.
+    fn views(&self, name: &[u8]) -> Pins {
+        let _ = name;
+        Pins::NONE
+    }
 }
 
 /// What a text means. The default is that of a command without a text.

@@ -5,7 +5,7 @@ use evenkeel_wire::sql::mysql::{self, Kind, Token, TokenKind, Tokens, Traits};
 use evenkeel_wire::sql::token::{Span, Word};
 
 use super::effects::Effects;
-use super::{Does, Reader, Thing, tables};
+use super::{Does, Reader, Thing, tables as temporary};
 use crate::state::mysql::values;
 
 /// Of components: they take locks that only the end of the connection gives back for certain.
@@ -18,7 +18,7 @@ pub(super) fn collect(
 ) {
     let (traits, functions) = (statement.traits, &statement.functions);
     let planned = statement.kind == (Kind::Explain { analyze: false });
-    let defined = statement.kind == Kind::Ddl && !tables::runs_query(reader, statement);
+    let defined = statement.kind == Kind::Ddl && !temporary::runs_query(reader, statement);
     if planned || defined {
         return;
     }
@@ -34,9 +34,7 @@ pub(super) fn collect(
     for name in functions.as_slice() {
         routine(reader, name.name, effects);
     }
-    if matches!(statement.kind, Kind::Write | Kind::LoadData { .. }) {
-        triggers(reader, statement, effects);
-    }
+    tables(reader, statement, effects);
 }
 
 /// CALL: what the procedure does, and what it is given by variables.
@@ -77,15 +75,22 @@ fn routine(reader: &Reader<'_>, name: Span, effects: &mut Effects<'_>) {
     }
 }
 
-fn triggers(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
+/// Tables have triggers, and views call functions.
+fn tables(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
     let Some(lookup) = reader.lookup else {
         return;
     };
+    let writes = matches!(statement.kind, Kind::Write | Kind::LoadData { .. });
+    let writes = writes || statement.traits.any(Traits::WRITES);
     for table in statement.tables.as_slice() {
         let name = mysql::identifier(table.name.of(reader.text));
-        for pin in lookup.triggers(&name).iter() {
-            effects.pin(pin);
-        }
+        let triggers = writes.then(|| lookup.triggers(&name));
+        let pins = triggers.into_iter().chain([lookup.views(&name)]);
+        pins.flat_map(|pins| Pin::ALL.into_iter().filter(move |pin| pins.has(*pin)))
+            .for_each(|pin| effects.pin(pin));
+    }
+    if statement.tables.is_cut() && writes {
+        effects.anything();
     }
 }
 

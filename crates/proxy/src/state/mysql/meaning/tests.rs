@@ -39,6 +39,14 @@ impl Lookup for Known {
         }
     }
 
+    fn views(&self, name: &[u8]) -> Pins {
+        let mut pins = Pins::NONE;
+        if name == b"v_locks" {
+            pins.add(Pin::NamedLock);
+        }
+        pins
+    }
+
     fn triggers(&self, name: &[u8]) -> Pins {
         let mut pins = Pins::NONE;
         if name == b"u" {
@@ -338,6 +346,8 @@ fn what_nobody_has_read_may_leave_anything_behind() {
             &[&["told time_zone"], &ANY[..]].concat(),
         ),
         ("INSERT INTO u VALUES (1)", &["Pin(Variables)"]),
+        ("SELECT a FROM u", &[]),
+        ("SELECT a FROM t JOIN `v_locks`", &["Pin(NamedLock)"]),
         ("PREPARE p FROM 'SELECT 1'", &["prepare p ()"]),
         (
             "PREPARE P FROM 'SET @a = 1'",
