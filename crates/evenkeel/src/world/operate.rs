@@ -1,5 +1,5 @@
-//! What an operator may do to a service that speaks a database's protocol: look at its clients, end them, make
-//! them wait.
+//! What an operator may do to a service that speaks a database's protocol: look at its clients, end
+//! them, make them wait.
 
 use std::time::Duration;
 

@@ -144,7 +144,8 @@ impl State {
     }
 
     /// Whether the first client should wait a moment for a connection of its own worker, where they
-    /// come back all the time: one from elsewhere would have to be moved. Then somebody looks again.
+    /// come back all the time: one from elsewhere would have to be moved. Then somebody looks
+    /// again.
     fn is_better_patient(&mut self, id: u64, now_ms: u64, orders: &mut Vec<Order>) -> bool {
         let patience_ms = self.settings.move_ms;
         let record = self.record(id);

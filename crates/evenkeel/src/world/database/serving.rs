@@ -1,5 +1,5 @@
-//! What the data plane is told of a service that speaks a database's protocol: who writes, who reads, within
-//! which limits, who may log in.
+//! What the data plane is told of a service that speaks a database's protocol: who writes, who
+//! reads, within which limits, who may log in.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -87,7 +87,7 @@ async fn listed(link: &mut Link) -> Result<Listed, Trouble> {
     let connection = &mut link.connection;
     Ok(Listed {
         mariadb,
-        tables: all(connection, TABLES, |row| name(row)).await?,
+        tables: all(connection, TABLES, name).await?,
         views: all(connection, VIEWS, view).await?,
         routines: all(connection, ROUTINES, routine).await?,
         triggers: all(connection, TRIGGERS, trigger).await?,
