@@ -15,8 +15,8 @@ use serde_json::Value as Json;
 use super::client::{Client, Login, Value};
 use crate::rig::{DRIVERS, LIMIT, engine, loopback, service, wait_until};
 
-/// What a statement that wants to know asks for.
-const WHERE: &str = "select @@port";
+/// What a statement that wants to know asks for; `@@port` itself is asked of the primary.
+const WHERE: &str = "select here()";
 
 struct Stage {
     balancer: Balancer,
@@ -28,6 +28,7 @@ impl Stage {
     /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
     fn set(io: &str, further: &str) -> Stage {
         let scene = Scene::start(ClusterKind::Mariadb).unwrap();
+        prepare(&scene);
         let listen = loopback();
         let split = format!("[service.split]\nreads = true\nprimary_reads = false\n{further}");
         let config = engine(io) + &service_toml(listen, &scene.servers, &split);
@@ -38,11 +39,7 @@ impl Stage {
             scene,
         };
         stage.wait_whole();
-        stage.primary().sql(RIGHTS).unwrap();
-        let mut direct = Client::connect(stage.primary().address);
-        SCHEMA.iter().for_each(|text| direct.run(text));
-        stage.scene.wait_caught_up().unwrap();
-        stage.wait_split(&mut stage.client());
+        stage.wait_split();
         stage
     }
 
@@ -87,10 +84,11 @@ impl Stage {
         });
     }
 
-    fn wait_split(&self, client: &mut Client) {
+    /// A client that came before functions were known is bound by calling one.
+    fn wait_split(&self) {
         let primary = self.port_of_primary();
         wait_until(&self.balancer, "a read at a replica", || {
-            client.value(WHERE) != primary
+            self.client().value(WHERE) != primary
         });
     }
 
@@ -115,13 +113,26 @@ impl Stage {
     }
 }
 
+/// What the tests need, before anybody looks at it.
+fn prepare(scene: &Scene) {
+    for server in &scene.servers {
+        let trust = "SET GLOBAL log_bin_trust_function_creators = 1";
+        server.sql(trust).unwrap();
+    }
+    let primary = scene.writer().unwrap();
+    primary.sql(RIGHTS).unwrap();
+    let mut direct = Client::connect(primary.address);
+    SCHEMA.iter().for_each(|text| direct.run(text));
+    scene.wait_caught_up().unwrap();
+}
+
 /// As the superuser.
 const RIGHTS: &str = "\
     GRANT SHOW VIEW ON *.* TO monitor@'127.0.0.1';\
-    GRANT SELECT ON mysql.proc TO monitor@'127.0.0.1';\
-    SET GLOBAL log_bin_trust_function_creators = 1;";
+    GRANT SELECT ON mysql.proc TO monitor@'127.0.0.1'";
 
-const SCHEMA: [&str; 4] = [
+const SCHEMA: [&str; 5] = [
+    "create function here() returns int no sql return @@port",
     "create table counters (id int primary key, v bigint not null)",
     "insert into counters select seq, 0 from seq_0_to_15",
     "create table things (id int primary key, what text)",
@@ -167,12 +178,11 @@ fn each_statement_runs_where_it_belongs() {
     let mut client = stage.client();
     let primary = stage.port_of_primary();
     for reads in [
-        "select @@port",
-        "select @@port, count(*) from counters",
-        "select @@port from counters where id = 1",
-        "(select @@port) union all (select @@port) limit 1",
-        "with c as (select @@port as p) select p from c",
-        "select @@port, @a, now(), database()",
+        "select here()",
+        "select here(), count(*) from counters",
+        "select here() from counters where id = 1",
+        "(select here()) union all (select here()) limit 1",
+        "select here(), @a, now(), database()",
     ] {
         assert_ne!(
             client.value(reads).split('|').next(),
@@ -181,12 +191,12 @@ fn each_statement_runs_where_it_belongs() {
         );
     }
     for writes in [
-        "select @@port from counters where id = 1 for update",
-        "select @@port from counters where id = 1 lock in share mode",
-        "select @@port, get_lock('x', 0), release_lock('x')",
-        "select @@port, bump(1, 5)",
-        "select @@port, @a := 1",
-        "/* evenkeel: primary */ select @@port",
+        "select here() from counters where id = 1 for update",
+        "select here() from counters where id = 1 lock in share mode",
+        "select here(), get_lock('x', 0), release_lock('x')",
+        "select here(), bump(1, 5)",
+        "select here(), @a := 1",
+        "/* evenkeel: primary */ select here()",
     ] {
         let row = client.value(writes);
         assert_eq!(row.split('|').next(), Some(&*primary), "{writes}");
@@ -207,7 +217,7 @@ fn each_statement_runs_where_it_belongs() {
     client.run("commit");
     client.run("set autocommit = 1");
     let name = stage.primary().name;
-    let named = format!("/* evenkeel: server={name} */ select @@port");
+    let named = format!("/* evenkeel: server={name} */ select here()");
     assert_eq!(client.value(&named), primary);
 }
 
@@ -248,7 +258,7 @@ fn write_and_read(stage: &Stage, rounds: usize, sessions: usize) -> (usize, usiz
                         let v = i64::try_from(round + 1_000_000 * id).unwrap();
                         write(&mut client, id, v, round + id);
                         for _ in 0..3 {
-                            let sql = format!("select v, @@port from counters where id = {id}");
+                            let sql = format!("select v, here() from counters where id = {id}");
                             let row = client.value(&sql);
                             let (seen, port) = row.split_once('|').unwrap();
                             let told = format!("round {round} of session {id}, at {port}");
@@ -275,7 +285,7 @@ fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
         let stage = Stage::set(io, "");
         let replicas = stage.replicas();
         write_and_read(&stage, 100, 4);
-        stage.wait_split(&mut stage.client());
+        stage.wait_split();
         // One does not get on at all, the other one late.
         replicas[0].stop_replication().unwrap();
         replicas[1].lag(Duration::from_secs(1)).unwrap();
@@ -293,7 +303,9 @@ fn who_wrote_long_ago_reads_at_replicas() {
     let stage = Stage::set("auto", "");
     let mut client = stage.client();
     write(&mut client, 1, 1, 0);
-    stage.wait_split(&mut client);
+    wait_until(&stage.balancer, "its own read at a replica", || {
+        client.value(WHERE) != stage.port_of_primary()
+    });
     thread::sleep(Duration::from_secs(2));
     let primary = stage.port_of_primary();
     let all = 500;
@@ -346,7 +358,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     old.start().unwrap();
     let port = new.address.port().to_string();
     for _ in 0..100 {
-        let sql = "/* evenkeel: primary */ select @@port";
+        let sql = "/* evenkeel: primary */ select here()";
         assert_eq!(stage.client().value(sql), port);
         thread::sleep(Duration::from_millis(10));
     }
