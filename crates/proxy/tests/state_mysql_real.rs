@@ -40,10 +40,14 @@ fn command(dir: &Path, port: u16) -> Command {
     let data = format!("--datadir={}", dir.join("data").display());
     let install = program("mariadb-install-db", &[], "mariadb-server-core");
     let user: &[&str] = if is_root() { &["--user=root"] } else { &[] };
+    // Never /tmp: a MariaDB that starts deletes the temporary tables which others have there.
+    std::fs::create_dir(dir.join("temporary")).unwrap();
+    let temporary = format!("--tmpdir={}", dir.join("temporary").display());
     run(Command::new(install)
         .args([
             "--no-defaults",
             &data,
+            &temporary,
             "--auth-root-authentication-method=normal",
         ])
         .args(["--skip-test-db", "--innodb-log-file-size=8M"])
@@ -61,7 +65,7 @@ fn command(dir: &Path, port: u16) -> Command {
             format!("--port={port}"),
             file("socket", "sock"),
             file("pid-file", "pid"),
-            file("tmpdir", "data"),
+            temporary,
         ])
         .args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"])
         // All that happens waits for nothing: there is but one thread.

@@ -37,7 +37,7 @@ pub fn difference(
         (_, wanted) => wanted.map(Into::into),
     };
     let mut list = List::new(sql);
-    if on.now != journal.now && !journal.has_kept(on) {
+    if (on.now != journal.now || on.is_doubtful) && !journal.has_kept(on) {
         settings(on, journal, &mut list);
     }
     let lacks = journal.lacks(on, needs);
@@ -116,7 +116,8 @@ impl<'a> List<'a> {
 /// First how texts are read, then what is to go, then what is to be there.
 fn settings(on: &OnServer, journal: &Journal, list: &mut List<'_>) {
     let mode = journal.now.get(variables::SQL_MODE);
-    if let Some(mode) = mode.filter(|mode| on.now.get(variables::SQL_MODE) != Some(mode)) {
+    let here = on.now.get(variables::SQL_MODE);
+    if let Some(mode) = mode.filter(|mode| here != Some(mode) || on.is_doubtful) {
         list.set(variables::SQL_MODE, mode, journal);
     }
     walk(on, journal, |name, _, wanted| {
@@ -173,7 +174,8 @@ fn walk(
             before.map(|(_, value)| value),
             after.map(|(_, value)| value),
         );
-        if let Some((name, _)) = before.or(after).filter(|_| here != wanted) {
+        let differs = here != wanted || on.is_doubtful;
+        if let Some((name, _)) = before.or(after).filter(|_| differs) {
             call(name, here, wanted);
         }
     }

@@ -283,6 +283,7 @@ impl Journal {
         }
         on.now = self.now.clone();
         on.schema = self.schema.clone();
+        on.is_doubtful = false;
         if std::mem::take(&mut self.puts_leftovers) {
             self.has_insert_id(on);
             self.has_counted(on);

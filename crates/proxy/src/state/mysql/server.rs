@@ -22,6 +22,9 @@ pub struct OnServer {
     pub(super) schema: Option<Rc<[u8]>>,
     pub(super) number: u64,
     pub(super) leftovers: Leftovers,
+    /// What it was asked for was so before it was reset: an `init_connect` is not run again, and the
+    /// server's own values may be others by now.
+    pub(super) is_doubtful: bool,
 }
 
 /// What the statements that it ran have left on it, and whose that is: numbers of clients.
@@ -51,6 +54,7 @@ pub struct Carried {
     schema: Option<Box<[u8]>>,
     number: u64,
     leftovers: Leftovers,
+    is_doubtful: bool,
 }
 
 impl OnServer {
@@ -66,6 +70,7 @@ impl OnServer {
             schema: schema.map(Rc::from),
             number: next_number(),
             leftovers: Leftovers::default(),
+            is_doubtful: false,
         }
     }
 
@@ -77,6 +82,7 @@ impl OnServer {
             schema: self.schema.as_deref().map(Into::into),
             number: self.number,
             leftovers: self.leftovers,
+            is_doubtful: self.is_doubtful,
         }
     }
 
@@ -88,6 +94,7 @@ impl OnServer {
             schema: carried.schema.as_deref().map(Rc::from),
             number: carried.number,
             leftovers: carried.leftovers,
+            is_doubtful: carried.is_doubtful,
         }
     }
 
@@ -100,7 +107,8 @@ impl OnServer {
         }
     }
 
-    /// It was reset, or has another user, and was asked again. The schema stays.
+    /// It was reset, or has another user. `fresh` is what it was asked for after its login: the next
+    /// client has all of that put in place. The schema stays.
     pub fn renewed<'a>(
         &mut self,
         fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -108,6 +116,7 @@ impl OnServer {
     ) {
         self.now = compared(fresh, interner);
         self.leftovers = Leftovers::default();
+        self.is_doubtful = true;
     }
 
     /// Something of ours ran on it: warnings and counts are no longer those of its client.

@@ -152,6 +152,10 @@ pub(super) fn put_name(name: &[u8], out: &mut Vec<u8>) {
 /// the connection. `None`: the server converted it in a way that we do not know.
 pub(super) fn string_of_variable(value: &[u8], client: &[u8], collation: &[u8]) -> Option<Vec<u8>> {
     let charset = charset_of(collation);
+    if !charset.first().is_some_and(u8::is_ascii_alphabetic) {
+        // A number that no server has named yet.
+        return None;
+    }
     let is_wide = !mysql::charset_is_safe(charset);
     let same = client.eq_ignore_ascii_case(charset);
     if is_wide || !(same || value.is_ascii()) {

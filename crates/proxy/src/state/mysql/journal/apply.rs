@@ -197,13 +197,24 @@ impl Journal {
                 self.has_insert_id(on);
             }
             Does::FoundRows => self.left.found_rows = true,
-            Does::Restores => {
-                if let Some(before) = &self.sent_in {
-                    self.now = before.clone();
-                    on.now = before.clone();
-                }
+            Does::Restores => self.restore(on, interner),
+        }
+    }
+
+    /// What was told of variables is over.
+    fn restore(&mut self, on: &mut OnServer, interner: &Interner) {
+        let Some(before) = self.sent_in.clone() else {
+            return;
+        };
+        for name in &self.heard.names {
+            for now in [&mut self.now, &mut on.now] {
+                *now = match before.get(name) {
+                    Some(value) => interner.with(now, name, value),
+                    None => server::without(now, name, interner),
+                };
             }
         }
+        self.look();
     }
 
     /// What a failed statement may have done all the same.

@@ -216,6 +216,40 @@ fn a_reset_forgets_all_but_the_schema() {
     assert!(!scene.is_bound(0));
     assert_eq!(scene.clients[0].journal.settings().get(b"@a"), None);
     assert_eq!(scene.clients[0].journal.schema(), Some(&b"app"[..]));
+    // What the server has now by itself nobody has said.
+    let mut sql = Vec::new();
+    let journal = &mut scene.clients[0].journal;
+    difference(&scene.lent[0].on, journal, Needs::NONE, &mut sql);
+    let sql = String::from_utf8(sql).unwrap();
+    assert!(
+        sql.starts_with("SET @@session.sql_mode='STRICT_TRANS_TABLES',"),
+        "{sql}"
+    );
+    assert!(sql.contains("@@session.time_zone='SYSTEM'"), "{sql}");
+}
+
+#[test]
+fn a_statement_that_sets_for_itself_alone_sets_nothing() {
+    let mut scene = Scene::new(1, 1);
+    scene.run(0, "SET time_zone = '+01:00'", 0);
+    let journal = &mut scene.clients[0].journal;
+    let on = &mut scene.lent[0].on;
+    let text = b"SET STATEMENT time_zone = '+02:00', max_statement_time = 5 FOR SELECT 1";
+    let meaning = journal.read(text, None);
+    journal.sent(&meaning, on);
+    for (name, value) in [
+        (b"time_zone".as_slice(), b"+02:00".as_slice()),
+        (b"max_statement_time", b"5"),
+    ] {
+        let change = Change::Variable { name, value };
+        on.hear(&change, &scene.interner);
+        journal.hear(&change, &scene.interner);
+    }
+    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    for settings in [journal.settings(), on.settings()] {
+        assert_eq!(settings.get(b"time_zone"), Some(&b"+01:00"[..]));
+        assert_eq!(settings.get(b"max_statement_time"), None);
+    }
 }
 
 #[test]
