@@ -16,6 +16,8 @@ mod door;
 mod encryption;
 #[path = "mysql/full.rs"]
 mod full;
+#[path = "mysql/limits.rs"]
+mod limits;
 #[path = "mysql/lines.rs"]
 mod lines;
 #[path = "mysql/logins.rs"]
