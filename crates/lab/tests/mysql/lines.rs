@@ -30,11 +30,15 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 pub(crate) fn error(report: &Report<'_>) -> String {
     let state = report.sqlstate.map(|state| text(&state.0));
+    let mut message = text(report.message);
+    // They name a statement by its number.
+    if matches!(report.code, 1243 | 1421) {
+        message.retain(|letter| !letter.is_ascii_digit());
+    }
     format!(
-        "error {} {} {}",
+        "error {} {} {message}",
         report.code,
-        state.unwrap_or_default(),
-        text(report.message)
+        state.unwrap_or_default()
     )
 }
 
