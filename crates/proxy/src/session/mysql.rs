@@ -123,8 +123,8 @@ struct Session<'a> {
     numbers: Numbers,
     journal: Journal,
     token: causality::Token,
-    /// Until then, in milliseconds of the clock, its connection is kept for a question.
-    held_until_ms: u64,
+    /// Until then its connection is kept for a question.
+    holding: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// It has changed the catalog while this was known of it.
     changed_catalog: Option<u64>,
     /// Its client may send several statements in one text.
@@ -226,7 +226,8 @@ pub(super) async fn converse(
                 let ending = ending_of(interrupt);
                 let complaint = Complaint::of_ending(&ending);
                 // Whom another client kills while nothing is asked, no server tells anything.
-                if !matches!(ending, Ending::Cut(CutReason::Command)) || !session.is_waiting_idle() {
+                if !matches!(ending, Ending::Cut(CutReason::Command)) || !session.is_waiting_idle()
+                {
                     Box::pin(session.say_last(&complaint)).await;
                 }
                 return ending;
@@ -295,7 +296,7 @@ impl<'a> Session<'a> {
             journal,
             token: causality::Token::new(),
             changed_catalog: None,
-            held_until_ms: 0,
+            holding: None,
             takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
             begin: parts.begin,
         }

@@ -110,8 +110,17 @@ impl<'a> Session<'a> {
             return Look::Refuse(Complaint::unknown_statement(statement.0, &of));
         };
         let statement = Arc::clone(&named.statement);
+        let what = what(number);
+        if named.lacks_data {
+            if let Some(named) = self.numbers.get_mut(number) {
+                named.lacks_data = matches!(what, What::LongData(_));
+            }
+            if matches!(what, What::Execute(_) | What::Bulk(_)) {
+                return Look::Refuse(Complaint::data_lost());
+            }
+        }
         let current = self.current(&statement);
-        Look::Send(what(number), Sense::Statement(current))
+        Look::Send(what, Sense::Statement(current))
     }
 
     /// COM_STMT_SEND_LONG_DATA is never answered, not even where it fails.
@@ -153,7 +162,7 @@ impl<'a> Session<'a> {
         let Some(server) = &mut self.server else {
             return Look::Done;
         };
-        let holds = server.conversation.has_cursors() || server.conversation.has_long_data();
+        let holds = server.holds_for_statements();
         let there = server.prepared.number(named.statement.id);
         server.resets.extend(there.filter(|_| holds));
         Look::Done

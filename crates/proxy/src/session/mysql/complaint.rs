@@ -59,6 +59,21 @@ impl Complaint {
         Self::new(1243, b"HY000", text)
     }
 
+    /// ER_NEED_REPREPARE: what the statement was prepared in is not to be had any more.
+    pub(crate) fn must_prepare_again() -> Self {
+        let text = "the session's SQL mode, character set or schema is another than when the \
+                    statement was prepared, and its server connection does not have it: prepare \
+                    it again";
+        Self::new(1615, b"HY000", text)
+    }
+
+    /// A value that was sent in advance has reached no server.
+    pub(crate) fn data_lost() -> Self {
+        let text = "a value that was sent in advance (COM_STMT_SEND_LONG_DATA) has reached no \
+                    server; nothing was run: send it again, and execute";
+        Self::new(1205, b"HY000", text)
+    }
+
     /// ER_STMT_HAS_NO_OPEN_CURSOR, in the servers' words.
     pub(crate) fn no_cursor(number: u32) -> Self {
         let text = format!("The statement ({number}) has no open cursor");
@@ -118,6 +133,13 @@ impl Complaint {
     pub(crate) fn bound_lost() -> Self {
         let text = "the server connection that this session was bound to is gone: log in again";
         Self::new(1053, b"08S01", text)
+    }
+
+    /// ER_OPTION_PREVENTS_STATEMENT, as the replica would say it.
+    pub(crate) fn bound_to_replica() -> Self {
+        let text = "the session is bound to a replica, and this may write; nothing was run: end \
+                    the READ ONLY transaction, or reset the connection, first";
+        Self::new(1290, b"HY000", text)
     }
 
     /// There is no primary, or was none any more.

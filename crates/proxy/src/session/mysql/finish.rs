@@ -1,5 +1,7 @@
 //! The end of a command: what the session is like behind it, and what becomes of its connection.
 
+use std::time::Duration;
+
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::mysql::flags::Status;
@@ -62,11 +64,10 @@ impl Session<'_> {
     /// Perhaps its client asks next what the statement has left on the connection: unless others
     /// wait for one, it is kept for a moment.
     fn hold_for_question(&mut self) {
-        self.held_until_ms = 0;
         let is_brief = matches!(self.journal.hold(&self.shared.asked), Hold::Briefly);
         if is_brief && self.service.lender.books.waiting() == 0 {
-            self.held_until_ms = clock::now_ms() + Hold::BRIEFLY_MS;
-            self.card.set_deadline(self.held_until_ms);
+            let briefly = Duration::from_millis(Hold::BRIEFLY_MS);
+            self.holding = Some(Box::pin(compio::time::sleep(briefly)));
         }
     }
 
@@ -83,7 +84,7 @@ impl Session<'_> {
     fn holds(&self) -> bool {
         match self.journal.hold(&self.shared.asked) {
             Hold::No => false,
-            Hold::Briefly => clock::now_ms() < self.held_until_ms,
+            Hold::Briefly => self.holding.is_some(),
             Hold::UntilNext => true,
         }
     }
@@ -150,7 +151,7 @@ impl Session<'_> {
         let interner = self.worker.interner();
         let told = is_ok.then_some(status);
         self.journal.ready(told, &mut server.settings, interner);
-        self.card.set_pins(self.journal.pins);
+        self.statements_hold(server);
         self.let_next_follow();
         let is_open = status.has(Status::IN_TRANSACTION);
         if !is_open

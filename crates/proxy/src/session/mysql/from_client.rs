@@ -208,10 +208,14 @@ impl Session<'_> {
                 is_all.then_some(chunk)
             }
         };
+        self.holding = None;
         let meaning = self.unit.sense.meaning();
         let asks = meaning.is_some_and(|meaning| !meaning.needs.is_empty());
         if !asks && self.is_held_for_questions() {
             self.let_go(Condition::Clean);
+        }
+        if let Err(complaint) = self.leave_replica() {
+            return self.refuse(complaint);
         }
         if let Some(server) = self.server.take() {
             // What it asks of the statement before may be another client's there.
@@ -233,6 +237,9 @@ impl Session<'_> {
     /// The connection is there: what must be in place is asked for, and the command is sent with
     /// that if it does no harm without. `chunk`: the command as it came, and nothing else.
     pub(super) fn launch(&mut self, chunk: Option<Chunk<'_>>) -> Result<(), End> {
+        if !self.can_be_prepared() {
+            return self.refuse(Complaint::must_prepare_again());
+        }
         let mut out = self.worker.spare();
         if self.ask_ahead(&mut out)? {
             self.stage = Stage::Preparing;

@@ -239,13 +239,16 @@ impl Session<'_> {
             Settled::Done(token) => match Ask::of(token) {
                 Some(Ask::Settings) => self.setting_placed(server),
                 Some(Ask::Several(takes)) => server.takes_several = takes,
+                Some(Ask::Other) => self.statements_hold(server),
                 Some(Ask::Wait) if !self.is_caught_up() => walked.mishap = Some(Mishap::NotFresh),
                 _ => {}
             },
             Settled::Prepared { statement, .. } => {
-                let id = self.unit_statement();
-                if let Some(id) = id {
-                    self.prepared_there(server, id, statement);
+                let is_right = walked.refused.is_none() && matches!(self.stage, Stage::Preparing);
+                match self.unit_statement().filter(|_| is_right) {
+                    Some(id) => self.prepared_there(server, id, statement),
+                    // In which schema is not certain.
+                    None => server.closing.push(statement),
                 }
             }
             Settled::Renewed(_) => server.renewed(self.worker.interner()),

@@ -169,6 +169,7 @@ impl Session<'_> {
         let is_harmless = self.is_harmless();
         let several = self.wants_several();
         let statement = self.lacks_statement();
+        let statement = statement.map(|statement| (statement, self.within()));
         let Some(server) = &mut self.server else {
             return Ok(true);
         };
@@ -176,7 +177,7 @@ impl Session<'_> {
         let mut must_wait = false;
         if let Some(missing) = &mut self.unit.missing {
             if let Some(schema) = &missing.schema {
-                server.ask_schema(schema, out);
+                server.ask_schema(Ask::Settings, schema, out);
                 missing.owed += 1;
             }
             if !missing.sql.is_empty() {
@@ -188,8 +189,8 @@ impl Session<'_> {
         if let Some(several) = several.filter(|several| *several != server.takes_several) {
             server.ask_several(several, out);
         }
-        if let Some(statement) = statement {
-            server.ask_prepare(&statement.text, out);
+        if let Some((statement, now)) = statement {
+            Self::prepare_as_then(server, &statement, &now, out);
             must_wait = true;
         }
         if let Some(position) = &self.unit.wait {
@@ -335,9 +336,14 @@ impl Session<'_> {
             self.at = None;
             self.does(Doing::Idle);
         }
-        // That one is never answered, not even where it fails.
-        if !matches!(what, What::LongData(_)) {
-            self.tell(complaint);
+        match what {
+            // That one is never answered, not even where it fails: the execution is.
+            What::LongData(number) => {
+                if let Some(named) = self.numbers.get_mut(number) {
+                    named.lacks_data = true;
+                }
+            }
+            _ => self.tell(complaint),
         }
         Ok(())
     }
@@ -346,9 +352,6 @@ impl Session<'_> {
     pub(super) fn called(&mut self) -> Result<(), End> {
         if self.card.take_forsaken() && self.server.is_some() {
             return self.server_lost("was found to be down, or is the primary no longer");
-        }
-        if matches!(self.stage, Stage::Command) {
-            self.card.set_deadline(0);
         }
         if self.card.take_overtime() {
             let service = self.seat.service();

@@ -10,8 +10,8 @@ use evenkeel_wire::mysql::{Parsed, StatementId};
 
 use super::Session;
 use super::from_client::has_room;
-use super::server::ServerConnection;
-use super::statements::Statement;
+use super::server::{Ask, ServerConnection};
+use super::statements::{Statement, Within};
 use super::unit::What;
 
 /// COM_STMT_BULK_EXECUTE: the types of the parameters are there (MariaDB's
@@ -44,6 +44,46 @@ impl Session<'_> {
         Some(Arc::clone(&self.numbers.get(number)?.statement))
     }
 
+    /// Whether the statement that the server lacks can be prepared there as it was before.
+    pub(super) fn can_be_prepared(&self) -> bool {
+        let Some(statement) = self.lacks_statement() else {
+            return true;
+        };
+        let (then, now) = (&statement.within, self.within());
+        let can_be_read = then.reading == now.reading || then.settings(&now).is_some();
+        can_be_read && (then.schema.is_none() || now.schema.is_some())
+    }
+
+    /// Has the server prepare a statement as its client has had it prepared first: names and
+    /// strings in it mean what they meant then.
+    pub(super) fn prepare_as_then(
+        server: &mut ServerConnection,
+        statement: &Statement,
+        now: &Within,
+        out: &mut Vec<u8>,
+    ) {
+        let then = &statement.within;
+        let schemas = then.schema.as_deref().zip(now.schema.as_deref());
+        let schemas = schemas.filter(|(then, now)| then != now);
+        let readings = match then.reading == now.reading {
+            true => None,
+            false => then.settings(now),
+        };
+        if let Some((then, _)) = schemas {
+            server.ask_schema(Ask::Other, then, out);
+        }
+        if let Some((then, _)) = &readings {
+            server.ask(Ask::Other, then, out);
+        }
+        server.ask_prepare(&statement.text, out);
+        if let Some((_, now)) = &readings {
+            server.ask(Ask::Other, now, out);
+        }
+        if let Some((_, now)) = schemas {
+            server.ask_schema(Ask::Other, now, out);
+        }
+    }
+
     /// The server has prepared a statement.
     pub(super) fn prepared_there(
         &self,
@@ -51,6 +91,14 @@ impl Session<'_> {
         id: u64,
         number: StatementId,
     ) {
+        if server.holds_for_statements() {
+            // None that may be held goes.
+            match server.prepared.number(id) {
+                Some(_) => server.closing.push(number),
+                None => server.closing.extend(server.prepared.add(id, number)),
+            }
+            return;
+        }
         let view = self.seat.service().view();
         let max = view.database.as_ref().map_or(1, |own| own.statements_max);
         server.closing.extend(server.prepared.add(id, number));

@@ -11,6 +11,7 @@ use evenkeel_wire::mysql::flags::Status;
 use super::complaint::Complaint;
 use super::from_server::Walked;
 use super::server::ServerConnection;
+use super::texts::within;
 use super::{End, Session, Stage, Then};
 use crate::session::card::Doing;
 
@@ -43,9 +44,9 @@ impl Session<'_> {
             reached_client: self.unit.reached_client,
             is_kept: self.unit.is_kept,
         };
-        // A write that was turned away was not run, unless it could commit some of itself before.
-        let is_doubtful =
-            mishap == Mishap::TurnedAway && !self.unit.is_read && !self.unit.is_atomic;
+        // A write that was refused was not run, unless it could commit some of itself before.
+        let may_be_partial = mishap == Mishap::TurnedAway || !at.is_replica;
+        let is_doubtful = may_be_partial && !self.unit.is_read && !self.unit.is_atomic;
         let is_new = self.unit.rescues < RESCUES_MAX;
         is_new && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
     }
@@ -131,10 +132,7 @@ impl Session<'_> {
                 };
                 self.run_again(condition)
             }
-            Then::Tell(complaint) => {
-                self.let_go(Condition::Unclean);
-                self.refuse(complaint)
-            }
+            Then::Tell(complaint) => self.tell_refusal(complaint),
             Then::Renewed { is_clean } => {
                 self.begin_anew();
                 match is_clean {
@@ -161,6 +159,30 @@ impl Session<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Something of ours was refused. A connection that the session had before stays: its
+    /// transaction is open, and nothing was done to it.
+    fn tell_refusal(&mut self, complaint: Complaint) -> Result<(), End> {
+        let bonds = match self.unit.reached_server {
+            true => self.unit.bonds_before,
+            false => self.journal.pins,
+        };
+        let is_bound = !bonds.is_empty() || self.keeps_connection();
+        let wanted = self.within();
+        let is_in_place = |server: &ServerConnection| {
+            within(server.settings.schema(), server.settings.settings()) == wanted
+        };
+        let is_usable = self.server.as_deref().is_some_and(is_in_place);
+        if is_bound && !is_usable {
+            return Err(End::Fatal(
+                Complaint::bound_lost().detail(complaint.message),
+            ));
+        }
+        if !is_bound {
+            self.let_go(Condition::Unclean);
+        }
+        self.refuse(complaint)
     }
 
     /// The command, elsewhere.

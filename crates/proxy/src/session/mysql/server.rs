@@ -144,6 +144,12 @@ impl ServerConnection {
         self.conversation.is_idle() && self.is_between_replies() && self.lent.stream.is_sent()
     }
 
+    /// Whether a cursor is open, or a value was sent in advance: which statements have it is the
+    /// client's business, and none of them may go.
+    pub(crate) fn holds_for_statements(&self) -> bool {
+        self.conversation.has_cursors() || self.conversation.has_long_data()
+    }
+
     /// Whether nothing of a reply waits anywhere.
     pub(crate) fn is_between_replies(&self) -> bool {
         self.held.is_empty()
@@ -165,8 +171,8 @@ impl ServerConnection {
     }
 
     /// The same of COM_INIT_DB.
-    pub(crate) fn ask_schema(&mut self, schema: &[u8], out: &mut Vec<u8>) {
-        self.ours(Request::Simple, Ask::Settings);
+    pub(crate) fn ask_schema(&mut self, what: Ask, schema: &[u8], out: &mut Vec<u8>) {
+        self.ours(Request::Simple, what);
         build::init_db(out, schema);
     }
 

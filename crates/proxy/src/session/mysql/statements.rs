@@ -24,8 +24,60 @@ pub(crate) struct Statement {
     pub(crate) meaning: Meaning,
     /// Which state of the catalog the meaning was found with.
     pub(crate) catalog: u64,
-    /// What else makes statements of one text different: schema, SQL mode, character sets.
-    digest: u64,
+    /// What else makes statements of one text different.
+    pub(crate) within: Within,
+}
+
+/// What a text is prepared in: names and strings in it mean what they mean there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Within {
+    pub(crate) schema: Option<Box<[u8]>>,
+    /// The values of [`READING`].
+    pub(crate) reading: [Option<Box<[u8]>>; 3],
+}
+
+/// The variables by which a text is read.
+pub(crate) const READING: [&[u8]; 3] = [
+    b"sql_mode",
+    b"character_set_client",
+    b"collation_connection",
+];
+
+impl Within {
+    /// The SETs that have a text read so, and as it is `now` again. What was not known when the text
+    /// was prepared, as the collation just behind SET NAMES, is left as it is; `None`: what it is
+    /// now is not known.
+    pub(crate) fn settings(&self, now: &Within) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (mut there, mut back) = (b"SET".to_vec(), b"SET".to_vec());
+        let mut is_first = true;
+        let values = self.reading.iter().zip(&now.reading);
+        for (name, (then, now)) in READING.iter().zip(values) {
+            let Some(then) = then else { continue };
+            for (text, value) in [(&mut there, then), (&mut back, now.as_ref()?)] {
+                if !is_plain(value) {
+                    return None;
+                }
+                let before: &[u8] = if is_first {
+                    b" @@session."
+                } else {
+                    b", @@session."
+                };
+                text.extend_from_slice(before);
+                text.extend_from_slice(name);
+                text.extend_from_slice(b"='");
+                text.extend_from_slice(value);
+                text.push(b'\'');
+            }
+            is_first = false;
+        }
+        (!is_first).then_some((there, back))
+    }
+}
+
+/// Names of modes, character sets and collations are.
+fn is_plain(value: &[u8]) -> bool {
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_,".contains(byte);
+    value.iter().all(is_of_name)
 }
 
 /// All statements of a service.
@@ -46,11 +98,11 @@ impl Interned {
     pub(crate) fn statement(
         &self,
         text: &[u8],
-        digest: u64,
+        within: &Within,
         catalog: u64,
         read: impl FnOnce() -> Meaning,
     ) -> Arc<Statement> {
-        let key = self.hasher.hash_one((text, digest));
+        let key = self.hasher.hash_one((text, within));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() > UNUSED_MAX {
             known.retain(|_, alike| {
@@ -59,7 +111,7 @@ impl Interned {
             });
         }
         let alike = known.entry(key).or_default();
-        let is_same = |one: &&Arc<Statement>| *one.text == *text && one.digest == digest;
+        let is_same = |one: &&Arc<Statement>| *one.text == *text && one.within == *within;
         let id = match alike.iter().find(is_same) {
             Some(one) if one.catalog == catalog => return Arc::clone(one),
             Some(one) => one.id,
@@ -70,7 +122,7 @@ impl Interned {
             text: text.into(),
             meaning: read(),
             catalog,
-            digest,
+            within: within.clone(),
         });
         alike.retain(|one| one.id != id);
         alike.push(Arc::clone(&statement));
@@ -84,7 +136,7 @@ impl Interned {
         catalog: u64,
         read: impl FnOnce() -> Meaning,
     ) -> Arc<Statement> {
-        self.statement(&statement.text, statement.digest, catalog, read)
+        self.statement(&statement.text, &statement.within, catalog, read)
     }
 }
 
@@ -104,6 +156,8 @@ pub(crate) struct Named {
     pub(crate) parameters: u16,
     /// The types of its parameters as its client gave them last; an execution may leave them out.
     pub(crate) types: Box<[u8]>,
+    /// Values that its client sent in advance have reached no server.
+    pub(crate) lacks_data: bool,
 }
 
 impl Numbers {
@@ -125,6 +179,7 @@ impl Numbers {
             statement: Arc::clone(statement),
             parameters,
             types: Box::default(),
+            lacks_data: false,
         };
         self.known.insert(number, named);
     }

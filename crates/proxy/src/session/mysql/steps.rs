@@ -52,6 +52,12 @@ impl Session<'_> {
 
     /// What comes from other threads.
     fn step_waiting(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        if let Some(holding) = &mut self.holding
+            && holding.as_mut().poll(context).is_ready()
+        {
+            self.holding = None;
+            return Ok(true);
+        }
         match &mut self.stage {
             Stage::Primary { turn, .. } => {
                 let Poll::Ready(outcome) = turn.poll(context) else {

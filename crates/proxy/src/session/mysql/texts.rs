@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evenkeel_policy::causality::{Consistency, Position};
 use evenkeel_policy::cluster::Gtids;
-use evenkeel_policy::pins::Pin;
+use evenkeel_policy::pins::{Pin, Release};
 use evenkeel_wire::gtid;
 use evenkeel_wire::mysql::boundaries::{End as ResultEnd, Event};
 use evenkeel_wire::mysql::flags::Status;
@@ -12,10 +12,11 @@ use evenkeel_wire::mysql::trackers::{Change, Trackers};
 
 use super::Session;
 use super::server::{ServerConnection, session_state};
-use super::statements::Statement;
+use super::statements::{READING, Statement, Within};
 use super::unit::{Sense, What};
 use crate::clock;
 use crate::state::mysql::{Journal, Lookup, Meaning, Reply};
+use crate::state::settings::Settings;
 
 impl Session<'_> {
     /// What a text means.
@@ -34,10 +35,15 @@ impl Session<'_> {
     }
 
     pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
-        let (digest, catalog) = (self.journal.digest(), self.catalog());
+        let (within, catalog) = (self.within(), self.catalog());
         self.shared
             .statements
-            .statement(text, digest, catalog, || self.read(text).of_prepared())
+            .statement(text, &within, catalog, || self.read(text).of_prepared())
+    }
+
+    /// What its texts are prepared in.
+    pub(super) fn within(&self) -> Within {
+        within(self.journal.schema(), self.journal.settings())
     }
 
     /// The statement with what is known of the catalog now.
@@ -73,14 +79,28 @@ impl Session<'_> {
         self.journal.sent(meaning, &mut server.settings);
         match self.unit.what {
             What::Replica | What::Binlog => self.journal.pins.add(Pin::Replication),
+            What::LongData(_) => self.journal.pins.add(Pin::LongData),
             _ => {}
+        }
+        self.pins_changed();
+    }
+
+    /// What prepared statements hold binds as long as they do.
+    pub(super) fn statements_hold(&mut self, server: &ServerConnection) {
+        match server.conversation.has_cursors() {
+            true => self.journal.pins.add(Pin::Cursor),
+            false => self.journal.pins.release(Release::CursorsClosed),
+        }
+        match server.conversation.has_long_data() {
+            true => self.journal.pins.add(Pin::LongData),
+            false => self.journal.pins.release(Release::LongDataUsed),
         }
         self.pins_changed();
     }
 
     /// A result, or an OK, of the client's command.
     pub(super) fn result_came(&mut self, server: &mut ServerConnection, event: &Event<'_>) {
-        let Some(reply) = reply_of(event) else {
+        let Some(reply) = reply_of(event, server.conversation.status()) else {
             return;
         };
         let index = self.unit.results;
@@ -176,6 +196,14 @@ impl Session<'_> {
     }
 }
 
+/// What texts are prepared in where these are the schema and the settings.
+pub(super) fn within(schema: Option<&[u8]>, settings: &Settings) -> Within {
+    Within {
+        schema: schema.map(Box::from),
+        reading: READING.map(|name| settings.get(name).map(Box::from)),
+    }
+}
+
 /// What the command does to its session: to prepare a statement does nothing.
 fn effective<'u>(what: &What, sense: &'u Sense) -> Option<&'u Meaning> {
     match what {
@@ -202,12 +230,13 @@ fn of_mariadb(text: &[u8]) -> Option<Gtids> {
     ))
 }
 
-fn reply_of(event: &Event<'_>) -> Option<Reply> {
+/// `known`: the status as of the last reply that told.
+fn reply_of(event: &Event<'_>, known: Status) -> Option<Reply> {
     let (status, ok, warnings) = match event {
         Event::Ok(ok) => (ok.status, Some(ok), ok.warnings),
         Event::ResultEnd(ResultEnd::Ok(ok)) => (ok.status, Some(ok), ok.warnings),
         Event::Eof(eof) | Event::ResultEnd(ResultEnd::Eof(eof)) => (eof.status, None, eof.warnings),
-        Event::Text | Event::Complete => (Status::default(), None, 0),
+        Event::Text | Event::Complete => (known, None, 0),
         _ => return None,
     };
     Some(Reply {

@@ -6,11 +6,13 @@ use evenkeel_policy::causality::{
     Choice, Consistency, Freshness, Position, Replica, Requires, Token, choose, judge,
 };
 use evenkeel_policy::cluster::Gtids;
-use evenkeel_policy::pins::Pins;
+use evenkeel_policy::lending::Condition;
+use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::pool::{Pick, Request as PickRequest, Tried};
-use evenkeel_policy::route::{self, Decision, Hint, Statement, Target, Transaction};
+use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Transaction};
 use smallvec::SmallVec;
 
+use super::complaint::Complaint;
 use super::statements;
 use super::{At, Session};
 use crate::clock;
@@ -157,7 +159,7 @@ impl Session<'_> {
         let Some(own) = view.database.as_ref().filter(is_split) else {
             return self.goes_to_primary();
         };
-        if !self.takes_part_in_split() {
+        if !self.takes_part_in_split() || self.is_better_at_primary(own) {
             return self.goes_to_primary();
         }
         let readers = self.readers(view, own);
@@ -172,6 +174,58 @@ impl Session<'_> {
             Target::Server(index) => Wanted::Named(index),
             Target::Readers { and_primary } => self.reader(own, readers, and_primary),
         }
+    }
+
+    /// A session that is at a replica for a question or a READ ONLY transaction, and wants to do
+    /// what is not for a replica: even where that would let it.
+    pub(super) fn leave_replica(&mut self) -> Result<(), Complaint> {
+        let is_at_replica = self.at.as_ref().is_some_and(|at| at.is_replica);
+        let Some(meaning) = self.unit.sense.meaning() else {
+            return Ok(());
+        };
+        if !is_at_replica || self.keeps_connection() || self.only_reads() {
+            return Ok(());
+        }
+        let (writes, begins) = (meaning.writes, meaning.begins);
+        let is_one = meaning.statements.len() == 1;
+        if self.is_held_for_questions() {
+            self.let_go(Condition::Clean);
+            return Ok(());
+        }
+        let is_transaction = |pin| pin == Pin::Transaction;
+        if begins && self.journal.pins.iter().all(is_transaction) {
+            // It ends the one before, which has done nothing that could be lost.
+            self.forget_work();
+            self.let_go(Condition::Unclean);
+            return Ok(());
+        }
+        let is_open = self.journal.pins.has(Pin::Transaction);
+        match writes && !(is_open && is_one) {
+            true => Err(Complaint::bound_to_replica()),
+            // The server has an answer to it.
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the command is known to read and nothing else.
+    fn only_reads(&self) -> bool {
+        let Some(meaning) = self.unit.sense.meaning() else {
+            return false;
+        };
+        let unit = route::Unit {
+            statements: &meaning.statements,
+            hint: None,
+        };
+        let session = route::Session::default();
+        route::obstacles(&unit, &session).next().is_none()
+    }
+
+    /// What binds when it does not follow had better bind to the primary, while there is one.
+    fn is_better_at_primary(&self, own: &DatabaseView) -> bool {
+        let sets = |one: &Statement| one.kind == Kind::Setting;
+        let meaning = self.unit.sense.meaning();
+        let only_sets = meaning.is_some_and(|meaning| meaning.statements.iter().all(sets));
+        only_sets && own.primary.is_some() && self.service.line.is_calm()
     }
 
     fn goes_to_primary(&mut self) -> Wanted {
