@@ -181,7 +181,6 @@ impl<'a> Session<'a> {
     /// COM_RESET_CONNECTION: at the server, if the session has one, else only here.
     fn renew(&mut self) -> Result<(), End> {
         self.numbers.clear();
-        self.takes_several = self.entrance.agreed.has(Capabilities::MULTI_STATEMENTS);
         let Some(server) = &mut self.server else {
             self.begin_anew();
             self.answer_ok();

@@ -1,9 +1,11 @@
 //! The end of a command: what the session is like behind it, and what becomes of its connection.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::pins::Pin;
+use evenkeel_policy::pins::Pin as Bond;
 use evenkeel_wire::mysql::flags::Status;
 
 use super::from_client::Rest;
@@ -14,6 +16,12 @@ use super::{End, Session, Stage, Then};
 use crate::clock;
 use crate::session::card::Doing;
 use crate::state::mysql::Hold;
+
+/// How long a client that asks at all has time to ask, while others wait for a connection.
+const ASKED_MS: u64 = 50;
+
+/// How often it is looked whether others wait.
+const LOOK_MS: u64 = 250;
 
 impl Session<'_> {
     /// What follows from it.
@@ -51,24 +59,32 @@ impl Session<'_> {
         if self.server.as_deref().is_some_and(is_open) {
             return self.does(Doing::InTransaction);
         }
+        self.hold_for_question();
         if self.asks_before_release(unit.has_failed) {
             return;
         }
-        self.hold_for_question();
         match self.is_free() {
             true => self.does(Doing::Idle),
             false => self.does(Doing::Bound),
         }
     }
 
-    /// Perhaps its client asks next what the statement has left on the connection: unless others
-    /// wait for one, it is kept for a moment.
+    /// Perhaps its client asks next what the statement has left on the connection: that is kept for
+    /// a moment, and longer where clients do ask and nobody waits for one.
     fn hold_for_question(&mut self) {
-        let is_brief = matches!(self.journal.hold(&self.shared.asked), Hold::Briefly);
-        if is_brief && self.service.lender.books.waiting() == 0 {
-            let briefly = Duration::from_millis(Hold::BRIEFLY_MS);
-            self.holding = Some(Box::pin(compio::time::sleep(briefly)));
-        }
+        let others_wait = self.service.lender.books.waiting() > 0;
+        self.holding = match self.journal.hold(&self.shared.asked) {
+            Hold::Briefly if !others_wait => Some(after(Hold::BRIEFLY_MS)),
+            Hold::Briefly | Hold::No => None,
+            Hold::UntilNext => Some(after(ASKED_MS)),
+        };
+    }
+
+    /// That moment is over.
+    pub(super) fn held_long_enough(&mut self) {
+        let is_asked = matches!(self.journal.hold(&self.shared.asked), Hold::UntilNext);
+        let others_wait = self.service.lender.books.waiting() > 0;
+        self.holding = (is_asked && !others_wait).then(|| after(LOOK_MS));
     }
 
     /// Whether nothing of this client is on its connection.
@@ -82,11 +98,7 @@ impl Session<'_> {
 
     /// What the last statement left there may be asked for by the next one.
     fn holds(&self) -> bool {
-        match self.journal.hold(&self.shared.asked) {
-            Hold::No => false,
-            Hold::Briefly => self.holding.is_some(),
-            Hold::UntilNext => true,
-        }
+        self.holding.is_some()
     }
 
     /// Only that keeps it: the next command wants something else, and goes where it belongs.
@@ -99,14 +111,20 @@ impl Session<'_> {
 
     /// What its server knows better is asked, if nothing else binds the session. False: nothing is.
     fn asks_before_release(&mut self, has_failed: bool) -> bool {
-        let question = self.journal.question(&self.shared.asked);
+        let pins = self.journal.pins;
+        // It would take away what the connection is kept for.
+        let may_ask = self.holding.is_none() || !pins.is_empty();
+        let question = self
+            .journal
+            .question(&self.shared.asked)
+            .filter(|_| may_ask);
         // An error does not say whether a transaction is open.
-        let is_open = |pin| has_failed && pin == Pin::Transaction;
+        let is_open = |pin| has_failed && pin == Bond::Transaction;
         let is_unsure = self.journal.pins.iter().any(is_open);
         if question.is_none() && !is_unsure || self.keeps_connection() {
             return false;
         }
-        let is_told = |pin| matches!(pin, Pin::Settings | Pin::InsertId) || is_open(pin);
+        let is_told = |pin| matches!(pin, Bond::Settings | Bond::InsertId) || is_open(pin);
         if !self.journal.pins.iter().all(is_told) {
             return false;
         }
@@ -183,4 +201,8 @@ impl Session<'_> {
             self.account.usage.transactions.add(1);
         }
     }
+}
+
+fn after(ms: u64) -> Pin<Box<dyn Future<Output = ()>>> {
+    Box::pin(compio::time::sleep(Duration::from_millis(ms)))
 }

@@ -80,7 +80,7 @@ impl Session<'_> {
         match walked.broken {
             Some(why) if walked.is_answered => {
                 self.end_unit();
-                self.lost_behind_answer(&why)
+                self.server_lost(&why)
             }
             Some(why) => self.server_lost(&why),
             None => self.after(&walked),

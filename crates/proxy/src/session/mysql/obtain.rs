@@ -154,6 +154,10 @@ impl Session<'_> {
         let mut sql = Vec::new();
         self.unit.missing = match difference(&server.settings, &mut self.journal, needs, &mut sql) {
             Difference::Nothing => None,
+            // Where it comes from does not matter to whoever goes elsewhere.
+            Difference::Put { .. } if sql.is_empty() && matches!(self.unit.what, What::InitDb) => {
+                None
+            }
             Difference::Put { schema } => Some(Missing {
                 schema,
                 sql,

@@ -50,7 +50,7 @@ impl Session<'_> {
             return true;
         };
         let (then, now) = (&statement.within, self.within());
-        let can_be_read = then.reading == now.reading || then.settings(&now).is_some();
+        let can_be_read = then.settings(&now).is_some();
         can_be_read && (then.schema.is_none() || now.schema.is_some())
     }
 
@@ -65,10 +65,8 @@ impl Session<'_> {
         let then = &statement.within;
         let schemas = then.schema.as_deref().zip(now.schema.as_deref());
         let schemas = schemas.filter(|(then, now)| then != now);
-        let readings = match then.reading == now.reading {
-            true => None,
-            false => then.settings(now),
-        };
+        let readings = then.settings(now);
+        let readings = readings.filter(|(then, _)| !then.is_empty());
         if let Some((then, _)) = schemas {
             server.ask_schema(Ask::Other, then, out);
         }

@@ -12,7 +12,7 @@ use super::complaint::Complaint;
 use super::from_server::Walked;
 use super::server::ServerConnection;
 use super::texts::within;
-use super::{End, Session, Stage, Then};
+use super::{At, End, Session, Stage, Then};
 use crate::session::card::Doing;
 
 /// A command that fails again and again has a reason of its own.
@@ -85,7 +85,8 @@ impl Session<'_> {
     /// its answer is nobody's.
     pub(super) fn own_refused(&mut self, complaint: Complaint, walked: Walked) -> Result<(), End> {
         let may_do_otherwise = self.unit.missing.is_some() && self.can_be_placed();
-        let is_new = self.unit.rescues < RESCUES_MAX && self.unit.is_kept;
+        let may_move = self.unit.is_kept && !self.was_bound();
+        let is_new = self.unit.rescues < RESCUES_MAX && may_move;
         let is_over = walked.broken.is_some();
         let then = match (may_do_otherwise || is_over) && is_new {
             true => {
@@ -161,14 +162,19 @@ impl Session<'_> {
         }
     }
 
-    /// Something of ours was refused. A connection that the session had before stays: its
-    /// transaction is open, and nothing was done to it.
-    fn tell_refusal(&mut self, complaint: Complaint) -> Result<(), End> {
+    /// Whether the session was bound to its connection before the command.
+    fn was_bound(&self) -> bool {
         let bonds = match self.unit.reached_server {
             true => self.unit.bonds_before,
             false => self.journal.pins,
         };
-        let is_bound = !bonds.is_empty() || self.keeps_connection();
+        !bonds.is_empty() || self.keeps_connection()
+    }
+
+    /// Something of ours was refused. A connection that the session had before stays: its
+    /// transaction is open, and nothing was done to it.
+    fn tell_refusal(&mut self, complaint: Complaint) -> Result<(), End> {
+        let is_bound = self.was_bound();
         let wanted = self.within();
         let is_in_place = |server: &ServerConnection| {
             within(server.settings.schema(), server.settings.settings()) == wanted
@@ -229,14 +235,12 @@ impl Session<'_> {
             Stage::Swallow(then @ (Then::Tell(_) | Then::Renewed { .. })) => {
                 self.swallowed_all(then)
             }
-            Stage::Preparing => {
+            Stage::Preparing if self.unit.is_kept && !is_open && !self.was_bound() => {
                 let at = self.at.take();
                 self.unit.missing = None;
-                match self.unit.is_kept {
-                    true => self.try_elsewhere(at),
-                    false => self.tell_lost(is_open, why),
-                }
+                self.try_elsewhere(at)
             }
+            Stage::Preparing => self.tell_lost(is_open, why),
             Stage::Answer | Stage::File | Stage::Streaming if is_in_reply => {
                 Err(End::ServerBroke(why.to_owned()))
             }
@@ -246,13 +250,6 @@ impl Session<'_> {
             Stage::Answer | Stage::File | Stage::Streaming => self.tell_lost(is_open, why),
             _ => self.lost_idle(is_open, why),
         }
-    }
-
-    /// An error that ends the connection was its client's answer: that has been told.
-    pub(super) fn lost_behind_answer(&mut self, why: &str) -> Result<(), End> {
-        let lost = self.server_lost(why);
-        self.lost = None;
-        lost
     }
 
     /// Its client was not asking for anything.
@@ -276,13 +273,15 @@ impl Session<'_> {
 
     /// A command was under way that cannot be run again.
     fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), End> {
-        if self.unit.may_write && self.at.as_ref().is_some_and(|at| !at.is_replica) {
+        let may_write = |at: &At| !at.is_replica && (self.unit.may_write || at.writes);
+        if self.at.as_ref().is_some_and(may_write) {
             // Perhaps it did: then the session must see it as well.
             self.wrote();
         }
         let detail = self.whereof(why);
         let bonds = self.bonds_besides_transaction();
-        let may_have_ended = self.unit.sense.meaning().is_none_or(ends_transactions);
+        let may_have_ended =
+            self.unit.reached_server && self.unit.sense.meaning().is_none_or(ends_transactions);
         self.figures().lost.add(u64::from(is_open || bonds));
         self.at = None;
         self.forget_work();

@@ -303,7 +303,6 @@ impl ServerConnection {
     pub(crate) fn renewed(&mut self, interner: &Interner) {
         self.prepared.clear();
         self.closing.clear();
-        self.takes_several = self.agreed.has(Capabilities::MULTI_STATEMENTS);
         self.settings.renewed(self.fresh.pairs(), interner);
     }
 

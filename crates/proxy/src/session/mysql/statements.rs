@@ -44,34 +44,38 @@ pub(crate) const READING: [&[u8]; 3] = [
 ];
 
 impl Within {
-    /// The SETs that have a text read so, and as it is `now` again. What was not known when the text
-    /// was prepared, as the collation just behind SET NAMES, is left as it is; `None`: what it is
-    /// now is not known.
+    /// The SETs that have a text read so, and as it is `now` again; empty: there is no difference.
+    /// What is not known, as the collation just behind SET NAMES, is left as it is. `None`: it
+    /// cannot be written.
     pub(crate) fn settings(&self, now: &Within) -> Option<(Vec<u8>, Vec<u8>)> {
-        let (mut there, mut back) = (b"SET".to_vec(), b"SET".to_vec());
-        let mut is_first = true;
+        let (mut there, mut back) = (Vec::new(), Vec::new());
         let values = self.reading.iter().zip(&now.reading);
-        for (name, (then, now)) in READING.iter().zip(values) {
-            let Some(then) = then else { continue };
-            for (text, value) in [(&mut there, then), (&mut back, now.as_ref()?)] {
-                if !is_plain(value) {
-                    return None;
-                }
-                let before: &[u8] = if is_first {
-                    b" @@session."
-                } else {
-                    b", @@session."
-                };
-                text.extend_from_slice(before);
-                text.extend_from_slice(name);
-                text.extend_from_slice(b"='");
-                text.extend_from_slice(value);
-                text.push(b'\'');
+        for (name, values) in READING.iter().zip(values) {
+            let (Some(then), Some(now)) = values else {
+                continue;
+            };
+            if then == now {
+                continue;
             }
-            is_first = false;
+            put_setting(&mut there, name, then)?;
+            put_setting(&mut back, name, now)?;
         }
-        (!is_first).then_some((there, back))
+        Some((there, back))
     }
+}
+
+fn put_setting(text: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<()> {
+    if !is_plain(value) {
+        return None;
+    }
+    let before: &[u8] = match text.is_empty() {
+        true => b"SET @@session.",
+        false => b", @@session.",
+    };
+    for part in [before, name, b"='", value, b"'"] {
+        text.extend_from_slice(part);
+    }
+    Some(())
 }
 
 /// Names of modes, character sets and collations are.

@@ -55,7 +55,7 @@ impl Session<'_> {
         if let Some(holding) = &mut self.holding
             && holding.as_mut().poll(context).is_ready()
         {
-            self.holding = None;
+            self.held_long_enough();
             return Ok(true);
         }
         match &mut self.stage {

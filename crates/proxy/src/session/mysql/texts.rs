@@ -190,7 +190,11 @@ impl Session<'_> {
         let interner = self.worker.interner();
         let schema = self.journal.schema().map(Box::<[u8]>::from);
         let mut beginning = super::beginning(&self.begin);
-        (beginning.collation, beginning.schema) = (0, schema.as_deref());
+        beginning.schema = schema.as_deref();
+        if !beginning.mariadb {
+            // MySQL goes back to its own character set, MariaDB to that of the login.
+            beginning.collation = 0;
+        }
         self.journal = Journal::new(self.begin.fresh.pairs(), beginning, interner);
         self.pins_changed();
     }

@@ -155,6 +155,7 @@ struct Readers {
 impl Session<'_> {
     /// Where the command ahead is to run, for a session that has no server connection.
     pub(super) fn decide(&mut self, view: &View) -> Wanted {
+        self.unit.wait = None;
         let is_split = |own: &&DatabaseView| own.split.reads && !own.session_mode;
         let Some(own) = view.database.as_ref().filter(is_split) else {
             return self.goes_to_primary();
