@@ -32,8 +32,7 @@ impl Session<'_> {
             return Ok(());
         }
         if walked.is_answered {
-            self.end_unit();
-            return Ok(());
+            return self.end_unit();
         }
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         if matches!(self.stage, Stage::Preparing) && self.server.as_deref().is_some_and(is_quiet) {
@@ -44,29 +43,32 @@ impl Session<'_> {
     }
 
     /// The command is over: its client may send the next one.
-    pub(super) fn end_unit(&mut self) {
+    pub(super) fn end_unit(&mut self) -> Result<(), End> {
         let unit = std::mem::take(&mut self.unit);
         self.worker.keep_spare(unit.command);
         self.stage = Stage::Command;
-        if !self.rest.is_over() || matches!(unit.what, What::Binlog) {
-            // The server waits for the rest of a command that it has answered already, or is no
-            // use for anything else.
-            self.forget_work();
-            return self.let_go(Condition::Unclean);
+        if !self.rest.is_over() {
+            // It waits for the rest of a command that it has answered already.
+            return self.server_lost("answered before it had the whole command");
         }
+        if matches!(unit.what, What::Binlog) {
+            // It is no use for anything else.
+            self.forget_work();
+            self.let_go(Condition::Unclean);
+            return Ok(());
+        }
+        self.hold_for_question();
         let is_open =
             |server: &ServerConnection| server.conversation.status().has(Status::IN_TRANSACTION);
         if self.server.as_deref().is_some_and(is_open) {
-            return self.does(Doing::InTransaction);
+            self.does(Doing::InTransaction);
+        } else if !self.asks_before_release(unit.has_failed) {
+            match self.is_free() {
+                true => self.does(Doing::Idle),
+                false => self.does(Doing::Bound),
+            }
         }
-        self.hold_for_question();
-        if self.asks_before_release(unit.has_failed) {
-            return;
-        }
-        match self.is_free() {
-            true => self.does(Doing::Idle),
-            false => self.does(Doing::Bound),
-        }
+        Ok(())
     }
 
     /// Perhaps its client asks next what the statement has left on the connection: that is kept for

@@ -291,8 +291,7 @@ impl Session<'_> {
             return Err(End::Fatal(Complaint::protocol("a malformed execution")));
         }
         self.send_to_server(out)?;
-        self.sent_part();
-        Ok(())
+        self.sent_part()
     }
 
     /// What is to be said of a command in the conversation with the server.
@@ -355,14 +354,14 @@ impl Session<'_> {
                 }
             }
         }
-        self.sent_part();
+        self.sent_part()?;
         Ok(true)
     }
 
     /// A part of the command has gone, perhaps the last.
-    fn sent_part(&mut self) {
+    fn sent_part(&mut self) -> Result<(), End> {
         if !self.rest.is_over() {
-            return;
+            return Ok(());
         }
         if matches!(self.stage, Stage::File) {
             self.stage = Stage::Answer;
@@ -371,8 +370,9 @@ impl Session<'_> {
             }
         }
         if matches!(self.unit.what, What::LongData(_)) && matches!(self.stage, Stage::Answer) {
-            self.end_unit();
+            return self.end_unit();
         }
+        Ok(())
     }
 
     fn send_chunk(&mut self, chunk: Chunk<'_>) -> Result<(), End> {

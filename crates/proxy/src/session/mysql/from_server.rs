@@ -79,7 +79,7 @@ impl Session<'_> {
         self.pass_on(input, out, is_whole)?;
         match walked.broken {
             Some(why) if walked.is_answered => {
-                self.end_unit();
+                self.end_unit()?;
                 self.server_lost(&why)
             }
             Some(why) => self.server_lost(&why),

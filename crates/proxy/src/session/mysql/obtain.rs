@@ -151,13 +151,12 @@ impl Session<'_> {
         let meaning = self.unit.sense.meaning();
         let asked = &self.shared.asked;
         let needs = meaning.map_or(Needs::NONE, |meaning| asked.needs(meaning));
+        let goes = matches!(self.unit.what, What::InitDb) && !self.keeps_connection();
         let mut sql = Vec::new();
         self.unit.missing = match difference(&server.settings, &mut self.journal, needs, &mut sql) {
             Difference::Nothing => None,
             // Where it comes from does not matter to whoever goes elsewhere.
-            Difference::Put { .. } if sql.is_empty() && matches!(self.unit.what, What::InitDb) => {
-                None
-            }
+            Difference::Put { .. } if goes && sql.is_empty() => None,
             Difference::Put { schema } => Some(Missing {
                 schema,
                 sql,

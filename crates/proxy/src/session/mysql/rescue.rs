@@ -248,6 +248,10 @@ impl Session<'_> {
                 self.begin_rescue(Mishap::Broken, Walked::default())
             }
             Stage::Answer | Stage::File | Stage::Streaming => self.tell_lost(is_open, why),
+            stage @ Stage::Killing(..) => {
+                self.stage = stage;
+                self.lost_idle(is_open, why)
+            }
             _ => self.lost_idle(is_open, why),
         }
     }
