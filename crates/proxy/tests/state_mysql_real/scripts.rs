@@ -18,7 +18,8 @@ pub(crate) const PREPARATION: [&str; 11] = [
 /// All that a session has of its own and can be seen. What is asked about the statement before is
 /// asked apart.
 pub(crate) const SHOWN: &str = "
-    SELECT variable_name, variable_value FROM information_schema.session_variables
+    SELECT variable_name, CONVERT(variable_value USING utf8mb4) COLLATE utf8mb4_bin
+      FROM VIEWS.session_variables
       WHERE variable_name NOT LIKE 'session_track%' AND variable_name NOT IN ('timestamp',
         'pseudo_thread_id', 'last_insert_id', 'identity', 'insert_id', 'in_transaction',
         'warning_count', 'error_count', 'last_gtid', 'rand_seed1', 'rand_seed2',
@@ -26,13 +27,27 @@ pub(crate) const SHOWN: &str = "
         AND variable_name NOT LIKE '%log%' AND variable_name NOT LIKE '%dir' 
         AND variable_name NOT LIKE '%uid'
         AND variable_name NOT LIKE '%port'
-    UNION ALL SELECT '@@timestamp is set', @@timestamp < 1000000000
-    UNION ALL SELECT 'schema', database()
-    UNION ALL SELECT '@a', concat_ws(' ', @a, charset(@a), collation(@a))
-    UNION ALL SELECT '@b', concat_ws(' ', @b, charset(@b), collation(@b))
-    UNION ALL SELECT '@c d', concat_ws(' ', @`c d`, charset(@`c d`), collation(@`c d`))
-    UNION ALL SELECT '@hidden', @hidden
+        AND variable_name NOT LIKE 'gtid%' AND variable_name NOT LIKE 'server%id'
+        AND variable_name NOT LIKE 'statement_id' AND variable_name NOT LIKE 'relay%'
+        AND variable_name NOT LIKE 'ssl%' AND variable_name NOT LIKE 'general%'
+    UNION ALL SELECT '@@timestamp is set', CONVERT(@@timestamp < 1000000000 USING utf8mb4) COLLATE utf8mb4_bin
+    UNION ALL SELECT 'schema', CONVERT(database() USING utf8mb4) COLLATE utf8mb4_bin
+    UNION ALL SELECT '@a', CONVERT(concat_ws(' ', @a, charset(@a), collation(@a)) USING utf8mb4) COLLATE utf8mb4_bin
+    UNION ALL SELECT '@b', CONVERT(concat_ws(' ', @b, charset(@b), collation(@b)) USING utf8mb4) COLLATE utf8mb4_bin
+    UNION ALL SELECT '@c d', CONVERT(concat_ws(' ', @`c d`, charset(@`c d`), collation(@`c d`)) USING utf8mb4) COLLATE utf8mb4_bin
+    UNION ALL SELECT '@hidden', CONVERT(@hidden USING utf8mb4) COLLATE utf8mb4_bin
     ORDER BY 1";
+
+/// MariaDB's, or what MySQL says otherwise.
+pub(crate) fn of(text: &str, mariadb: bool) -> String {
+    match mariadb {
+        true => text.replace("VIEWS", "information_schema"),
+        false => text
+            .replace("VIEWS", "performance_schema")
+            .replace("tx_isolation", "transaction_isolation")
+            .replace("SET STATEMENT max_statement_time = 5 FOR ", ""),
+    }
+}
 
 const TEXTS: [&str; 84] = [
     "BEGIN",

@@ -93,10 +93,13 @@ impl Connection {
             let packet = connection.packet()?;
             match packet.first() {
                 Some(0) => return Ok(connection),
-                // Another plugin: of an empty password the proof is empty.
+                // Another plugin: of an empty password the proof is empty, or a zero.
                 Some(0xfe) => {
                     let mut out = Vec::new();
-                    build::packet(&mut out, connection.sequence, |_| {});
+                    let is_sha2 = packet[1..].starts_with(b"caching_sha2_password");
+                    build::packet(&mut out, connection.sequence, |out| {
+                        out.extend(is_sha2.then_some(0));
+                    });
                     connection.send(&out)?;
                 }
                 Some(1) => {}

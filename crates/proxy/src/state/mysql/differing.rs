@@ -102,14 +102,17 @@ impl<'a> List<'a> {
         }
     }
 
-    /// As the server would have it by itself; a user variable that nobody has set is NULL.
+    /// As the server would have it by itself. A user variable that nobody has set is NULL, and of no
+    /// character set: NULL alone would leave it that of the value before.
     fn reset(&mut self, name: &[u8], journal: &Journal) {
         self.target(name, journal);
-        let nothing: &[u8] = match name.first() {
-            Some(b'@') => b"=CAST(NULL AS BINARY)",
-            _ => b"=DEFAULT",
-        };
-        self.sql.extend_from_slice(nothing);
+        if name.first() == Some(&b'@') {
+            self.sql.extend_from_slice(b"=x''");
+            self.target(name, journal);
+            self.sql.extend_from_slice(b"=NULL");
+        } else {
+            self.sql.extend_from_slice(b"=DEFAULT");
+        }
     }
 }
 

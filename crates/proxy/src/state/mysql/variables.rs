@@ -12,6 +12,8 @@ pub const FOLLOWED: &[&str] = &[
     "collation_connection",
     "default_week_format",
     "div_precision_increment",
+    // MySQL 9.7 sets it to 0 by DEFAULT.
+    "foreign_key_checks",
     "group_concat_max_len",
     "lc_time_names",
     "sql_auto_is_null",
@@ -23,6 +25,8 @@ pub const FOLLOWED: &[&str] = &[
     "tx_isolation",
     "transaction_read_only",
     "tx_read_only",
+    // As foreign_key_checks.
+    "unique_checks",
     "session_track_gtids",
     "session_track_schema",
     "session_track_state_change",
@@ -148,7 +152,7 @@ pub(super) fn canonical(name: &[u8]) -> &[u8] {
 
 /// Texts that may look like numbers, which go without quotes.
 pub(super) fn is_text(name: &[u8]) -> bool {
-    name == b"default_master_connection"
+    name == b"default_master_connection" || name.ends_with(b"_engine")
 }
 
 /// Setting the first one sets the second one, too, untold.

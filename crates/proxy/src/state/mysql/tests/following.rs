@@ -31,7 +31,7 @@ fn what_one_has_set_is_taken_back_for_the_next() {
         (
             &["SET time_zone = '+01:00', @a = 'x'"],
             &["SELECT 1"],
-            "SET @`a`=CAST(NULL AS BINARY),@@session.time_zone='SYSTEM'",
+            "SET @`a`=x'',@`a`=NULL,@@session.time_zone='SYSTEM'",
         ),
         (
             &["SELECT 1"],

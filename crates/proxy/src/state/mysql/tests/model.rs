@@ -246,9 +246,6 @@ impl Model {
 
     /// A string has the collation of the connection, or its own.
     fn literal(&self, written: &str) -> String {
-        if written.starts_with("CAST(NULL") {
-            return "NULL".to_owned();
-        }
         if let Some(rest) = written.strip_prefix('_') {
             let (_, rest) = rest.split_once('\'').unwrap();
             let (text, collation) = rest.split_once("' COLLATE ").unwrap();
