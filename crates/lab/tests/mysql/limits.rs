@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::eventually;
+use serde_json::Value;
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, Stage, sql};
@@ -84,8 +85,10 @@ fn clients_of_one_user_cannot_end_those_of_another() {
         victim.query_later(LONG);
         let mut other = stage.client();
         eventually(LIMIT, "a query that sleeps", || {
-            let doing = stage.status()["database"]["clients"].to_string();
-            Ok(doing.contains("\"active\"").then_some(()))
+            let clients = stage.status()["database"]["clients"].clone();
+            let mut active = clients.as_array().into_iter().flatten();
+            let is_it = |one: &Value| one["what"] == "active" && one["count"] == 1;
+            Ok(active.any(is_it).then_some(()))
         })
         .unwrap();
         other.run(&format!("kill query {number}"));
