@@ -81,6 +81,10 @@ fn clients_of_one_user_cannot_end_those_of_another() {
             assert!(told.starts_with("1095 "), "{io}: {told}");
         }
         assert_eq!(victim.value("select 'alive'"), "alive");
+        // A number of the server's means nobody here, above all nobody else.
+        let theirs = victim.backend();
+        let told = meddler.refusal(&format!("kill query {theirs}"));
+        assert!(told.starts_with("1094 "), "{io}: {told}");
         // One's own query ends although the pool has no other connection.
         victim.query_later(LONG);
         let mut other = stage.client();

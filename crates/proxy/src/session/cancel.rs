@@ -63,12 +63,16 @@ pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<Card>, service: &Arc<Service
             let view = service.view_owned();
             match service.database.as_ref().map(|shared| &shared.own) {
                 Some(Own::Postgres(_)) => postgres::cancel::send(&home, &view, &target).await,
-                Some(Own::MySql(_)) => mysql::cancel::send(&home, &service, &target).await,
+                Some(Own::MySql(_)) => return mysql::cancel::send(&home, &service, &target).await,
                 None => {}
             }
+            true
         };
-        let _ = compio::time::timeout(LIMIT, sending).await;
-        target.end();
+        let is_over = compio::time::timeout(LIMIT, sending).await;
+        // One that may still come would hit the next client: the connection is not lent again.
+        if is_over.unwrap_or(false) {
+            target.end();
+        }
     });
 }
 

@@ -108,6 +108,13 @@ impl Card {
         SESSIONS.fetch_add(1, Relaxed) + 1
     }
 
+    /// The same for a client that knows only the lower half of it, and may say KILL with it: no
+    /// number that a server has given to a connection, of which clients hear, too.
+    pub(crate) fn draw_number() -> u64 {
+        let id = Self::draw_id();
+        (id >> 31) << 32 | 1 << 31 | id & 0x7fff_ffff
+    }
+
     /// Of a user in a database.
     pub(crate) fn new(
         id: u64,

@@ -10,22 +10,25 @@ use crate::service::Service;
 use crate::upstream::cancelling::Cancelling;
 use crate::upstream::lending::Connection;
 
-/// When it returns the server has carried it out.
+/// False: it may still be carried out.
 pub(in crate::session) async fn send(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
     target: &Cancelling,
-) {
+) -> bool {
     let Some(number) = target.process() else {
-        return;
+        return true;
     };
     let Ok(mut connection) = join::open(worker, service, &target.pooled).await else {
-        return;
+        return true;
     };
     let text = format!("KILL QUERY {number}");
-    if let Err(complaint) = connection.run(worker, &[text.as_bytes()]).await {
-        let server = &target.pooled.server.name;
-        tracing::debug!(server = %server, why = complaint.message, "a query was not cancelled");
+    let told = connection.run(worker, &[text.as_bytes()]).await;
+    if let Err(complaint) = &told {
+        let (server, why) = (&target.pooled.server.name, &complaint.message);
+        tracing::debug!(%server, why, "a query was not cancelled");
     }
+    let is_over = connection.is_idle();
     connection.part("cancel request sent");
+    is_over
 }

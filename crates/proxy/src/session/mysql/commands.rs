@@ -79,8 +79,8 @@ impl<'a> Session<'a> {
             true => self.read(text),
             false => Meaning::unreadable(),
         };
-        if is_connection_id(text) {
-            self.answer_connection_id(text);
+        if let Some(column) = connection_id(text) {
+            self.answer_connection_id(column);
             return Look::Done;
         }
         if let Some((id, only_query)) = self.kill_of(&meaning) {
@@ -256,8 +256,7 @@ impl<'a> Session<'a> {
     }
 
     /// The server's number is none that its client could KILL.
-    fn answer_connection_id(&mut self, text: &[u8]) {
-        let name = text.get(SELECT.len()..).unwrap_or_default().trim_ascii();
+    fn answer_connection_id(&mut self, name: &[u8]) {
         let (first, agreed) = (self.rest.sequence, self.entrance.agreed);
         let (status, id) = (self.status(), self.entrance.id as u32);
         let out = self.answers();
@@ -326,15 +325,30 @@ fn is_no_command(fault: Fault) -> bool {
     is_unknown || fault == Fault::Malformed(Malformed::Empty) || fault == Fault::Malformed(OPTION)
 }
 
-const SELECT: &[u8] = b"SELECT ";
+/// The name of the only column if the text asks for the number of its connection and nothing else;
+/// within anything else it is the server's own number.
+fn connection_id(text: &[u8]) -> Option<&[u8]> {
+    const CALL: &[u8] = b"CONNECTION_ID()";
+    let text = text.trim_ascii();
+    let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii();
+    let rest = after(text, b"SELECT ")?.trim_ascii_start();
+    let (call, rest) = rest.split_at_checked(CALL.len())?;
+    if !call.eq_ignore_ascii_case(CALL) {
+        return None;
+    }
+    if rest.is_empty() {
+        return Some(call);
+    }
+    let name = after(rest, b" AS ").unwrap_or(rest.strip_prefix(b" ")?);
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let is_name = !name.is_empty() && name.len() < 64 && name.iter().all(is_plain);
+    is_name.then_some(name)
+}
 
-/// Just that; within anything else it is the server's own number.
-fn is_connection_id(text: &[u8]) -> bool {
-    let Some((first, rest)) = text.split_at_checked(SELECT.len()) else {
-        return false;
-    };
-    let call = rest.trim_ascii();
-    first.eq_ignore_ascii_case(SELECT) && call.eq_ignore_ascii_case(b"CONNECTION_ID()")
+/// What stands behind a word.
+fn after<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
+    let (first, rest) = text.split_at_checked(word.len())?;
+    first.eq_ignore_ascii_case(word).then_some(rest)
 }
 
 fn other(code: Code) -> What {
@@ -343,5 +357,33 @@ fn other(code: Code) -> What {
         Code::ProcessInfo => What::Query,
         Code::RegisterSlave => What::Replica,
         _ => What::Simple,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::connection_id;
+
+    #[test]
+    fn a_text_that_asks_for_its_connection_s_number_alone_is_answered() {
+        for (text, column) in [
+            ("SELECT CONNECTION_ID()", "CONNECTION_ID()"),
+            (" select  connection_id() ; ", "connection_id()"),
+            ("select connection_id() as id", "id"),
+            ("select connection_id() id;", "id"),
+        ] {
+            let found = connection_id(text.as_bytes());
+            assert_eq!(found, Some(column.as_bytes()), "{text}");
+        }
+        for text in [
+            "select connection_id(), 1",
+            "select connection_id() + 1",
+            "select connection_id() from t",
+            "select connection_id() as 'a b'",
+            "select connection_id()id()",
+            "select 1",
+        ] {
+            assert_eq!(connection_id(text.as_bytes()), None, "{text}");
+        }
     }
 }

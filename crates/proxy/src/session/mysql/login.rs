@@ -222,7 +222,7 @@ impl<'a> Door<'a> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let offered = least.offered(acceptor.is_some());
         let nonce = Nonce::of_random(secret());
-        let id = Card::draw_id();
+        let id = Card::draw_number();
         let mut out = Vec::new();
         least.write((offered, id as u32), &nonce, &mut out);
         talk.say(self.worker, &out).await?;
