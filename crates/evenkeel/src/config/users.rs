@@ -114,7 +114,8 @@ fn check_form(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
         ),
         Some(Credential::Mysql(text)) if !forms::is_mysql(text.expose()) => (
             "verifier",
-            "`*`, then 40 digits of 0-9 A-F, or `$A$`, then 67 characters, or these in hex behind `0x`",
+            "`*`, then 40 digits of 0-9 A-F, or `$A$`, then 67 characters, or this in hex behind \
+             `0x`",
             "mysql.user.authentication_string",
         ),
         _ => return,

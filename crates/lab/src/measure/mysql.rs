@@ -1,5 +1,4 @@
-//! What a query of MySQL's costs in a service that speaks MySQL, and in those that do not or that cost
-//! more.
+//! What a query of MySQL's costs in a service that speaks MySQL, and in those that do not.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -273,8 +273,8 @@ impl Client {
             .to_owned()
     }
 
-    /// The connection at the server that a statement runs on: its number changes from one to another,
-    /// whatever CONNECTION_ID() says.
+    /// The connection at the server that a statement runs on: its number changes from one to
+    /// another, whatever CONNECTION_ID() says.
     pub(crate) fn backend(&mut self) -> String {
         let mark = format!("mark {} {}", std::process::id(), self.connection);
         self.value(&format!(

@@ -1,5 +1,5 @@
-//! What a server says, packet by packet, as lines of text without what differs from one connection to
-//! another.
+//! What a server says, packet by packet, as lines of text without what differs from one
+//! connection to another.
 
 use std::fmt;
 

@@ -161,7 +161,8 @@ fn a_client_becomes_another_user_on_its_connection() {
 #[test]
 fn users_may_come_from_their_networks_only() {
     let setup = Setup {
-        tables: "[service.auth]\nallow_from = { sbtest = [\"10.0.0.0/8\"], \"*\" = [\"127.0.0.1\"] }",
+        tables: "[service.auth]\n\
+                 allow_from = { sbtest = [\"10.0.0.0/8\"], \"*\" = [\"127.0.0.1\"] }",
         ..ONE
     };
     for io in DRIVERS {

@@ -149,7 +149,7 @@ fn conversations_by_chance_go_as_at_the_server() {
                 said.push(expected[0].clone());
                 assert!(
                     without_ids(&heard) == without_ids(&expected),
-                    "{io}, seed {seed}: {said:#?}\n  {heard:#?}\nis at the server\n  {expected:#?}\n{}",
+                    "{io}, seed {seed}: {said:#?}\n  {heard:#?}\nis\n  {expected:#?}\n{}",
                     stage.balancer.log(),
                 );
                 let row = format!("row other {seed} {number}");

@@ -1,5 +1,5 @@
-//! A primary with two replicas: reads go to the replicas that have what they must see, writes to the
-//! primary, whichever that is.
+//! A primary with two replicas: reads go to the replicas that have what they must see, writes to
+//! the primary, whichever that is.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -102,7 +102,8 @@ impl Routines {
             routines.relations.insert(key(table), Volatility::Stable);
         }
         routines.resolve_views(listed);
-        // What a body leaves behind hangs on what it calls, and on the triggers of what it writes to.
+        // What a body leaves behind hangs on what it calls, and on the triggers of what it writes
+        // to.
         for _ in 0..ROUNDS_MAX {
             let before = (routines.binds.clone(), routines.triggers.clone());
             let before = (before, routines.views.clone());

@@ -32,9 +32,8 @@ pub(super) fn is_md5(text: &str) -> bool {
         .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(hex))
 }
 
-/// What `mysql.user` has: `*` and a SHA-1 in hex (mysql_native_password), or `$A$005$`, a salt of 20
-/// bytes and a hash of 43 (caching_sha2_password). The salt may have bytes that no text has: all of
-/// it may be in hex behind `0x`, as `SHOW CREATE USER` prints it on demand.
+/// What `mysql.user` has: `*` and a SHA-1 in hex (mysql_native_password), or `$A$005$`, a salt of
+/// 20 bytes and a hash of 43 (caching_sha2_password), which may be in hex, behind `0x`.
 pub(super) fn is_mysql(text: &str) -> bool {
     if let Some(digits) = text.strip_prefix("0x") {
         let is_whole = digits.len() == 140 && digits.bytes().all(|b| b.is_ascii_hexdigit());
