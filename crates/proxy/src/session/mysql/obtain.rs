@@ -6,6 +6,8 @@ use std::sync::Arc;
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::route::{Kind, Statement};
 use evenkeel_policy::waiting::{Primary, Trouble};
+use evenkeel_wire::mysql::frame::HEADER_LENGTH;
+use evenkeel_wire::mysql::frontend;
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
 use super::complaint::Complaint;
@@ -151,7 +153,7 @@ impl Session<'_> {
         let meaning = self.unit.sense.meaning();
         let asked = &self.shared.asked;
         let needs = meaning.map_or(Needs::NONE, |meaning| asked.needs(meaning));
-        let goes = matches!(self.unit.what, What::InitDb) && !self.keeps_connection();
+        let goes = self.leaves_schema() && !self.keeps_connection();
         let mut sql = Vec::new();
         self.unit.missing = match difference(&server.settings, &mut self.journal, needs, &mut sql) {
             Difference::Nothing => None,
@@ -165,6 +167,22 @@ impl Session<'_> {
             Difference::Unfit => return false,
         };
         true
+    }
+
+    /// It goes to another schema, and its own may be there no more.
+    fn leaves_schema(&self) -> bool {
+        let command = &self.unit.command;
+        let payload = command.get(HEADER_LENGTH..).unwrap_or_default();
+        match frontend::request(payload, self.entrance.agreed) {
+            Ok(frontend::Request::InitDb(_)) => true,
+            Ok(frontend::Request::Query { text, .. }) => {
+                let meaning = self.unit.sense.meaning();
+                let is_one = meaning.is_some_and(|meaning| meaning.statements.len() == 1);
+                let first = text.trim_ascii_start().get(..4);
+                is_one && first.is_some_and(|first| first.eq_ignore_ascii_case(b"USE "))
+            }
+            _ => false,
+        }
     }
 
     /// Asks for what must be in place before the command. True: the command has to wait for it.

@@ -321,6 +321,31 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_read_as_it_was_where_that_is_known() {
+        let within = |mode: &[u8], collation: Option<&[u8]>| Within {
+            schema: None,
+            reading: [
+                Some(mode.into()),
+                Some(b"utf8mb4"[..].into()),
+                collation.map(Box::from),
+            ],
+        };
+        let then = within(b"ANSI,NO_ZERO_DATE", Some(b"utf8mb4_bin"));
+        let (there, back) = then.settings(&within(b"", None)).unwrap();
+        assert_eq!(there, b"SET @@session.sql_mode='ANSI,NO_ZERO_DATE'");
+        assert_eq!(back, b"SET @@session.sql_mode=''");
+        let same = then.settings(&then.clone()).unwrap();
+        assert!(same.0.is_empty() && same.1.is_empty());
+        let odd = within(b"it's", None);
+        assert_eq!(odd.settings(&then), None);
+        let now = within(b"ANSI", Some(b"latin1_bin"));
+        let (there, _) = then.settings(&now).unwrap();
+        let both: &[u8] = b"SET @@session.sql_mode='ANSI,NO_ZERO_DATE', \
+            @@session.collation_connection='utf8mb4_bin'";
+        assert_eq!(there, both);
+    }
+
+    #[test]
     fn a_client_s_numbers_are_never_the_last_one_s_and_not_used_twice_in_a_row() {
         let mut numbers = Numbers {
             given: u32::MAX - 2,
