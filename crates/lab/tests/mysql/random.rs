@@ -106,7 +106,7 @@ fn step(client: &mut Client, dice: &mut Dice, known: &mut Vec<(String, usize)>) 
             said
         }
         (9..=11, Some((name, count))) => client.execute(&name, &vec![Value::Number(8); count]),
-        (12, Some((name, count))) if count == 0 => {
+        (12, Some((name, 0))) => {
             let mut said = client.open(&name, &[]);
             said.extend(client.fetch(&name, 2));
             said
