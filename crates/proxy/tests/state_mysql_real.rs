@@ -236,8 +236,8 @@ impl Scene {
         }
     }
 
-    /// COM_RESET_CONNECTION of a client that is bound; one that even then would be bound leaves, and
-    /// its connection with it.
+    /// COM_RESET_CONNECTION of a client that is bound; one that even then would be bound leaves,
+    /// and its connection with it.
     fn reset(&mut self, client: usize) {
         let interner = &self.interner;
         let Client {
@@ -481,7 +481,8 @@ fn every_variable_follows_its_client_or_binds_it() {
     const OF_MYSQL: &str = "SELECT variable_name, CASE WHEN variable_value IN ('ON', 'OFF')
         THEN 'BOOLEAN' WHEN variable_value RLIKE '^[0-9]+$' THEN 'INT' ELSE 'VARCHAR' END, '0', '',
         variable_value FROM performance_schema.session_variables
-        WHERE variable_name NOT LIKE 'session_track%' AND variable_name NOT IN ('pseudo_thread_id', 'max_execution_time')";
+        WHERE variable_name NOT LIKE 'session_track%'
+        AND variable_name NOT IN ('pseudo_thread_id', 'max_execution_time')";
     let text = if scene.mariadb { VARIABLES } else { OF_MYSQL };
     let mut admin = connect(&scene.direct, COLLATION, "").unwrap();
     let rows = admin.query(text).rows();

@@ -1,24 +1,30 @@
 //! What follows a client of a MySQL service from server to server, what binds it to one, and what
 //! is put right when it asks about a statement before. Pure: no sockets, no clock.
 //!
-//! | state | how |
-//! |---|---|
-//! | session variables, `SET NAMES`, autocommit | followed: the server's trackers tell ([`FOLLOWED`], `variables`) |
-//! | schema | followed: the tracker tells; COM_INIT_DB puts it in place |
-//! | `SET @a = literal` | followed by its text |
-//! | `timestamp` | followed by its text |
-//! | `session_track_*` of the client | virtual: [`Journal::keeps`]; mixed with others it binds for ever |
-//! | transaction, XA, autocommit off with a statement | binds till the server says that it is over |
-//! | `SET TRANSACTION`, `SET @@transaction_isolation` | of the next transaction: binds till that is over |
-//! | temporary tables, PREPARE, HANDLER | binds till all that are known are gone |
-//! | GET_LOCK | binds till as many RELEASE_LOCKs of that name, or RELEASE_ALL_LOCKS |
-//! | LOCK TABLES, FLUSH … WITH READ LOCK, LOCK INSTANCE, BACKUP STAGE | binds till unlocked |
-//! | other assignments to user variables, CALL and functions that nobody has read | binds till reset |
-//! | sequences, `rand_seed1`, `insert_id`, `sql_log_bin`, `gtid_next`, `profiling` … | binds (`variables`) |
-//! | roles, what is not known | binds for ever, and the connection ends with its client |
-//! | LAST_INSERT_ID() | remembered and put back where it is asked ([`Needs`], [`Journal::question`]) |
-//! | warnings, FOUND_ROWS(), ROW_COUNT() | the connection is kept for a moment ([`Journal::hold`]), never another's |
-//! | SET GLOBAL, SET PASSWORD, grants, KILL | harmless to the session |
+//! Followed, and put in place on the next connection:
+//! - session variables, `SET NAMES`, autocommit: as the server's trackers tell ([`FOLLOWED`], and
+//!   the module `variables`);
+//! - the schema: as the tracker tells;
+//! - `SET @a = literal` and `timestamp`: by their text;
+//! - `session_track_*` of the client are virtual ([`Journal::keeps`]); mixed with others they bind.
+//!
+//! Binding until it is over:
+//! - a transaction, XA; autocommit off from the first statement to COMMIT or ROLLBACK;
+//! - `SET TRANSACTION`, `SET @@transaction_isolation`: until the next transaction has ended;
+//! - temporary tables, PREPARE, HANDLER: until all that are known are gone;
+//! - GET_LOCK: until as many RELEASE_LOCKs of that name, or RELEASE_ALL_LOCKS;
+//! - LOCK TABLES, FLUSH … WITH READ LOCK, LOCK INSTANCE, BACKUP STAGE: until unlocked;
+//! - `sql_log_bin`, `gtid_next`, `profiling`: until they are back.
+//!
+//! Binding until a reset: other assignments to user variables; CALL and functions that nobody has
+//! read; sequences, `rand_seed1`, `insert_id`. Binding for ever, so that the connection ends with
+//! its client: roles, and what is not known.
+//!
+//! What the next statement may ask: LAST_INSERT_ID() is remembered and put back ([`Needs`],
+//! [`Journal::question`]); for warnings, FOUND_ROWS() and ROW_COUNT() the connection is kept for a
+//! moment ([`Journal::hold`]). Another client's is never seen ([`difference`]).
+//!
+//! Harmless to the session: SET GLOBAL, SET PASSWORD, grants, KILL.
 
 mod collations;
 mod differing;

@@ -30,12 +30,13 @@ pub(crate) const SHOWN: &str = "
         AND variable_name NOT LIKE 'gtid%' AND variable_name NOT LIKE 'server%id'
         AND variable_name NOT LIKE 'statement_id' AND variable_name NOT LIKE 'relay%'
         AND variable_name NOT LIKE 'ssl%' AND variable_name NOT LIKE 'general%'
-    UNION ALL SELECT '@@timestamp is set', CONVERT(@@timestamp < 1000000000 USING utf8mb4) COLLATE utf8mb4_bin
-    UNION ALL SELECT 'schema', CONVERT(database() USING utf8mb4) COLLATE utf8mb4_bin
-    UNION ALL SELECT '@a', CONVERT(concat_ws(' ', @a, charset(@a), collation(@a)) USING utf8mb4) COLLATE utf8mb4_bin
-    UNION ALL SELECT '@b', CONVERT(concat_ws(' ', @b, charset(@b), collation(@b)) USING utf8mb4) COLLATE utf8mb4_bin
-    UNION ALL SELECT '@c d', CONVERT(concat_ws(' ', @`c d`, charset(@`c d`), collation(@`c d`)) USING utf8mb4) COLLATE utf8mb4_bin
-    UNION ALL SELECT '@hidden', CONVERT(@hidden USING utf8mb4) COLLATE utf8mb4_bin
+    UNION ALL SELECT name, CONVERT(value USING utf8mb4) COLLATE utf8mb4_bin FROM (
+      SELECT '@@timestamp is set' name, @@timestamp < 1000000000 value
+      UNION ALL SELECT 'schema', CONVERT(database() USING binary)
+      UNION ALL SELECT '@a', CONVERT(concat_ws(' ', @a, collation(@a)) USING binary)
+      UNION ALL SELECT '@b', CONVERT(concat_ws(' ', @b, collation(@b)) USING binary)
+      UNION ALL SELECT '@c d', CONVERT(concat_ws(' ', @`c d`, collation(@`c d`)) USING binary)
+      UNION ALL SELECT '@hidden', CONVERT(@hidden USING binary)) own
     ORDER BY 1";
 
 /// MariaDB's, or what MySQL says otherwise.

@@ -102,8 +102,8 @@ impl<'a> List<'a> {
         }
     }
 
-    /// As the server would have it by itself. A user variable that nobody has set is NULL, and of no
-    /// character set: NULL alone would leave it that of the value before.
+    /// As the server would have it by itself. A user variable that nobody has set is NULL, and of
+    /// no character set: NULL alone would leave it that of the value before.
     fn reset(&mut self, name: &[u8], journal: &Journal) {
         self.target(name, journal);
         if name.first() == Some(&b'@') {

@@ -1,6 +1,8 @@
 //! What one client has set, what binds it, and what its last statement has left.
 
 mod apply;
+mod heard;
+mod placing;
 mod things;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,12 +16,12 @@ use evenkeel_wire::sql::mysql::{self, Modes as Reading};
 use smallvec::SmallVec;
 
 use super::collations::{self, Collation};
-use super::leftover::{Asked, Hold, InsertId, Left, Needs};
+use super::leftover::{Asked, Hold, InsertId, Left};
 use super::meaning::{Lookup, Meaning, Thing};
 use super::server::{self, OnServer};
 use super::tracking::Tracking;
 use super::values;
-use super::variables::{self, Treatment};
+use super::variables;
 use crate::state::settings::{Interner, Settings};
 use things::Things;
 
@@ -242,117 +244,8 @@ impl Journal {
         self.left.hold(asked)
     }
 
-    /// What the server must be asked before the connection is given away: a text of ours, whose
-    /// trackers tell. `None`: all is known.
-    #[must_use]
-    pub fn question(&self, asked: &Asked) -> Option<&'static [u8]> {
-        const COLLATION: &[u8] =
-            b"SET @@session.collation_connection=@@session.collation_connection";
-        const INSERT_ID: &[u8] = b"SET @@session.last_insert_id=LAST_INSERT_ID()";
-        const BOTH: &[u8] = b"SET @@session.collation_connection=@@session.collation_connection,\
-            @@session.last_insert_id=LAST_INSERT_ID()";
-        match (self.owes_collation(), self.is_insert_id_open(asked)) {
-            (true, true) => Some(BOTH),
-            (true, false) => Some(COLLATION),
-            (false, true) => Some(INSERT_ID),
-            (false, false) => None,
-        }
-    }
-
-    fn is_insert_id_open(&self, asked: &Asked) -> bool {
-        match self.insert_id {
-            InsertId::Exact(_) => false,
-            InsertId::Likely(_) => self.insert_on != 0 && asked.any(Needs::INSERT_ID),
-            InsertId::Unknown => true,
-        }
-    }
-
-    /// The answer to the question has come, its trackers heard.
-    pub fn answered(&mut self, on: &mut OnServer, interner: &Interner) {
-        self.take_collation(on, interner);
-        self.heard = Heard::default();
-        on.disturbed();
-        self.loosen(Pin::Settings);
-        self.loosen(Pin::InsertId);
-    }
-
-    /// What [`super::difference`] asked for is in place, its trackers heard.
-    pub fn placed(&mut self, on: &mut OnServer, interner: &Interner) {
-        if self.has_number {
-            self.take_charset(on, interner);
-        }
-        on.now = self.now.clone();
-        on.schema = self.schema.clone();
-        on.is_doubtful = false;
-        if std::mem::take(&mut self.puts_leftovers) {
-            self.has_insert_id(on);
-            self.has_counted(on);
-            on.leftovers.warned = false;
-        }
-    }
-
-    /// FOUND_ROWS() on the connection is about a SELECT of its own, or nobody's.
-    fn has_counted(&mut self, on: &mut OnServer) {
-        on.leftovers.counts_of = self.number;
-        self.counted_on = on.number;
-    }
-
-    /// The connection has its insert id.
-    fn has_insert_id(&mut self, on: &mut OnServer) {
-        on.leftovers.insert_id_of = self.number;
-        self.insert_on = on.number;
-    }
-
-    /// Whether the connection has its insert id, as far as that is known.
-    pub(super) fn is_insert_id_on(&self, on: &OnServer) -> bool {
-        let own = on.leftovers.insert_id_of == self.number && self.insert_on == on.number;
-        own || on.leftovers.insert_id_of == 0 && self.insert_id == InsertId::NONE
-    }
-
-    /// It could not be put in place. True: the client's number of a collation is none of this
-    /// server, which then has its own; the difference can be made again.
-    pub fn not_placed(&mut self, on: &OnServer, interner: &Interner) -> bool {
-        if !self.has_number {
-            return false;
-        }
-        self.take_charset(on, interner);
-        true
-    }
-
-    /// What the number of its collation stands for is what the server has.
-    fn take_charset(&mut self, on: &OnServer, interner: &Interner) {
-        for name in [variables::CLIENT, variables::RESULTS, variables::COLLATION] {
-            if let Some(value) = on.now.get(name) {
-                self.now = interner.with(&self.now, name, value);
-                self.begun = interner.with(&self.begun, name, value);
-            }
-        }
-        self.has_number = false;
-        self.look();
-    }
-
-    /// Whether it has kept the connection since its last statement: there all is as it made it, also
-    /// what cannot be followed.
-    pub(super) fn has_kept(&self, on: &OnServer) -> bool {
-        on.leftovers.holder == self.number && self.last_on == on.number
-    }
-
-    /// Whether the connection has what is somebody else's, or lacks what is its own, and a statement
-    /// that asks `needs` would see that.
-    pub(super) fn lacks(&self, on: &OnServer, needs: Needs) -> bool {
-        let left = on.leftovers;
-        let is_last = left.last_user == self.number && self.last_on == on.number;
-        let insert_id = needs.any(Needs::INSERT_ID) && !self.is_insert_id_on(on);
-        let has_counted = left.counts_of == self.number && self.counted_on == on.number;
-        let counts = needs.any(Needs::FOUND_ROWS) && !has_counted;
-        let last = needs.any(Needs::DIAGNOSTICS.and(Needs::ROW_COUNT)) && !is_last;
-        // Not every statement clears what was there before it.
-        let foreign = left.warned && left.last_user != self.number;
-        insert_id || counts || last || foreign
-    }
-
-    /// Its connection was reset at its wish, and asked again. MariaDB goes back to the character set
-    /// of the login, MySQL to its own (manual: "mysql_reset_connection()").
+    /// Its connection was reset at its wish, and asked again. MariaDB goes back to the character
+    /// set of the login, MySQL to its own (manual: "mysql_reset_connection()").
     pub fn renewed(&mut self, on: &OnServer, interner: &Interner) {
         self.now = on.now.clone();
         let charset = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
@@ -404,68 +297,6 @@ impl Journal {
         }
     }
 
-    /// A tracker of an OK to a command of its own, or to a question.
-    pub fn hear(&mut self, change: &Change<'_>, interner: &Interner) {
-        match change {
-            Change::Variable { name, value } => self.hear_variable(name, value, interner),
-            Change::Schema(name) => {
-                self.heard.schema = true;
-                if !name.is_ascii() {
-                    // In which character set COM_INIT_DB would have to name it, is not said.
-                    self.bind(Pin::Settings);
-                }
-                self.schema = server::schema(name);
-            }
-            Change::State(changed) => self.heard.state |= changed,
-            Change::Characteristics(text) => {
-                self.next = of_next(text);
-                match self.next {
-                    Some(_) => self.pins.add(Pin::Transaction),
-                    None => self.loosen(Pin::Transaction),
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn hear_variable(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
-        let lower = name.to_ascii_lowercase();
-        let name = variables::canonical(&lower);
-        if variables::is_no_setting(name) {
-            return;
-        }
-        self.heard.names.push(name.into());
-        match variables::treatment(name) {
-            Treatment::Told if !is_followable(name, value) => self.bind(Pin::Settings),
-            Treatment::Told => {
-                if name == variables::COLLATION {
-                    self.heard.collation = Some(value.into());
-                }
-                server::hear(&mut self.now, name, value, interner);
-                self.look();
-            }
-            Treatment::InsertId => {
-                let number = str::from_utf8(value)
-                    .ok()
-                    .and_then(|text| text.parse().ok());
-                self.insert_id = number.map_or(InsertId::Unknown, InsertId::Exact);
-            }
-            Treatment::Binds(pin, harmless) => {
-                self.binding.retain(|(bound, _)| **bound != *name);
-                match variables::is_one_of(value, harmless) {
-                    true => self.loosen(pin),
-                    false => {
-                        self.binding.push((name.into(), pin));
-                        self.pins.add(pin);
-                    }
-                }
-            }
-            // Whatever has set our own trackers, we hear no more.
-            Treatment::Ours => self.bind(Pin::Unknown),
-            Treatment::Timestamp | Treatment::Elsewhere => {}
-        }
-    }
-
     /// The reply is complete; `None`: it ended in an error, which tells no status.
     pub fn ready(&mut self, status: Option<Status>, on: &mut OnServer, interner: &Interner) {
         if let Some(status) = status {
@@ -478,24 +309,6 @@ impl Journal {
             self.pins.add(Pin::InsertId);
         }
         self.sent_in = None;
-    }
-
-    fn note_status(&mut self, status: Status, on: &mut OnServer, interner: &Interner) {
-        let autocommit = status.has(Status::AUTOCOMMIT);
-        if autocommit != self.autocommit() {
-            let value: &[u8] = if autocommit { b"ON" } else { b"OFF" };
-            self.now = interner.with(&self.now, variables::AUTOCOMMIT, value);
-            on.now = interner.with(&on.now, variables::AUTOCOMMIT, value);
-        }
-        if autocommit {
-            self.pins.release(Release::AutocommitOn);
-        }
-        if status.has(Status::IN_TRANSACTION) {
-            self.next = None;
-            self.pins.add(Pin::Transaction);
-        } else {
-            self.loosen(Pin::Transaction);
-        }
     }
 
     fn owes_collation(&self) -> bool {
@@ -552,35 +365,6 @@ const ALL_THINGS: [Thing; 4] = [
     Thing::Handler,
     Thing::NamedLock,
 ];
-
-/// What the server says of the transaction: of the next one, where none is open. MariaDB keeps it
-/// for that one too where `SET autocommit = 1` has ended one that was READ ONLY.
-fn of_next(characteristics: &[u8]) -> Option<Modes> {
-    let has = |words: &[u8]| {
-        characteristics
-            .windows(words.len())
-            .any(|part| part == words)
-    };
-    let isolation = match has(b"SERIALIZABLE") {
-        true => Some(Isolation::Serializable),
-        false => has(b"ISOLATION").then_some(Isolation::Weaker),
-    };
-    let read_only = match has(b"READ ONLY") {
-        true => Some(true),
-        false => has(b"READ WRITE").then_some(false),
-    };
-    let is_next = characteristics.starts_with(b"SET TRANSACTION");
-    is_next.then_some(Modes {
-        read_only,
-        isolation,
-    })
-}
-
-/// Whether a text of ours can set it again.
-fn is_followable(name: &[u8], value: &[u8]) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
-    name.iter().all(plain) && values::is_plain(value)
-}
 
 fn without(pins: Pins, pin: Pin) -> Pins {
     let mut left = Pins::NONE;

@@ -68,9 +68,9 @@ impl Asked {
         }
     }
 
-    /// What the connection must have before a text is sent, for [`super::difference`]: what the text
-    /// asks; and before an insert, where insert ids are asked, the client's own, since an insert may
-    /// leave it as it is.
+    /// What the connection must have before a text is sent, for [`super::difference`]: what the
+    /// text asks; and before an insert, where insert ids are asked, the client's own, since an
+    /// insert may leave it as it is.
     #[must_use]
     pub fn needs(&self, meaning: &Meaning) -> Needs {
         match meaning.writes && self.any(Needs::INSERT_ID) {

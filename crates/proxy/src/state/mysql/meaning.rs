@@ -200,8 +200,8 @@ impl Meaning {
         }
     }
 
-    /// The same of a statement that COM_STMT_PREPARE has prepared: it names tables of the schema that
-    /// was the session's then.
+    /// The same of a statement that COM_STMT_PREPARE has prepared: it names tables of the schema
+    /// that was the session's then.
     #[must_use]
     pub fn of_prepared(mut self) -> Meaning {
         let is_drop = |does: &Does| matches!(does, Does::Unmake(Thing::TemporaryTable, _));

@@ -14,16 +14,16 @@ pub(super) fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The settings of one server connection: by name what it was asked for and what has been set since;
-/// user variables with the `@` before their names and SQL for their values.
+/// The settings of one server connection: by name what it was asked for and what has been set
+/// since; user variables with the `@` before their names and SQL for their values.
 #[derive(Debug, Clone)]
 pub struct OnServer {
     pub(super) now: Settings,
     pub(super) schema: Option<Rc<[u8]>>,
     pub(super) number: u64,
     pub(super) leftovers: Leftovers,
-    /// What it was asked for was so before it was reset: an `init_connect` is not run again, and the
-    /// server's own values may be others by now.
+    /// What it was asked for was so before it was reset: an `init_connect` is not run again, and
+    /// the server's own values may be others by now.
     pub(super) is_doubtful: bool,
 }
 
@@ -107,8 +107,8 @@ impl OnServer {
         }
     }
 
-    /// It was reset, or has another user. `fresh` is what it was asked for after its login: the next
-    /// client has all of that put in place. The schema stays.
+    /// It was reset, or has another user. `fresh` is what it was asked for after its login: the
+    /// next client has all of that put in place. The schema stays.
     pub fn renewed<'a>(
         &mut self,
         fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,

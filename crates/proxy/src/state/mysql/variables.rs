@@ -3,8 +3,8 @@
 use evenkeel_policy::pins::Pin;
 
 /// What a server connection is asked for right after its login, before its trackers are set, and
-/// again after a reset. What it began with is compared from server to server, and put in place where
-/// servers differ.
+/// again after a reset. What it began with is compared from server to server, and put in place
+/// where servers differ.
 pub const FOLLOWED: &[&str] = &[
     "autocommit",
     "character_set_client",
@@ -168,7 +168,8 @@ pub(super) fn spelling(name: &[u8], mariadb: bool, version: u32) -> &[u8] {
     }
 }
 
-/// What is no longer what it was when this one is set: the other name of a variable of which one sets the character set and one the collation.
+/// What is no longer what it was when this one is set: the other name of a variable of which one
+/// sets the character set and one the collation.
 pub(super) fn sibling(name: &[u8]) -> Option<&'static [u8]> {
     match name {
         b"character_set_server" => Some(b"collation_server"),

@@ -112,8 +112,8 @@ impl Journal {
         }
     }
 
-    /// What the reply tells of LAST_INSERT_ID(). If the client gave the value it is as it was, be it
-    /// another client's.
+    /// What the reply tells of LAST_INSERT_ID(). If the client gave the value it is as it was, be
+    /// it another client's.
     fn note_insert_id(&mut self, meaning: &Meaning, reply: &Reply, on: &mut OnServer) {
         let was_own = self.is_insert_id_on(on);
         if reply.insert_id != 0 {

@@ -544,7 +544,7 @@ fn a_point_select_is_read_in_little_time() {
 #[test]
 fn every_part_of_a_text_is_read_without_harm() {
     for text in [
-        "SET @a = 'x\\'y', NAMES utf8 COLLATE b, @@session.c = -1.5, @`d` := x'41' -- evenkeel: primary",
+        "SET @a = 'x\\'y', NAMES utf8 COLLATE b, @@session.c = -1.5, @`d` := x'41' -- end",
         "SELECT GET_LOCK('a', 1), f(2) INTO @b FROM `t`.`u` /*!50000 FOR UPDATE */; XA COMMIT 'a'",
         "CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS a.b (c INT) AS SELECT @d := 1",
         "DROP TEMPORARY TABLE IF EXISTS a, b.c; HANDLER a.b OPEN AS c; PREPARE p FROM 'SELECT 1'",

@@ -1,0 +1,120 @@
+//! From connection to connection: what is put in place on one, and asked before it is given away.
+
+use evenkeel_policy::pins::Pin;
+
+use super::super::leftover::{Asked, InsertId, Needs};
+use super::super::server::OnServer;
+use super::super::variables;
+use super::{Heard, Journal};
+use crate::state::settings::Interner;
+
+impl Journal {
+    /// What the server must be asked before the connection is given away: a text of ours, whose
+    /// trackers tell. `None`: all is known.
+    #[must_use]
+    pub fn question(&self, asked: &Asked) -> Option<&'static [u8]> {
+        const COLLATION: &[u8] =
+            b"SET @@session.collation_connection=@@session.collation_connection";
+        const INSERT_ID: &[u8] = b"SET @@session.last_insert_id=LAST_INSERT_ID()";
+        const BOTH: &[u8] = b"SET @@session.collation_connection=@@session.collation_connection,\
+            @@session.last_insert_id=LAST_INSERT_ID()";
+        match (self.owes_collation(), self.is_insert_id_open(asked)) {
+            (true, true) => Some(BOTH),
+            (true, false) => Some(COLLATION),
+            (false, true) => Some(INSERT_ID),
+            (false, false) => None,
+        }
+    }
+
+    fn is_insert_id_open(&self, asked: &Asked) -> bool {
+        match self.insert_id {
+            InsertId::Exact(_) => false,
+            InsertId::Likely(_) => self.insert_on != 0 && asked.any(Needs::INSERT_ID),
+            InsertId::Unknown => true,
+        }
+    }
+
+    /// The answer to the question has come, its trackers heard.
+    pub fn answered(&mut self, on: &mut OnServer, interner: &Interner) {
+        self.take_collation(on, interner);
+        self.heard = Heard::default();
+        on.disturbed();
+        self.loosen(Pin::Settings);
+        self.loosen(Pin::InsertId);
+    }
+
+    /// What [`super::difference`] asked for is in place, its trackers heard.
+    pub fn placed(&mut self, on: &mut OnServer, interner: &Interner) {
+        if self.has_number {
+            self.take_charset(on, interner);
+        }
+        on.now = self.now.clone();
+        on.schema = self.schema.clone();
+        on.is_doubtful = false;
+        if std::mem::take(&mut self.puts_leftovers) {
+            self.has_insert_id(on);
+            self.has_counted(on);
+            on.leftovers.warned = false;
+        }
+    }
+
+    /// FOUND_ROWS() on the connection is about a SELECT of its own, or nobody's.
+    pub(super) fn has_counted(&mut self, on: &mut OnServer) {
+        on.leftovers.counts_of = self.number;
+        self.counted_on = on.number;
+    }
+
+    /// The connection has its insert id.
+    pub(super) fn has_insert_id(&mut self, on: &mut OnServer) {
+        on.leftovers.insert_id_of = self.number;
+        self.insert_on = on.number;
+    }
+
+    /// Whether the connection has its insert id, as far as that is known.
+    pub(in crate::state::mysql) fn is_insert_id_on(&self, on: &OnServer) -> bool {
+        let own = on.leftovers.insert_id_of == self.number && self.insert_on == on.number;
+        own || on.leftovers.insert_id_of == 0 && self.insert_id == InsertId::NONE
+    }
+
+    /// It could not be put in place. True: the client's number of a collation is none of this
+    /// server, which then has its own; the difference can be made again.
+    pub fn not_placed(&mut self, on: &OnServer, interner: &Interner) -> bool {
+        if !self.has_number {
+            return false;
+        }
+        self.take_charset(on, interner);
+        true
+    }
+
+    /// What the number of its collation stands for is what the server has.
+    fn take_charset(&mut self, on: &OnServer, interner: &Interner) {
+        for name in [variables::CLIENT, variables::RESULTS, variables::COLLATION] {
+            if let Some(value) = on.now.get(name) {
+                self.now = interner.with(&self.now, name, value);
+                self.begun = interner.with(&self.begun, name, value);
+            }
+        }
+        self.has_number = false;
+        self.look();
+    }
+
+    /// Whether it has kept the connection since its last statement: there all is as it made it,
+    /// also what cannot be followed.
+    pub(in crate::state::mysql) fn has_kept(&self, on: &OnServer) -> bool {
+        on.leftovers.holder == self.number && self.last_on == on.number
+    }
+
+    /// Whether the connection has what is somebody else's, or lacks what is its own, and a
+    /// statement that asks `needs` would see that.
+    pub(in crate::state::mysql) fn lacks(&self, on: &OnServer, needs: Needs) -> bool {
+        let left = on.leftovers;
+        let is_last = left.last_user == self.number && self.last_on == on.number;
+        let insert_id = needs.any(Needs::INSERT_ID) && !self.is_insert_id_on(on);
+        let has_counted = left.counts_of == self.number && self.counted_on == on.number;
+        let counts = needs.any(Needs::FOUND_ROWS) && !has_counted;
+        let last = needs.any(Needs::DIAGNOSTICS.and(Needs::ROW_COUNT)) && !is_last;
+        // Not every statement clears what was there before it.
+        let foreign = left.warned && left.last_user != self.number;
+        insert_id || counts || last || foreign
+    }
+}
