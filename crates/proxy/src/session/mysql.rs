@@ -233,6 +233,8 @@ pub(super) async fn converse(
                 return ending;
             }
         };
+        // Whoever it is then, what it wrote is to be seen.
+        let token = session.token.clone();
         let Some(changing) = session.leave_as_user(payload) else {
             return Ending::ClientClosed;
         };
@@ -242,6 +244,7 @@ pub(super) async fn converse(
             Ok(Err(ending)) => return ending,
             Err(interrupt) => return ending_of(interrupt),
         };
+        session.token = token;
     }
 }
 

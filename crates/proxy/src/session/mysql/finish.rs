@@ -87,6 +87,9 @@ impl Session<'_> {
         let is_asked = matches!(self.journal.hold(&self.shared.asked), Hold::UntilNext);
         let others_wait = self.service.lender.books.waiting() > 0;
         self.holding = (is_asked && !others_wait).then(|| after(LOOK_MS));
+        if self.holding.is_none() && matches!(self.stage, Stage::Command) {
+            self.asks_before_release(false);
+        }
     }
 
     /// Whether nothing of this client is on its connection.
