@@ -78,7 +78,7 @@ fn plain_commands_are_answered_as_at_the_server() {
 
 #[test]
 fn results_of_texts_come_as_at_the_server() {
-    same_as_direct(ONE, |address| {
+    same_as_direct(TWO, |address| {
         in_each_dialect(address, |client, other| {
             let mut heard = client.all(&[
                 "drop table if exists results",

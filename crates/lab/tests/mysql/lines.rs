@@ -24,6 +24,10 @@ const FLAGS: [(Status, &str); 10] = [
     (Status::ANSI_QUOTES, "ansi-quotes"),
 ];
 
+/// utf8mb4_bin and utf8mb4_general_ci: one character set.
+const BINARY: u16 = 46;
+const USUAL: u16 = 45;
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -112,7 +116,12 @@ impl Column {
             schema,
             table,
             name,
-            charset: number(1),
+            charset: match number(1) {
+                // SET NAMES utf8mb4 COLLATE utf8mb4_bin leaves its collation in the metadata of the
+                // connection that it was said on; where that client is next, it is the usual one.
+                BINARY => USUAL,
+                other => other,
+            },
             kind: fixed[7],
             flags: number(8),
         }
