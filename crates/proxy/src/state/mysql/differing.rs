@@ -128,9 +128,11 @@ fn settings(on: &OnServer, journal: &Journal, list: &mut List<'_>) {
             list.reset(name, journal);
         }
     });
+    let named = names(on, journal, list);
     walk(on, journal, |name, here, wanted| match wanted {
         // Another server, of another version, does not know it.
         Some(_) if here.is_none() && variables::is_compared(name) && !is_charset(name) => {}
+        Some(_) if named && NAMES.contains(&name) => {}
         Some(value) if name != variables::SQL_MODE => list.set(name, value, journal),
         _ => {}
     });
@@ -149,6 +151,26 @@ fn settings(on: &OnServer, journal: &Journal, list: &mut List<'_>) {
         // Its collation was lost with a connection: that of SET NAMES is the likely one.
         list.set(b"character_set_connection", client, journal);
     }
+}
+
+/// What SET NAMES sets.
+const NAMES: [&[u8]; 3] = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
+
+/// SET NAMES, where it says all: it sets the collation of results, too, which no variable shows but
+/// the definitions of columns do.
+fn names(on: &OnServer, journal: &Journal, list: &mut List<'_>) -> bool {
+    let differs = |name: &&[u8]| on.now.get(name) != journal.now.get(name);
+    let [client, results, collation] = NAMES.map(|name| journal.now.get(name).unwrap_or_default());
+    let is_one = client == results && client == values::charset_of(collation);
+    let is_name = client.first().is_some_and(u8::is_ascii_alphabetic);
+    if !(is_one && is_name && (on.is_doubtful || NAMES.iter().any(differs))) {
+        return false;
+    }
+    list.next();
+    for part in [b"NAMES ".as_slice(), client, b" COLLATE ", collation] {
+        list.sql.extend_from_slice(part);
+    }
+    true
 }
 
 /// Forgotten where only the server knows it.

@@ -90,6 +90,9 @@ impl Journal {
             rows: true,
             ran: true,
         };
+        if !meaning.is_counted && meaning.statements.len() > 1 {
+            return self.doubt(meaning);
+        }
         let done = self.done;
         let is_this =
             |effect: &&Effect| !meaning.is_counted || usize::try_from(effect.statement) == Ok(done);
@@ -199,6 +202,24 @@ impl Journal {
             Does::FoundRows => self.left.found_rows = true,
             Does::Restores => self.restore(on, interner),
         }
+    }
+
+    /// How far a text of several statements has come is not known, for some have several replies:
+    /// all that any of it may have done binds.
+    fn doubt(&mut self, meaning: &Meaning) {
+        meaning.binds().iter().for_each(|pin| self.bind(pin));
+        for effect in &meaning.effects {
+            match effect.does {
+                Does::NextTransaction(_) => self.bind(Pin::Unknown),
+                Does::Renames => self.things.unknown(Thing::TemporaryTable),
+                Does::InsertId | Does::InsertIdUnknown => {
+                    self.insert_id = InsertId::Unknown;
+                    self.pins.add(Pin::InsertId);
+                }
+                _ => {}
+            }
+        }
+        self.pins.add(Pin::Transaction);
     }
 
     /// What was told of variables is over.

@@ -43,9 +43,7 @@ fn what_one_has_set_is_taken_back_for_the_next() {
         (
             &["SET NAMES latin1"],
             &["SET NAMES utf8mb4 COLLATE utf8mb4_bin"],
-            "SET @@session.character_set_client='utf8mb4',\
-             @@session.character_set_results='utf8mb4',\
-             @@session.collation_connection='utf8mb4_bin'",
+            "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
         ),
         (
             &["SET autocommit = 0", "COMMIT"],

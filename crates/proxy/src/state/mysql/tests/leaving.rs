@@ -181,4 +181,22 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
     assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("cannot be told"));
     assert!(after("CALL p()", 1064).contains("temporary tables"));
     assert_eq!(after("SELECT 1", 1045), "");
+    // How far it came, nobody knows.
+    for (text, pin) in [
+        ("CALL p(); LOCK TABLES t WRITE; gibberish", "LOCK TABLES"),
+        (
+            "CALL p(); CREATE TEMPORARY TABLE x (a INT); gibberish",
+            "temporary",
+        ),
+        ("CALL p(); SET timestamp = 1; gibberish", "settings"),
+        ("CALL p(); SET @a = 1; gibberish", "user variables"),
+        ("CALL p(); HANDLER t OPEN; gibberish", "HANDLER"),
+        (
+            "CALL p(); FLUSH TABLES WITH READ LOCK; gibberish",
+            "read lock",
+        ),
+    ] {
+        let pins = after(text, 1064);
+        assert!(pins.contains(pin), "{text}: {pins}");
+    }
 }

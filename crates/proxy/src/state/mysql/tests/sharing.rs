@@ -131,3 +131,14 @@ fn what_a_statement_leaves_alone_is_not_taken_for_ones_own() {
     scene.run(0, "BEGIN", 0);
     assert_eq!(scene.run(0, "SELECT LAST_INSERT_ID()", 0).rows, ["5"]);
 }
+
+#[test]
+fn warnings_of_another_are_gone_though_nothing_has_cleared_them() {
+    let mut scene = Scene::new(2, 1);
+    scene.lent[0].model.keeps_warnings = true;
+    scene.run(0, "INSERT INTO warned VALUES (5)", 0);
+    scene.clients[0].is_held = false;
+    scene.run(1, "SET @a = 1", 0);
+    scene.clients[1].is_held = true;
+    assert_eq!(scene.run(1, "SHOW WARNINGS", 0).rows, [""; 0]);
+}
