@@ -16,7 +16,10 @@ fn as_user<'a>(user: &'a str, password: &'a str) -> Login<'a> {
 
 /// MariaDB judges a user who does not exist by an account drawn at random, and with its words.
 fn stranger(told: String) -> String {
-    told.replace("error 1698 ", "error 1045 ").chars().take(60).collect()
+    told.replace("error 1698 ", "error 1045 ")
+        .chars()
+        .take(60)
+        .collect()
 }
 
 #[test]
