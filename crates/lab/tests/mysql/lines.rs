@@ -24,10 +24,6 @@ const FLAGS: [(Status, &str); 10] = [
     (Status::ANSI_QUOTES, "ansi-quotes"),
 ];
 
-/// utf8mb4_bin and utf8mb4_general_ci: one character set.
-const BINARY: u16 = 46;
-const USUAL: u16 = 45;
-
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -116,12 +112,7 @@ impl Column {
             schema,
             table,
             name,
-            charset: match number(1) {
-                // SET NAMES utf8mb4 COLLATE utf8mb4_bin leaves its collation in the metadata of the
-                // connection that it was said on; where that client is next, it is the usual one.
-                BINARY => USUAL,
-                other => other,
-            },
+            charset: number(1),
             kind: fixed[7],
             flags: number(8),
         }

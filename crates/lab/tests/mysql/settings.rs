@@ -16,7 +16,7 @@ const SETTINGS: [(&str, [&str; 3]); 17] = [
     ),
     ("time_zone", ["'+02:00'", "'+09:00'", "'-05:00'"]),
     ("character_set_client", ["latin1", "utf8mb4", "utf8mb3"]),
-    ("character_set_results", ["latin1", "utf8mb4", "null"]),
+    ("character_set_results", ["utf8mb4", "latin1", "null"]),
     (
         "collation_connection",
         ["latin1_german1_ci", "utf8mb4_bin", "utf8mb3_bin"],

@@ -39,6 +39,11 @@ impl Needs {
         Needs(self.0 | other.0)
     }
 
+    /// But for these.
+    pub(super) const fn without(self, others: Needs) -> Needs {
+        Needs(self.0 & !(others.0 | others.perhaps().0))
+    }
+
     /// Whether it asks any of these, at least perhaps.
     #[must_use]
     pub const fn any(self, of: Needs) -> bool {

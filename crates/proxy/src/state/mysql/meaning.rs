@@ -287,11 +287,15 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         is_counted: true,
         ..Meaning::default()
     };
+    let mut answered = Needs::NONE;
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&reader, statement);
         meaning.writes |= routing::may_write(&routed);
         meaning.changes_catalog |= routing::changes_catalog(statement, &routed);
-        meaning.needs = meaning.needs.and(routing::needs(&reader, statement));
+        let needs = routing::needs(&reader, statement);
+        // What is about a statement of the same text is not asked of the one before the text.
+        meaning.needs = meaning.needs.and(needs.without(answered));
+        answered = answered.and(routing::answers(statement.kind));
         meaning.is_counted &= routing::has_one_reply(statement.kind);
         meaning.statements.push(routed);
         let mut effects = effects::Effects {

@@ -17,6 +17,17 @@ pub(super) fn is_builtin(name: &[u8]) -> bool {
     found.is_ok()
 }
 
+/// Whether what is called in a query may be a stored function all the same: only servers of the
+/// other kind bring a function of that name, or only the grammar of definitions has the word.
+pub(super) fn may_be_stored(name: &[u8], mariadb: bool) -> bool {
+    let others: &[&str] = match mariadb {
+        true => &OF_MYSQL,
+        false => &OF_MARIADB,
+    };
+    let mut names = others.iter().chain(&OF_DEFINITIONS);
+    names.any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+}
+
 /// What a function does besides.
 pub(super) fn traits(name: &[u8]) -> Traits {
     let any = |names: &[&str]| {
@@ -78,6 +89,29 @@ const PREFIXES: [&str; 5] = [
     "group_replication_",
     "asynchronous_connection_failover_",
     "wait_until_sql_thread",
+];
+
+/// Words that stand before parentheses in definitions only.
+const OF_DEFINITIONS: [&str; 5] = ["array", "list", "number", "object", "path"];
+
+/// MySQL's; on MariaDB people make some of them themselves.
+#[rustfmt::skip]
+const OF_MYSQL: [&str; 14] = [
+    "any_value", "bin_to_uuid", "format_bytes", "format_pico_time", "gtid_subset",
+    "gtid_subtract", "icu_version", "is_uuid", "json_storage_free",
+    "json_storage_size", "regexp_like", "roles_graphml", "uuid_to_bin",
+    "validate_password_strength",
+];
+
+/// MariaDB's.
+#[rustfmt::skip]
+const OF_MARIADB: [&str; 35] = [
+    "column_add", "column_check", "column_create", "column_delete", "column_exists", "column_get",
+    "column_json", "column_list", "crc32c", "decode", "decode_oracle", "des_decrypt",
+    "des_encrypt", "encode", "encrypt", "json_compact", "json_detailed", "json_equals",
+    "json_exists", "json_loose", "json_normalize", "json_query", "lengthb", "median",
+    "natural_sort_key", "nvl", "nvl2", "password", "percentile_cont", "percentile_disc",
+    "sformat", "sys_guid", "to_char", "trim_oracle", "trunc",
 ];
 
 /// The longest of them.

@@ -102,6 +102,11 @@ impl<'a> Tokens<'a> {
         self.text
     }
 
+    /// How it is read.
+    pub(crate) fn modes(&self) -> Modes {
+        self.modes
+    }
+
     /// The first hint in the comments passed so far.
     pub(crate) fn hint(&self) -> Option<Hint<'a>> {
         self.hint

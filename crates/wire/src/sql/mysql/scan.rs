@@ -235,7 +235,13 @@ impl<'t, 'a> Scan<'t, 'a> {
             return;
         }
         self.add(traits);
-        if !builtin::is_builtin(written) {
+        let in_query = matches!(
+            self.statement.kind,
+            StatementKind::Select | StatementKind::Write | StatementKind::Set | StatementKind::Do
+        );
+        let mariadb = self.tokens.modes().mariadb;
+        let stored = in_query && builtin::may_be_stored(written, mariadb);
+        if stored || !builtin::is_builtin(written) {
             self.statement.functions.push(name);
         }
     }

@@ -225,3 +225,17 @@ fn a_stored_program_goes_to_the_end_of_the_text() {
     );
     assert_eq!(facts(b"DROP PROCEDURE p; SELECT 1", MYSQL).count(), 2);
 }
+
+#[test]
+fn functions_of_the_other_kind_of_server_may_be_stored_ones() {
+    let named = |text: &'static str, modes: Modes| {
+        let facts = facts(text.as_bytes(), modes);
+        let statement = *facts.single().expect(text);
+        written(text, statement.functions.as_slice())
+    };
+    let text = "SELECT nvl(a, 1), BIN_TO_UUID(b), list(c), upper(d)";
+    assert_eq!(named(text, MYSQL), ["nvl", "list"]);
+    assert_eq!(named(text, MARIADB), ["BIN_TO_UUID", "list"]);
+    let text = "CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1))";
+    assert_eq!(named(text, MYSQL), [""; 0]);
+}

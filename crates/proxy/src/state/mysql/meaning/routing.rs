@@ -72,6 +72,17 @@ pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
         .and(of(Asks::DIAGNOSTICS, Needs::DIAGNOSTICS))
 }
 
+/// What the next statement of the same text may ask is this one's own. An insert may leave the
+/// insert id as it was.
+pub(super) fn answers(kind: mysql::Kind) -> Needs {
+    use mysql::Kind as Found;
+    match kind {
+        Found::Select => Needs::FOUND_ROWS.and(Needs::ROW_COUNT),
+        Found::Write => Needs::ROW_COUNT.and(Needs::DIAGNOSTICS),
+        _ => Needs::NONE,
+    }
+}
+
 /// Which of FOUND_ROWS() and ROW_COUNT() it calls.
 fn counts(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
     let mut needs = Needs::NONE;

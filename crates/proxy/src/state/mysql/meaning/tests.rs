@@ -433,6 +433,9 @@ fn what_is_asked_of_the_statement_before_is_told() {
             "INSERT INTO t VALUES (1); SELECT LAST_INSERT_ID()",
             Needs::INSERT_ID,
         ),
+        ("UPDATE t SET a = 1; SELECT ROW_COUNT()", Needs::NONE),
+        ("SELECT 1; SELECT FOUND_ROWS()", Needs::NONE),
+        ("SET @a = 1; SELECT FOUND_ROWS()", Needs::FOUND_ROWS),
     ] {
         assert_eq!(read(text).needs, expect, "{text}");
     }
