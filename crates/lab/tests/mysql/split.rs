@@ -161,7 +161,7 @@ fn users_file() -> String {
     use std::os::unix::fs::OpenOptionsExt;
     static FILE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     FILE.get_or_init(|| {
-        let path = std::env::temp_dir().join(format!("evenkeel-mysql-{}", std::process::id()));
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("mysql-split-users.toml");
         let mut options = std::fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&path).unwrap();
