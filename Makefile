@@ -49,13 +49,13 @@ bench: setup ## measure against nginx and HAProxy, print ratios
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab measure
 
-compat: rivals ## PostgreSQL's, lib/pq's and pgbench's own tests, directly and through Evenkeel
+compat: rivals ## other people's tests, of databases and their clients, directly and through Evenkeel
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab compat
 
-chaos: setup ## ten minutes of clients and servers killed in the middle, and a look at what came of it
+chaos: setup ## ten minutes of clients and servers killed, and what came of it (CLUSTER=galera: others than postgres)
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
-	@$(TARGET)/release/evenkeel-lab chaos
+	@$(TARGET)/release/evenkeel-lab chaos $(if $(CLUSTER),--cluster $(CLUSTER))
 
 bench-quick: setup ## the five published experiments again, under 40 minutes, with a report (as root: all of it)
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)

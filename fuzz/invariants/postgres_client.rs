@@ -1,8 +1,8 @@
 //! What must hold for any bytes of a PostgreSQL client, for how they are walked and renamed.
 
+use evenkeel_wire::flight::{Flight, Outcome};
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::conversation;
-use evenkeel_wire::postgres::flight::{Flight, Outcome};
 use evenkeel_wire::postgres::frame::{Frame, HEADER_LENGTH, Header, client_header};
 use evenkeel_wire::postgres::frontend::{Request, Target, request};
 use evenkeel_wire::postgres::names::{Name, Names, names, parse_parts, write_renamed};

@@ -1,6 +1,8 @@
 //! What must hold for any text in MySQL's dialect. The first byte chooses the modes.
 
-use evenkeel_wire::sql::mysql::{Kind, Modes, Target, Value, assignments, facts, fingerprint};
+use evenkeel_wire::sql::Dialect;
+use evenkeel_wire::sql::digest::{digest, normalised};
+use evenkeel_wire::sql::mysql::{Kind, Modes, Target, Value, assignments, facts};
 
 /// Panics if reading `bytes` breaks a promise.
 pub(crate) fn check(bytes: &[u8]) {
@@ -28,13 +30,24 @@ pub(crate) fn check(bytes: &[u8]) {
             read_assignments(text, assignments(text, statement, modes));
         }
     }
-    let _ = fingerprint(text, modes, 1);
+    check_digest(text, modes);
     // A comment before it changes nothing.
     let mut commented = b"/* c */ ".to_vec();
     commented.extend_from_slice(text);
     let again = facts(&commented, modes);
     assert_eq!(known.count(), again.count());
     assert_eq!(known.only_reads(), again.only_reads());
+}
+
+/// What is shown of a text has its digest, unless its bytes cannot be shown.
+fn check_digest(text: &[u8], modes: Modes) {
+    let dialect = Dialect::Mysql(modes);
+    let number = digest(text, dialect);
+    assert_eq!(digest(&[b" /* c */ ", text].concat(), dialect), number);
+    let shown = normalised(text, dialect);
+    if std::str::from_utf8(text).is_ok() {
+        assert_eq!(digest(shown.as_bytes(), dialect), number, "{shown}");
+    }
 }
 
 fn read_assignments(text: &[u8], found: Option<Vec<evenkeel_wire::sql::mysql::Assignment>>) {

@@ -1,7 +1,8 @@
 //! What must hold for any text as SQL of PostgreSQL's dialect.
 
+use evenkeel_wire::sql::Dialect;
+use evenkeel_wire::sql::digest::{digest, normalised};
 use evenkeel_wire::sql::facts::Statement;
-use evenkeel_wire::sql::fingerprint;
 use evenkeel_wire::sql::name::{identifier, literal};
 use evenkeel_wire::sql::postgres::{Tokens, facts, set_configs};
 use evenkeel_wire::sql::token::Kind;
@@ -25,10 +26,9 @@ pub(crate) fn check(text: &[u8]) {
         assert_eq!(found.single().is_some(), found.count() == 1);
         let padded = [b" /* c */ ", text].concat();
         assert_eq!(facts(&padded, backslashes).only_reads(), found.only_reads());
-        assert_eq!(
-            fingerprint::postgres(&padded, backslashes, 1),
-            fingerprint::postgres(text, backslashes, 1)
-        );
+        let dialect = Dialect::Postgres { backslashes };
+        assert_eq!(digest(&padded, dialect), digest(text, dialect));
+        let _ = normalised(text, dialect);
     }
 }
 

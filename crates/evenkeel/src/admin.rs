@@ -1,5 +1,5 @@
 //! The admin door: status page, JSON API and metrics over TCP and over a Unix socket of mode 0600,
-//! and the console for PostgreSQL clients.
+//! and the console for clients of PostgreSQL and MySQL.
 //!
 //! Reading is free on loopback. Changing anything takes the Unix socket (its file mode is the lock)
 //! or a token. What a browser could be tricked into is refused before any route sees it.
@@ -31,6 +31,7 @@ use tokio::task::JoinSet;
 
 use crate::status::ControlHandle;
 
+use console::Dialect;
 pub use socket::bind_socket;
 
 /// Connections at once on each door. A browser opens six, a scraper one; more is a mistake or an
@@ -89,12 +90,11 @@ pub async fn serve(
     control: ControlHandle,
     closing: Closing,
 ) {
-    let console = console::serve(
-        listeners.console,
-        &settings,
-        control.clone(),
-        closing.clone(),
-    );
+    let consoles = [
+        (listeners.postgres, Dialect::Postgres),
+        (listeners.mysql, Dialect::MySql),
+    ];
+    let console = console::serve(consoles, &settings, control.clone(), closing.clone());
     let app = TowerToHyperService::new(routes::router(settings.clone(), control));
     tokio::join!(
         serve_tcp(listeners.page, app.clone(), closing.clone()),
@@ -110,8 +110,10 @@ pub struct Listeners {
     pub page: Option<TcpListener>,
     /// The same, for who may open its file.
     pub socket: Option<UnixListener>,
-    /// The console for PostgreSQL clients.
-    pub console: Option<TcpListener>,
+    /// The console for PostgreSQL's clients.
+    pub postgres: Option<TcpListener>,
+    /// The console for MySQL's clients.
+    pub mysql: Option<TcpListener>,
 }
 
 /// Becomes true once, if another process goes on with the doors.

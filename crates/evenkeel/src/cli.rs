@@ -55,6 +55,8 @@ enum Command {
     Pools(pools::ServiceArgs),
     /// Show the clients of such a service: what each does, where, since when.
     Clients(pools::ServiceArgs),
+    /// Show the statements of such a service, without their literals, and what each took.
+    Digests(pools::ServiceArgs),
     /// Say where a statement would go and why: to the primary, or to a replica.
     Explain(explain::ExplainArgs),
     /// Have clients wait, until nothing runs at the servers; `resume` ends it.
@@ -196,6 +198,7 @@ pub fn main() -> ExitCode {
         Command::Events(args) => events::run(&args),
         Command::Pools(args) => pools::pools(&args),
         Command::Clients(args) => pools::clients(&args),
+        Command::Digests(args) => pools::digests(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Pause(args) => pools::pause(&args),
         Command::Resume(args) => pools::resume(&args),

@@ -9,9 +9,12 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use crate::status::{Connections, Explanation, Question, Reply, Status, TimelineEvent};
+use crate::status::{
+    Connections, DigestStatus, Explanation, Question, Reply, Status, TimelineEvent,
+};
 
 /// A reload reads files and resolves names, a pause waits for 50 s at most; anything longer is a
 /// process that hangs.
@@ -89,20 +92,30 @@ impl Client {
     /// The clients of a service, its name as a URL has it; or why there are none.
     pub fn connections(&self, service: &str) -> Result<Result<Connections, String>, ClientError> {
         let path = format!("/api/v1/services/{service}/clients");
-        let (ok, text) = self.exchange(Method::GET, &path, String::new())?;
-        let bad = |error| self.bad(error);
-        if ok {
-            return serde_json::from_str(&text).map(Ok).map_err(bad);
-        }
-        let reply: Reply = serde_json::from_str(&text).map_err(bad)?;
-        Ok(Err(reply.message))
+        self.told(Method::GET, &path, String::new())
+    }
+
+    /// The statements of a service, those that took most time first; or why there are none.
+    pub fn digests(&self, service: &str) -> Result<Result<Vec<DigestStatus>, String>, ClientError> {
+        let path = format!("/api/v1/services/{service}/digests");
+        self.told(Method::GET, &path, String::new())
     }
 
     /// Where a statement would go, or why that cannot be said.
     pub fn explain(&self, question: &Question) -> Result<Result<Explanation, String>, ClientError> {
+        let body = serde_json::to_string(question).map_err(|error| self.bad(error))?;
+        self.told(Method::POST, "/api/v1/explain", body)
+    }
+
+    /// What was asked for, or why it cannot be told.
+    fn told<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<Result<T, String>, ClientError> {
         let bad = |error| self.bad(error);
-        let body = serde_json::to_string(question).map_err(bad)?;
-        let (ok, text) = self.exchange(Method::POST, "/api/v1/explain", body)?;
+        let (ok, text) = self.exchange(method, path, body)?;
         if ok {
             return serde_json::from_str(&text).map(Ok).map_err(bad);
         }

@@ -17,6 +17,7 @@ mod protocol;
 mod reader;
 mod render;
 mod role;
+mod rule;
 mod secrets;
 mod server;
 mod service;

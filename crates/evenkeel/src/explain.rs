@@ -1,5 +1,7 @@
 //! Says where a statement would go and why, with the very code that decides it for clients.
 
+mod ruled;
+
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Unit, Volatility};
 use evenkeel_proxy::knowledge::{Catalog, Routines};
@@ -8,7 +10,8 @@ use evenkeel_proxy::state::mysql::{self, Thing};
 use evenkeel_wire::sql::mysql::Modes;
 
 use crate::config::plan::{Plan, Protocol, ServicePlan};
-use crate::status::{Explanation, StatementStatus};
+use crate::status::{Explanation, Question, StatementStatus};
+use ruled::Ruled;
 
 /// What a service's servers are, as far as it matters here.
 pub(crate) struct Cast<'a> {
@@ -70,20 +73,28 @@ const OF_THE_SESSION: &str = "a session that is bound to nothing, has no transac
      set nothing, and whose writes the replicas have";
 
 /// Explains a text.
-pub(crate) fn explain(sql: &str, cast: &Cast<'_>, known: &Known<'_>) -> Explanation {
+pub(crate) fn explain(
+    question: &Question,
+    cast: &Cast<'_>,
+    known: &Known<'_>,
+) -> Result<Explanation, String> {
+    let sql = &question.sql;
     let read = match cast.service.protocol {
         Protocol::Mysql => of_mysql(sql, known),
         Protocol::Postgres | Protocol::Tcp => of_postgres(sql, known),
     };
     let hint = read.hint.as_ref().map(|hint| hint_of(hint, cast));
+    let ruled = Ruled::new(question, cast)?;
     let unit = Unit {
         statements: &read.statements,
         hint,
+        rule: ruled.destination(),
     };
+    let cast = &ruled.cast(cast);
     let session = route::Session::default();
     let decision = decide(&unit, &session, cast);
     let statements = read.statements.iter().map(status_of);
-    Explanation {
+    let mut explanation = Explanation {
         service: cast.service.name.clone(),
         database: match known {
             Known::Catalog(name, _) => Some((*name).to_owned()),
@@ -103,7 +114,10 @@ pub(crate) fn explain(sql: &str, cast: &Cast<'_>, known: &Known<'_>) -> Explanat
             .map(|pin| pin.as_str().to_owned())
             .collect(),
         assumed: assumed(known),
-    }
+        ..Explanation::default()
+    };
+    ruled.tell(question, &mut explanation);
+    Ok(explanation)
 }
 
 fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
@@ -119,6 +133,9 @@ fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
         if let Does::Pin(pin) | Does::PinOnSuccess(pin) = &effect.does {
             binds.add(*pin);
         }
+    }
+    if meaning.draws {
+        binds.add(Pin::Sequence);
     }
     Read {
         statements: meaning.statements.to_vec(),
@@ -163,18 +180,14 @@ fn pin_of(thing: Thing) -> Pin {
 }
 
 /// The same from the config file alone, when no process runs.
-pub(crate) fn from_plan(
-    sql: &str,
-    plan: &Plan,
-    service: Option<&str>,
-) -> Result<Explanation, String> {
-    let service = the_service(plan.services.iter(), service)?;
+pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation, String> {
+    let service = the_service(plan.services.iter(), question.service.as_deref())?;
     let cast = Cast {
         service,
         primary: Some(0),
         replicas: (1..service.servers.len()).collect(),
     };
-    let mut explanation = explain(sql, &cast, &Known::Nobody);
+    let mut explanation = explain(question, &cast, &Known::Nobody)?;
     // Which server is what is not in the file.
     explanation.servers.clear();
     Ok(explanation)
@@ -219,6 +232,7 @@ fn decide(unit: &Unit<'_>, session: &route::Session, cast: &Cast<'_>) -> Decisio
         primary_reads: split.is_some_and(|split| split.primary_reads),
     };
     let view = route::View {
+        primary: cast.primary,
         replicas: cast.replicas.len(),
         replicas_fresh: cast.replicas.len(),
     };
@@ -226,14 +240,8 @@ fn decide(unit: &Unit<'_>, session: &route::Session, cast: &Cast<'_>) -> Decisio
 }
 
 fn hint_of(hint: &meaning::Hint, cast: &Cast<'_>) -> Hint {
-    match hint {
-        meaning::Hint::Primary => Hint::Primary,
-        meaning::Hint::Replica => Hint::Replica,
-        meaning::Hint::Server(name) => {
-            let mut servers = cast.service.servers.iter();
-            Hint::Server(servers.position(|server| server.name.as_bytes() == &**name))
-        }
-    }
+    let mut servers = cast.service.servers.iter();
+    hint.routed(|name| servers.position(|server| server.name.as_bytes() == name))
 }
 
 fn target(target: Target, cast: &Cast<'_>) -> String {
@@ -331,7 +339,11 @@ mod tests {
             primary: Some(0),
             replicas: vec![1],
         };
-        explain(sql, &cast, known)
+        let question = Question {
+            sql: sql.to_owned(),
+            ..Question::default()
+        };
+        explain(&question, &cast, known).expect("an explanation")
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod explain;
 pub mod log;
 pub mod metrics;
 pub mod notify;
+mod rules;
 pub mod run;
 pub mod status;
 pub mod upgrade;

@@ -6,6 +6,7 @@ mod families;
 mod pools;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,13 +45,17 @@ impl Collector for Moment {
         for family in families::SERVICE {
             encode_service_family(family, &self.0.services, &mut encoder)?;
         }
-        for family in pools::SERVICE {
+        for family in pools::SERVICE
+            .iter()
+            .chain(&work::USER)
+            .chain(&work::DIGEST)
+        {
             encode_service_family(family, &self.0.services, &mut encoder)?;
         }
         for family in HISTOGRAMS {
             encode_histogram(family, &self.0.services, &mut encoder)?;
         }
-        for family in families::SERVER {
+        for family in families::SERVER.iter().chain(&work::SERVER) {
             encode_server_family(family, &self.0.services, &mut encoder)?;
         }
         Ok(())

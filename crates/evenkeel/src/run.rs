@@ -57,9 +57,11 @@ pub enum RunError {
         /// What the system said.
         cause: std::io::Error,
     },
-    /// The console's address.
-    #[error("[admin] postgres {address}: {cause}; choose another, or postgres = \"off\"")]
+    /// A console's address.
+    #[error("[admin] {key} {address}: {cause}; choose another, or {key} = \"off\"")]
     Console {
+        /// Which console.
+        key: &'static str,
         /// The address.
         address: String,
         /// What the system said.
@@ -172,7 +174,7 @@ fn identify(
     let formers = Formers::new(sockets.collect())?;
     let former = formers.clone();
     engine.set_former(Some(Box::new(move |process, secret| {
-        former.send(process, &secret);
+        former.send(process, &secret)
     })));
     Ok(Identity {
         generation,
@@ -230,7 +232,16 @@ async fn open_door(
             Some(opened.await.map_err(fail)?)
         }
     };
-    let console = open_console(plan, inherited, &mut passable).await?;
+    let mut consoles = Consoles {
+        inherited: &mut *inherited,
+        passable: &mut passable,
+    };
+    let postgres = plan.admin.postgres;
+    let postgres = consoles
+        .open("postgres", postgres, Purpose::Console)
+        .await?;
+    let mysql = plan.admin.mysql;
+    let mysql = consoles.open("mysql", mysql, Purpose::MySqlConsole).await?;
     let path = &plan.admin.socket;
     let purpose = Purpose::Control(path.display().to_string());
     let passed = inherited.take(purpose.clone());
@@ -260,7 +271,8 @@ async fn open_door(
         serve(Listeners {
             page: listen,
             socket: Some(socket),
-            console,
+            postgres,
+            mysql,
         })
         .await;
         while let Some(sockets) = opened.recv().await {
@@ -281,27 +293,40 @@ fn admin_settings(plan: &Plan) -> AdminSettings {
     }
 }
 
-/// The console, if there is to be one.
-async fn open_console(
-    plan: &Plan,
-    inherited: &mut Inherited,
-    passable: &mut Vec<(Purpose, OwnedFd)>,
-) -> Result<Option<TcpListener>, RunError> {
-    let Some(address) = plan.admin.postgres else {
-        return Ok(None);
-    };
-    let purpose = Purpose::Console(address.to_string());
-    let opened = open_page(address, inherited.take(purpose.clone()), |socket| {
-        passable.push((purpose, socket));
-    });
-    let fail = |cause| RunError::Console {
-        address: address.to_string(),
-        cause,
-    };
-    let console = opened.await.map_err(fail)?;
-    let (host, port) = (address.ip(), address.port());
-    tracing::info!("console: psql -h {host} -p {port}");
-    Ok(Some(console))
+/// Opens consoles.
+struct Consoles<'a> {
+    inherited: &'a mut Inherited,
+    passable: &'a mut Vec<(Purpose, OwnedFd)>,
+}
+
+impl Consoles<'_> {
+    /// The console of this key, if there is to be one.
+    async fn open(
+        &mut self,
+        key: &'static str,
+        address: Option<SocketAddr>,
+        purpose: fn(String) -> Purpose,
+    ) -> Result<Option<TcpListener>, RunError> {
+        let Some(address) = address else {
+            return Ok(None);
+        };
+        let purpose = purpose(address.to_string());
+        let passed = self.inherited.take(purpose.clone());
+        let opened = open_page(address, passed, |socket| {
+            self.passable.push((purpose, socket));
+        });
+        let console = opened.await.map_err(|cause| RunError::Console {
+            key,
+            address: address.to_string(),
+            cause,
+        })?;
+        let (host, port) = (address.ip(), address.port());
+        match key {
+            "mysql" => tracing::info!("console: mysql -h {host} -P {port}"),
+            _ => tracing::info!("console: psql -h {host} -p {port}"),
+        }
+        Ok(Some(console))
+    }
 }
 
 fn open_again(sockets: Vec<(Purpose, OwnedFd)>) -> Listeners {
@@ -309,7 +334,8 @@ fn open_again(sockets: Vec<(Purpose, OwnedFd)>) -> Listeners {
     for (purpose, socket) in sockets {
         match purpose {
             Purpose::Admin(_) => all.page = TcpListener::from_std(socket.into()).ok(),
-            Purpose::Console(_) => all.console = TcpListener::from_std(socket.into()).ok(),
+            Purpose::Console(_) => all.postgres = TcpListener::from_std(socket.into()).ok(),
+            Purpose::MySqlConsole(_) => all.mysql = TcpListener::from_std(socket.into()).ok(),
             _ => all.socket = UnixListener::from_std(socket.into()).ok(),
         }
     }

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
 pub use control::{Command, ControlHandle, KillWhich, Reply, Request, Stopped};
 pub use database::{
-    ClientStatus, Connections, CountStatus, DatabaseStatus, IdleStatus, PoolStatus, UsageStatus,
+    ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, IdleStatus, PoolStatus,
+    RuleStatus, UsageStatus, WorkStatus,
 };
-pub use explain::{Explanation, Question, StatementStatus};
+pub use explain::{Explanation, Question, RuleFit, StatementStatus};
 pub use timeline::{EventKind, Severity, TimelineEvent};
 pub use upgrade::UpgradeStatus;
 
@@ -310,6 +311,8 @@ pub struct ServerStatus {
     pub bytes: Bytes,
     /// What went wrong since the start.
     pub errors: ServerErrors,
+    /// What it has run for services that speak a database's protocol; none: there is no such one.
+    pub work: Option<WorkStatus>,
     /// Smoothed time to its first byte; none before the first measurement.
     pub latency_us: Option<u64>,
     /// The last minute, oldest first, at most 60 points of one second.

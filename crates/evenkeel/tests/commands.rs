@@ -103,6 +103,7 @@ async fn answer(mut requests: tokio::sync::mpsc::Receiver<Request>, told: mpsc::
                 let _ = answer.send(events(after));
             }
             Request::Connections { answer, .. } => drop(answer.send(Err(UNASKED.to_owned()))),
+            Request::Digests { answer, .. } => drop(answer.send(Err(UNASKED.to_owned()))),
             Request::Explain { answer, .. } => drop(answer.send(Err(UNASKED.to_owned()))),
             Request::Open { answer, .. } => drop(answer.send(Err(UNASKED.to_owned()))),
             Request::Upgrade {

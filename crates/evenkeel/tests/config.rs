@@ -10,6 +10,8 @@ mod messages;
 mod mysql;
 #[path = "config/postgres.rs"]
 mod postgres;
+#[path = "config/rules.rs"]
+mod rules;
 #[path = "config/users.rs"]
 mod users;
 #[path = "config/wrong.rs"]

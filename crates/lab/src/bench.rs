@@ -15,6 +15,7 @@ pub mod report;
 mod rows;
 mod runner;
 mod schedule;
+mod settle;
 pub(crate) mod statistics;
 mod target;
 mod topology;

@@ -8,38 +8,44 @@
 mod client;
 mod cruel;
 mod director;
+mod failure;
+mod mysql;
 mod notes;
+mod postgres;
 mod reader;
 mod report;
 mod seed;
+mod socket;
 mod stage;
 mod writer;
 
+use std::error::Error;
+use std::fmt;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
 
 use self::client::Client;
 use self::director::Director;
+use self::failure::Failure;
 use self::seed::Chance;
 use self::stage::Stage;
-use crate::{Balancer, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions};
+use crate::{
+    Balancer, ClusterKind, Driver, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions,
+    PostgresOptions, Scene,
+};
 pub use notes::Wrong;
 pub use report::{Outage, Report};
 
 /// Server connections of the pool.
 const POOL_SIZE: u32 = 20;
 const LOG_LINES: usize = 60;
-
-/// Whose clients and servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// PostgreSQL: a primary with two replicas, one of which has every acknowledged row.
-    Postgres,
-}
+/// Until whoever stands in front knows of tables that they are such: what reads of them then is a
+/// read.
+const LEARN: Duration = Duration::from_secs(3);
 
 /// What to do.
 #[derive(Args, Clone, Debug)]
@@ -47,9 +53,9 @@ pub struct Options {
     /// How long.
     #[arg(long, default_value_t = 600)]
     pub seconds: u64,
-    /// Which databases.
+    /// Which servers, three of them.
     #[arg(long, value_enum, default_value = "postgres")]
-    pub kind: Kind,
+    pub cluster: ClusterKind,
     /// What stands in front.
     #[arg(long, value_enum, default_value = "io-uring")]
     pub pooler: PoolerKind,
@@ -89,7 +95,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             seconds: 600,
-            kind: Kind::Postgres,
+            cluster: ClusterKind::Postgres,
             pooler: PoolerKind::IoUring,
             mode: PoolMode::Transaction,
             writers: 24,
@@ -119,70 +125,100 @@ pub fn command(options: &Options) -> Result<ExitCode> {
     })
 }
 
+/// The program under test is not there any more. Any other error of [`run`] is the servers' or the
+/// machine's.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended;
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Evenkeel is not there any more")
+    }
+}
+
+impl Error for Ended {}
+
 /// From the start of the servers to the verdict; `None`: what should be in front is not installed.
 pub fn run(options: &Options) -> Result<Option<Report>> {
+    let scene = scene(options)?;
+    director::prepare(&scene)?;
+    let pooling = PoolerOptions {
+        driver: options.cluster.driver(),
+        mode: options.mode,
+        size: POOL_SIZE,
+        reads: !options.no_split,
+        ..PoolerOptions::default()
+    };
+    let Some(pooler) = Pooler::start(options.pooler, &scene.servers, &pooling)? else {
+        return Ok(None);
+    };
+    let report = match pooling.driver {
+        Driver::Pgsql => play::<postgres::Client>(options, &scene, &pooler),
+        Driver::Mysql => play::<mysql::Client>(options, &scene, &pooler),
+    };
+    let balancer = pooler.balancer();
+    if balancer.is_some_and(|balancer| !balancer.is_running()) {
+        return Err(anyhow::Error::from(Ended).context(said(&pooler)));
+    }
+    report.with_context(|| said(&pooler)).map(Some)
+}
+
+fn scene(options: &Options) -> Result<Scene> {
+    if options.cluster != ClusterKind::Postgres {
+        return Scene::start(options.cluster);
+    }
     let lab = Lab::new("chaos")?;
     let cluster = lab.postgres(PostgresOptions {
         replicas: 2,
         version: options.version,
         ..PostgresOptions::default()
     })?;
+    Ok(Scene::of(options.cluster, lab, cluster.servers(), None))
+}
+
+/// All of them at once, and what came of it.
+fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<Report> {
     let mut director = Director {
-        lab: &lab,
-        servers: cluster.servers(),
-        is_followed: options.pooler.is_evenkeel(),
+        scene,
+        front: pooler,
         calm: Duration::from_millis(options.calm_ms),
         chance: Chance::new(options.seed, 0),
     };
-    director.prepare()?;
-    let pooling = PoolerOptions {
-        mode: options.mode,
-        size: POOL_SIZE,
-        reads: !options.no_split,
-        ..PoolerOptions::default()
-    };
-    let Some(pooler) = Pooler::start(options.pooler, &director.servers, &pooling)? else {
-        return Ok(None);
-    };
     let limit = Duration::from_millis(options.limit_ms);
     let stage = Stage::new(pooler.address, limit, options.seed);
-    make_tables(&stage)?;
+    make_tables::<C>(&stage)?;
+    scene.wait_caught_up()?;
+    thread::sleep(LEARN);
     let until = Instant::now() + Duration::from_secs(options.seconds);
     let happened = thread::scope(|scope| {
         for number in 1..=options.writers {
             let mut writer = writer::Writer::new(&stage, number);
-            scope.spawn(move || writer.run());
+            scope.spawn(move || writer.run::<C>());
         }
         for number in 1..=options.readers {
             let stage = &stage;
-            scope.spawn(move || reader::read(stage, number));
+            scope.spawn(move || reader::read::<C>(stage, number));
         }
         for number in 1..=options.cruel {
             let stage = &stage;
-            scope.spawn(move || cruel::torment(stage, number, &options.cruelty));
+            scope.spawn(move || cruel::torment::<C>(stage, number, &options.cruelty));
         }
         let happened = director.run(until);
         stage.end();
         happened
-    });
-    let happened = happened.with_context(|| said(&pooler))?;
-    if pooler
-        .balancer()
-        .is_some_and(|balancer| !balancer.is_running())
-    {
-        bail!("Evenkeel is not there any more. {}", said(&pooler));
-    }
+    })?;
     let connections_max = match options.pooler {
         PoolerKind::Direct | PoolerKind::Tcp => 0,
         _ => POOL_SIZE,
     };
-    let left = report::left_behind(&director.servers, connections_max);
+    let left = report::left_behind::<C>(&scene.servers, connections_max);
+    let primary = director.primary()?;
     let mut content = stage.notes.content();
     content.wrongs.extend(left);
-    let mut report = Report::of(&mut content, &happened, &director.primary()?)?;
+    let mut report = Report::of::<C>(&mut content, &happened, &primary)?;
     drop(content);
-    report.wrongs.extend(all_places_free(&stage));
-    Ok(Some(report))
+    report.wrongs.extend(all_places_free::<C>(&stage));
+    Ok(report)
 }
 
 /// The last that the balancer wrote, if it is one.
@@ -193,21 +229,20 @@ fn said(pooler: &Pooler) -> String {
     format!("It said:\n{}", last.join("\n"))
 }
 
-fn make_tables(stage: &Stage) -> Result<()> {
-    let made = stage
-        .connect("tables")
-        .and_then(|mut client| client.query(stage::TABLES).map(drop));
+fn make_tables<C: Client>(stage: &Stage) -> Result<()> {
+    let connected: Result<C, Failure> = stage.connect("tables");
+    let made = connected.and_then(|mut client| {
+        let mut tables = C::tables().into_iter();
+        tables.try_for_each(|text| client.ask(&text).map(drop))
+    });
     made.map_err(|failure| anyhow!("the tables of chaos, on {}: {failure}", stage.address))
 }
 
 /// As many transactions at once as the pool has connections: none of them may have gone astray.
-fn all_places_free(stage: &Stage) -> Vec<(Wrong, String)> {
-    let mut clients: Vec<Client> = Vec::new();
+fn all_places_free<C: Client>(stage: &Stage) -> Vec<(Wrong, String)> {
+    let mut clients: Vec<C> = Vec::new();
     for number in 1..=POOL_SIZE {
-        let begun = stage
-            .connect("places")
-            .and_then(|mut client| client.query("BEGIN; SELECT 1").map(|_| client));
-        match begun {
+        match begun(stage) {
             Ok(client) => clients.push(client),
             Err(failure) => {
                 let what = format!("transaction {number} of {POOL_SIZE} at once: {failure}");
@@ -217,4 +252,11 @@ fn all_places_free(stage: &Stage) -> Vec<(Wrong, String)> {
     }
     clients.into_iter().for_each(Client::leave);
     Vec::new()
+}
+
+fn begun<C: Client>(stage: &Stage) -> Result<C, Failure> {
+    let mut client: C = stage.connect("places")?;
+    client.ask("BEGIN")?;
+    client.ask("SELECT 1")?;
+    Ok(client)
 }

@@ -1,14 +1,18 @@
-//! PostgreSQL's, lib/pq's and pgbench's own tests, at the server and through a pooler: who differs?
+//! Other people's tests, at the server and through a pooler: who differs?
 //!
 //! A suite is not expected to pass; it is expected to end the same, test by test. What ends
 //! otherwise must be in the committed list of known differences, with its reason.
 
+mod connector_c;
 mod known;
 mod pgbench;
 mod pq;
+mod pymysql;
 mod regress;
+mod servers;
 mod step;
 mod suite;
+mod sysbench;
 mod verdict;
 
 use std::fmt::{self, Write};
@@ -21,7 +25,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
-use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions, Server};
+use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, Server, rootfs};
 pub use known::Known;
 pub use verdict::{Case, Cases, Difference, Verdict};
 
@@ -37,6 +41,14 @@ pub enum Suite {
     Pq,
     /// pgbench in all of its modes.
     Pgbench,
+    /// PyMySQL's tests, on MariaDB.
+    Pymysql,
+    /// PyMySQL's tests, on MySQL of the rivals' root file system.
+    PymysqlOnMysql,
+    /// The tests of MariaDB Connector/C.
+    ConnectorC,
+    /// sysbench with a seed, on MariaDB with a replica that is read from.
+    Sysbench,
 }
 
 /// What to compare.
@@ -53,7 +65,7 @@ pub struct Options {
         default_value = "io-uring,epoll"
     )]
     pub pooler: Vec<PoolerKind>,
-    /// In these modes; lib/pq's tests and pgbench take the first.
+    /// In these modes; all but the regression tests take the first.
     #[arg(
         long,
         value_enum,
@@ -67,7 +79,7 @@ pub struct Options {
     /// Only these files of the regression suite, after `test_setup`.
     #[arg(long, value_delimiter = ',')]
     pub test: Vec<String>,
-    /// A dozen files of the regression suite, and little of the others.
+    /// A dozen files of the regression suite, and of the others what takes little time.
     #[arg(long)]
     pub short: bool,
     /// A replica beside the primary, and reads on both.
@@ -114,20 +126,29 @@ impl Suite {
             Suite::Regress => "regress",
             Suite::Pq => "pq",
             Suite::Pgbench => "pgbench",
+            Suite::Pymysql => "pymysql",
+            Suite::PymysqlOnMysql => "pymysql-on-mysql",
+            Suite::ConnectorC => "connector-c",
+            Suite::Sysbench => "sysbench",
         }
     }
 
     /// Why it cannot be run on this machine; `None` when it can.
     pub fn missing(self, options: &Options) -> Option<String> {
-        match self {
+        let fetched = match self {
             Suite::Regress => {
                 let version = crate::postgres::programs::Programs(options.version).version();
-                let made = version.and_then(suite::postgres);
-                made.err().map(|error| format!("{error:#}"))
+                version.and_then(suite::postgres)
             }
-            Suite::Pq => pq::missing(),
-            Suite::Pgbench => None,
-        }
+            Suite::Pq => return pq::missing(),
+            Suite::PymysqlOnMysql if rootfs::missing_program("mysqld").is_some() => {
+                return rootfs::missing_program("mysqld");
+            }
+            Suite::Pymysql | Suite::PymysqlOnMysql => pymysql::source(),
+            Suite::ConnectorC => connector_c::programs(),
+            Suite::Pgbench | Suite::Sysbench => return None,
+        };
+        fetched.err().map(|error| format!("{error:#}"))
     }
 
     fn run(self, options: &Options, place: &Place) -> Result<Cases> {
@@ -150,6 +171,14 @@ impl Suite {
                     transactions,
                 };
                 pgbench.run(server, address, room)
+            }
+            Suite::Pymysql | Suite::PymysqlOnMysql => {
+                pymysql::run(server, address, room, options.short)
+            }
+            Suite::ConnectorC => connector_c::run(server, address, room, options.short),
+            Suite::Sysbench => {
+                let (events, seconds) = if options.short { (100, 0) } else { (1_000, 5) };
+                sysbench::run(server, address, sysbench::Amount { events, seconds })
             }
         }
     }
@@ -211,7 +240,7 @@ fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
     let direct = direct.unwrap_or_default();
     let modes = match suite {
         Suite::Regress => &options.mode[..],
-        Suite::Pq | Suite::Pgbench => &options.mode[..1.min(options.mode.len())],
+        _ => &options.mode[..1.min(options.mode.len())],
     };
     let mut comparisons = Vec::new();
     for mode in modes {
@@ -248,24 +277,21 @@ fn once(
     options: &Options,
 ) -> Result<Option<Cases>> {
     let lab = Lab::new("compat")?;
-    let cluster = lab.postgres(PostgresOptions {
-        replicas: usize::from(options.reads),
-        version: options.version,
-        ..PostgresOptions::default()
-    })?;
+    let servers = suite.servers(&lab, options)?;
     let pooling = PoolerOptions {
+        driver: suite.driver(),
         mode,
         size: POOL_SIZE,
-        reads: options.reads,
+        reads: servers.len() > 1,
         ..PoolerOptions::default()
     };
-    let Some(pooler) = Pooler::start(kind, &cluster.servers(), &pooling)? else {
+    let Some(pooler) = Pooler::start(kind, &servers, &pooling)? else {
         return Ok(None);
     };
     let room = lab.path().join("suite");
     fs::create_dir(&room)?;
     let place = Place {
-        server: &cluster.primary,
+        server: &servers[0],
         address: pooler.address,
         room: &room,
     };

@@ -13,8 +13,9 @@ use crate::{Lab, eventually, free_port, sbtest};
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
-/// A member that was killed is refused until the group has noticed its end: five seconds.
-const JOIN_LIMIT: Duration = Duration::from_secs(60);
+/// A group notices the end of a killed member after five seconds; a member that asks for a place at
+/// a bad moment hears no answer for a minute.
+const JOIN_LIMIT: Duration = Duration::from_secs(150);
 
 const SETTINGS: &[&str] = &[
     "--plugin-load-add=group_replication.so",
@@ -32,6 +33,9 @@ const OWN_STATE: &str = "SELECT member_state FROM performance_schema.replication
 const IS_PRIMARY: &str = "SELECT COUNT(*) FROM performance_schema.replication_group_members \
     WHERE member_id = @@server_uuid AND member_state = 'ONLINE' AND member_role = 'PRIMARY' \
     AND NOT @@super_read_only";
+
+const SIZE: &str = "SELECT COUNT(*) FROM performance_schema.replication_group_members \
+    WHERE member_state = 'ONLINE'";
 
 /// What a group consists of.
 #[derive(Clone, Debug)]
@@ -79,6 +83,21 @@ impl GroupReplication {
     /// Waits until a member takes writes.
     pub fn wait_primary(&self, limit: Duration) -> Result<Server> {
         eventually(limit, "a primary of the group", || Ok(self.primary()))
+    }
+
+    /// Waits until this many members are in the group, as each running one sees it.
+    pub fn wait_size(&self, count: usize) -> Result<()> {
+        let wanted = count.to_string();
+        eventually(
+            CATCH_UP_LIMIT,
+            &format!("{count} members in the group"),
+            || {
+                let mut members = self.members.iter().filter(|member| member.is_reachable());
+                let agreed =
+                    members.all(|member| member.sql(SIZE).is_ok_and(|seen| seen == wanted));
+                Ok(agreed.then_some(()))
+            },
+        )
     }
 
     /// Has the group make this member its primary, without losing a write.
@@ -232,18 +251,35 @@ impl Member {
     }
 
     fn join(&self) -> Result<()> {
-        eventually(JOIN_LIMIT, "joining the group", || {
+        let mut refused = String::new();
+        let joined = eventually(JOIN_LIMIT, "joining the group", || {
             match self.seat.state()?.as_str() {
-                "ONLINE" => Ok(Some(())),
+                "ONLINE" => return Ok(Some(())),
                 // It copies what it lacks.
-                "RECOVERING" => Ok(None),
+                "RECOVERING" => {}
+                "" | "OFFLINE" | "ERROR" if self.is_missed()? => {}
                 "" | "OFFLINE" | "ERROR" => {
-                    // Refused while the group has not noticed that its former self is gone.
-                    let _ = self.sql(&format!("STOP GROUP_REPLICATION; {START}"));
-                    Ok(None)
+                    if let Err(why) = self.sql(&format!("STOP GROUP_REPLICATION; {START}")) {
+                        refused = format!("{why:#}");
+                    }
                 }
                 state => bail!("a member that is {state}"),
             }
-        })
+            Ok(None)
+        });
+        joined.with_context(|| format!("last refusal: {refused:?}"))
+    }
+
+    /// Whether another member still takes its former self for one of the group: asking for a place
+    /// before that has ended may hang.
+    fn is_missed(&self) -> Result<bool> {
+        let id = self.sql("SELECT @@server_uuid")?;
+        let known = format!(
+            "SELECT COUNT(*) FROM performance_schema.replication_group_members \
+             WHERE member_id = '{id}'"
+        );
+        let seats = self.group.seats.get().into_iter().flatten();
+        let mut others = seats.filter(|seat| seat.address != self.seat.address);
+        Ok(others.any(|seat| seat.mysql.sql(&known).is_ok_and(|count| count != "0")))
     }
 }

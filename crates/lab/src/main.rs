@@ -62,7 +62,7 @@ enum Command {
     Compare(bench::compare::Options),
     /// Kill clients and servers under load for long, and look whether anything came out wrong.
     Chaos(chaos::Options),
-    /// Run PostgreSQL's, lib/pq's and pgbench's own tests directly and through a pooler.
+    /// Run other people's tests, of databases and clients, directly and through a pooler.
     Compat(compat::Options),
     /// Measure Evenkeel and its rivals in interleaved blocks and print ratios.
     Measure(measure::Options),

@@ -7,9 +7,12 @@ mod blocks;
 mod failover;
 mod front;
 mod idle;
+mod logins;
 mod mysql;
 mod postgres;
+mod selects;
 mod speed;
+mod split;
 mod transfer;
 mod web;
 
@@ -45,9 +48,13 @@ pub(crate) struct Options {
     /// Clients of poolers, several numbers one after the other.
     #[arg(long, value_delimiter = ',', default_value = "8,64,500")]
     clients: Vec<u32>,
-    /// Idle logged-in clients of PostgreSQL's poolers.
+    /// Idle logged-in clients.
     #[arg(long, default_value_t = 5_000)]
     logins: usize,
+    /// Percent of one processor for each of two servers that share reads. Load and balancer need
+    /// the rest of the machine: on two cores half a core each leaves too little.
+    #[arg(long, default_value_t = 50)]
+    share_percent: u32,
     /// Only these of PostgreSQL's poolers.
     #[arg(long, value_enum, value_delimiter = ',')]
     pooler: Vec<PoolerKind>,
@@ -76,8 +83,10 @@ enum Part {
     Postgres,
     /// MySQL's, through services that speak MySQL and through rivals.
     Mysql,
-    /// What reads on replicas cost and bring.
+    /// What PostgreSQL's reads on replicas cost and bring.
     Split,
+    /// What MariaDB's do.
+    MysqlSplit,
     /// Memory of idle clients that have logged in.
     Logins,
 }
@@ -102,8 +111,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Part::Failover => failover::measure(options, &stop)?,
             Part::Postgres => postgres::measure(options, &stop)?,
             Part::Mysql => mysql::measure(options, &stop)?,
-            Part::Split => postgres::split(options, &stop)?,
-            Part::Logins => postgres::logins(options, &stop)?,
+            Part::Split => split::of_postgres(options, &stop)?,
+            Part::MysqlSplit => split::of_mysql(options, &stop)?,
+            Part::Logins => logins::measure(options, &stop)?,
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! What can stand between PostgreSQL's clients and servers: nothing, Evenkeel, a rival.
+//! What can stand between clients and servers of databases: nothing, Evenkeel, a rival.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,10 +9,16 @@ use tokio::time::timeout;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::scene::Wanted;
-use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, Server, eventually, free_port, procfs};
+use crate::write_probe::Client;
+use crate::{Balancer, Driver, Odyssey, Pgbouncer, Pgpool, Server, eventually, free_port, procfs};
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
 const ASK_LIMIT: Duration = Duration::from_secs(10);
+
+/// Says how the lab's monitor of MySQL is let to read, wherever it comes from.
+const MYSQL_GRANTS: &str = "\
+    SELECT CONCAT('GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO ', QUOTE(User), '@', QUOTE(Host)) \
+    FROM mysql.user WHERE User = 'monitor'";
 
 /// Which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -25,7 +31,7 @@ pub enum PoolerKind {
     Epoll,
     /// Evenkeel as a forwarder of TCP to whoever is the primary: no pool.
     Tcp,
-    /// PgBouncer, one thread.
+    /// PgBouncer, one thread; PostgreSQL only, as the next two.
     Pgbouncer,
     /// Odyssey, two workers.
     Odyssey,
@@ -45,6 +51,8 @@ pub enum PoolMode {
 /// How it is set up; what a rival has no such setting for is as its own file says.
 #[derive(Clone, Debug)]
 pub struct PoolerOptions {
+    /// Whose protocol is spoken.
+    pub driver: Driver,
     /// When a server connection is given to another client.
     pub mode: PoolMode,
     /// Server connections of one user and database.
@@ -58,6 +66,7 @@ pub struct PoolerOptions {
 impl Default for PoolerOptions {
     fn default() -> PoolerOptions {
         PoolerOptions {
+            driver: Driver::Pgsql,
             mode: PoolMode::Transaction,
             size: 20,
             reads: false,
@@ -66,10 +75,12 @@ impl Default for PoolerOptions {
     }
 }
 
-/// One that runs; gone when dropped. Accounts: `sbtest`, and `postgres`, the superuser.
+/// One that runs; gone when dropped. Accounts: `sbtest`, and PostgreSQL's superuser `postgres`.
 pub struct Pooler {
     /// Which.
     pub kind: PoolerKind,
+    /// Whose protocol it speaks.
+    pub driver: Driver,
     /// Where clients connect.
     pub address: SocketAddr,
     process: Running,
@@ -125,6 +136,15 @@ impl PoolMode {
     }
 }
 
+/// Lets the lab's monitor of MySQL read more than roles: who may log in, and what statements do.
+pub(crate) fn let_monitor_read(primary: &Server) -> Result<()> {
+    let said = primary.sql(MYSQL_GRANTS)?;
+    for grant in said.lines().filter(|line| line.starts_with("GRANT ")) {
+        primary.sql(grant)?;
+    }
+    Ok(())
+}
+
 impl Pooler {
     /// Starts it in front of a primary and its replicas; `None` when the rival is not installed.
     pub fn start(
@@ -140,13 +160,17 @@ impl Pooler {
         let process = match kind {
             PoolerKind::Direct => Some(Running::Nothing),
             PoolerKind::IoUring | PoolerKind::Epoll => {
+                if options.driver == Driver::Mysql {
+                    let_monitor_read(primary)?;
+                }
                 let config = pooling(kind, listen, servers, options);
                 Some(Running::Evenkeel(Balancer::start(&config)?))
             }
             PoolerKind::Tcp => {
-                let balancer = Balancer::start(&forwarding(listen, servers))?;
+                let balancer = Balancer::start(&forwarding(listen, servers, options.driver))?;
                 Some(Running::Evenkeel(balancer))
             }
+            _ if options.driver == Driver::Mysql => bail!("{} speaks no MySQL", kind.name()),
             PoolerKind::Pgbouncer => {
                 Pgbouncer::start_in(options.mode.name(), primary.address, listen)?
                     .map(Running::Pgbouncer)
@@ -163,6 +187,7 @@ impl Pooler {
         };
         let pooler = Pooler {
             kind,
+            driver: options.driver,
             address,
             process,
         };
@@ -175,13 +200,11 @@ impl Pooler {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut last = String::new();
         let ready = eventually(READY_LIMIT, "a first session", || {
-            let asked = runtime.block_on(ask(self.address, ("sbtest", "sbtest"), "SELECT 1"));
-            last = asked
-                .as_ref()
-                .err()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            Ok(asked.ok())
+            let asked = runtime.block_on(async {
+                let mut client = Client::connect(self.driver, self.address, ASK_LIMIT).await?;
+                client.port().await
+            });
+            Ok(asked.map_err(|error| last = format!("{error:#}")).ok())
         });
         let log = self.balancer().map(Balancer::log).unwrap_or_default();
         ready.with_context(|| format!("{}: {last}\n{log}", self.kind.name()))?;
@@ -238,7 +261,7 @@ pub(crate) async fn ask(
     }))
 }
 
-/// The monitor is the superuser here: it also reads the clients' verifiers.
+/// The monitor is PostgreSQL's superuser here: it also reads the clients' verifiers.
 fn pooling(
     kind: PoolerKind,
     listen: SocketAddr,
@@ -248,6 +271,11 @@ fn pooling(
     let io = match kind {
         PoolerKind::Epoll => "epoll",
         _ => "io_uring",
+    };
+    let protocol = options.driver.protocol();
+    let account = match options.driver {
+        Driver::Mysql => "monitor",
+        Driver::Pgsql => "postgres",
     };
     let servers: Vec<String> = servers
         .iter()
@@ -260,9 +288,9 @@ fn pooling(
         .collect();
     format!(
         "[engine]\nio = {io:?}\nworkers = 2\nshutdown_limit_ms = 3000\n\n\
-         [[service]]\nname = \"postgres\"\nprotocol = \"postgres\"\nlisten = \"{listen}\"\n\
+         [[service]]\nname = {protocol:?}\nprotocol = {protocol:?}\nlisten = \"{listen}\"\n\
          max_connections = 20000\nservers = [\n{}]\n{}\n\
-         [service.monitor]\nuser = \"postgres\"\npassword = \"postgres\"\n\
+         [service.monitor]\nuser = {account:?}\npassword = {account:?}\n\
          [service.pool]\nmode = {:?}\nsize = {}\n[service.split]\nreads = {}\n",
         servers.concat(),
         options.extra,
@@ -272,15 +300,16 @@ fn pooling(
     )
 }
 
-fn forwarding(listen: SocketAddr, servers: &[Server]) -> String {
+fn forwarding(listen: SocketAddr, servers: &[Server], driver: Driver) -> String {
+    let probe = driver.protocol();
     let service = Wanted {
-        name: "postgres",
+        name: probe,
         listen,
         role: "primary",
         further: "",
     };
     let engine = "[engine]\nshutdown_limit_ms = 3000\n\n";
-    format!("{engine}{}", service.toml("postgres", servers))
+    format!("{engine}{}", service.toml(probe, servers))
 }
 
 #[cfg(test)]
@@ -300,6 +329,7 @@ mod tests {
         let service = &table["service"][0];
         assert_eq!(table["engine"]["io"].as_str(), Some("epoll"));
         assert_eq!(service["query_timeout_ms"].as_integer(), Some(5));
+        assert_eq!(service["protocol"].as_str(), Some("postgres"));
         assert_eq!(service["pool"]["mode"].as_str(), Some("transaction"));
         assert_eq!(service["split"]["reads"].as_bool(), Some(true));
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::server::Role;
 use crate::{
     Driver, GaleraCluster, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions,
-    MysqlOptions, PostgresOptions, Server, rootfs,
+    MysqlOptions, PostgresOptions, Server, eventually, rootfs,
 };
 use witness::Witness;
 
@@ -23,8 +23,11 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// How long replicas may take to have what was written.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
+/// Replicas of PostgreSQL that follow, as their primary sees it.
+const FOLLOWING: &str = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+
 /// What kind of cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClusterKind {
     /// MariaDB, asynchronous replication; promotion is a script's.
     Mariadb,
@@ -94,6 +97,8 @@ pub enum How {
     Killed,
     /// It is ended as a service manager ends it, and nobody was told before.
     Stopped,
+    /// It stands still, and takes itself for the writer when it goes on ([`Server::thaw`]).
+    Frozen,
 }
 
 /// A change of the writer, with its instants.
@@ -238,12 +243,12 @@ impl Scene {
                     writable_at: change.writable_at,
                 })
             }
-            (_, How::Killed | How::Stopped) => {
+            (_, How::Killed | How::Stopped | How::Frozen) => {
                 let begun = SystemTime::now();
-                if how == How::Killed {
-                    old.kill()?;
-                } else {
-                    old.stop_or_kill(STOP_LIMIT)?;
+                match how {
+                    How::Stopped => old.stop_or_kill(STOP_LIMIT)?,
+                    How::Frozen => old.freeze()?,
+                    _ => old.kill()?,
                 }
                 let change = self.lab.fail_over(old)?;
                 Ok(Change {
@@ -274,12 +279,37 @@ impl Scene {
         Ok(())
     }
 
+    /// Waits until every server is part of the cluster and has what has been written so far: then
+    /// any of them may go.
+    pub fn wait_whole(&self) -> Result<()> {
+        let count = self.servers.len();
+        match (self.kind, &self.group) {
+            (ClusterKind::GroupReplication, Some(group)) => group.wait_size(count)?,
+            (ClusterKind::Galera, _) => {
+                let nodes = self.servers.clone();
+                GaleraCluster { nodes }.wait_size(count)?;
+            }
+            (ClusterKind::Postgres, _) => self.wait_followed(count - 1)?,
+            _ => {}
+        }
+        self.wait_caught_up()
+    }
+
+    fn wait_followed(&self, replicas: usize) -> Result<()> {
+        let (primary, wanted) = (self.writer()?, replicas.to_string());
+        eventually(CATCH_UP_LIMIT, "all replicas follow the primary", || {
+            let count = primary.sql(FOLLOWING).unwrap_or_default();
+            Ok((count == wanted).then_some(()))
+        })
+    }
+
     /// Has the old writer follow the new one, however it ended.
     pub fn bring_back(&self, old: &Server) -> Result<()> {
         match self.kind {
             ClusterKind::Galera | ClusterKind::GroupReplication if old.is_running() => Ok(()),
             ClusterKind::Galera | ClusterKind::GroupReplication => old.start(),
-            _ if old.is_running() => Ok(()),
+            // A planned change has made it one already.
+            _ if old.is_running() && old.role() == Role::Replica => Ok(()),
             _ => self.lab.rejoin(old),
         }
     }
@@ -293,6 +323,7 @@ impl Scene {
         match (how, &self.group) {
             (How::Killed, _) => old.kill()?,
             (How::Stopped, _) => old.stop_or_kill(STOP_LIMIT)?,
+            (How::Frozen, _) => old.freeze()?,
             (How::Planned, None) => old.stop()?,
             (How::Planned, Some(group)) => group.make_primary(self.other_than(old)?)?,
         }

@@ -24,6 +24,14 @@ pub enum Driver {
 }
 
 impl Driver {
+    /// Its protocol, as configurations call it, and the probe that speaks it.
+    pub(crate) fn protocol(self) -> &'static str {
+        match self {
+            Driver::Mysql => "mysql",
+            Driver::Pgsql => "postgres",
+        }
+    }
+
     /// The options that reach the database `sbtest` at this address.
     pub(crate) fn arguments(self, address: SocketAddr) -> Vec<String> {
         let (name, host, port) = match self {

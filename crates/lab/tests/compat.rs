@@ -1,4 +1,4 @@
-//! A short part of PostgreSQL's own tests ends the same through Evenkeel as at the server.
+//! A short part of other people's tests ends the same through Evenkeel as at the server.
 //!
 //! `make compat` runs all of them. TO SEE THIS RED: have a SET not follow its client.
 
@@ -39,6 +39,35 @@ fn pgbench_does_what_it_does_at_the_server_in_all_of_its_modes() {
         ..short()
     };
     explained(Suite::Pgbench, &options);
+}
+
+#[test]
+fn clients_of_mysql_in_python_find_what_they_find_at_the_server() {
+    explained(
+        Suite::Pymysql,
+        &of_clients(Suite::Pymysql, PoolerKind::IoUring),
+    );
+}
+
+#[test]
+fn clients_of_mysql_in_c_find_what_they_find_at_the_server() {
+    let options = of_clients(Suite::ConnectorC, PoolerKind::Epoll);
+    explained(Suite::ConnectorC, &options);
+}
+
+#[test]
+fn what_sysbench_writes_with_a_seed_is_what_it_writes_at_the_server() {
+    let options = of_clients(Suite::Sysbench, PoolerKind::IoUring);
+    explained(Suite::Sysbench, &options);
+}
+
+fn of_clients(suite: Suite, pooler: PoolerKind) -> Options {
+    Options {
+        suite: vec![suite],
+        pooler: vec![pooler],
+        mode: vec![PoolMode::Transaction],
+        ..short()
+    }
 }
 
 fn short() -> Options {

@@ -238,6 +238,49 @@ fn users_and_databases_have_figures_of_their_own() {
 }
 
 #[test]
+fn statements_are_counted_without_their_literals() {
+    for io in DRIVERS {
+        let stage = Stage::set("test-console-digests", io);
+        let client = stage.client();
+        let run = |text: &str| stage.run(&client, text);
+        run("CREATE TABLE digests (a int PRIMARY KEY, b text)").unwrap();
+        run("INSERT INTO digests VALUES (1, 'Geheim1'), (2, 'x')").unwrap();
+        run("insert into digests values (1, 'Geheim2')").unwrap_err();
+        run("SELECT b FROM digests WHERE a > 0 /* Geheim3 */").unwrap();
+        let select = "select b from digests where a > $1";
+        for one in 0..2 {
+            stage
+                .runtime
+                .block_on(client.query(select, &[&one]))
+                .unwrap();
+        }
+        // What is sent ahead of the answers is told apart, too.
+        let both = async {
+            tokio::join!(
+                client.query(select, &[&0]),
+                client.simple_query("BEGIN; ROLLBACK")
+            )
+        };
+        stage.runtime.block_on(both).0.unwrap();
+        let console = stage.console(None).unwrap();
+        let of = |statement: &str| -> String {
+            let rows = stage.show(&console, "DIGESTS");
+            let row = rows.iter().find(|row| text(row, "statement") == statement);
+            let row = row.unwrap_or_else(|| panic!("{io}: no {statement}"));
+            let columns = ["queries", "errors", "rows_sent", "rows_affected"];
+            columns.map(|column| text(row, column)).join(" ")
+        };
+        assert_eq!(of("insert into digests values (?)"), "2 1 0 2", "{io}");
+        assert_eq!(of("select b from digests where a > ?"), "4 0 7 0", "{io}");
+        assert_eq!(of("begin; rollback"), "1 0 0 0", "{io}");
+        let all = format!("{:?}{}", stage.postgres(), stage.balancer.log());
+        assert!(!all.contains("Geheim"), "{io}: {all}");
+        let users = stage.show(&console, "STATS_USERS WHERE user = 'sbtest'");
+        assert_eq!(text(&users[0], "errors"), "1", "{io}");
+    }
+}
+
+#[test]
 fn a_server_is_restarted_behind_a_pause_and_no_client_sees_it() {
     for io in DRIVERS {
         let stage = Stage::set("test-console-pause", io);

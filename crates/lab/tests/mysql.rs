@@ -6,16 +6,26 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+#[path = "mysql/bulk.rs"]
+mod bulk;
+#[path = "mysql/causal.rs"]
+mod causal;
 #[path = "mysql/client.rs"]
 mod client;
 #[path = "mysql/commands.rs"]
 mod commands;
+#[path = "mysql/console.rs"]
+mod console;
+#[path = "mysql/digests.rs"]
+mod digests;
 #[path = "mysql/door.rs"]
 mod door;
 #[path = "mysql/encryption.rs"]
 mod encryption;
 #[path = "mysql/full.rs"]
 mod full;
+#[path = "mysql/large.rs"]
+mod large;
 #[path = "mysql/limits.rs"]
 mod limits;
 #[path = "mysql/lines.rs"]
@@ -24,15 +34,29 @@ mod lines;
 mod logins;
 #[path = "mysql/pins.rs"]
 mod pins;
+#[path = "mysql/pools.rs"]
+mod pools;
 #[path = "mysql/random.rs"]
 mod random;
+#[path = "mysql/replication.rs"]
+mod replication;
+#[path = "mysql/routines.rs"]
+mod routines;
+#[path = "mysql/rules.rs"]
+mod rules;
 #[path = "mysql/settings.rs"]
 mod settings;
 #[path = "mysql/sha2.rs"]
 mod sha2;
+#[path = "mysql/shutdown.rs"]
+mod shutdown;
 #[path = "mysql/split.rs"]
 mod split;
 #[path = "mysql/stage.rs"]
 mod stage;
 #[path = "mysql/statements.rs"]
 mod statements;
+#[path = "mysql/triggers.rs"]
+mod triggers;
+#[path = "mysql/upgrade.rs"]
+mod upgrade;

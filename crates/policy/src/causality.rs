@@ -21,7 +21,7 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub use choose::{Choice, Freshness, Replica, Settings, Wait, choose, judge};
+pub use choose::{Candidate, Freshness, Readers, Replica, Settings, Wait, judge, readers};
 pub use position::{Lsn, Position, WAL_SEGMENT_BYTES};
 pub use sample::{Sample, Sampler, Writes};
 pub use token::{Requires, Token};

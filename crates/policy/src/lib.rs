@@ -12,6 +12,7 @@ pub mod places;
 pub mod pool;
 pub mod ramp;
 pub mod route;
+pub mod rules;
 pub mod waiting;
 
 pub use balance::Algorithm;

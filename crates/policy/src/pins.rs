@@ -49,6 +49,8 @@ pub enum Pin {
     Library,
     /// Settings changed in a way that cannot be told.
     Settings,
+    /// PostgreSQL: who the session acts as, which RESET ALL leaves alone, may be among them.
+    Role,
     /// MySQL: user variables set to what cannot be told.
     Variables,
     /// MySQL: SQL_CALC_FOUND_ROWS, for FOUND_ROWS().
@@ -94,7 +96,7 @@ pub enum Release {
     DiscardTemp,
     /// DISCARD SEQUENCES.
     DiscardSequences,
-    /// RESET ALL. Releases no lock.
+    /// RESET ALL. Releases no lock, and leaves `role` and `session_authorization` as they are.
     ResetAll,
     /// DISCARD ALL, which cannot run in a transaction.
     DiscardAll,
@@ -122,7 +124,7 @@ pub struct Pins(u32);
 
 impl Pin {
     /// Every reason, in its order.
-    pub const ALL: [Pin; 26] = [
+    pub const ALL: [Pin; 27] = [
         Pin::Replication,
         Pin::Transaction,
         Pin::AutocommitOff,
@@ -143,6 +145,7 @@ impl Pin {
         Pin::Seed,
         Pin::Library,
         Pin::Settings,
+        Pin::Role,
         Pin::Variables,
         Pin::FoundRows,
         Pin::Warnings,
@@ -191,7 +194,9 @@ impl Pins {
     /// Nothing binds.
     pub const NONE: Pins = Pins(0);
 
-    const fn of(pins: &[Pin]) -> Pins {
+    /// These reasons.
+    #[must_use]
+    pub const fn of(pins: &[Pin]) -> Pins {
         let (mut bits, mut index) = (0, 0);
         while index < pins.len() {
             bits |= pins[index].bit();
@@ -203,6 +208,12 @@ impl Pins {
     /// Binds for another reason.
     pub fn add(&mut self, pin: Pin) {
         self.0 |= pin.bit();
+    }
+
+    /// Binds for the reasons of both.
+    #[must_use]
+    pub const fn and(self, other: Pins) -> Pins {
+        Pins(self.0 | other.0)
     }
 
     /// An event ends some of them.
@@ -282,6 +293,7 @@ impl Pin {
             Pin::Seed => "seed of random()",
             Pin::Library => "loaded library",
             Pin::Settings => "settings that cannot be followed",
+            Pin::Role => "a role that cannot be followed",
             Pin::Variables => "user variables that cannot be followed",
             Pin::FoundRows => "FOUND_ROWS()",
             Pin::Warnings => "warnings",

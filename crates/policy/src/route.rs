@@ -13,6 +13,7 @@ pub mod rescue;
 #[cfg(test)]
 mod tests;
 
+use crate::rules::{Destination, Group};
 pub use facts::{Hint, Isolation, Kind, Modes, Statement, Traits, Unit, Volatility};
 
 /// The part of the configuration that a decision depends on.
@@ -66,6 +67,8 @@ pub enum Transaction {
 /// The servers as this session may see them now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
+    /// The primary, by its place in the service's list.
+    pub primary: Option<usize>,
     /// Replicas that take clients, lag within the limit.
     pub replicas: usize,
     /// Of these, how many have all that this session must see, or will have it within the wait.
@@ -107,12 +110,31 @@ pub fn decide(unit: &Unit<'_>, session: &Session, settings: &Settings, view: &Vi
     let decision = held(session)
         .or_else(|| (!settings.reads).then(|| primary("reads are not split in this service")))
         .or_else(|| hinted(unit, session, obstacle))
+        .or_else(|| ruled(unit, session, view))
         .or_else(|| obstacle.map(|obstacle| primary(obstacle.why)))
         .unwrap_or_else(|| read(unit, settings, view));
     Decision {
         is_read: obstacle.is_none(),
         ..decision
     }
+}
+
+/// Whether a session that is bound to a replica cannot go on there with this: the replica would
+/// refuse it, now and for ever.
+#[must_use]
+pub fn is_beyond_replica(unit: &Unit<'_>, session: &Session) -> bool {
+    const WRITING: Traits = Traits::WRITES
+        .and(Traits::LOCKS_ROWS)
+        .and(Traits::MAKES_TABLE)
+        .and(Traits::SEQUENCE);
+    // The session's own wish, which the primary would not know better.
+    let only_reads = session.defaults.read_only == Some(true);
+    unit.statements.iter().any(|one| match one.kind {
+        Kind::Begin(modes) => of_modes(modes, session).is_some(),
+        Kind::Write | Kind::Ddl | Kind::Lock | Kind::Routine => !only_reads,
+        Kind::Read => !only_reads && one.traits.any(WRITING),
+        _ => false,
+    })
 }
 
 fn held(session: &Session) -> Option<Decision> {
@@ -127,7 +149,7 @@ fn held(session: &Session) -> Option<Decision> {
 /// A hint decides among the servers that could run it. What certainly writes goes to the primary:
 /// a replica would refuse it, or worse, not.
 fn hinted(unit: &Unit<'_>, session: &Session, obstacle: Option<Obstacle>) -> Option<Decision> {
-    let writes = obstacle.is_some_and(|obstacle| obstacle.is_certain);
+    let writes = obstacle.is_some_and(|obstacle| obstacle.doubt == Doubt::None);
     let begins = !matches!(session.transaction, Transaction::None);
     Some(match unit.hint? {
         Hint::Primary => primary("a hint says primary"),
@@ -144,6 +166,29 @@ fn hinted(unit: &Unit<'_>, session: &Session, obstacle: Option<Obstacle>) -> Opt
         Hint::Server(Some(index)) => decision(Target::Server(index), "a hint names the server"),
         Hint::Server(None) => primary("a hint names a server that the service does not have"),
     })
+}
+
+/// What an operator wants decides behind what the text itself asks for, and only for reads: those
+/// that are known to be some, and those that the rule vouches for.
+fn ruled(unit: &Unit<'_>, session: &Session, view: &View) -> Option<Decision> {
+    let Destination { group, assume_read } = unit.rule?;
+    if *group == Group::Primary {
+        return Some(primary("a rule says primary"));
+    }
+    let is_vouched_for = |one: Obstacle| *assume_read && one.doubt == Doubt::Called;
+    if !all_obstacles(unit, session).all(is_vouched_for) {
+        return None;
+    }
+    let primary_reads = match group {
+        Group::Primary | Group::Any => true,
+        Group::Replicas => false,
+        Group::Servers(_) => view.primary.is_some_and(|primary| group.has(primary)),
+    };
+    let settings = Settings {
+        reads: true,
+        primary_reads,
+    };
+    Some(read(unit, &settings, view))
 }
 
 fn read(unit: &Unit<'_>, settings: &Settings, view: &View) -> Decision {
@@ -165,22 +210,33 @@ fn read(unit: &Unit<'_>, settings: &Settings, view: &View) -> Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Obstacle {
     why: &'static str,
-    /// It writes or locks for certain; else that is only not excluded.
-    is_certain: bool,
+    doubt: Doubt,
+}
+
+/// Whether it is for certain; the gravest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Doubt {
+    /// It writes or locks.
+    None,
+    /// That is only not excluded.
+    Some,
+    /// It hangs on what is called, which somebody may know better.
+    Called,
 }
 
 const fn certain(why: &'static str) -> Option<Obstacle> {
-    Some(Obstacle {
-        why,
-        is_certain: true,
-    })
+    let doubt = Doubt::None;
+    Some(Obstacle { why, doubt })
 }
 
 const fn possible(why: &'static str) -> Option<Obstacle> {
-    Some(Obstacle {
-        why,
-        is_certain: false,
-    })
+    let doubt = Doubt::Some;
+    Some(Obstacle { why, doubt })
+}
+
+const fn called(why: &'static str) -> Option<Obstacle> {
+    let doubt = Doubt::Called;
+    Some(Obstacle { why, doubt })
 }
 
 /// All that keeps a unit from a replica, statement by statement; for `explain`.
@@ -193,7 +249,7 @@ pub fn obstacles<'a>(
 
 /// What keeps a unit from a replica; certain obstacles before possible ones.
 fn obstacle(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
-    all_obstacles(unit, session).min_by_key(|obstacle| !obstacle.is_certain)
+    all_obstacles(unit, session).min_by_key(|obstacle| obstacle.doubt != Doubt::None)
 }
 
 fn all_obstacles<'a>(
@@ -248,7 +304,7 @@ fn of_kind(kind: Kind, session: &Session) -> Option<Obstacle> {
         Kind::Ddl => certain("it changes the catalog"),
         Kind::Lock => certain("it locks tables"),
         Kind::Server => possible("it asks or tells the server itself something"),
-        Kind::Routine => possible("it calls a procedure or runs a block of code"),
+        Kind::Routine => called("it calls a procedure or runs a block of code"),
         Kind::Session => possible("it changes what only its connection has"),
         Kind::Unknown => possible("nothing is known of this kind of statement"),
     }
@@ -296,11 +352,11 @@ fn of_traits(traits: Traits) -> Option<Obstacle> {
 
 fn of_calls(statement: &Statement, session: &Session) -> Option<Obstacle> {
     match statement.calls {
-        Volatility::Unknown => possible("it calls a function or reads a view that is not known"),
-        Volatility::Volatile => possible("it calls a volatile function"),
+        Volatility::Unknown => called("it calls a function or reads a view that is not known"),
+        Volatility::Volatile => called("it calls a volatile function"),
         // What is known of functions and views may be older than what it made of them.
         Volatility::Stable if session.changed_catalog => {
-            possible("it calls a function after changing the catalog")
+            called("it calls a function after changing the catalog")
         }
         _ if session.changed_catalog && statement.traits.any(Traits::CATALOG) => {
             possible("it reads the catalog after changing it")

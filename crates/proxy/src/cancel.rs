@@ -101,6 +101,11 @@ impl Keyring {
         })
     }
 
+    /// Which process this is, of those that have taken over from one another.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// A secret for a session that logs in.
     pub fn secret(&self) -> Secret {
         let number = self.logins.fetch_add(1, Relaxed);

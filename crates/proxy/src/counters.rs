@@ -1,6 +1,10 @@
 //! Numbers only: what the data plane counts; rendering them is somebody else's work.
 
+pub mod work;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use work::Work;
 
 /// A count of rare events (once a connection or less), shared by all workers.
 #[derive(Debug, Default)]
@@ -263,11 +267,13 @@ pub struct ServerCounters {
     pub resets: Tally,
     /// Bytes moved.
     pub bytes: Bytes,
+    work: Box<[Work]>,
 }
 
 impl ServerCounters {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
+            work: (0..workers).map(|_| Work::default()).collect(),
             sessions: Tally::default(),
             served: Tally::default(),
             connect_errors: Tally::default(),
@@ -275,6 +281,11 @@ impl ServerCounters {
             resets: Tally::default(),
             bytes: Bytes::new(workers),
         }
+    }
+
+    /// What each worker has run there, of services that speak a database's protocol.
+    pub fn work(&self) -> &[Work] {
+        &self.work
     }
 
     /// Every count with its name, for those who hand them on.
@@ -286,6 +297,7 @@ impl ServerCounters {
             early_closes,
             resets,
             bytes: _,
+            work: _,
         } = self;
         vec![
             ("sessions", sessions),

@@ -29,7 +29,7 @@ use crate::record::CutReason;
 use crate::server::Server;
 use crate::service::database::DatabaseService;
 use crate::service::{Service, View};
-use crate::session::cancel::{Kill, Killed};
+use crate::session::cancel::{Kill, Killed, PassedKill};
 use crate::upstream::lease::Registry;
 use crate::upstream::lending::Errand;
 use crate::upstream::queue;
@@ -176,6 +176,8 @@ pub(crate) enum Order {
         wanted: Kill,
         reply: flume::Sender<Killed>,
     },
+    /// A client of a process that has taken over wants it.
+    KillPassed(PassedKill),
     /// Something about a pool of server connections.
     Lending {
         service_id: u64,
@@ -184,8 +186,8 @@ pub(crate) enum Order {
     Stop,
 }
 
-/// Gets the process number and the secret of a cancel request.
-pub type Former = Box<dyn Fn(u32, Vec<u8>) + Send + Sync>;
+/// Gets the process number and the secret of a cancel request; whether somebody takes it.
+pub type Former = Box<dyn Fn(u32, Vec<u8>) -> bool + Send + Sync>;
 
 /// How many sessions an order has cut so far; the workers count while they carry it out.
 #[derive(Debug, Clone, Default)]
@@ -280,6 +282,13 @@ impl Engine {
     pub fn canceller(&self) -> impl Fn(u32, &[u8]) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |process, secret| {
+            if let Some(passed) = PassedKill::read(process, secret) {
+                for orders in &shared.orders {
+                    // A worker that is gone has no sessions.
+                    let _ = orders.send(Order::KillPassed(passed));
+                }
+                return;
+            }
             let key = CancelKey { process, secret };
             let read = shared.keyring.get().map(|ring| ring.read(key));
             let Some(Addressee::Here(claim)) = read else {

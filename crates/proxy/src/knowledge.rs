@@ -12,6 +12,7 @@ pub mod routines;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -19,7 +20,7 @@ use evenkeel_policy::causality::Writes;
 use tokio::sync::Notify;
 
 pub use accounts::{AccountRow, Accounts, Way};
-pub use catalog::{Builder, Catalog, Function, Relation, RelationKind};
+pub use catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 pub use databases::{Database, Databases};
 pub use logins::{Login, NoLogin, Request, Verifier};
 pub use positions::{Applied, Positions, Track};
@@ -36,6 +37,10 @@ pub struct Knowledge {
     accounts: Desk<Accounts>,
     routines: ArcSwapOption<Routines>,
     routines_changed: Notify,
+    /// Their first reading is under way.
+    routines_pending: AtomicBool,
+    routines_read: Notify,
+    problems: Mutex<Vec<String>>,
     doubts: Mutex<BTreeSet<u64>>,
     doubted: Notify,
 }
@@ -51,6 +56,9 @@ impl Knowledge {
             accounts: Desk::default(),
             routines: ArcSwapOption::empty(),
             routines_changed: Notify::new(),
+            routines_pending: AtomicBool::new(false),
+            routines_read: Notify::new(),
+            problems: Mutex::default(),
             doubts: Mutex::default(),
             doubted: Notify::new(),
         })
@@ -97,6 +105,40 @@ impl Knowledge {
     /// They were read; `None`: they cannot be, and nothing is known of them.
     pub fn learn_routines(&self, routines: Option<Arc<Routines>>) {
         self.routines.store(routines);
+        self.routines_pending.store(false, Ordering::Release);
+        self.routines_read.notify_waiters();
+    }
+
+    /// MySQL: they are going to be read for the first time.
+    pub fn expect_routines(&self) {
+        let is_first = self.routines.load().is_none();
+        self.routines_pending.store(is_first, Ordering::Release);
+    }
+
+    /// MySQL: waits until they were read for the first time, or cannot be; not at all where nobody
+    /// reads them. Whoever comes in before would be taken to leave nothing behind by triggers, and
+    /// anything by functions.
+    pub async fn routines_expected(&self) {
+        let read = self.routines_read.notified();
+        let mut read = std::pin::pin!(read);
+        // From here on no reading is missed.
+        read.as_mut().enable();
+        if self.routines_pending.load(Ordering::Acquire) {
+            read.await;
+        }
+    }
+
+    /// What the servers do not let us know, for the status.
+    pub fn problems(&self) -> Vec<String> {
+        self.problems
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// All of it, as it is now.
+    pub fn set_problems(&self, problems: Vec<String>) {
+        *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
     }
 
     /// Where the primary and the replicas are: one picture, replaced as a whole. A decision looks

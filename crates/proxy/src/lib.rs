@@ -30,4 +30,4 @@ pub use clock::{now_ms, now_us};
 pub use dice::dice;
 pub use random::secret;
 pub use server::{Endpoint, Server};
-pub use service::{Service, View, database, figures};
+pub use service::{Service, View, database, digests, figures, rules};

@@ -1,8 +1,10 @@
 //! One service as the data plane sees it: an immutable view, replaced as a whole, and its numbers.
 
 pub mod database;
+pub mod digests;
 pub mod figures;
 pub(crate) mod line;
+pub mod rules;
 
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use crate::server::Server;
 use crate::settings::Settings;
 use crate::upstream::queue::Queue;
 use database::{DatabaseService, DatabaseView};
+use rules::RuleBook;
 
 /// How a service is to be served from now on; nothing in it changes.
 #[derive(Debug)]
@@ -117,6 +120,11 @@ impl Service {
 
     pub(crate) fn view_owned(&self) -> Arc<View> {
         self.view.load_full()
+    }
+
+    /// What an operator wants done with some statements, if anything.
+    pub(crate) fn rules(&self) -> Option<Arc<RuleBook>> {
+        self.view().database.as_ref()?.rules.clone()
     }
 
     pub(crate) fn replace_view(&self, view: View) {

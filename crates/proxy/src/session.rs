@@ -1,12 +1,17 @@
 //! The only corridor: one conversation with one client, from its accept to its record.
 
+mod borrower;
 pub(crate) mod cancel;
 pub(crate) mod card;
 mod hello;
+mod input;
+mod interned;
 pub(crate) mod mysql;
+mod placing;
 pub(crate) mod postgres;
 mod refuse;
 mod tcp;
+mod visit;
 
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -9,3 +9,4 @@
 pub mod meaning;
 pub mod mysql;
 pub mod settings;
+pub mod templates;

@@ -2,10 +2,14 @@
 
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::engine::worker::Worker;
 use crate::socket::{Chunk, Socket};
 use crate::tls::Channel;
+
+/// How long a last word may take.
+const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
 
 /// A socket, and what encrypts it.
 pub(crate) struct Stream {
@@ -213,6 +217,16 @@ impl Stream {
     /// Waits until everything was taken by the kernel.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         std::future::poll_fn(|context| self.poll_sent(context)).await
+    }
+
+    /// The last word to a peer that listens, perhaps: whoever takes long to hear it need not know.
+    pub(crate) async fn say_last(&mut self, worker: &Worker, bytes: &[u8]) {
+        let saying = async {
+            self.send(worker, bytes).await?;
+            self.flush().await
+        };
+        // Whoever cannot be told has left.
+        let _ = compio::time::timeout(LAST_WORD_LIMIT, saying).await;
     }
 
     /// A word of goodbye to a peer that does not answer any more, as far as it goes at once.

@@ -345,6 +345,7 @@ impl Scene {
                 status: part.status,
                 insert_id: part.insert_id,
                 warnings: part.warnings,
+                tells: true,
             };
             journal.succeeded(&meaning, index, &reply, on, &self.interner);
         }

@@ -12,6 +12,7 @@
     )
 )]
 
+pub mod flight;
 pub mod gtid;
 pub mod lsn;
 pub mod mysql;

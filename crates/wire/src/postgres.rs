@@ -4,7 +4,7 @@
 //! Everything borrows from the caller's buffer. A large message need not be collected:
 //! [`frame::header`] tells its kind and length, and [`boundaries::Boundaries`] walks a server's
 //! bytes and stops only where a result or a transaction ends. [`requests::Requests`] does it for a
-//! client's, and [`flight::Flight`] says what becomes of them on their way.
+//! client's, and [`Flight`](crate::flight::Flight) says what becomes of them on their way.
 
 use std::fmt;
 
@@ -13,7 +13,6 @@ pub mod boundaries;
 pub mod build;
 pub mod conversation;
 mod cursor;
-pub mod flight;
 pub mod frame;
 pub mod frontend;
 pub mod login;

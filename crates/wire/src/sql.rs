@@ -4,10 +4,23 @@
 //! statements it holds, what they name and what else about them decides where they may run. What
 //! is not understood is said to be unknown, and whoever decides takes that for a write.
 
+pub mod digest;
 pub mod facts;
-pub mod fingerprint;
 pub mod hint;
 pub mod mysql;
 pub mod name;
 pub mod postgres;
+pub mod template;
 pub mod token;
+
+/// How a text is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// As MySQL or MariaDB does.
+    Mysql(mysql::Modes),
+    /// As PostgreSQL does.
+    Postgres {
+        /// The session's `standard_conforming_strings` is off.
+        backslashes: bool,
+    },
+}

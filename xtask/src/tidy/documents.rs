@@ -8,11 +8,15 @@ const MAPS: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
 /// Paths in back-ticks that begin like this are places in the code.
 const PLACES: [&str; 4] = ["crates/", "fuzz/", "scripts/", "xtask/"];
 
+/// A name of fewer words may be anything.
+const WORDS_OF_A_TEST: usize = 4;
+
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, text) in tree.ending(".md") {
         for (line, prose) in prose(text) {
             problems.extend(dead_links(tree, path, line, prose));
+            problems.extend(missing_tests(tree, path, line, prose));
             if MAPS.contains(&path) {
                 problems.extend(dead_places(tree, path, line, prose));
             }
@@ -69,8 +73,30 @@ fn resolve(document: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// What stands in back-ticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// `file::a_sentence_with_underscores` is a test.
+fn missing_tests(tree: &Tree, path: &str, number: usize, line: &str) -> Vec<Problem> {
+    let named = quoted(line).filter_map(|name| name.split_once("::"));
+    let tests = named.filter(|(_, name)| name.matches('_').count() >= WORDS_OF_A_TEST - 1);
+    let missing = tests.filter(|(file, name)| {
+        let mut files = tree.ending(".rs");
+        let has = |(path, text): (&str, &str)| {
+            path.ends_with(&format!("/{file}.rs")) && text.contains(&format!("fn {name}("))
+        };
+        !files.any(has)
+    });
+    let what = |(file, name)| format!("there is no test `{file}::{name}`: correct the document");
+    missing
+        .map(|test| Problem::new(path, number, what(test)))
+        .collect()
+}
+
 fn dead_places(tree: &Tree, path: &str, number: usize, line: &str) -> Vec<Problem> {
-    let quoted = line.split('`').skip(1).step_by(2);
+    let quoted = quoted(line);
     let places = quoted.filter(|place| {
         let pattern = place.contains(['<', '*', '{', '…', ' ', '(']);
         PLACES.iter().any(|start| place.starts_with(start)) && !pattern
@@ -108,6 +134,18 @@ mod tests {
             ("docs/a.md:2", "`../../x`"),
         ];
         assert_found(check, &[page, ("ARCHITECTURE.md", "")], &expect);
+    }
+
+    #[test]
+    fn a_test_that_is_not_there_is_found() {
+        let tests = ("crates/lab/tests/mysql/pins.rs", "fn it_is_as_it_is() {}");
+        let page = "`pins::it_is_as_it_is`, `pins::it_is_not_so`,\n\
+            `other::it_is_as_it_is`, `policy::route`\n";
+        let expect = [
+            ("docs/a.md:1", "`pins::it_is_not_so`"),
+            ("docs/a.md:2", "`other::it_is_as_it_is`"),
+        ];
+        assert_found(check, &[("docs/a.md", page), tests], &expect);
     }
 
     #[test]

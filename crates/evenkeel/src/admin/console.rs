@@ -1,26 +1,31 @@
-//! The console: an admin database that any PostgreSQL client can reach, in PgBouncer's words.
+//! The console: an admin database that any client of PostgreSQL or MySQL can reach, with the same
+//! tables and commands for both, in PgBouncer's words.
 //!
 //! Reading is free on loopback. The user `admin` is asked for the token as its password and may
 //! change things; from other machines everybody is asked for it.
 
 mod command;
-mod login;
-mod session;
+mod complaint;
+mod guard;
+mod mysql;
+mod operator;
+mod postgres;
 mod show;
 mod stats;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::{AdminSettings, CONNECTIONS_MAX, Closing, accepted, closed};
 use crate::status::ControlHandle;
-use login::Guard;
+use guard::Guard;
 use stats::Averages;
 use stream::Stream;
 
@@ -32,22 +37,51 @@ struct Console {
     averages: Arc<Averages>,
 }
 
+/// Whose clients a console is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Postgres,
+    MySql,
+}
+
+impl Dialect {
+    /// What the console calls itself.
+    fn version(self) -> &'static str {
+        match self {
+            Self::Postgres => postgres::VERSION,
+            Self::MySql => mysql::VERSION,
+        }
+    }
+}
+
+/// Where the clients of a dialect come in, if anywhere.
+pub(super) type Door = (Option<TcpListener>, Dialect);
+
 /// Serves until dropped or `closing`; connections end with it.
 pub(super) async fn serve(
-    listener: Option<TcpListener>,
+    doors: [Door; 2],
     settings: &AdminSettings,
     control: ControlHandle,
-    mut closing: Closing,
+    closing: Closing,
 ) {
-    let Some(listener) = listener else { return };
+    if doors.iter().all(|(listener, _)| listener.is_none()) {
+        return;
+    }
     let console = Console {
         control: control.clone(),
         guard: Arc::new(Guard::new(settings.token.as_deref())),
         averages: Arc::default(),
     };
+    let mut keeper = JoinSet::new();
+    keeper.spawn(stats::keep(Arc::clone(&console.averages), control));
+    let [one, other] = doors.map(|door| listen(door, &console, closing.clone()));
+    tokio::join!(one, other);
+}
+
+async fn listen((listener, dialect): Door, console: &Console, mut closing: Closing) {
+    let Some(listener) = listener else { return };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut tasks = JoinSet::new();
-    tasks.spawn(stats::keep(Arc::clone(&console.averages), control));
     loop {
         let outcome = tokio::select! {
             outcome = listener.accept() => outcome,
@@ -65,9 +99,17 @@ pub(super) async fn serve(
         let _ = stream.set_nodelay(true);
         let console = console.clone();
         tasks.spawn(async move {
-            // An error is the client's leaving: there is nobody to tell.
-            let _ = session::converse(&console, Stream::new(stream), peer.ip()).await;
+            converse(&console, dialect, stream, peer.ip()).await;
             drop(place);
         });
+    }
+}
+
+/// Serves a client until it leaves: there is nobody to tell why.
+async fn converse(console: &Console, dialect: Dialect, socket: TcpStream, peer: IpAddr) {
+    let stream = Stream::new(socket);
+    match dialect {
+        Dialect::Postgres => drop(postgres::converse(console, stream, peer).await),
+        Dialect::MySql => drop(mysql::converse(console, stream, peer).await),
     }
 }

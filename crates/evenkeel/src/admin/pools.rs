@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::guard::Refusal;
 use super::routes::{answer, read_json, replied};
@@ -23,10 +23,19 @@ pub(super) async fn clients(
     State(control): State<ControlHandle>,
     Path(service): Path<String>,
 ) -> Result<Response, Refusal> {
-    match control.connections(&service).await? {
-        Ok(connections) => Ok(Json(connections).into_response()),
-        Err(why) => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, why)),
-    }
+    shown(control.connections(&service).await?)
+}
+
+pub(super) async fn digests(
+    State(control): State<ControlHandle>,
+    Path(service): Path<String>,
+) -> Result<Response, Refusal> {
+    shown(control.digests(&service).await?)
+}
+
+fn shown(found: Result<impl Serialize, String>) -> Result<Response, Refusal> {
+    let refuse = |why| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, why);
+    Ok(Json(found.map_err(refuse)?).into_response())
 }
 
 pub(super) async fn pause(

@@ -46,6 +46,7 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .route("/api/v1/servers/{name}/weight", post(weight))
         .route("/api/v1/servers/{name}/primary", post(primary))
         .route("/api/v1/services/{name}/clients", get(pools::clients))
+        .route("/api/v1/services/{name}/digests", get(pools::digests))
         .route("/api/v1/services/{name}/pause", post(pools::pause))
         .route("/api/v1/services/{name}/resume", post(pools::resume))
         .route("/api/v1/services/{name}/reconnect", post(pools::reconnect))

@@ -92,6 +92,37 @@ pub(crate) fn connections() -> Connections {
     }
 }
 
+/// What ann did in shop, most of it by one statement.
+fn work() -> WorkStatus {
+    WorkStatus {
+        queries_total: 1_000,
+        errors_total: 3,
+        rows_sent_total: 5_000,
+        rows_affected_total: 70,
+        busy_us_total: 2_000_000,
+        p95_us: 4_500,
+    }
+}
+
+/// One statement, and what found no room.
+pub(crate) fn digests() -> Vec<DigestStatus> {
+    let digest = |digest: &str, statement: &str, queries_total| DigestStatus {
+        digest: digest.to_owned(),
+        statement: statement.to_owned(),
+        work: WorkStatus {
+            queries_total,
+            ..work()
+        },
+        on_replicas_total: 600,
+        first_seen_unix_ms: 1_767_226_000_000,
+        last_seen_unix_ms: 1_767_229_199_000,
+    };
+    vec![
+        digest("00c0ffee00c0ffee", "select a from t where id = ?", 900),
+        digest("other", "", 100),
+    ]
+}
+
 /// As a service has it that speaks PostgreSQL.
 fn pooled() -> DatabaseStatus {
     let count = |what: &str, count| CountStatus {
@@ -121,14 +152,22 @@ fn pooled() -> DatabaseStatus {
         users: vec![UsageStatus {
             user: "ann".into(),
             database: "shop".into(),
-            queries_total: 1_000,
+            work: work(),
             transactions_total: 400,
-            busy_us_total: 2_000_000,
             from_clients: 50_000,
             to_clients: 600_000,
         }],
+        digests: digests(),
+        digests_max: 1_000,
         clients: vec![count("idle", 4), count("active", 1)],
         pins: vec![count("LISTEN", 1)],
+        problems: vec!["the account sees no triggers of the schema 'shop'".into()],
+        rules: vec![RuleStatus {
+            name: "reports".into(),
+            active: true,
+            does: "to db3, within 60000 ms".into(),
+            hits_total: 7,
+        }],
         all_paused: false,
         paused: vec!["old".into()],
         waiting_for_primary: 3,
@@ -247,6 +286,7 @@ fn db1() -> ServerStatus {
             from_clients: 1_000_000,
             to_clients: 900_000_000,
         },
+        work: Some(work()),
         latency_us: Some(640),
         history: history(),
         differs_from_file: Some("weight 2 by command, 1 in the file".into()),

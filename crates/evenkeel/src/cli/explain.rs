@@ -9,7 +9,7 @@ use super::ask::{client, fail, print};
 use crate::client::ClientError;
 use crate::config::{self, Style};
 use crate::explain::from_plan;
-use crate::status::{Explanation, Question};
+use crate::status::{Explanation, Question, RuleFit};
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
@@ -21,6 +21,12 @@ pub(super) struct ExplainArgs {
     /// The database whose functions and tables it names; not needed when only one is in use.
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
+    /// Who sends it, for rules that speak of a user.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Try this rule as if it were active.
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -37,9 +43,11 @@ pub(super) fn explain(args: &ExplainArgs) -> ExitCode {
         sql: args.sql.clone(),
         service: args.service.clone(),
         database: args.database.clone(),
+        user: args.user.clone(),
+        rule: args.rule.clone(),
     };
     let answer = match client.explain(&question) {
-        Err(ClientError::Nobody(_)) if args.place.config.is_some() => from_file(args),
+        Err(ClientError::Nobody(_)) if args.place.config.is_some() => from_file(args, &question),
         answer => answer.unwrap_or_else(|error| Err(error.to_string())),
     };
     match answer {
@@ -52,11 +60,11 @@ pub(super) fn explain(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-fn from_file(args: &ExplainArgs) -> Result<Explanation, String> {
+fn from_file(args: &ExplainArgs, question: &Question) -> Result<Explanation, String> {
     let file = args.place.config.as_deref().unwrap_or("".as_ref());
     let loaded = config::load(file);
     match loaded.plan {
-        Some(plan) => from_plan(&args.sql, &plan, args.service.as_deref()),
+        Some(plan) => from_plan(question, &plan),
         None => Err(loaded.problems.render(Style::for_stderr())),
     }
 }
@@ -76,6 +84,11 @@ fn rendered(explanation: &Explanation) -> String {
     };
     line("service", std::slice::from_ref(&explanation.service));
     line("servers", servers);
+    let rules: Vec<String> = explanation.rules.iter().map(fit).collect();
+    line("rules", &rules);
+    line("tried", explanation.tried.as_slice());
+    let limit = explanation.timeout_ms.map(limit);
+    line("timeout", limit.as_slice());
     let statements = explanation.statements.iter();
     let statements: Vec<String> = statements
         .map(|one| format!("{} (calls: {})", one.kind, one.calls))
@@ -85,10 +98,26 @@ fn rendered(explanation: &Explanation) -> String {
         line("obstacles", &explanation.obstacles);
     }
     line("binds", &explanation.binds);
+    let digest = format!("{} {}", explanation.digest, explanation.normalised);
+    line("digest", &[digest]);
     for assumed in &explanation.assumed {
         line("assumed", std::slice::from_ref(assumed));
     }
     text
+}
+
+fn fit(rule: &RuleFit) -> String {
+    match rule.active {
+        true => rule.name.clone(),
+        false => format!("{} (not active)", rule.name),
+    }
+}
+
+fn limit(timeout_ms: u64) -> String {
+    match timeout_ms {
+        0 => "none".to_owned(),
+        timeout_ms => format!("{timeout_ms} ms"),
+    }
 }
 
 #[cfg(test)]
@@ -102,11 +131,20 @@ mod tests {
             target: "a replica".to_owned(),
             servers: vec!["two".to_owned(), "three".to_owned()],
             why: "a read: to a replica".to_owned(),
+            rules: vec![RuleFit {
+                name: "old".to_owned(),
+                active: false,
+            }],
+            timeout_ms: Some(5),
+            digest: "00000000000000fe".to_owned(),
+            normalised: "select ?".to_owned(),
             ..Explanation::default()
         };
         assert_eq!(
             rendered(&explanation),
-            "to a replica: a read: to a replica\n  service    db\n  servers    two, three\n"
+            "to a replica: a read: to a replica\n  service    db\n  servers    two, three\n  \
+             rules      old (not active)\n  timeout    5 ms\n  \
+             digest     00000000000000fe select ?\n"
         );
     }
 }

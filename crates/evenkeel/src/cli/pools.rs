@@ -1,14 +1,16 @@
-//! The commands for services that pool server connections: `pools`, `clients`, `pause`, `resume`,
-//! `reconnect`, `kill`.
+//! The commands for services that pool server connections: `pools`, `clients`, `digests`, `pause`,
+//! `resume`, `reconnect`, `kill`.
 
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Where;
 use super::ask::{client, command, fail, print, url_encoded};
 use super::table::pools;
+use crate::client::{Client, ClientError};
 
 #[derive(Debug, Args)]
 pub(super) struct ServiceArgs {
@@ -84,12 +86,27 @@ pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
 }
 
 pub(super) fn clients(args: &ServiceArgs) -> ExitCode {
+    show(args, Client::connections, pools::clients)
+}
+
+pub(super) fn digests(args: &ServiceArgs) -> ExitCode {
+    show(args, Client::digests, |digests| pools::digests(digests))
+}
+
+/// What the running process says, or why it does not.
+type Answer<T> = Result<Result<T, String>, ClientError>;
+
+fn show<T: Serialize>(
+    args: &ServiceArgs,
+    ask: fn(&Client, &str) -> Answer<T>,
+    rendered: fn(&T) -> String,
+) -> ExitCode {
     let Some(client) = client(&args.place) else {
         return ExitCode::FAILURE;
     };
-    match client.connections(&url_encoded(&args.service)) {
-        Ok(Ok(connections)) if args.json => print(&json!(connections).to_string()),
-        Ok(Ok(connections)) => print(&pools::clients(&connections)),
+    match ask(&client, &url_encoded(&args.service)) {
+        Ok(Ok(shown)) if args.json => print(&json!(shown).to_string()),
+        Ok(Ok(shown)) => print(&rendered(&shown)),
         Ok(Err(why)) => fail(&why),
         Err(error) => fail(&error.to_string()),
     }

@@ -56,9 +56,11 @@ fn listens(admin: &Admin, admin_place: &Place, drafts: &[Draft], problems: &mut 
             "the admin port".to_owned(),
         ));
     }
-    if let Some(address) = admin.postgres {
+    let consoles = [("PostgreSQL", admin.postgres), ("MySQL", admin.mysql)];
+    for (clients, address) in consoles {
+        let Some(address) = address else { continue };
         let (listen, place) = (Listen::Tcp(address), admin_place.clone());
-        let who = "the admin console".to_owned();
+        let who = format!("the admin console for {clients}");
         if let Some(first) = seen.iter().find(|(other, ..)| other.overlaps(&listen)) {
             duplicate_listen(&listen, &place, first, problems);
         }

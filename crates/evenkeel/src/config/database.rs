@@ -19,6 +19,9 @@ pub(super) fn read(
         times: read_times(table, problems),
         ..DatabasePlan::default()
     };
+    if let Some(max) = table.small_number("digests_max", problems) {
+        database.digests_max = max;
+    }
     if let Some(pool) = table.table("pool", &keys::POOL, problems) {
         database.pool = pool::read(protocol, &pool, problems);
     }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use super::check;
 use super::keys;
 use super::plan::Plan;
 use super::problem::Problems;
-use super::reader::{Table, wrong_type};
+use super::reader::Table;
 use super::service::{self, Draft};
 use super::socket::default_socket;
 use super::sources::{Sources, file_help, is_world_readable, plain};
@@ -145,30 +145,10 @@ fn read_plan(
 }
 
 fn read_services(root: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Vec<Draft> {
+    let tables = root.tables("service", &keys::SERVICE, problems);
     let mut drafts = Vec::new();
-    if matches!(
-        root.value("service").map(|value| value.get_ref()),
-        Some(DeValue::Table(_))
-    ) {
-        let help = "write `[[service]]` with two brackets: there can be several";
-        let message = "`service` must be an array of tables";
-        problems.error(&root.key_place("service"), "E_TYPE", message, help);
-        return drafts;
-    }
-    for value in root.elements("service") {
-        match value.get_ref() {
-            DeValue::Table(values) => {
-                let table = Table::open(&keys::SERVICE, values, value.span(), problems);
-                drafts.push(service::read(&table, sources, problems));
-            }
-            _ => wrong_type(
-                "service",
-                "tables",
-                value,
-                "begin each with `[[service]]`",
-                problems,
-            ),
-        }
+    for table in tables {
+        drafts.push(service::read(&table, sources, problems));
     }
     if root.elements("service").is_empty() {
         let help = "add one: `[[service]]` with `name`, `listen` and `servers`";

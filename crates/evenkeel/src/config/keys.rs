@@ -105,6 +105,7 @@ pub static ADMIN: Section = Section {
     keys: &[
         text("listen"),
         text("postgres"),
+        text("mysql"),
         text("socket"),
         text("token"),
         text("token_file"),
@@ -150,6 +151,7 @@ pub static SERVICE: Section = Section {
         number("transaction_timeout_ms", 0, WEEK_MS),
         number("idle_in_transaction_timeout_ms", 0, WEEK_MS),
         number("login_timeout_ms", 1, TEN_MINUTES_MS),
+        number("digests_max", 0, 100_000),
         number("slow_start_ms", 0, HOUR_MS),
         number("drain_limit_ms", 0, DAY_MS),
         word("on_server_down", &["leave", "cut"]),
@@ -165,6 +167,7 @@ pub static SERVICE: Section = Section {
         table("auth"),
         table("pool"),
         table("split"),
+        table("rule"),
         table("failover"),
     ],
 };
@@ -325,6 +328,24 @@ pub static SPLIT: Section = Section {
         word("consistency", &["read-your-writes", "global", "eventual"]),
         number("wait_ms", 0, TEN_MINUTES_MS),
         number("stale_ms", 1, TEN_MINUTES_MS),
+        flag("galera_wait"),
+    ],
+};
+
+/// `[[service.rule]]`
+pub static RULE: Section = Section {
+    title: "[[service.rule]]",
+    keys: &[
+        text("name"),
+        flag("active"),
+        text("user"),
+        text("database"),
+        text("digest"),
+        text("match"),
+        text("to"),
+        flag("assume_read"),
+        number("timeout_ms", 0, WEEK_MS),
+        text("reject"),
     ],
 };
 
@@ -339,7 +360,7 @@ pub static FAILOVER: Section = Section {
 };
 
 /// All of them, in the documentation's order.
-pub static SECTIONS: [&Section; 19] = [
+pub static SECTIONS: [&Section; 20] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
@@ -358,6 +379,7 @@ pub static SECTIONS: [&Section; 19] = [
     &POOL_USER,
     &POOL_DATABASE,
     &SPLIT,
+    &RULE,
     &FAILOVER,
 ];
 

@@ -5,6 +5,7 @@ mod database;
 mod peers;
 mod pool;
 mod role;
+mod rule;
 mod split;
 mod tls;
 
@@ -22,6 +23,7 @@ pub use database::{DatabasePlan, TimesPlan};
 pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
 pub use role::{Fallback, OnPrimaryChange, Role};
+pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
 pub use tls::{PemFile, ServerTls, TlsMode, TlsPlan};
 
@@ -69,8 +71,10 @@ pub enum Io {
 pub struct Admin {
     /// Status page, JSON API, `/metrics`. Default 127.0.0.1:9000; `None` when turned off.
     pub listen: Option<SocketAddr>,
-    /// The console for PostgreSQL clients. Default none.
+    /// The console for PostgreSQL's clients. Default none.
     pub postgres: Option<SocketAddr>,
+    /// The console for MySQL's clients. Default none.
+    pub mysql: Option<SocketAddr>,
     /// The control socket (mode 0600).
     pub socket: PathBuf,
     /// Allows changes over TCP, and reading from other machines. `None`: neither.

@@ -6,15 +6,17 @@ use super::problem::Problems;
 use super::reader::Table;
 
 /// Keys of services that speak a database's protocol.
-const DATABASE_KEYS: [&str; 9] = [
+const DATABASE_KEYS: [&str; 11] = [
     "query_timeout_ms",
     "transaction_timeout_ms",
     "idle_in_transaction_timeout_ms",
     "login_timeout_ms",
+    "digests_max",
     "tls",
     "auth",
     "pool",
     "split",
+    "rule",
     "failover",
 ];
 

@@ -217,6 +217,34 @@ impl<'a> Table<'a> {
         Some(Table::open(section, values, place, problems))
     }
 
+    /// The tables of an array of them, each below a line with two brackets.
+    pub(super) fn tables(
+        &self,
+        key: &str,
+        section: &'static Section,
+        problems: &mut Problems,
+    ) -> Vec<Table<'a>> {
+        if let Some(DeValue::Table(_)) = self.value(key).map(Spanned::get_ref) {
+            let help = format!(
+                "write `{}` with two brackets: there can be several",
+                section.title
+            );
+            let message = format!("`{key}` must be an array of tables");
+            problems.error(&self.key_place(key), "E_TYPE", message, help);
+            return Vec::new();
+        }
+        let mut tables = Vec::new();
+        for value in self.elements(key) {
+            let Some(values) = value.get_ref().as_table() else {
+                let help = format!("begin each with `{}`", section.title);
+                wrong_type(key, "tables", value, help, problems);
+                continue;
+            };
+            tables.push(Table::open(section, values, value.span(), problems));
+        }
+        tables
+    }
+
     /// The entries of a table whose keys are names, not words of ours; `help` says how to write it.
     pub(super) fn entries(&self, key: &str, help: &str, problems: &mut Problems) -> Vec<Entry<'a>> {
         let Some(value) = self.value(key) else {

@@ -14,7 +14,7 @@ use super::problem::{Place, Problems};
 use super::reader::{Table, Value, wrong_type};
 use super::server::{self, ServerPlaces};
 use super::sources::Sources;
-use super::{AddressError, database, health, protocol, role};
+use super::{AddressError, database, health, protocol, role, rule};
 
 /// A service as far as it could be read, and where its parts stand.
 #[derive(Debug)]
@@ -273,7 +273,9 @@ fn read_tables(
         places.auth = table.key_place("auth");
         places.tls = table.key_place("tls");
         let monitor = plan.monitor.as_ref();
-        let database = database::read(plan.protocol, table, monitor, sources, problems);
+        let mut database = database::read(plan.protocol, table, monitor, sources, problems);
+        let splits = database.split.reads;
+        database.rules = rule::read(table, &plan.servers, splits, problems);
         plan.database = Some(Box::new(database));
     }
 }

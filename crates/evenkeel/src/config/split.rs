@@ -5,7 +5,13 @@ use super::problem::Problems;
 use super::reader::Table;
 
 /// Keys that mean something only when reads are split off.
-const READS_KEYS: [&str; 4] = ["primary_reads", "consistency", "wait_ms", "stale_ms"];
+const READS_KEYS: [&str; 5] = [
+    "primary_reads",
+    "consistency",
+    "wait_ms",
+    "stale_ms",
+    "galera_wait",
+];
 
 /// What is read when the table is there.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> SplitPlan {
@@ -14,6 +20,7 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> SplitPlan {
     let primary_reads = table.flag("primary_reads", problems);
     let wait_ms = table.number("wait_ms", problems);
     let stale_ms = table.number("stale_ms", problems);
+    let galera_wait = table.flag("galera_wait", problems);
     let consistency = match table.word("consistency", problems) {
         Some("global") => Consistency::Global,
         Some("eventual") => Consistency::Eventual,
@@ -28,6 +35,7 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> SplitPlan {
         consistency,
         wait_ms: wait_ms.unwrap_or(default.wait_ms),
         stale_ms: stale_ms.unwrap_or(default.stale_ms),
+        galera_wait: galera_wait.unwrap_or(default.galera_wait),
         lag_ms_max: default.lag_ms_max,
     }
 }

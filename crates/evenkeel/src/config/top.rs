@@ -24,6 +24,7 @@ impl Default for Admin {
         Admin {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 9_000))),
             postgres: None,
+            mysql: None,
             socket: default_socket(),
             token: None,
             allowed_hosts: Vec::new(),
@@ -66,15 +67,24 @@ pub(super) fn read_admin(table: &Table<'_>, sources: &Sources, problems: &mut Pr
     if let Some(text) = table.text("listen", problems) {
         admin.listen = read_listen(text, &table.value_place("listen"), problems);
     }
-    if let Some(text) = table.text("postgres", problems) {
-        admin.postgres = read_listen(text, &table.value_place("postgres"), problems);
+    for (key, console) in [
+        ("postgres", &mut admin.postgres),
+        ("mysql", &mut admin.mysql),
+    ] {
+        if let Some(text) = table.text(key, problems) {
+            *console = read_listen(text, &table.value_place(key), problems);
+        }
     }
     if let Some(text) = table.text("socket", problems) {
         admin.socket = read_socket(text, table, sources, problems);
     }
     admin.token = sources.secret(table, "token", "token_file", problems);
     admin.allowed_hosts = read_hosts(table, problems);
-    let ports = [("listen", admin.listen), ("postgres", admin.postgres)];
+    let ports = [
+        ("listen", admin.listen),
+        ("postgres", admin.postgres),
+        ("mysql", admin.mysql),
+    ];
     for (key, address) in ports {
         let elsewhere = address.filter(|address| !address.ip().is_loopback());
         let Some(address) = elsewhere.filter(|_| admin.token.is_none()) else {

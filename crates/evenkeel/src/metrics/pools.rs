@@ -5,7 +5,7 @@ use std::fmt;
 use super::families::{Emit, Family, Value, counter, gauge};
 use super::{BYTES, SECONDS};
 use crate::status::{DatabaseStatus, PoolStatus, ServiceStatus, UsageStatus};
-use Value::{Count, Now, Sum};
+use Value::{Count, Now};
 
 /// Of each service; every sample also bears the label `service`.
 pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
@@ -103,6 +103,21 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
             })
         },
     ),
+    counter(
+        "evenkeel_rule_hits",
+        "Statements that a rule fitted, of those that no active rule before it did",
+        None,
+        |service, emit| {
+            of(service, |pooled| {
+                let mut rules = pooled.rules.iter();
+                rules.try_for_each(|rule| {
+                    let active = if rule.active { "true" } else { "false" };
+                    let labels = [("rule", &*rule.name), ("active", active)];
+                    emit(&labels, Count(rule.hits_total))
+                })
+            })
+        },
+    ),
     gauge(
         "evenkeel_pool_connections_current",
         "Server connections of a user in a database at a server",
@@ -134,22 +149,10 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         |service, emit| pools(service, emit, |pool| Now(pool.longest_wait_ms as f64 / 1e3)),
     ),
     counter(
-        "evenkeel_user_queries",
-        "Queries and batches of a user in a database",
-        None,
-        |service, emit| users(service, emit, |user| Count(user.queries_total)),
-    ),
-    counter(
         "evenkeel_user_transactions",
         "Transactions of a user in a database",
         None,
         |service, emit| users(service, emit, |user| Count(user.transactions_total)),
-    ),
-    counter(
-        "evenkeel_user_busy",
-        "Time in which servers worked for a user in a database",
-        SECONDS,
-        |service, emit| users(service, emit, |user| Sum(user.busy_us_total as f64 / 1e6)),
     ),
     counter(
         "evenkeel_user_received",
@@ -165,7 +168,10 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
 ];
 
-fn of(service: &ServiceStatus, emit: impl FnOnce(&DatabaseStatus) -> fmt::Result) -> fmt::Result {
+pub(super) fn of(
+    service: &ServiceStatus,
+    emit: impl FnOnce(&DatabaseStatus) -> fmt::Result,
+) -> fmt::Result {
     service.database.as_ref().map_or(Ok(()), emit)
 }
 
@@ -183,7 +189,11 @@ fn pools(service: &ServiceStatus, emit: Emit, value: fn(&PoolStatus) -> Value) -
     })
 }
 
-fn users(service: &ServiceStatus, emit: Emit, value: fn(&UsageStatus) -> Value) -> fmt::Result {
+pub(super) fn users(
+    service: &ServiceStatus,
+    emit: Emit,
+    value: impl Fn(&UsageStatus) -> Value,
+) -> fmt::Result {
     of(service, |pooled| {
         let mut users = pooled.users.iter();
         users.try_for_each(|user| {

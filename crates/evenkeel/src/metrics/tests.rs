@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::admin::sample;
 use crate::metrics::render;
-use crate::status::{ServerStatus, Status};
+use crate::status::{ServerStatus, Status, WorkStatus};
 
 /// What a scraper understands of a page.
 #[derive(Default)]
@@ -199,9 +199,10 @@ fn every_name_is_object_what_unit() {
         assert_eq!(words[0], "evenkeel", "{family}");
         let objects = [
             "build", "process", "config", "worker", "cluster", "service", "server", "pool", "user",
+            "digest", "rule",
         ];
         assert!(objects.contains(&words[1]), "{family}: unknown object");
-        let plain = |c: char| c.is_ascii_lowercase() || c == '_';
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         assert!(family.chars().all(plain), "{family}: odd character");
         assert!(
             words.iter().all(|word| *word != "ms" && *word != "us"),
@@ -246,9 +247,11 @@ fn a_counter_never_vanishes() {
         service.history.clear();
         for server in &mut service.servers {
             let (name, state) = (server.name.clone(), server.state);
+            let work = server.work.as_ref().map(|_| WorkStatus::default());
             *server = ServerStatus {
                 name,
                 state,
+                work,
                 ..ServerStatus::default()
             };
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Connections, Explanation, Problem, Question, Status, TimelineEvent};
+use super::{Connections, DigestStatus, Explanation, Problem, Question, Status, TimelineEvent};
 
 /// Something to change in the running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +134,13 @@ pub enum Request {
         /// Takes them, or why there are none.
         answer: oneshot::Sender<Result<Connections, String>>,
     },
+    /// The statements of a service.
+    Digests {
+        /// The service.
+        service: String,
+        /// Takes them, those that took most time first; or why there are none.
+        answer: oneshot::Sender<Result<Vec<DigestStatus>, String>>,
+    },
     /// Where a statement would go, and why.
     Explain {
         /// The statement.
@@ -194,23 +201,36 @@ impl ControlHandle {
         (Self { requests }, receiver)
     }
 
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.requests.send(request(answer)).await;
+        sent.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
     /// The status now.
     pub async fn status(&self) -> Result<Arc<Status>, Stopped> {
-        let (answer, answered) = oneshot::channel();
-        self.requests
-            .send(Request::Status(answer))
-            .await
-            .map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
+        self.ask(Request::Status).await
     }
 
     /// The clients and server connections of a service, or why there are none.
     pub async fn connections(&self, service: &str) -> Result<Result<Connections, String>, Stopped> {
-        let (answer, answered) = oneshot::channel();
         let service = service.to_owned();
-        let request = Request::Connections { service, answer };
-        self.requests.send(request).await.map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
+        self.ask(|answer| Request::Connections { service, answer })
+            .await
+    }
+
+    /// The statements of a service, those that took most time first; or why there are none.
+    pub async fn digests(
+        &self,
+        service: &str,
+    ) -> Result<Result<Vec<DigestStatus>, String>, Stopped> {
+        let service = service.to_owned();
+        self.ask(|answer| Request::Digests { service, answer })
+            .await
     }
 
     /// Where a statement would go, or why that cannot be said.
@@ -218,10 +238,8 @@ impl ControlHandle {
         &self,
         question: Question,
     ) -> Result<Result<Explanation, String>, Stopped> {
-        let (answer, answered) = oneshot::channel();
-        let request = Request::Explain { question, answer };
-        self.requests.send(request).await.map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
+        self.ask(|answer| Request::Explain { question, answer })
+            .await
     }
 
     /// Pauses, and waits until no server connection is open; if that takes longer than the limit,
@@ -263,14 +281,13 @@ impl ControlHandle {
         service: &str,
         database: Option<&str>,
     ) -> Result<Result<u64, String>, Stopped> {
-        let (answer, answered) = oneshot::channel();
-        let request = Request::Open {
-            service: service.to_owned(),
-            database: database.map(str::to_owned),
+        let (service, database) = (service.to_owned(), database.map(str::to_owned));
+        self.ask(|answer| Request::Open {
+            service,
+            database,
             answer,
-        };
-        self.requests.send(request).await.map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
+        })
+        .await
     }
 
     /// Has a new process take over; the answer comes when that is decided.
@@ -279,33 +296,21 @@ impl ControlHandle {
         binary: Option<PathBuf>,
         limit_ms: Option<u64>,
     ) -> Result<Reply, Stopped> {
-        let (answer, answered) = oneshot::channel();
-        let request = Request::Upgrade {
+        self.ask(|answer| Request::Upgrade {
             binary,
             limit_ms,
             answer,
-        };
-        self.requests.send(request).await.map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
+        })
+        .await
     }
 
     /// The events after this id, oldest first.
     pub async fn events(&self, after: u64) -> Result<Vec<TimelineEvent>, Stopped> {
-        let (answer, answered) = oneshot::channel();
-        self.requests
-            .send(Request::Events { after, answer })
-            .await
-            .map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
+        self.ask(|answer| Request::Events { after, answer }).await
     }
 
     /// Has something changed.
     pub async fn command(&self, command: Command) -> Result<Reply, Stopped> {
-        let (answer, answered) = oneshot::channel();
-        self.requests
-            .send(Request::Command(command, answer))
-            .await
-            .map_err(|_| Stopped)?;
-        answered.await.map_err(|_| Stopped)
+        self.ask(|answer| Request::Command(command, answer)).await
     }
 }

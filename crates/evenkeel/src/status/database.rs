@@ -18,11 +18,19 @@ pub struct DatabaseStatus {
     pub pools: Vec<PoolStatus>,
     /// What each user did in each database since the start.
     pub users: Vec<UsageStatus>,
+    /// The statements that took most time, that first; all of them are asked for apart.
+    pub digests: Vec<DigestStatus>,
+    /// Different statements that are counted apart, at most; 0: none are.
+    pub digests_max: u64,
     /// What clients do now: one entry for each word, in the order of their lives.
     pub clients: Vec<CountStatus>,
     /// How many clients are bound to their server connection, by reason; reasons without any are
     /// left out.
     pub pins: Vec<CountStatus>,
+    /// What the servers do not let Evenkeel's account know, and what to do about it.
+    pub problems: Vec<String>,
+    /// The rules for statements, in order.
+    pub rules: Vec<RuleStatus>,
     /// Every database is paused.
     pub all_paused: bool,
     /// Databases that are paused.
@@ -81,16 +89,76 @@ pub struct UsageStatus {
     pub user: String,
     /// The database.
     pub database: String,
-    /// Queries and batches.
-    pub queries_total: u64,
+    /// What was run for it.
+    #[serde(flatten)]
+    pub work: WorkStatus,
     /// Transactions.
     pub transactions_total: u64,
-    /// Time in which a server worked for it, in microseconds.
-    pub busy_us_total: u64,
     /// Bytes from its clients.
     pub from_clients: u64,
     /// Bytes to them.
     pub to_clients: u64,
+}
+
+/// A rule for statements.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuleStatus {
+    /// Its name.
+    pub name: String,
+    /// One that is not active is counted, and does nothing.
+    pub active: bool,
+    /// What it does, in words.
+    pub does: String,
+    /// Statements that it fitted, of those that no active rule before it did.
+    pub hits_total: u64,
+}
+
+/// What was run: for a user, at a server, of a statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkStatus {
+    /// Queries and batches.
+    pub queries_total: u64,
+    /// Of these, failed.
+    pub errors_total: u64,
+    /// Rows that servers sent.
+    pub rows_sent_total: u64,
+    /// Rows that were changed.
+    pub rows_affected_total: u64,
+    /// Time in which a server worked for it, in microseconds.
+    pub busy_us_total: u64,
+    /// Of a hundred, 95 took no longer, in microseconds; read off a histogram.
+    pub p95_us: u64,
+}
+
+impl WorkStatus {
+    /// The mean time of a query, in microseconds.
+    pub fn mean_us(&self) -> u64 {
+        self.busy_us_total
+            .checked_div(self.queries_total)
+            .unwrap_or(0)
+    }
+}
+
+/// Statements that differ in their literals only
+/// (`GET /api/v1/services/{name}/digests`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DigestStatus {
+    /// 16 hexadecimal digits; `other` is all for which there was no room.
+    pub digest: String,
+    /// The text without literals.
+    pub statement: String,
+    /// What was run.
+    #[serde(flatten)]
+    pub work: WorkStatus,
+    /// How often on a replica.
+    pub on_replicas_total: u64,
+    /// When it was seen first.
+    pub first_seen_unix_ms: u64,
+    /// And last.
+    pub last_seen_unix_ms: u64,
 }
 
 /// How many there are of something.

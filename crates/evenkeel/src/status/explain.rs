@@ -22,10 +22,33 @@ pub struct Explanation {
     pub statements: Vec<StatementStatus>,
     /// Whether it may write: the session's reads wait for that afterwards.
     pub may_write: bool,
+    /// Its digest: that of all texts that differ from it in literals only.
+    pub digest: String,
+    /// What all of these look like.
+    pub normalised: String,
+    /// The rules that fit, in order: those that are not active, then the one that decides; of
+    /// several statements, those of each.
+    pub rules: Vec<RuleFit>,
+    /// What the client is told instead, if a rule refuses it.
+    pub refused: Option<String>,
+    /// How long a rule lets it run; 0 = as long as it likes.
+    pub timeout_ms: Option<u64>,
+    /// What came of the rule that was to be tried.
+    pub tried: Option<String>,
     /// What binds the session to its server connection when this has run.
     pub binds: Vec<String>,
     /// What was taken for granted.
     pub assumed: Vec<String>,
+}
+
+/// A rule that fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuleFit {
+    /// Its name.
+    pub name: String,
+    /// One that is not does nothing.
+    pub active: bool,
 }
 
 /// What is known of one statement.
@@ -50,4 +73,10 @@ pub struct Question {
     /// The database; none: the only one in use.
     #[serde(default)]
     pub database: Option<String>,
+    /// Who sends it; none: somebody of whom no rule speaks.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// A rule that is to be tried as if it were active.
+    #[serde(default)]
+    pub rule: Option<String>,
 }

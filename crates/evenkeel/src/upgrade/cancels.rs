@@ -51,17 +51,23 @@ impl Formers {
         Ok(Formers(Arc::new(formers)))
     }
 
-    /// Sends a request on: the process number and the secret.
-    pub(crate) fn send(&self, process: u32, secret: &[u8]) {
+    /// Sends a request on: the process number and the secret. Whether an earlier process lives that
+    /// takes it.
+    pub(crate) fn send(&self, process: u32, secret: &[u8]) -> bool {
         let Some(frame) = frame(process, secret) else {
-            return;
+            return false;
         };
+        let mut is_sent = false;
         for mut former in self.0.iter() {
-            // There is nobody to tell: a cancel request has no answer.
-            if let Err(error) = former.write_all(&frame) {
-                tracing::debug!("a cancel request does not reach an earlier process: {error}");
+            match former.write_all(&frame) {
+                Ok(()) => is_sent = true,
+                // There is nobody to tell: a cancel request has no answer.
+                Err(error) => {
+                    tracing::debug!("a cancel request does not reach an earlier process: {error}");
+                }
             }
         }
+        is_sent
     }
 
     /// Once more, for the next process: those that still live.
@@ -105,9 +111,9 @@ mod tests {
         let (receiving, theirs) = pair().unwrap();
         let formers = Formers::new(vec![theirs]).unwrap();
         let long = vec![7; FRAME_BYTES - SECRET_AT];
-        formers.send(5, b"abcd");
-        formers.send(u32::MAX, &long);
-        formers.send(1, &[0; FRAME_BYTES]);
+        assert!(formers.send(5, b"abcd"));
+        assert!(formers.send(u32::MAX, &long));
+        assert!(!formers.send(1, &[0; FRAME_BYTES]), "too long");
         drop(formers);
         let heard = std::cell::RefCell::new(Vec::new());
         receiving
@@ -126,5 +132,6 @@ mod tests {
         assert_eq!(formers.descriptors().len(), 1);
         drop(other);
         assert!(formers.descriptors().is_empty());
+        assert!(!formers.send(5, b"abcd"), "nobody is there");
     }
 }

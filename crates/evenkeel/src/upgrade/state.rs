@@ -54,8 +54,10 @@ pub(crate) enum Purpose {
     Admin(String),
     /// The control socket, by its path.
     Control(String),
-    /// The console.
+    /// The console for PostgreSQL's clients.
     Console(String),
+    /// The console for MySQL's clients.
+    MySqlConsole(String),
     /// Cancel requests for clients of the old process go there.
     Cancels,
     /// Standard error.

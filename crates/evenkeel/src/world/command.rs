@@ -25,6 +25,9 @@ impl World {
                 let _ = answer.send(self.timeline.after(after));
             }
             Request::Connections { service, answer } => self.tell_connections(&service, answer),
+            Request::Digests { service, answer } => {
+                let _ = answer.send(self.digests(&service));
+            }
             Request::Explain { question, answer } => {
                 let _ = answer.send(self.explain(&question));
             }

@@ -2,6 +2,7 @@
 //! servers, and what the world tells them of roles.
 
 mod catalogs;
+pub(super) mod digests;
 mod logins;
 mod positions;
 pub(super) mod report;
@@ -11,6 +12,7 @@ pub(super) mod serving;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_policy::causality::{Lsn, Position};
 use evenkeel_policy::cluster::report::{Group, Replication, Said};
@@ -49,6 +51,8 @@ struct Sources {
     auth: Option<AccountPlan>,
     query: Option<String>,
     server_tls: ServerTls,
+    /// How long a login waits for a server that can be asked.
+    wait: Duration,
 }
 
 impl Drop for Learning {
@@ -59,7 +63,8 @@ impl Drop for Learning {
 
 impl Sources {
     fn of(plan: &ServicePlan, servers: &BTreeMap<Address, ServerState>) -> Option<Sources> {
-        let auth = &plan.database.as_ref()?.auth;
+        let database = plan.database.as_ref()?;
+        let auth = &database.auth;
         let listed = plan.servers.iter().filter_map(|one| {
             let state = servers.get(&one.address)?;
             Some((one.address.clone(), state.server.id))
@@ -71,6 +76,7 @@ impl Sources {
             auth: auth.account.clone(),
             query: auth.query.clone(),
             server_tls: plan.server_tls.clone(),
+            wait: Duration::from_millis(database.failover.wait_ms),
         })
     }
 
@@ -170,6 +176,7 @@ impl Learning {
             knowledge: Arc::clone(&self.knowledge),
             roster: self.roster.subscribe(),
         };
+        self.knowledge.databases().expect();
         self.run(reader.go_on());
     }
 
@@ -185,13 +192,14 @@ impl Learning {
             let asker = asker.map_err(|error| error.to_string())?;
             askers.push((listed.clone(), asker));
         }
+        self.knowledge.expect_routines();
         let reader = routines::Reader {
             service: plan.name.clone(),
             askers,
             knowledge: Arc::clone(&self.knowledge),
             roster: self.roster.subscribe(),
             matters: plan.database.as_ref().is_some_and(|one| one.split.reads),
-            problem: None,
+            problems: Vec::new(),
         };
         self.run(reader.go_on());
         Ok(())
@@ -223,6 +231,7 @@ impl Learning {
         let knows = logins::Servers {
             askers,
             roster: self.roster.subscribe(),
+            wait: self.sources.wait,
         };
         self.run(logins::answer(Arc::clone(&self.knowledge), Arc::new(knows)));
         Ok(())
@@ -237,10 +246,11 @@ impl Learning {
         if let Said::Postgres(said) = said {
             self.era.heard(server_id, said.timeline);
         }
+        let track = self.knowledge.track();
+        track.set_causal(server_id, matches!(said, Said::Galera(said) if said.causal));
         let tracks = self.roster.borrow().tracks;
         if let Some(position) = applied(said).filter(|_| tracks) {
             let asked_us = asked_ms.saturating_mul(1_000);
-            let track = self.knowledge.track();
             track.applied(server_id, position, asked_us, None);
         }
     }
@@ -398,7 +408,7 @@ impl World {
     }
 }
 
-/// What whoever reads there sees, if the server says so. A Galera node does not.
+/// What whoever reads there sees, if the server says so. A Galera node does when it is asked.
 fn applied(said: &Said) -> Option<Position> {
     match said {
         Said::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {

@@ -30,7 +30,7 @@ impl World {
                 .collect(),
         };
         if plan.protocol == Protocol::Mysql {
-            return Ok(explain_mysql(service, question, &cast));
+            return explain_mysql(service, question, &cast);
         }
         let seen = match &service.knowledge {
             Some(knowledge) => seen(knowledge.databases(), question.database.as_deref()),
@@ -40,19 +40,23 @@ impl World {
             Ok((name, catalog)) => Known::Catalog(name, catalog),
             Err(why) => Known::Nothing(why.clone()),
         };
-        Ok(explain(&question.sql, &cast, &known))
+        explain(question, &cast, &known)
     }
 }
 
 /// One reading is of all schemas.
-fn explain_mysql(service: &ServiceState, question: &Question, cast: &Cast<'_>) -> Explanation {
+fn explain_mysql(
+    service: &ServiceState,
+    question: &Question,
+    cast: &Cast<'_>,
+) -> Result<Explanation, String> {
     let knowledge = service.knowledge.as_ref();
     let routines = knowledge.and_then(|knowledge| knowledge.routines());
     let known = match &routines {
         Some(routines) => Known::Routines(routines),
         None => Known::Nothing("they have not been read yet: ask again in a moment".to_owned()),
     };
-    explain(&question.sql, cast, &known)
+    explain(question, cast, &known)
 }
 
 /// The catalog of the database that is meant, or why there is none.

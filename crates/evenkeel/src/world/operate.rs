@@ -7,9 +7,9 @@ use evenkeel_proxy::engine::operate::Which;
 use tokio::sync::oneshot;
 
 use super::World;
-use super::database::report;
+use super::database::{digests, report};
 use super::service::ServiceState;
-use crate::status::{Connections, KillWhich};
+use crate::status::{Connections, DigestStatus, KillWhich};
 
 /// A worker that does not answer within this is left out.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -44,6 +44,11 @@ impl World {
             let _ = tokio::time::timeout(ANSWER_LIMIT, collecting).await;
             let _ = answer.send(Ok(report::connections(&plan, told)));
         });
+    }
+
+    /// The statements of a service, those that took most time first.
+    pub(super) fn digests(&self, service: &str) -> Result<Vec<DigestStatus>, String> {
+        self.pooled(service).map(digests::all)
     }
 
     /// Server connections of a database that are still open.

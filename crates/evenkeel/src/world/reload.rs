@@ -306,6 +306,7 @@ impl World {
         service.fits.clear();
         self.adopt_database_plan(&service);
         service.adopt_tls();
+        service.adopt_rules();
         service
     }
 
@@ -340,10 +341,12 @@ impl World {
             state_since_ms: now_ms(),
             knowledge,
             acceptor: None,
+            rules: None,
             learning: None,
         };
         self.adopt_database_plan(&service);
         service.adopt_tls();
+        service.adopt_rules();
         service
     }
 

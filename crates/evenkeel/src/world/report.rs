@@ -6,11 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::Standing;
 use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
+use evenkeel_proxy::counters::work::Worked;
 use evenkeel_proxy::counters::{self, ServiceCounters};
 use evenkeel_proxy::record::Record;
 use evenkeel_proxy::{now_ms, now_us};
 
 use super::World;
+use super::database::digests::work;
 use super::fit::Fit;
 use super::leaving::Leaving;
 use super::server::ServerState as Known;
@@ -35,7 +37,7 @@ pub(super) fn now_unix_ms() -> u64 {
 }
 
 /// A moment of the monotonic clock on the wall clock.
-fn unix_ms(at_ms: u64) -> u64 {
+pub(super) fn unix_ms(at_ms: u64) -> u64 {
     now_unix_ms().saturating_sub(now_ms().saturating_sub(at_ms))
 }
 
@@ -226,9 +228,12 @@ impl World {
             Fit::Unused(why) => Some(why),
             Fit::Serves | Fit::Reserve => None,
         };
+        let is_database = offer.plan.database.is_some();
+        let worked = || Worked::sum(known.server.counters.work());
         ServerStatus {
             role: self.role_status(known),
             unused_because,
+            work: is_database.then(|| work(&worked())),
             ..server_status(offer, listed, known)
         }
     }

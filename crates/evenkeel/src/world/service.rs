@@ -7,6 +7,7 @@ use evenkeel_policy::pool::Cursor;
 use evenkeel_proxy::Service;
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::rules::RuleBook;
 use evenkeel_proxy::tls::Acceptor;
 
 use super::database::{Learning, serving};
@@ -16,6 +17,7 @@ use super::listening::Listening;
 use super::refusals::Refusals;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
+use crate::rules;
 use crate::status;
 
 /// A service and everything that belongs to it alone.
@@ -37,6 +39,8 @@ pub(super) struct ServiceState {
     pub(super) knowledge: Option<Arc<Knowledge>>,
     /// TLS towards its clients.
     pub(super) acceptor: Option<Arc<Acceptor>>,
+    /// What its plan wants done with some statements.
+    pub(super) rules: Option<Arc<RuleBook>>,
     /// The tasks that find it out.
     pub(super) learning: Option<Learning>,
 }
@@ -62,6 +66,14 @@ impl ServiceState {
                 tracing::error!(service = self.plan.name, "TLS stays as it was: {why}");
             }
         }
+    }
+
+    /// The rules of a new plan; those that stay go on counting.
+    pub(super) fn adopt_rules(&mut self) {
+        let plan = self.plan.database.as_ref();
+        let plan = plan.filter(|plan| !plan.rules.is_empty());
+        let book = plan.zip(self.service.database.as_ref());
+        self.rules = book.map(|(plan, shared)| Arc::new(rules::book(&plan.rules, shared)));
     }
 
     pub(super) fn weight(&self, server: &ServerPlan) -> u32 {

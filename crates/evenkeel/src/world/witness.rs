@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use evenkeel_proxy::Server;
 
-/// Asks, and says whether the server answered clients in the last quarter of `limit`, while we
+/// Asks, and says whether the server answered clients in the last half of `limit`, while we
 /// still waited for it.
 pub(super) async fn witnessed<T>(
     server: &Server,
@@ -14,7 +14,7 @@ pub(super) async fn witnessed<T>(
     tokio::pin!(asking);
     tokio::select! {
         answer = &mut asking => return (answer, false),
-        () = tokio::time::sleep(limit / 4 * 3) => {}
+        () = tokio::time::sleep(limit / 2) => {}
     }
     let before = server.counters.bytes.to_clients();
     let answer = asking.await;

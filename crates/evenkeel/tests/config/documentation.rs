@@ -83,7 +83,8 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             "query_timeout_ms"
             | "transaction_timeout_ms"
             | "idle_in_transaction_timeout_ms"
-            | "login_timeout_ms" => postgres(&line),
+            | "login_timeout_ms"
+            | "digests_max" => postgres(&line),
             _ => service(&line),
         },
         "[service.monitor]" if key == "role_interval_ms" => service(&format!("{DATABASE}{line}\n")),
@@ -102,6 +103,13 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
         }
         "[service.split]" if key != "reads" => {
             postgres(&format!("[service.split]\nreads = true\n{line}"))
+        }
+        "[[service.rule]]" => {
+            // What every rule must have.
+            let name = if key == "name" { "" } else { "name = 'a'\n" };
+            let to = if key == "to" { "" } else { "to = 'any'\n" };
+            let split = "[service.split]\nreads = true\n";
+            postgres(&format!("{split}[[service.rule]]\n{name}{to}{line}"))
         }
         "[service.tls]" => postgres(&format!("{}\n{line}", tls())),
         "[peers]" => format!("{}\n[peers]\n{line}\n", postgres("")),

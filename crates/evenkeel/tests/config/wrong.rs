@@ -381,7 +381,7 @@ fn listening_twice_is_found_across_the_file() {
     check_service(
         &console,
         "E_DUPLICATE_LISTEN 7:8",
-        "the admin console listens on the same address",
+        "the admin console for PostgreSQL listens on the same address",
     );
     plan(&service(&second("127.0.0.2:3306")));
     plan(&service(&format!(

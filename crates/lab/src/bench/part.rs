@@ -1,7 +1,7 @@
 //! A part of an experiment at work: its servers, its targets, and their runs block by block.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -11,22 +11,17 @@ use super::load::{self, Task};
 use super::outcome::{Cell, Experiment, Failure};
 use super::runner::Runner;
 use super::schedule::{Plan, Step};
+use super::settle::settle;
 use super::target::{self, Front, Started};
 use super::topology::Topology;
 use super::versions;
-use crate::{eventually, procfs};
+use crate::eventually;
 
 /// A target that has crashed so often is not started again.
 const CRASHES_MAX: u32 = 2;
 
 /// How long a server that has died may take to come back.
 const RESTART_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long servers are waited for that still work for clients who have left, how often they are
-/// looked at, and from what share of one core on they count as busy.
-const SETTLE_LIMIT: Duration = Duration::from_secs(10);
-const SETTLE_WINDOW: Duration = Duration::from_millis(100);
-const BUSY_PERCENT: u128 = 20;
 
 /// A part whose servers run.
 pub(crate) struct Stage<'a> {
@@ -201,7 +196,7 @@ impl<'a> Stage<'a> {
         runner.now(&at);
         self.mend_servers(experiment, &at)?;
         self.mend(step.target, experiment, &at);
-        self.settle();
+        settle(&self.topology)?;
         sleep(Duration::from_millis(self.effort.pause_ms));
         let mut cell = match self.front(step.target) {
             None => Cell {
@@ -232,21 +227,6 @@ impl<'a> Stage<'a> {
         (cell.block, cell.turn) = (step.block, step.turn);
         runner.add(experiment, cell, &at, self.step_time());
         Ok(())
-    }
-
-    /// Waits until the servers have worked off what the target before left behind: requests whose
-    /// clients have given up are answered all the same.
-    fn settle(&self) {
-        let pids = self.topology.pids();
-        let since = Instant::now();
-        while since.elapsed() < SETTLE_LIMIT {
-            let before_us = procfs::cpu_us(&pids);
-            sleep(SETTLE_WINDOW);
-            let busy_us = procfs::cpu_us(&pids).saturating_sub(before_us);
-            if u128::from(busy_us) * 100 < SETTLE_WINDOW.as_micros() * BUSY_PERCENT {
-                return;
-            }
-        }
     }
 
     /// A server that has died is started again; the part ends when it does not come up.

@@ -260,11 +260,7 @@ impl Front {
     pub(crate) fn said(&self) -> String {
         match &self.process {
             Process::Nothing => String::new(),
-            Process::Evenkeel(balancer) => {
-                let log = balancer.log();
-                let lines: Vec<&str> = log.lines().collect();
-                lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
-            }
+            Process::Evenkeel(balancer) => last_lines(&balancer.log(), LOG_LINES),
             Process::Rival(rival) => rival.log_tail(),
         }
     }
@@ -276,6 +272,11 @@ impl Front {
             _ => None,
         }
     }
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 /// A port of loopback that nobody has.
@@ -304,4 +305,16 @@ fn unsupported(name: &str) -> String {
         "{name} is installed, but the lab does not know how to set it up: describe it as \
          program = \"command\" in an experiment of your own"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_balancer_said_the_last_lines_are_kept() {
+        assert_eq!(last_lines("", 2), "");
+        assert_eq!(last_lines("one\n", 2), "one");
+        assert_eq!(last_lines("one\ntwo\nthree\n", 2), "two\nthree");
+    }
 }

@@ -111,6 +111,20 @@ impl Topology {
         self.servers().iter().flat_map(Server::pids).collect()
     }
 
+    /// Nothing that a request leaves behind is worth keeping.
+    pub(crate) fn keeps_nothing(&self) -> bool {
+        matches!(self.home, Home::Web(..))
+    }
+
+    /// All servers end where they are, and begin anew.
+    pub(crate) fn start_again(&self) -> Result<()> {
+        for server in self.servers() {
+            server.kill()?;
+            server.start()?;
+        }
+        Ok(())
+    }
+
     /// A server of the lab that has ended though nobody asked it to, with what it said.
     pub(crate) fn dead(&self) -> Option<(&Server, String)> {
         let mut servers = self.servers().iter();

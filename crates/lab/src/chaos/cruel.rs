@@ -1,44 +1,31 @@
-//! Clients that leave in the middle: of a query, a COPY, a pipeline, a transaction, a message.
+//! Clients that leave in the middle of whatever their protocol has.
 
 use std::thread::sleep;
 use std::time::Duration;
 
-use evenkeel_wire::postgres::backend::Message;
-use evenkeel_wire::postgres::build;
-use evenkeel_wire::postgres::frontend::Target;
-
-use super::client::{Client, Failure, Reply, copy_data};
-use super::notes::Wrong;
+use super::client::Client;
+use super::failure::Failure;
 use super::seed::Chance;
 use super::stage::Stage;
 
-/// What is done to a connection.
-type Cruelty = fn(&Stage, Client, &mut Chance, &str) -> Result<(), Failure>;
+/// What is done to a connection; the tag is what it shows of itself.
+pub(super) type Cruelty<C> = fn(&Stage, C, &mut Chance, &str) -> Result<(), Failure>;
 
-const ALL: [(&str, Cruelty); 11] = [
-    ("left in a query", leave_query),
-    ("left in COPY IN", leave_copy_in),
-    ("left in COPY OUT", leave_copy_out),
-    ("left in a pipeline", leave_pipeline),
-    ("left in a transaction", leave_transaction),
-    ("left in a failed transaction", leave_failed_transaction),
-    ("left in a message", leave_message),
-    ("left with state", leave_state),
-    ("cancelled", cancel),
-    ("left while queued", leave_at_once),
-    ("left in a login", leave_login),
-];
+/// How long a cancelled query may go on, and how often it is cancelled.
+pub(super) const CANCEL_LIMIT: Duration = Duration::from_secs(4);
+pub(super) const CANCELS_MAX: usize = 6;
+
+/// How long it would take if nobody cancelled it: longer than all these cancels, and less than
+/// servers have at the end to come to rest, as one may have been frozen when a cancel came.
+pub(super) const SLEEP_S: u32 = 30;
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a cancelled query may go on, and how often it is cancelled.
-const CANCEL_LIMIT: Duration = Duration::from_secs(4);
-const CANCELS_MAX: usize = 6;
-
 /// Goes on until the stage ends; `only` names cruelties, none means all.
-pub(super) fn torment(stage: &Stage, number: u64, only: &[String]) {
+pub(super) fn torment<C: Client>(stage: &Stage, number: u64, only: &[String]) {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
-    let chosen: Vec<_> = ALL.iter().filter(|(name, _)| wanted(name)).collect();
+    let all = C::cruelties().iter();
+    let chosen: Vec<_> = all.filter(|(name, _)| wanted(name)).collect();
     let mut chance = stage.chance(1_000 + number);
     for turn in 0_u64.. {
         if !stage.goes_on() || chosen.is_empty() {
@@ -58,230 +45,13 @@ pub(super) fn torment(stage: &Stage, number: u64, only: &[String]) {
     }
 }
 
-fn leave_query(
-    _: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    let text = format!(
-        "SELECT '{tag}', n, CASE n WHEN 1 THEN pg_sleep(0.2) END FROM generate_series(1, 2000) n"
-    );
-    send_query(&mut client, &text)?;
-    linger(chance, 300);
-    client.vanish(chance.below(2) == 0);
-    Ok(())
-}
-
-/// Nothing of it may ever be there.
-fn leave_copy_in(
-    stage: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    send_query(&mut client, "COPY chaos_ghost FROM STDIN")?;
-    if let Some(reply) = client.wait_copy_in()? {
-        let reply = reply.good()?;
-        let what = format!("{tag}: COPY was answered by {:?}", reply.tags);
-        stage.notes.compare(tag, "a request for data", Some(&what));
-    }
-    let mut data = Vec::new();
-    for _ in 0..chance.below(50) {
-        copy_data(&mut data, format!("{tag}\n").as_bytes());
-    }
-    let cut = data.len() - chance.below(data.len() as u64 / 2 + 1) as usize;
-    client.send(&data[..cut])?;
-    linger(chance, 30);
-    client.vanish(chance.below(2) == 0);
-    Ok(())
-}
-
-fn leave_copy_out(
-    stage: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    let text = format!("COPY (SELECT '{tag}', generate_series(1, 50000)) TO STDOUT");
-    send_query(&mut client, &text)?;
-    for _ in 0..chance.below(200) {
-        let goes_on = client.with_message(|message| match message {
-            Message::CopyData(line) => {
-                let line = String::from_utf8_lossy(line);
-                Ok(stage.notes.compare(tag, tag, line.split('\t').next()))
-            }
-            Message::Error(_) | Message::ReadyForQuery(_) => Ok(false),
-            _ => Ok(true),
-        })?;
-        if !goes_on {
-            break;
-        }
-    }
-    client.vanish(chance.below(2) == 0);
-    Ok(())
-}
-
-fn leave_pipeline(
-    stage: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    let mut packet = Vec::new();
-    for number in 0..10 {
-        let text = format!("SELECT '{tag}.{number}'");
-        build::parse(&mut packet, b"", text.as_bytes(), &[]);
-        build::bind(&mut packet, b"", b"", &[]);
-        build::describe(&mut packet, Target::Portal(b""));
-        build::execute(&mut packet, b"", 0);
-        build::sync(&mut packet);
-    }
-    let cut = packet.len() - chance.below(packet.len() as u64 / 2) as usize;
-    client.send(&packet[..cut])?;
-    for number in 0..chance.below(4) {
-        let reply = client.reply()?.good()?;
-        stage
-            .notes
-            .compare(tag, &format!("{tag}.{number}"), reply.value(0, 0));
-    }
-    client.vanish(chance.below(2) == 0);
-    Ok(())
-}
-
-/// Nothing of it may ever be there.
-fn leave_transaction(
-    _: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    client.query("BEGIN")?;
-    client.query(&format!("INSERT INTO chaos_ghost VALUES ('{tag}')"))?;
-    linger(chance, 20);
-    client.vanish(chance.below(2) == 0);
-    Ok(())
-}
-
-fn leave_failed_transaction(
-    _: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    client.query("BEGIN")?;
-    client.query(&format!("INSERT INTO chaos_ghost VALUES ('{tag}')"))?;
-    let _ = client.query("SELECT 1 / 0");
-    if chance.below(2) == 0 {
-        client.leave();
-    } else {
-        client.vanish(true);
-    }
-    Ok(())
-}
-
-fn leave_message(
-    _: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    let mut packet = Vec::new();
-    let text = format!("INSERT INTO chaos_ghost VALUES ('{tag}')");
-    build::query(&mut packet, text.as_bytes());
-    let cut = 1 + chance.below(packet.len() as u64 - 1) as usize;
-    client.send(&packet[..cut])?;
-    linger(chance, 10);
-    client.vanish(chance.below(2) == 0);
-    Ok(())
-}
-
-/// Whoever gets this server connection next must find none of it.
-fn leave_state(
-    _: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    for text in [
-        format!("SET chaos.owner = '{tag}'"),
-        format!("SET application_name = '{tag}'"),
-        "SET search_path = pg_catalog".to_owned(),
-        "SET default_transaction_isolation = 'repeatable read'".to_owned(),
-        format!("SELECT pg_advisory_lock({})", 1 + chance.below(1 << 40)),
-        "LISTEN chaos".to_owned(),
-        "CREATE TEMP TABLE chaos (session bigint, id bigint, tag text)".to_owned(),
-        "PREPARE own AS SELECT 'a stranger''s'".to_owned(),
-        "NOTIFY chaos".to_owned(),
-    ] {
-        client.query(&text)?;
-    }
-    if chance.below(2) == 0 {
-        client.leave();
-    } else {
-        client.vanish(chance.below(2) == 0);
-    }
-    Ok(())
-}
-
-/// Its own query must be cancelled, and nobody else's: whoever else is, says so.
-fn cancel(
-    stage: &Stage,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    send_query(&mut client, "SELECT pg_sleep(60)")?;
-    sleep(Duration::from_millis(50 + chance.below(50)));
-    let limit = client.limit(CANCEL_LIMIT);
-    for _ in 0..CANCELS_MAX {
-        client.cancel()?;
-        match client.reply().and_then(Reply::good) {
-            Err(Failure::Refused(_)) => break,
-            // A server that has not begun with the query takes no notice.
-            Err(Failure::Late(_)) => {}
-            Err(other) => return Err(other),
-            Ok(_) => {
-                let what = format!("{tag}: a cancelled query ended as if it had not been");
-                stage.notes.wrong(Wrong::Stuck, what);
-            }
-        }
-    }
-    client.limit(limit);
-    client.query("SELECT 1")?;
-    // A cancel that comes late is nobody's.
-    if chance.below(2) == 0 {
-        client.cancel()?;
-    }
-    client.leave();
-    Ok(())
-}
-
-fn leave_at_once(_: &Stage, mut client: Client, _: &mut Chance, tag: &str) -> Result<(), Failure> {
-    send_query(&mut client, &format!("SELECT '{tag}', pg_sleep(0.05)"))?;
-    client.vanish(true);
-    Ok(())
-}
-
-/// With a connection of its own: the one it was given is logged in already.
-fn leave_login(stage: &Stage, other: Client, chance: &mut Chance, _: &str) -> Result<(), Failure> {
-    other.leave();
-    let mut client = Client::reach(stage.address, stage.limit)?;
-    let mut packet = Vec::new();
-    build::startup(&mut packet, 0, [(&b"user"[..], &b"sbtest"[..])]);
-    let cut = 1 + chance.below(packet.len() as u64) as usize;
-    client.send(&packet[..cut])?;
-    linger(chance, 20);
-    client.vanish(chance.below(2) == 0);
-    Ok(())
-}
-
-fn send_query(client: &mut Client, text: &str) -> Result<(), Failure> {
-    let mut packet = Vec::new();
-    build::query(&mut packet, text.as_bytes());
-    client.send(&packet)
-}
-
-fn linger(chance: &mut Chance, limit_ms: u64) {
+/// Stays for a moment.
+pub(super) fn linger(chance: &mut Chance, limit_ms: u64) {
     sleep(Duration::from_millis(chance.below(limit_ms)));
+}
+
+/// Some of a packet, not all.
+pub(super) fn part<'a>(packet: &'a [u8], chance: &mut Chance) -> &'a [u8] {
+    let length = 1 + chance.below(packet.len() as u64 - 1);
+    &packet[..length as usize]
 }

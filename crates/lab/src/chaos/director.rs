@@ -7,21 +7,22 @@ use anyhow::{Context, Result};
 
 use super::seed::Chance;
 use crate::replication::parse_instant;
-use crate::server::Role;
-use crate::{Lab, Promotion, Server, eventually};
+use crate::scene::How;
+use crate::{Balancer, ClusterKind, Pooler, Scene, Server, eventually};
 
 /// How long a freeze lasts.
 const FREEZE: Duration = Duration::from_millis(1500);
 /// How long the cluster may take to be whole again.
 const WHOLE_LIMIT: Duration = Duration::from_secs(60);
-
-/// A row is acknowledged only when one of the standbys has it, whoever is primary.
-const SYNCHRONOUS: &str = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (walreceiver)'";
+/// How long a server may take to end before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     KillReplica,
+    /// A replica is ended cleanly, and comes back.
+    StopReplica,
     FreezeReplica,
     /// The primary is killed and started again.
     KillPrimary,
@@ -29,6 +30,8 @@ pub(super) enum Event {
     FreezePrimary,
     /// An operator moves the primary's role.
     Promote,
+    /// The primary is ended cleanly, another takes over, the old one comes back.
+    StopPrimary,
     /// The primary is killed, a replica takes over, the old one becomes a replica.
     FailOver,
     /// The primary stands still, a replica takes over, the old one comes back believing in itself.
@@ -42,11 +45,33 @@ const IN_PLACE: [Event; 4] = [
     Event::FreezePrimary,
     Event::KillPrimary,
 ];
+/// Where a script promotes.
 const FOLLOWED: [Event; 6] = [
     Event::Promote,
     Event::KillReplica,
     Event::FailOver,
     Event::FreezeReplica,
+    Event::FailOverFrozen,
+    Event::FreezePrimary,
+];
+/// Where the servers settle it themselves, and any of them can take writes.
+const GALERA: [Event; 7] = [
+    Event::StopPrimary,
+    Event::KillReplica,
+    Event::FailOver,
+    Event::FreezeReplica,
+    Event::FailOverFrozen,
+    Event::StopReplica,
+    Event::FreezePrimary,
+];
+/// Where they elect one.
+const GROUP: [Event; 8] = [
+    Event::Promote,
+    Event::KillReplica,
+    Event::FailOver,
+    Event::FreezeReplica,
+    Event::StopPrimary,
+    Event::StopReplica,
     Event::FailOverFrozen,
     Event::FreezePrimary,
 ];
@@ -56,8 +81,13 @@ impl Event {
     pub(super) fn is_change(self) -> bool {
         matches!(
             self,
-            Event::Promote | Event::FailOver | Event::FailOverFrozen
+            Event::Promote | Event::StopPrimary | Event::FailOver | Event::FailOverFrozen
         )
+    }
+
+    /// Whether a primary goes that nobody could ask first what only it has.
+    fn is_sudden(self) -> bool {
+        matches!(self, Event::FailOver | Event::FailOverFrozen)
     }
 }
 
@@ -68,37 +98,47 @@ pub(super) struct Happened {
     pub(super) begun: SystemTime,
     /// From when on writes could be taken again; `None` where they always could.
     pub(super) writable_at: Option<SystemTime>,
+    /// What was acknowledged between these instants the cluster itself may have lost: replicas
+    /// that follow asynchronously had not got it.
+    pub(super) may_lose: Option<(SystemTime, SystemTime)>,
 }
 
-/// The servers and how many of them there are at their best.
+/// Does things to servers, with clients in front of them.
 pub(super) struct Director<'a> {
-    pub(super) lab: &'a Lab,
-    pub(super) servers: Vec<Server>,
-    /// Whether clients are led to a new primary.
-    pub(super) is_followed: bool,
+    pub(super) scene: &'a Scene,
+    pub(super) front: &'a Pooler,
     /// Between two events.
     pub(super) calm: Duration,
     pub(super) chance: Chance,
 }
 
-impl Director<'_> {
-    /// Makes the cluster synchronous.
-    pub(super) fn prepare(&self) -> Result<()> {
-        for server in &self.servers {
-            server.sql(SYNCHRONOUS)?;
-            server.sql("SELECT pg_reload_conf()")?;
-        }
-        self.wait_whole()
-    }
+/// Sets up servers that nobody uses yet.
+pub(super) fn prepare(scene: &Scene) -> Result<()> {
+    let mut servers = scene.servers.iter();
+    servers.try_for_each(|server| settle(scene.kind, server))?;
+    scene.wait_whole()
+}
 
+/// What is set on every server, and must be again on one that was made anew.
+fn settle(kind: ClusterKind, server: &Server) -> Result<()> {
+    let texts: &[&str] = match kind {
+        // A row is acknowledged only when one of the standbys has it, whoever is primary.
+        ClusterKind::Postgres => &[
+            "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (walreceiver)'",
+            "SELECT pg_reload_conf()",
+        ],
+        ClusterKind::Mysql | ClusterKind::GroupReplication => &["SET PERSIST local_infile = ON"],
+        ClusterKind::Mariadb | ClusterKind::Galera => &[],
+    };
+    texts.iter().try_for_each(|text| server.sql(text).map(drop))
+}
+
+impl Director<'_> {
     /// One event after the other until the time is over; the last one is not cut short.
     pub(super) fn run(&mut self, until: Instant) -> Result<Vec<Happened>> {
-        let events: &[Event] = if self.is_followed {
-            &FOLLOWED
-        } else {
-            &IN_PLACE
-        };
+        let events = self.events();
         let mut happened = Vec::new();
+        let mut whole_at = SystemTime::now();
         for turn in 0.. {
             let calm_ms = u64::try_from(self.calm.as_millis())?;
             let calm = Duration::from_millis(calm_ms / 2 + self.chance.below(calm_ms));
@@ -108,119 +148,127 @@ impl Director<'_> {
             }
             let event = events[turn % events.len()];
             let begun = SystemTime::now();
+            eprintln!("event {turn}: {event:?}");
             let writable_at = self
                 .carry_out(event)
                 .with_context(|| format!("event {turn}, {event:?}"))?;
-            self.wait_whole()
-                .with_context(|| format!("after event {turn}, {event:?}"))?;
+            let is_lossy = self.is_asynchronous() && event.is_sudden();
+            // One that was frozen takes writes again until it is made a replica: no script has
+            // fenced it.
+            let lost_until = match event {
+                Event::FailOverFrozen => writable_at.map(|_| SystemTime::now()),
+                _ => writable_at,
+            };
+            let may_lose = lost_until.filter(|_| is_lossy).map(|at| (whole_at, at));
+            whole_at = SystemTime::now();
+            let whole = self.scene.wait_whole();
+            whole.with_context(|| format!("after event {turn}, {event:?}"))?;
             happened.push(Happened {
                 event,
                 begun,
                 writable_at,
+                may_lose,
             });
         }
         Ok(happened)
     }
 
-    /// Whom the lab made primary last.
+    fn events(&self) -> &'static [Event] {
+        match self.scene.kind {
+            _ if self.front.balancer().is_none() => &IN_PLACE,
+            ClusterKind::Galera => &GALERA,
+            ClusterKind::GroupReplication => &GROUP,
+            _ => &FOLLOWED,
+        }
+    }
+
+    /// Whether the primary acknowledges what no other server has yet.
+    fn is_asynchronous(&self) -> bool {
+        matches!(self.scene.kind, ClusterKind::Mariadb | ClusterKind::Mysql)
+    }
+
+    /// Who takes the writes of clients.
     pub(super) fn primary(&self) -> Result<Server> {
-        let primary = self.lab.primary_of(&self.servers[0]);
-        primary.context("no server of the cluster is primary")
+        match self.front.balancer() {
+            // All nodes would.
+            Some(balancer) if self.scene.kind == ClusterKind::Galera => self.chosen(balancer),
+            _ => self.scene.writer(),
+        }
+    }
+
+    fn chosen(&self, balancer: &Balancer) -> Result<Server> {
+        let name = eventually(WHOLE_LIMIT, "a primary, as Evenkeel sees it", || {
+            let status = balancer.status()?;
+            let primary = status["clusters"][0]["primary"].as_str();
+            Ok(primary.map(str::to_owned))
+        });
+        self.scene.named(&name?).cloned()
     }
 
     fn carry_out(&mut self, event: Event) -> Result<Option<SystemTime>> {
         let primary = self.primary()?;
-        let replica = self.replica()?;
+        let replica = self.other_than(&primary)?;
+        let gone = |end: Result<()>| {
+            end?;
+            sleep(FREEZE);
+            replica.start().map(|()| None)
+        };
         match event {
-            Event::KillReplica => {
-                replica.kill()?;
-                sleep(FREEZE);
-                replica.start()?;
-                Ok(None)
-            }
-            Event::FreezeReplica => freeze(&replica),
-            Event::FreezePrimary => freeze(&primary).map(|_| Some(SystemTime::now())),
+            Event::KillReplica => gone(replica.kill()),
+            Event::StopReplica => gone(replica.stop_or_kill(STOP_LIMIT)),
+            Event::FreezeReplica => freeze(&replica).map(|()| None),
+            Event::FreezePrimary => freeze(&primary).map(|()| Some(SystemTime::now())),
             Event::KillPrimary => {
                 primary.kill()?;
                 primary.start()?;
                 Ok(Some(SystemTime::now()))
             }
-            Event::Promote => {
-                let promotion = self.lab.promote(&replica)?;
-                let writable_at = self.writable_at(&promotion)?;
-                self.bring_back(&primary)?;
-                Ok(Some(writable_at))
-            }
-            Event::FailOver => {
-                primary.kill()?;
-                let promotion = self.lab.fail_over(&primary)?;
-                let writable_at = self.writable_at(&promotion)?;
-                self.bring_back(&primary)?;
-                Ok(Some(writable_at))
-            }
-            Event::FailOverFrozen => {
-                primary.freeze()?;
-                let promotion = self.lab.fail_over(&primary)?;
-                let writable_at = self.writable_at(&promotion)?;
-                // Now there are two that take themselves for the primary.
-                sleep(FREEZE);
-                primary.thaw()?;
-                sleep(FREEZE);
-                self.bring_back(&primary)?;
-                Ok(Some(writable_at))
-            }
+            Event::Promote => self.change(&primary, How::Planned),
+            Event::StopPrimary => self.change(&primary, How::Stopped),
+            Event::FailOver => self.change(&primary, How::Killed),
+            Event::FailOverFrozen => self.change(&primary, How::Frozen),
         }
+    }
+
+    fn change(&self, primary: &Server, how: How) -> Result<Option<SystemTime>> {
+        let change = self.scene.change(primary, how)?;
+        let writable_at = match self.scene.kind {
+            ClusterKind::Postgres => self.followed_at()?.max(change.writable_at),
+            _ => change.writable_at,
+        };
+        if how == How::Frozen {
+            // Now there are two that take themselves for the primary.
+            sleep(FREEZE);
+            primary.thaw()?;
+            sleep(FREEZE);
+        }
+        self.scene.bring_back(primary)?;
+        settle(self.scene.kind, primary)?;
+        Ok(Some(writable_at))
     }
 
     /// A synchronous primary acknowledges nothing before a standby follows it.
-    fn writable_at(&self, promotion: &Promotion) -> Result<SystemTime> {
-        let primary = self.primary()?;
+    fn followed_at(&self) -> Result<SystemTime> {
+        let primary = self.scene.writer()?;
         let first = "SELECT extract(epoch FROM min(backend_start)) FROM pg_stat_replication \
                      WHERE state = 'streaming'";
-        let followed_at = eventually(WHOLE_LIMIT, "a standby of the new primary", || {
+        eventually(WHOLE_LIMIT, "a standby of the new primary", || {
             Ok(parse_instant(&primary.sql(first)?).ok())
-        })?;
-        Ok(promotion.writable_at.max(followed_at))
-    }
-
-    /// The settings of a server that becomes a standby are written anew.
-    fn bring_back(&self, old: &Server) -> Result<()> {
-        if old.role() == Role::Replica && old.is_running() {
-            // A planned change has made it one already.
-        } else {
-            self.lab.rejoin(old)?;
-        }
-        old.sql(SYNCHRONOUS)?;
-        old.sql("SELECT pg_reload_conf()")?;
-        Ok(())
-    }
-
-    fn replica(&mut self) -> Result<Server> {
-        let replicas: Vec<&Server> = self
-            .servers
-            .iter()
-            .filter(|server| server.role() == Role::Replica)
-            .collect();
-        let index = self.chance.below(replicas.len() as u64) as usize;
-        let chosen = replicas.get(index).copied().cloned();
-        chosen.context("the cluster has no replica")
-    }
-
-    /// Every replica follows the primary, so that the next event may take any server away.
-    fn wait_whole(&self) -> Result<()> {
-        let primary = self.primary()?;
-        let replicas = (self.servers.len() - 1).to_string();
-        let following = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
-        eventually(WHOLE_LIMIT, "all replicas follow the primary", || {
-            let count = primary.sql(following).unwrap_or_default();
-            Ok((count == replicas).then_some(()))
         })
+    }
+
+    /// By chance.
+    fn other_than(&mut self, primary: &Server) -> Result<Server> {
+        let servers = self.scene.servers.iter();
+        let others: Vec<&Server> = servers.filter(|one| one.name != primary.name).collect();
+        let index = self.chance.below(others.len() as u64) as usize;
+        let chosen = others.get(index).copied().cloned();
+        chosen.context("the cluster has one server")
     }
 }
 
-fn freeze(server: &Server) -> Result<Option<SystemTime>> {
+fn freeze(server: &Server) -> Result<()> {
     server.freeze()?;
     sleep(FREEZE);
-    server.thaw()?;
-    Ok(None)
+    server.thaw()
 }

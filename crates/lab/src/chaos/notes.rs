@@ -1,10 +1,11 @@
 //! What all participants have seen, in one place.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use super::client::Failure;
+use super::failure::{Failure, Means};
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +24,31 @@ pub(super) struct Attempt {
     pub(super) session: u64,
     /// None: it did not come to a write, there was no connection.
     pub(super) ids: Vec<u64>,
+    /// The number that the server said it has given to the first row.
+    pub(super) key: Option<u64>,
     pub(super) ended: SystemTime,
     pub(super) outcome: Outcome,
+}
+
+/// A session has not seen a row that it wrote: stale, unless the cluster itself has lost the row.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    pub(super) session: u64,
+    /// Of which connection.
+    pub(super) name: String,
+    /// The highest id that was acknowledged to it.
+    pub(super) wrote: u64,
+    /// The highest one that it saw.
+    pub(super) seen: Option<u64>,
+}
+
+impl fmt::Display for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sight {
+            name, wrote, seen, ..
+        } = self;
+        write!(f, "{name} wrote {wrote} and saw {seen:?}")
+    }
 }
 
 /// One read of a session that only reads.
@@ -92,6 +116,7 @@ pub(super) struct Notes(Mutex<Content>);
 pub(super) struct Content {
     pub(super) attempts: Vec<Attempt>,
     pub(super) readings: Vec<Reading>,
+    pub(super) sights: Vec<Sight>,
     pub(super) wrongs: Vec<(Wrong, String)>,
     /// What was done to connections, and how often.
     pub(super) cruelties: BTreeMap<&'static str, u64>,
@@ -108,12 +133,18 @@ impl Notes {
         self.content().wrongs.push((what, detail));
     }
 
+    /// A session has not seen what it wrote.
+    pub(super) fn unseen(&self, sight: Sight) {
+        eprintln!("UNSEEN: {sight}");
+        self.content().sights.push(sight);
+    }
+
     /// What a failure proves by itself, whoever met it.
     pub(super) fn judge(&self, who: &str, failure: &Failure) {
         match failure {
             Failure::Broken(what) => self.wrong(Wrong::Protocol, format!("{who}: {what}")),
             Failure::Late(what) => self.wrong(Wrong::Stuck, format!("{who}: {what}")),
-            Failure::Refused(error) | Failure::Ended(error) if is_users_cancel(error) => {
+            Failure::Refused(error) | Failure::Ended(error) if error.means == Means::Cancelled => {
                 let what = format!("{who}: a cancel that it never asked for: {}", error.text);
                 self.wrong(Wrong::Foreign, what);
             }
@@ -133,23 +164,13 @@ impl Notes {
     }
 }
 
-/// 57014 has other reasons too: limits of the statement, conflicts of a standby.
-fn is_users_cancel(error: &super::client::SqlError) -> bool {
-    error.state == "57014" && error.text.contains("user request")
-}
-
 /// How a write's outcome follows from its failure.
 pub(super) fn outcome(failure: &Failure) -> Outcome {
     let text = failure.to_string();
     match failure {
-        // Class 08 are lost connections, 57P the operator's interventions, 40003 says it itself.
-        Failure::Refused(error) if !is_doubtful(&error.state) => Outcome::Refused(text),
+        Failure::Refused(error) if error.means != Means::Doubtful => Outcome::Refused(text),
         _ => Outcome::Unknown(text),
     }
-}
-
-fn is_doubtful(state: &str) -> bool {
-    state.starts_with("08") || state.starts_with("57P") || state == "40003"
 }
 
 /// From one instant to a later one.

@@ -3,23 +3,21 @@
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-use evenkeel_wire::postgres::build;
-
-use super::client::{Client, Failure, Reply};
+use super::client::{Client, READ, Rows};
+use super::failure::Failure;
 use super::notes::Reading;
 use super::stage::Stage;
 
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
-const PREPARED: &[u8] = b"SELECT $1::text, count(*) FROM chaos WHERE session = 1 AND id < 100";
 
 /// Reads until the stage ends.
-pub(super) fn read(stage: &Stage, number: u64) {
+pub(super) fn read<C: Client>(stage: &Stage, number: u64) {
     let name = format!("r{number}");
     let mut nonce = 0_u64;
     while stage.goes_on() {
         let begun = SystemTime::now();
-        let mut client = match connect(stage, &name) {
+        let mut client = match connect::<C>(stage, &name) {
             Ok(client) => client,
             Err(failure) => {
                 note(stage, &name, begun, Some(&failure));
@@ -31,11 +29,11 @@ pub(super) fn read(stage: &Stage, number: u64) {
             nonce += 1;
             let word = format!("{name}.{nonce}");
             let begun = SystemTime::now();
-            let reply = ask(&mut client, &word, nonce.is_multiple_of(2));
-            note(stage, &name, begun, reply.as_ref().err());
-            match reply {
-                Ok(reply) => {
-                    stage.notes.compare(&name, &word, reply.value(0, 0));
+            let rows = ask(&mut client, &word, nonce.is_multiple_of(2));
+            note(stage, &name, begun, rows.as_ref().err());
+            match rows {
+                Ok(rows) => {
+                    stage.notes.compare(&name, &word, rows.value(0, 0));
                 }
                 Err(Failure::Refused(_)) => sleep(PAUSE_AFTER_FAILURE),
                 Err(_) => break,
@@ -45,28 +43,17 @@ pub(super) fn read(stage: &Stage, number: u64) {
     }
 }
 
-fn connect(stage: &Stage, name: &str) -> Result<Client, Failure> {
-    let mut client = stage.connect(name)?;
-    let mut packet = Vec::new();
-    build::parse(&mut packet, b"read", PREPARED, &[]);
-    build::sync(&mut packet);
-    client.send(&packet)?;
-    client.reply()?.good()?;
+fn connect<C: Client>(stage: &Stage, name: &str) -> Result<C, Failure> {
+    let mut client: C = stage.connect(name)?;
+    client.prepare_read()?;
     Ok(client)
 }
 
-fn ask(client: &mut Client, word: &str, by_statement: bool) -> Result<Reply, Failure> {
-    if !by_statement {
-        return client.query(&format!(
-            "SELECT '{word}', count(*) FROM chaos WHERE session = 1 AND id < 100"
-        ));
+fn ask<C: Client>(client: &mut C, word: &str, by_statement: bool) -> Result<Rows, Failure> {
+    match by_statement {
+        true => client.read(word),
+        false => client.ask(&format!("SELECT '{word}', {READ}")),
     }
-    let mut packet = Vec::new();
-    build::bind(&mut packet, b"", b"read", &[Some(word.as_bytes())]);
-    build::execute(&mut packet, b"", 0);
-    build::sync(&mut packet);
-    client.send(&packet)?;
-    client.reply()?.good()
 }
 
 fn note(stage: &Stage, name: &str, begun: SystemTime, failure: Option<&Failure>) {

@@ -1,18 +1,23 @@
 //! What is left when all is over: rows against acknowledgements, outages, what stayed on servers.
 
+mod outage;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-use super::client::Client;
-use super::director::{Event, Happened};
-use super::notes::{Attempt, Content, Outcome, Wrong, between};
+use super::client::{Client, GHOSTS, Rows};
+use super::director::Happened;
+use super::notes::{Attempt, Content, Outcome, Sight, Wrong};
 use crate::{Server, eventually};
+pub use outage::Outage;
+use outage::outages;
 
-/// How long what clients left behind may take to be cleaned up.
-const CLEAN_LIMIT: Duration = Duration::from_secs(10);
+/// How long what clients left behind may take to be cleaned up: a Galera node that waits for its
+/// cluster does so for half a minute, whoever has left.
+const CLEAN_LIMIT: Duration = Duration::from_secs(40);
 /// From a writable primary to writes through what stands in front.
 const REACTION_BAR: Duration = Duration::from_secs(1);
 /// How long all readers together may be without an answer while the primary changes.
@@ -26,6 +31,8 @@ pub struct Report {
     pub writes: [usize; 3],
     /// Reads of sessions that only read, and how many of them failed.
     pub reads: [usize; 2],
+    /// Writes that were acknowledged, and that only a primary had which nobody could ask any more.
+    pub not_kept: usize,
     /// Answers that were compared with what was asked for.
     pub checks: u64,
     /// What was done to connections, and how often.
@@ -38,42 +45,19 @@ pub struct Report {
     pub read_failures: BTreeMap<String, usize>,
 }
 
-/// What clients saw of one event.
-#[derive(Clone, Debug)]
-pub struct Outage {
-    /// What happened.
-    pub event: String,
-    /// From a writable primary to the first acknowledged write; `None` where it always was one.
-    pub reaction: Option<Duration>,
-    /// The longest time from a writer's first error to its next success.
-    pub errors: Duration,
-    /// The longest time that a writer was without an acknowledged write.
-    pub pause: Duration,
-    /// Writes that failed.
-    pub failed_writes: usize,
-    /// Reads that failed.
-    pub failed_reads: usize,
-    /// The longest read.
-    pub read: Duration,
-    /// The longest time in which no reader at all was answered.
-    pub read_pause: Duration,
-    /// Whether another server took the writes afterwards.
-    pub is_change: bool,
-}
-
 impl Report {
     /// Compares what was noted with what this server has.
-    pub(super) fn of(
+    pub(super) fn of<C: Client>(
         content: &mut Content,
         happened: &[Happened],
         server: &Server,
     ) -> Result<Report> {
-        let mut client = Client::connect(server.address, "report", CLEAN_LIMIT)
+        let mut client = C::connect(server.address, "report", CLEAN_LIMIT)
             .map_err(|failure| anyhow!("{}: {failure}", server.name))?;
-        let rows = rows(&mut client)?;
-        compare(content, &rows);
-        let ghosts = ask(&mut client, "SELECT tag FROM chaos_ghost")?;
-        let ghosts = ghosts.into_iter().map(|row| (Wrong::Ghost, row.join(" ")));
+        let kept = kept(&mut client)?;
+        let not_kept = compare(content, &kept, happened);
+        let ghosts = ask(&mut client, GHOSTS)?;
+        let ghosts = (ghosts.into_iter()).map(|row| (Wrong::Ghost, row.join(" ")));
         content.wrongs.extend(ghosts);
         let is = |wanted: fn(&Outcome) -> bool| {
             let attempts = content.attempts.iter();
@@ -95,6 +79,7 @@ impl Report {
         Ok(Report {
             writes,
             reads: [content.readings.len(), read_failures.values().sum()],
+            not_kept,
             checks: content.checks,
             cruelties: content.cruelties.clone(),
             outages: outages(content, happened),
@@ -117,26 +102,23 @@ impl Report {
 }
 
 /// Every server must be as if those who left had never been there; says what is not.
-pub(super) fn left_behind(servers: &[Server], connections_max: u32) -> Vec<(Wrong, String)> {
-    let busy = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'sbtest' \
-                AND state <> 'idle'";
-    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
-    let connections = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'sbtest'";
-    let questions = [
-        ("sessions that are not idle", busy, 0),
-        ("advisory locks", locks, 0),
-        ("connections", connections, connections_max),
-    ];
+pub(super) fn left_behind<C: Client>(
+    servers: &[Server],
+    connections_max: u32,
+) -> Vec<(Wrong, String)> {
     let mut wrongs = Vec::new();
     for server in servers {
-        for (what, query, most) in questions {
+        for leftover in C::leftovers() {
+            let (what, most) = (leftover.what, leftover.most.unwrap_or(connections_max));
             let mut last = String::new();
             let clean = eventually(CLEAN_LIMIT, what, || {
-                last = server.sql(query)?;
+                last = server.sql(&leftover.query)?;
                 Ok((last.parse::<u32>()? <= most).then_some(()))
             });
             if clean.is_err() {
-                let what = format!("{last} {what} on {}, at most {most} expected", server.name);
+                let sessions = server.sql(C::SESSIONS).unwrap_or_default();
+                let name = &server.name;
+                let what = format!("{last} {what} on {name}, at most {most} expected; {sessions}");
                 wrongs.push((Wrong::Stuck, what));
             }
         }
@@ -144,158 +126,126 @@ pub(super) fn left_behind(servers: &[Server], connections_max: u32) -> Vec<(Wron
     wrongs
 }
 
-/// Session, id and tag of every row, and how often it is there.
-type Rows = BTreeMap<(u64, u64), Vec<String>>;
+/// By session and id every row that is there, as often as it is.
+type Kept = BTreeMap<(u64, u64), Vec<Row>>;
 
-fn rows(client: &mut Client) -> Result<Rows> {
-    let mut rows = Rows::new();
-    for row in ask(client, "SELECT session, id, tag FROM chaos")? {
-        let [session, id, tag] = &row[..] else {
+struct Row {
+    tag: String,
+    /// The number that the server has given it.
+    key: Option<u64>,
+}
+
+fn kept<C: Client>(client: &mut C) -> Result<Kept> {
+    let mut kept = Kept::new();
+    for row in ask(client, C::ROWS)? {
+        let [session, id, tag, more @ ..] = &row[..] else {
             return Err(anyhow!("a row of {} columns", row.len()));
         };
-        let key = (session.parse()?, id.parse()?);
-        rows.entry(key).or_default().push(tag.clone());
+        let own = Row {
+            tag: tag.clone(),
+            key: more.first().map(|key| key.parse()).transpose()?,
+        };
+        let place = (session.parse()?, id.parse()?);
+        kept.entry(place).or_default().push(own);
     }
-    Ok(rows)
+    Ok(kept)
 }
 
-fn ask(client: &mut Client, text: &str) -> Result<Vec<Vec<String>>> {
-    let reply = client
-        .query(text)
+fn ask<C: Client>(client: &mut C, text: &str) -> Result<Vec<Vec<String>>> {
+    let Rows(rows) = client
+        .ask(text)
         .map_err(|failure| anyhow!("{text}: {failure}"))?;
     let full = |row: Vec<Option<String>>| row.into_iter().map(Option::unwrap_or_default).collect();
-    Ok(reply.rows.into_iter().map(full).collect())
+    Ok(rows.into_iter().map(full).collect())
 }
 
-fn compare(content: &mut Content, rows: &Rows) {
+/// Tells what is wrong, and how many acknowledged writes the cluster itself has not kept.
+fn compare(content: &mut Content, kept: &Kept, happened: &[Happened]) -> usize {
     let mut wrongs = Vec::new();
     let mut known = BTreeSet::new();
+    let mut not_kept = 0;
     for attempt in &content.attempts {
-        let there = |id: &u64| rows.contains_key(&(attempt.session, *id));
-        let count = attempt.ids.iter().filter(|id| there(id)).count();
-        let all = attempt.ids.len();
-        known.extend(attempt.ids.iter().map(|id| (attempt.session, *id)));
-        let wrong = match &attempt.outcome {
-            Outcome::Acknowledged if count < all => Wrong::Lost,
-            Outcome::Refused(_) if count > 0 => Wrong::Refused,
-            _ if count != 0 && count != all => Wrong::Ghost,
-            _ => continue,
-        };
-        wrongs.push((wrong, describe(attempt, count)));
+        let ids = attempt.ids.iter().map(|id| (attempt.session, *id));
+        known.extend(ids);
+        match judge(attempt, kept) {
+            Some(Wrong::Lost) if may_be_lost(attempt, happened) => not_kept += 1,
+            Some(wrong) => wrongs.push((wrong, describe(attempt, kept))),
+            None => {}
+        }
     }
-    for ((session, id), tags) in rows {
+    for ((session, id), rows) in kept {
+        let tags: Vec<&str> = rows.iter().map(|row| row.tag.as_str()).collect();
+        let mut wrong = |what, why| wrongs.push((what, format!("{session}/{id} {why}: {tags:?}")));
         if !known.contains(&(*session, *id)) {
-            wrongs.push((
-                Wrong::Ghost,
-                format!("{session}/{id} was never written: {tags:?}"),
-            ));
+            wrong(Wrong::Ghost, "was never written");
         }
-        let is_own = |tag: &String| {
-            tag.starts_with(&format!("w{session}.")) && tag.ends_with(&format!(".{id}"))
-        };
         if tags.len() > 1 {
-            wrongs.push((Wrong::Doubled, format!("{session}/{id}: {tags:?}")));
+            wrong(Wrong::Doubled, "is there twice");
         }
-        if !tags.iter().all(is_own) {
-            wrongs.push((Wrong::Foreign, format!("{session}/{id} has {tags:?}")));
+        let (begin, end) = (format!("w{session}."), format!(".{id}"));
+        if !tags
+            .iter()
+            .all(|tag| tag.starts_with(&begin) && tag.ends_with(&end))
+        {
+            wrong(Wrong::Foreign, "is another's");
         }
     }
+    let sights = content.sights.iter();
+    let stale = sights.filter(|sight| is_stale(sight, content, kept));
+    wrongs.extend(stale.map(|sight| (Wrong::Stale, sight.to_string())));
     content.wrongs.extend(wrongs);
+    not_kept
 }
 
-fn describe(attempt: &Attempt, there: usize) -> String {
-    let Attempt {
-        session,
-        ids,
-        outcome,
-        ..
-    } = attempt;
-    format!("session {session}, {ids:?}: {outcome:?}, and {there} are there")
-}
-
-/// An event's time goes on until the next one begins.
-fn outages(content: &Content, happened: &[Happened]) -> Vec<Outage> {
-    let next = happened.iter().skip(1).map(|next| Some(next.begun));
-    let pairs = happened.iter().zip(next.chain([None]));
-    pairs
-        .map(|(one, until)| outage(content, one, until.unwrap_or_else(SystemTime::now)))
-        .collect()
-}
-
-fn outage(content: &Content, one: &Happened, until: SystemTime) -> Outage {
-    let within = |at: SystemTime| (one.begun..until).contains(&at);
-    let writes: Vec<&Attempt> = content
-        .attempts
-        .iter()
-        .filter(|attempt| within(attempt.ended))
-        .collect();
-    let reads = || content.readings.iter().filter(|read| within(read.ended));
-    let took = reads().map(|read| between(read.begun, read.ended));
-    let answered = reads().filter(|read| read.failure.is_none());
-    let answered = answered.map(|read| read.ended);
-    let good = |attempt: &&&Attempt| attempt.outcome == Outcome::Acknowledged;
-    let sessions: BTreeSet<u64> = writes.iter().map(|attempt| attempt.session).collect();
-    let of = |session: u64| {
-        writes
-            .iter()
-            .filter(move |attempt| attempt.session == session)
-    };
-    Outage {
-        event: match one.event {
-            Event::FailOver => "failover, killed".to_owned(),
-            Event::FailOverFrozen => "failover, frozen".to_owned(),
-            event => format!("{event:?}"),
-        },
-        reaction: one.writable_at.and_then(|at| {
-            let ended = writes.iter().filter(good).map(|attempt| attempt.ended);
-            let first = ended.filter(|ended| *ended >= at).min()?;
-            Some(between(at, first))
-        }),
-        errors: sessions
-            .iter()
-            .map(|session| error_span(of(*session).copied()))
-            .max()
-            .unwrap_or_default(),
-        pause: sessions
-            .iter()
-            .map(|session| {
-                let written = of(*session).filter(good).map(|attempt| attempt.ended);
-                longest_pause(one.begun, written)
-            })
-            .max()
-            .unwrap_or_default(),
-        failed_writes: writes.iter().filter(|attempt| !good(attempt)).count(),
-        failed_reads: reads().filter(|read| read.failure.is_some()).count(),
-        read: took.max().unwrap_or_default(),
-        read_pause: longest_pause(one.begun, answered),
-        is_change: one.event.is_change(),
+/// What is wrong with a write, as the rows are.
+fn judge(attempt: &Attempt, kept: &Kept) -> Option<Wrong> {
+    let (count, all) = (there(attempt, kept), attempt.ids.len());
+    match &attempt.outcome {
+        Outcome::Acknowledged if count < all => Some(Wrong::Lost),
+        Outcome::Refused(_) if count > 0 => Some(Wrong::Refused),
+        _ if count != 0 && count != all => Some(Wrong::Ghost),
+        _ if has_another_key(attempt, kept) => Some(Wrong::Foreign),
+        _ => None,
     }
 }
 
-/// The longest time from a first error to the next success.
-fn error_span<'a>(attempts: impl Iterator<Item = &'a Attempt>) -> Duration {
-    let (mut longest, mut first_error) = (Duration::ZERO, None);
-    for attempt in attempts {
-        match (&attempt.outcome, first_error) {
-            (Outcome::Acknowledged, Some(since)) => {
-                longest = longest.max(between(since, attempt.ended));
-                first_error = None;
-            }
-            (Outcome::Acknowledged, None) => {}
-            (_, since) => first_error = since.or(Some(attempt.ended)),
-        }
-    }
-    longest
+/// How many of its rows are there.
+fn there(attempt: &Attempt, kept: &Kept) -> usize {
+    let is_there = |id: &&u64| kept.contains_key(&(attempt.session, **id));
+    attempt.ids.iter().filter(is_there).count()
 }
 
-/// The longest time between two of these instants, the first of them being the beginning.
-fn longest_pause(begun: SystemTime, instants: impl Iterator<Item = SystemTime>) -> Duration {
-    let (mut longest, mut last) = (Duration::ZERO, begun);
-    for instant in instants {
-        longest = longest.max(between(last, instant));
-        last = instant;
-    }
-    longest
+/// It was told the number of another's row.
+fn has_another_key(attempt: &Attempt, kept: &Kept) -> bool {
+    let first = attempt.ids.first().map(|id| (attempt.session, *id));
+    let rows = first.and_then(|place| kept.get(&place));
+    let keys = rows.into_iter().flatten().map(|row| row.key);
+    attempt.key.is_some() && keys.into_iter().any(|key| key != attempt.key)
+}
+
+/// It was acknowledged by a primary that went before any replica had it.
+fn may_be_lost(attempt: &Attempt, happened: &[Happened]) -> bool {
+    let mut spans = happened.iter().filter_map(|one| one.may_lose);
+    spans.any(|(from, to)| (from..=to).contains(&attempt.ended))
+}
+
+/// Something that the cluster has kept was acknowledged to the session, and it did not see that.
+fn is_stale(sight: &Sight, content: &Content, kept: &Kept) -> bool {
+    let unseen = sight.seen.unwrap_or(0) + 1..=sight.wrote;
+    let own = content.attempts.iter();
+    let own = own.filter(|one| one.session == sight.session);
+    let mut acknowledged = own.filter(|one| one.outcome == Outcome::Acknowledged);
+    acknowledged.any(|one| {
+        let mut ids = one.ids.iter();
+        ids.any(|id| unseen.contains(id) && kept.contains_key(&(sight.session, *id)))
+    })
+}
+
+fn describe(attempt: &Attempt, kept: &Kept) -> String {
+    let rows = (attempt.ids.iter()).filter_map(|id| kept.get(&(attempt.session, *id)));
+    let keys: Vec<_> = rows.flatten().map(|row| row.key).collect();
+    let there = there(attempt, kept);
+    format!("{attempt:?}, and {there} are there, numbered {keys:?}")
 }
 
 impl fmt::Display for Report {
@@ -308,6 +258,13 @@ impl fmt::Display for Report {
              {reads} reads, {failed} failed; {} answers compared",
             self.checks
         )?;
+        if self.not_kept > 0 {
+            let count = self.not_kept;
+            writeln!(
+                f,
+                "{count} acknowledged writes had reached no replica when their primary went"
+            )?;
+        }
         for (name, count) in &self.cruelties {
             writeln!(f, "  {count:>6} connections {name}")?;
         }
@@ -335,27 +292,6 @@ impl fmt::Display for Report {
         write!(
             f,
             "\nwrites went on {reaction_ms} ms at most after there was a writable primary: {bar}"
-        )
-    }
-}
-
-impl fmt::Display for Outage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reaction = match self.reaction {
-            Some(took) => format!("{} ms after a writable primary", took.as_millis()),
-            None => "not concerned".to_owned(),
-        };
-        write!(
-            f,
-            "{:<18} writes {reaction}; errors for {} ms ({} writes), longest pause {} ms; \
-             longest read {} ms, {} failed, none answered for {} ms",
-            self.event,
-            self.errors.as_millis(),
-            self.failed_writes,
-            self.pause.as_millis(),
-            self.read.as_millis(),
-            self.failed_reads,
-            self.read_pause.as_millis()
         )
     }
 }

@@ -4,13 +4,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::client::{Client, Failure};
+use super::client::Client;
+use super::failure::Failure;
 use super::notes::Notes;
 use super::seed::Chance;
-
-/// The tables, made once.
-pub(super) const TABLES: &str = "CREATE TABLE chaos (session bigint NOT NULL, id bigint NOT NULL, \
-    tag text NOT NULL); CREATE INDEX ON chaos (session, id); CREATE TABLE chaos_ghost (tag text)";
 
 /// Shared by all threads.
 pub(super) struct Stage {
@@ -33,8 +30,8 @@ impl Stage {
         }
     }
 
-    pub(super) fn connect(&self, name: &str) -> Result<Client, Failure> {
-        Client::connect(self.address, name, self.limit)
+    pub(super) fn connect<C: Client>(&self, name: &str) -> Result<C, Failure> {
+        C::connect(self.address, name, self.limit)
     }
 
     pub(super) fn chance(&self, participant: u64) -> Chance {

@@ -1,18 +1,53 @@
 //! A session that writes rows of its own in every way there is, and looks whether it sees them.
 
-mod acts;
-
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-use super::client::{Client, Failure};
-use super::notes::{Attempt, Outcome, Wrong, outcome};
+use super::client::{Client, Rows};
+use super::failure::Failure;
+use super::notes::{Attempt, Outcome, Sight, Wrong, outcome};
 use super::seed::Chance;
 use super::stage::Stage;
 
 /// Between two writes, so that servers and checks are the work and not the writers.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
+
+/// A way to write rows.
+pub(super) struct Act<C: 'static> {
+    pub(super) name: &'static str,
+    /// How many rows it writes.
+    pub(super) rows: u64,
+    pub(super) way: Way<C>,
+}
+
+pub(super) enum Way<C: 'static> {
+    /// All rows or none.
+    Whole(fn(&mut Doing<'_, C>, &[u64]) -> Result<Key, Failure>),
+    /// Parts that may succeed without the others.
+    Parts(fn(&mut Doing<'_, C>, &[u64]) -> Vec<Written>),
+}
+
+/// The number that the server has given to the first row, if it tells.
+pub(super) type Key = Option<u64>;
+
+/// The ids that were written together, and whether they were.
+pub(super) type Written = (Vec<u64>, Result<Key, Failure>);
+
+/// An act at work.
+pub(super) struct Doing<'a, C> {
+    pub(super) stage: &'a Stage,
+    pub(super) session: &'a mut Session<C>,
+    pub(super) number: u64,
+}
+
+/// One of a writer's connections.
+pub(super) struct Session<C> {
+    pub(super) client: C,
+    pub(super) name: String,
+    /// The highest id that was acknowledged here: less must not be seen any more.
+    floor: u64,
+}
 
 /// A writer; one after the other it has many connections.
 pub(super) struct Writer<'a> {
@@ -24,17 +59,34 @@ pub(super) struct Writer<'a> {
     last_nonce: u64,
 }
 
-/// One of its connections.
-struct Session {
-    client: Client,
-    name: String,
-    /// The highest id that was acknowledged here: less must not be seen any more.
-    floor: u64,
-    has_prepared: bool,
-}
-
 /// Why a connection is given up.
 struct Over;
+
+impl<C> Act<C> {
+    /// Writes these rows; each part that may succeed without the others is told apart.
+    fn carry_out(&self, doing: &mut Doing<'_, C>, ids: &[u64]) -> Vec<Written> {
+        match self.way {
+            Way::Whole(way) => vec![(ids.to_vec(), way(doing, ids))],
+            Way::Parts(way) => way(doing, ids),
+        }
+    }
+}
+
+impl<C> Doing<'_, C> {
+    /// What a row says of who wrote it.
+    pub(super) fn tag(&self, id: u64) -> String {
+        format!("{}.{id}", self.session.name)
+    }
+
+    /// What came must be about this very row.
+    pub(super) fn check(&self, id: u64, came: Option<&str>) -> Result<(), Failure> {
+        let notes = &self.stage.notes;
+        if notes.compare(&self.session.name, &self.tag(id), came) {
+            return Ok(());
+        }
+        Err(Failure::Lost("the reply was another's".to_owned()))
+    }
+}
 
 impl Writer<'_> {
     pub(super) fn new(stage: &Stage, number: u64) -> Writer<'_> {
@@ -49,135 +101,152 @@ impl Writer<'_> {
     }
 
     /// Writes until the stage ends.
-    pub(super) fn run(&mut self) {
+    pub(super) fn run<C: Client>(&mut self) {
         while self.stage.goes_on() {
-            match self.open() {
+            match self.open::<C>() {
                 Ok(mut session) => while self.stage.goes_on() && self.turn(&mut session).is_ok() {},
                 Err(failure) => {
                     let who = format!("writer {} logging in", self.number);
                     self.stage.notes.judge(&who, &failure);
-                    self.note(Vec::new(), Outcome::Unknown(failure.to_string()));
+                    self.note(Vec::new(), None, Outcome::Unknown(failure.to_string()));
                     sleep(PAUSE_AFTER_FAILURE);
                 }
             }
         }
     }
 
-    /// A connection with a setting that no server reports and that must follow it.
-    fn open(&mut self) -> Result<Session, Failure> {
+    /// A connection with settings that must follow it.
+    fn open<C: Client>(&mut self) -> Result<Session<C>, Failure> {
         self.connections += 1;
-        let mut client = self.stage.connect(&format!("w{}", self.number))?;
+        let mut client: C = self.stage.connect(&format!("w{}", self.number))?;
         let name = format!("w{}.{}", self.number, self.connections);
-        client.query(&format!("SET chaos.owner = '{name}'"))?;
+        client.mark(&name)?;
         Ok(Session {
             client,
             name,
             floor: 0,
-            has_prepared: false,
         })
     }
 
-    fn turn(&mut self, session: &mut Session) -> Result<(), Over> {
+    fn turn<C: Client>(&mut self, session: &mut Session<C>) -> Result<(), Over> {
         self.write(session)?;
         self.look(session)?;
         if self.chance.below(8) == 0 {
-            self.check_settings(session)?;
+            self.check_marks(session)?;
         }
         sleep(PAUSE);
         Ok(())
     }
 
     /// Notes what became of each of the act's writes.
-    fn write(&mut self, session: &mut Session) -> Result<(), Over> {
-        let act = acts::ALL[self.chance.below(acts::ALL.len() as u64) as usize];
+    fn write<C: Client>(&mut self, session: &mut Session<C>) -> Result<(), Over> {
+        let acts = C::acts();
+        let act = &acts[self.chance.below(acts.len() as u64) as usize];
         let ids: Vec<u64> = (1..=act.rows).map(|more| self.last_id + more).collect();
         self.last_id += act.rows;
-        let done = act.carry_out(self.stage, session, self.number, &ids);
+        let mut doing = Doing {
+            stage: self.stage,
+            session,
+            number: self.number,
+        };
+        let done = act.carry_out(&mut doing, &ids);
         let mut failure = None;
         for (written, result) in done {
-            let what = match result {
-                Ok(()) => {
+            match result {
+                Ok(key) => {
                     let highest = written.iter().copied().max();
                     session.floor = session.floor.max(highest.unwrap_or(0));
-                    Outcome::Acknowledged
+                    self.note(written, key, Outcome::Acknowledged);
                 }
                 Err(error) => {
-                    let what = outcome(&error);
+                    self.note(written, None, outcome(&error));
                     failure = failure.or(Some(error));
-                    what
                 }
-            };
-            self.note(written, what);
+            }
         }
         failure.map_or(Ok(()), |failure| self.after(session, act.name, &failure))
     }
 
     /// Reads its own newest row: it must be there.
-    fn look(&mut self, session: &mut Session) -> Result<(), Over> {
-        let nonce = self.nonce(session);
+    fn look<C: Client>(&mut self, session: &mut Session<C>) -> Result<(), Over> {
+        let nonce = self.nonce(&session.name);
         let text = format!(
-            "SELECT '{nonce}', coalesce(max(id), 0) FROM chaos WHERE session = {}",
+            "SELECT '{nonce}', concat(coalesce(max(id), 0)) FROM chaos WHERE session = {}",
             self.number
         );
-        let reply = match self.chance.below(3) {
-            0 => session.client.query(&text),
-            1 => acts::extended(&mut session.client, &text),
-            _ => acts::read_only(&mut session.client, &text),
+        let rows = match self.chance.below(3) {
+            0 => session.client.ask(&text),
+            1 => session.client.ask_prepared(&text),
+            _ => session.client.ask_read_only(&text),
         };
-        let reply = match reply {
-            Ok(reply) => reply,
+        let rows = match rows {
+            Ok(rows) => rows,
             Err(failure) => return self.after(session, "reading its own", &failure),
         };
         let notes = &self.stage.notes;
-        notes.compare(&session.name, &nonce, reply.value(0, 0));
-        let seen = reply.value(0, 1).and_then(|id| id.parse::<u64>().ok());
-        if seen.is_none_or(|seen| seen < session.floor) {
-            let what = format!("{} wrote {} and saw {seen:?}", session.name, session.floor);
-            notes.wrong(Wrong::Stale, what);
-        }
-        for channel in reply.notified {
-            let what = format!("{}: a notification on {channel}", session.name);
-            notes.wrong(Wrong::Foreign, what);
+        notes.compare(&session.name, &nonce, rows.value(0, 0));
+        self.see(session, &rows);
+        for stray in session.client.strays() {
+            notes.wrong(Wrong::Foreign, format!("{}: {stray}", session.name));
         }
         Ok(())
     }
 
-    fn check_settings(&mut self, session: &mut Session) -> Result<(), Over> {
-        let application = format!("w{}", self.number);
-        let name = session.name.clone();
-        for (setting, wanted) in [("chaos.owner", &name), ("application_name", &application)] {
-            match session.client.query(&format!("SHOW {setting}")) {
-                Ok(reply) => {
-                    let who = format!("{name}, SHOW {setting}");
-                    self.stage.notes.compare(&who, wanted, reply.value(0, 0));
-                }
-                Err(failure) => return self.after(session, "SHOW", &failure),
-            }
+    /// Whether that is stale can only be said when it is known what the cluster has kept.
+    fn see<C>(&self, session: &Session<C>, rows: &Rows) {
+        let seen = rows.value(0, 1).and_then(|id| id.parse::<u64>().ok());
+        if seen.is_none_or(|seen| seen < session.floor) {
+            let sight = Sight {
+                session: self.number,
+                name: session.name.clone(),
+                wrote: session.floor,
+                seen,
+            };
+            self.stage.notes.unseen(sight);
         }
-        Ok(())
+    }
+
+    fn check_marks<C: Client>(&mut self, session: &mut Session<C>) -> Result<(), Over> {
+        match session.client.marks(&session.name) {
+            Ok(marks) => {
+                for (wanted, came) in marks {
+                    let who = format!("{}, a setting", session.name);
+                    self.stage.notes.compare(&who, &wanted, came.as_deref());
+                }
+                Ok(())
+            }
+            Err(failure) => self.after(session, "asking for settings", &failure),
+        }
     }
 
     /// Whether the connection can still be used, and in what state it is.
-    fn after(&self, session: &mut Session, act: &str, failure: &Failure) -> Result<(), Over> {
+    fn after<C: Client>(
+        &self,
+        session: &mut Session<C>,
+        act: &str,
+        failure: &Failure,
+    ) -> Result<(), Over> {
         let who = format!("{}, {act}", session.name);
         self.stage.notes.judge(&who, failure);
         sleep(PAUSE_AFTER_FAILURE);
-        match failure {
-            // Harmless where there is no transaction.
-            Failure::Refused(_) => session.client.query("ROLLBACK").map(drop).map_err(|_| Over),
-            _ => Err(Over),
+        if !matches!(failure, Failure::Refused(_)) {
+            return Err(Over);
         }
+        let mut texts = C::AFTER_FAILURE.iter();
+        let done = texts.try_for_each(|text| session.client.ask(text).map(drop));
+        done.map_err(|_| Over)
     }
 
-    fn nonce(&mut self, session: &Session) -> String {
+    fn nonce(&mut self, name: &str) -> String {
         self.last_nonce += 1;
-        format!("{}.look.{}", session.name, self.last_nonce)
+        format!("{name}.look.{}", self.last_nonce)
     }
 
-    fn note(&self, ids: Vec<u64>, outcome: Outcome) {
+    fn note(&self, ids: Vec<u64>, key: Key, outcome: Outcome) {
         self.stage.notes.content().attempts.push(Attempt {
             session: self.number,
             ids,
+            key,
             ended: SystemTime::now(),
             outcome,
         });

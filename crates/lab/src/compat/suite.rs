@@ -1,9 +1,10 @@
-//! PostgreSQL's own regression tests, fetched from Debian's source package and kept.
+//! Suites that are fetched from Debian's source packages and kept.
 
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -21,34 +22,61 @@ pub(super) fn home() -> PathBuf {
     user.join(".cache/evenkeel/suites")
 }
 
+/// A suite that is fetched once, by a script.
+pub(super) struct Source<'a> {
+    /// Its directory in [`home`].
+    pub(super) name: &'a str,
+    /// What it is called in words.
+    pub(super) title: &'a str,
+    /// Makes the directory that is its first argument, behind `debian.sh`.
+    pub(super) script: &'a str,
+    pub(super) arguments: &'a [String],
+}
+
+impl Source<'_> {
+    /// The directory with what was fetched, now or earlier.
+    pub(super) fn fetched(&self) -> Result<PathBuf> {
+        /// Whoever wants the same meanwhile finds it when it is there.
+        static FETCHING: Mutex<()> = Mutex::new(());
+        let _fetching = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
+        let (parent, title) = (home(), self.title);
+        let place = parent.join(self.name);
+        if place.is_dir() {
+            return Ok(place);
+        }
+        fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        eprintln!("fetching {title}");
+        let said = parent.join(format!("{}.log", self.name));
+        let log = File::create(&said)?;
+        let script = [include_str!("debian.sh"), self.script].concat();
+        let status = Command::new("/bin/sh")
+            .args(["-c", &script, "fetch-suite"])
+            .arg(&place)
+            .args(self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .status()?;
+        if !status.success() || !place.is_dir() {
+            bail!(
+                "{title} cannot be fetched from this machine's Debian mirror; {} ends with:\n{}",
+                said.display(),
+                process::tail(&said)
+            );
+        }
+        Ok(place)
+    }
+}
+
 /// The directory with `sql`, `expected`, `data`, `parallel_schedule` and `lib` of this version.
 pub(super) fn postgres(version: u32) -> Result<PathBuf> {
-    let place = home().join(format!("postgresql-{version}"));
-    if place.is_dir() {
-        return Ok(place);
-    }
-    let parent = home();
-    fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
-    eprintln!("fetching PostgreSQL {version}'s regression tests");
-    let said = parent.join(format!("postgresql-{version}.log"));
-    let log = File::create(&said)?;
-    let status = Command::new("/bin/sh")
-        .args(["-c", include_str!("fetch.sh"), "fetch-suite"])
-        .arg(version.to_string())
-        .arg(&place)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .status()?;
-    if !status.success() || !place.is_dir() {
-        bail!(
-            "PostgreSQL {version}'s regression tests cannot be fetched from this machine's Debian \
-             mirror; {} ends with:\n{}",
-            said.display(),
-            process::tail(&said)
-        );
-    }
-    Ok(place)
+    let source = Source {
+        name: &format!("postgresql-{version}"),
+        title: &format!("PostgreSQL {version}'s regression tests"),
+        script: include_str!("fetch-postgres.sh"),
+        arguments: &[version.to_string()],
+    };
+    source.fetched()
 }
 
 /// Copies a directory with all that is in it.

@@ -10,46 +10,53 @@ use evenkeel_lab::{
 };
 
 use super::Options;
-use super::blocks::{Comparison, Metric, Target, interleaved_against};
+use super::blocks::{Comparison, Target, interleaved_against};
+use super::selects::{self, FORMS, METRICS};
 use crate::stop::Stop;
 
-const METRICS: &[Metric] = &[
-    Metric {
-        name: "us CPU/query",
-        decimals: 1,
-    },
-    Metric {
-        name: "queries/s",
-        decimals: 0,
-    },
-    Metric {
-        name: "p50 ms",
-        decimals: 2,
-    },
-    Metric {
-        name: "p99 ms",
-        decimals: 2,
-    },
-];
-
 /// Whom the others are compared with, a table for each.
-const RIVALS: [&str; 3] = ["nginx stream", "mysql router", "direct"];
+const RIVALS: [&str; 3] = [Kind::Nginx.name(), Kind::Router.name(), Kind::Direct.name()];
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
-
-/// How sysbench asks: its own way, which prepares, and without.
-const FORMS: [(&str, &str); 2] = [
-    ("prepared", "--db-ps-mode=auto"),
-    ("text", "--db-ps-mode=disable"),
-];
 
 /// Server connections of a pool.
 const POOL_SIZE: u32 = 40;
 
-/// What stands before the server.
-struct Front {
-    name: &'static str,
-    address: SocketAddr,
+/// What can stand before the server.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    IoUring,
+    Epoll,
+    Nginx,
+    Router,
+    Direct,
+}
+
+/// In the order of the tables.
+const KINDS: [Kind; 5] = [
+    Kind::IoUring,
+    Kind::Epoll,
+    Kind::Nginx,
+    Kind::Router,
+    Kind::Direct,
+];
+
+impl Kind {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Kind::IoUring => "evenkeel io_uring",
+            Kind::Epoll => "evenkeel epoll",
+            Kind::Nginx => "nginx stream",
+            Kind::Router => "mysql router",
+            Kind::Direct => "direct",
+        }
+    }
+}
+
+/// One that runs.
+pub(super) struct Front {
+    kind: Kind,
+    pub(super) address: SocketAddr,
     process: Running,
 }
 
@@ -61,30 +68,77 @@ enum Running {
 }
 
 impl Front {
-    fn cpu_us(&self) -> u64 {
-        procfs::cpu_us(&match &self.process {
+    /// With a pool of that size, where it has one; `None`: it is not installed.
+    pub(super) fn start(kind: Kind, server: &Server, pool_size: u32) -> Result<Option<Front>> {
+        let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let servers = [server.address];
+        let evenkeel = |io| Balancer::start(&config(io, listen, server, pool_size));
+        let process = match kind {
+            Kind::IoUring => Running::Evenkeel(evenkeel("io_uring")?),
+            Kind::Epoll => Running::Evenkeel(evenkeel("epoll")?),
+            Kind::Nginx => Running::Nginx(Nginx::stream(&servers, listen)?),
+            Kind::Router => match MysqlRouter::start(&servers, listen)? {
+                Some(router) => Running::Router(router),
+                None => return Ok(None),
+            },
+            Kind::Direct => Running::Nothing,
+        };
+        let address = match kind {
+            Kind::Direct => server.address,
+            _ => listen,
+        };
+        let front = Front {
+            kind,
+            address,
+            process,
+        };
+        front.wait_ready()?;
+        Ok(Some(front))
+    }
+
+    /// Who has just been started may not know yet who is primary.
+    fn wait_ready(&self) -> Result<()> {
+        let once = Sysbench {
+            threads: 1,
+            seconds: 1,
+            rows: 1,
+            ..Sysbench::new(Driver::Mysql, self.address)
+        };
+        let ready = eventually(READY_LIMIT, "a first session", || Ok(once.run().ok()));
+        ready.with_context(|| {
+            let log = match &self.process {
+                Running::Evenkeel(balancer) => balancer.log(),
+                _ => String::new(),
+            };
+            format!("{}: {log}", self.kind.name())
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn cpu_us(&self) -> u64 {
+        procfs::cpu_us(&self.pids())
+    }
+
+    pub(super) fn memory_kb(&self) -> u64 {
+        procfs::memory_kb(&self.pids())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        match &self.process {
             Running::Nothing => Vec::new(),
             Running::Evenkeel(balancer) => vec![balancer.pid()],
             Running::Nginx(nginx) => nginx.pids(),
             Running::Router(router) => router.pids(),
-        })
+        }
     }
 }
 
 /// One MariaDB server; pooling by transaction with reads split, as a user would set it up.
 pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("mysql")?;
-    let cluster = lab.mariadb(MariadbOptions {
-        sbtest_rows: Some(options.rows),
-        ..MariadbOptions::default()
-    })?;
-    let server = cluster.primary;
-    server.sql(
-        "GRANT SELECT ON mysql.* TO monitor@'127.0.0.1'; \
-         GRANT SHOW VIEW ON *.* TO monitor@'127.0.0.1'",
-    )?;
+    let server = server(&lab, options)?;
     stop.check()?;
-    let fronts = fronts(&server)?;
+    let fronts = start_all(&server)?;
     for clients in &options.clients {
         for (form, option) in FORMS {
             let title = format!("MariaDB point selects, {form}, {clients} clients");
@@ -96,7 +150,11 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
             };
             let mut targets: Vec<Target> = fronts
                 .iter()
-                .map(|front| target(front, load(front, option, *clients, options)))
+                .map(|front| {
+                    let at = (Driver::Mysql, front.address);
+                    let load = selects::load(at, option, *clients, options);
+                    selects::target(front.kind.name(), || front.cpu_us(), load)
+                })
                 .collect();
             interleaved_against(&RIVALS, &comparison, &mut targets, stop)?;
         }
@@ -104,108 +162,37 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// In the order of the tables.
-fn fronts(server: &Server) -> Result<Vec<Front>> {
-    let address = server.address;
+/// With sysbench's tables, and an account that may know all that a service needs.
+pub(super) fn server(lab: &Lab, options: &Options) -> Result<Server> {
+    let cluster = lab.mariadb(MariadbOptions {
+        sbtest_rows: Some(options.rows),
+        ..MariadbOptions::default()
+    })?;
+    cluster.primary.sql(
+        "GRANT SELECT ON mysql.* TO monitor@'127.0.0.1'; \
+         GRANT SHOW VIEW, TRIGGER ON *.* TO monitor@'127.0.0.1'",
+    )?;
+    Ok(cluster.primary)
+}
+
+fn start_all(server: &Server) -> Result<Vec<Front>> {
     let mut fronts = Vec::new();
-    for (name, io) in [
-        ("evenkeel io_uring", "io_uring"),
-        ("evenkeel epoll", "epoll"),
-    ] {
-        let listen = free_address();
-        let balancer = Balancer::start(&config(io, listen, server))?;
-        let front = Front {
-            name,
-            address: listen,
-            process: Running::Evenkeel(balancer),
-        };
-        wait_ready(&front)?;
-        fronts.push(front);
+    for kind in KINDS {
+        match Front::start(kind, server, POOL_SIZE)? {
+            Some(front) => fronts.push(front),
+            None => eprintln!("{}: not installed, left out", kind.name()),
+        }
     }
-    let listen = free_address();
-    fronts.push(Front {
-        name: RIVALS[0],
-        address: listen,
-        process: Running::Nginx(Nginx::stream(&[address], listen)?),
-    });
-    let listen = free_address();
-    match MysqlRouter::start(&[address], listen)? {
-        Some(router) => fronts.push(Front {
-            name: RIVALS[1],
-            address: listen,
-            process: Running::Router(router),
-        }),
-        None => eprintln!("{}: not installed, left out", RIVALS[1]),
-    }
-    fronts.push(Front {
-        name: RIVALS[2],
-        address,
-        process: Running::Nothing,
-    });
     Ok(fronts)
 }
 
-fn free_address() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], free_port()))
-}
-
-fn config(io: &str, listen: SocketAddr, server: &Server) -> String {
+fn config(io: &str, listen: SocketAddr, server: &Server, pool_size: u32) -> String {
     let address = server.address;
     format!(
         "[engine]\nio = {io:?}\nworkers = 2\nshutdown_limit_ms = 3000\n\n\
          [[service]]\nname = \"mysql\"\nprotocol = \"mysql\"\nlisten = \"{listen}\"\n\
          max_connections = 20000\nservers = [\"{address}\"]\n\
          [service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n\
-         [service.pool]\nsize = {POOL_SIZE}\n[service.split]\nreads = true\n"
+         [service.pool]\nsize = {pool_size}\n[service.split]\nreads = true\n"
     )
-}
-
-/// Who has just been started may not know yet who is primary.
-fn wait_ready(front: &Front) -> Result<()> {
-    let once = Sysbench {
-        threads: 1,
-        seconds: 1,
-        rows: 1,
-        ..Sysbench::new(Driver::Mysql, front.address)
-    };
-    let ready = eventually(READY_LIMIT, "a first session", || Ok(once.run().ok()));
-    ready.with_context(|| {
-        let log = match &front.process {
-            Running::Evenkeel(balancer) => balancer.log(),
-            _ => String::new(),
-        };
-        format!("{}: {log}", front.name)
-    })?;
-    Ok(())
-}
-
-fn load(front: &Front, form: &str, clients: u32, options: &Options) -> Sysbench {
-    let extra = ["--skip_trx=on", "--histogram=on", form];
-    Sysbench {
-        threads: clients,
-        seconds: options.seconds,
-        rows: options.rows,
-        extra: extra.map(str::to_owned).into(),
-        ..Sysbench::new(Driver::Mysql, front.address)
-    }
-}
-
-/// A run of this load, with what the front used meanwhile.
-fn target(front: &Front, load: Sysbench) -> Target<'_> {
-    let run = move || {
-        let before = front.cpu_us();
-        let report = load.run()?;
-        let used_us = front.cpu_us().saturating_sub(before) as f64;
-        let quantile_ms = |part| report.latencies.quantile_ms(part).unwrap_or(f64::NAN);
-        Ok(vec![
-            used_us / report.queries.max(1) as f64,
-            report.qps,
-            quantile_ms(0.5),
-            quantile_ms(0.99),
-        ])
-    };
-    Target {
-        name: front.name.to_owned(),
-        run: Box::new(run),
-    }
 }

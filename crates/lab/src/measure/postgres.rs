@@ -1,38 +1,14 @@
 //! What a PostgreSQL query costs in a pooler, and how long it takes there.
 
-mod logins;
-mod split;
-
 use anyhow::Result;
 use evenkeel_lab::{
     Driver, Lab, Pooler, PoolerKind, PoolerOptions, PostgresOptions, Server, Sysbench,
 };
 
 use super::Options;
-use super::blocks::{Comparison, Metric, Target, interleaved_against};
+use super::blocks::{Comparison, Target, interleaved_against};
+use super::selects::{self, FORMS, METRICS};
 use crate::stop::Stop;
-
-pub(super) use logins::measure as logins;
-pub(super) use split::measure as split;
-
-const METRICS: &[Metric] = &[
-    Metric {
-        name: "us CPU/query",
-        decimals: 1,
-    },
-    Metric {
-        name: "queries/s",
-        decimals: 0,
-    },
-    Metric {
-        name: "p50 ms",
-        decimals: 2,
-    },
-    Metric {
-        name: "p99 ms",
-        decimals: 2,
-    },
-];
 
 /// In the order of the tables.
 const KINDS: [PoolerKind; 6] = [
@@ -47,31 +23,6 @@ const KINDS: [PoolerKind; 6] = [
 /// Whom the others are compared with, a table for each.
 const RIVALS: [&str; 3] = ["pgbouncer", "pgpool-ii", "direct"];
 
-/// How sysbench asks.
-#[derive(Clone, Copy)]
-enum Form {
-    Prepared,
-    Text,
-}
-
-const FORMS: [Form; 2] = [Form::Prepared, Form::Text];
-
-impl Form {
-    fn name(self) -> &'static str {
-        match self {
-            Form::Prepared => "prepared",
-            Form::Text => "text",
-        }
-    }
-
-    fn option(self) -> &'static str {
-        match self {
-            Form::Prepared => "--db-ps-mode=auto",
-            Form::Text => "--db-ps-mode=disable",
-        }
-    }
-}
-
 /// One server; all poolers in transaction mode with 20 server connections.
 pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("postgres")?;
@@ -79,11 +30,8 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     stop.check()?;
     let poolers = start_all(&KINDS, &cluster.servers(), options)?;
     for clients in &options.clients {
-        for form in FORMS {
-            let title = format!(
-                "PostgreSQL point selects, {}, {clients} clients",
-                form.name()
-            );
+        for (form, option) in FORMS {
+            let title = format!("PostgreSQL point selects, {form}, {clients} clients");
             let comparison = Comparison {
                 title: &title,
                 metrics: METRICS,
@@ -94,7 +42,7 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
                 .iter()
                 .filter(|pooler| *clients <= pooler.kind.clients_max())
                 .map(|pooler| {
-                    let load = point_selects(pooler, form, *clients, options);
+                    let load = point_selects(pooler, option, *clients, options);
                     target(pooler.kind.name(), pooler, load)
                 })
                 .collect();
@@ -105,7 +53,7 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
 }
 
 /// sysbench's tables, on a primary with this many replicas.
-fn tables(options: &Options, replicas: usize) -> PostgresOptions {
+pub(super) fn tables(options: &Options, replicas: usize) -> PostgresOptions {
     PostgresOptions {
         replicas,
         sbtest_rows: Some(options.rows),
@@ -127,33 +75,11 @@ fn start_all(kinds: &[PoolerKind], servers: &[Server], options: &Options) -> Res
     Ok(poolers)
 }
 
-fn point_selects(pooler: &Pooler, form: Form, clients: u32, options: &Options) -> Sysbench {
-    let extra = ["--skip_trx=on", "--histogram=on", form.option()];
-    Sysbench {
-        threads: clients,
-        seconds: options.seconds,
-        rows: options.rows,
-        extra: extra.map(str::to_owned).into(),
-        ..Sysbench::new(Driver::Pgsql, pooler.address)
-    }
+fn point_selects(pooler: &Pooler, form: &str, clients: u32, options: &Options) -> Sysbench {
+    selects::load((Driver::Pgsql, pooler.address), form, clients, options)
 }
 
 /// A run of this load, with what the pooler used meanwhile.
 fn target<'a>(name: &str, pooler: &'a Pooler, load: Sysbench) -> Target<'a> {
-    let run = move || {
-        let before = pooler.cpu_us();
-        let report = load.run()?;
-        let used_us = pooler.cpu_us().saturating_sub(before) as f64;
-        let quantile_ms = |part| report.latencies.quantile_ms(part).unwrap_or(f64::NAN);
-        Ok(vec![
-            used_us / report.queries.max(1) as f64,
-            report.qps,
-            quantile_ms(0.5),
-            quantile_ms(0.99),
-        ])
-    };
-    Target {
-        name: name.to_owned(),
-        run: Box::new(run),
-    }
+    selects::target(name, || pooler.cpu_us(), load)
 }

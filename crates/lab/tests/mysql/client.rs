@@ -1,97 +1,27 @@
 //! A MySQL client that sends what it is told and hears every packet, as lines of text.
 
+#[path = "client/login.rs"]
+mod login;
+#[path = "client/statements.rs"]
+mod statements;
+
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use evenkeel_wire::mysql::flags::Capabilities;
-use evenkeel_wire::mysql::frame::{self, Frame, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
+use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
 use evenkeel_wire::mysql::frontend::Code;
-use evenkeel_wire::mysql::greeting::{self, First};
-use evenkeel_wire::mysql::login::{Channel, Credential, Hello, Join, JoinStep, ServerKey};
-use evenkeel_wire::mysql::password::Nonce;
-use evenkeel_wire::mysql::startup::Attributes;
-use evenkeel_wire::mysql::{Parsed, StatementId, backend, build};
+use evenkeel_wire::mysql::{Parsed, backend, build};
 use socket2::SockRef;
 
+use self::statements::Prepared;
 use super::lines::{self, Column};
 use crate::rig::LIMIT;
 
-/// What most clients can do.
-pub(crate) const USUAL: Capabilities = Capabilities(
-    Capabilities::LONG_PASSWORD.0
-        | Capabilities::LONG_FLAG.0
-        | Capabilities::TRANSACTIONS.0
-        | Capabilities::LOCAL_FILES.0
-        | Capabilities::MULTI_STATEMENTS.0
-        | Capabilities::MULTI_RESULTS.0
-        | Capabilities::PS_MULTI_RESULTS.0
-        | Capabilities::DEPRECATE_EOF.0,
-);
-
-/// utf8mb4_general_ci
-const COLLATION: u8 = 45;
-
-/// Who wants in, and how.
-#[derive(Clone, Copy)]
-pub(crate) struct Login<'a> {
-    pub(crate) user: &'a str,
-    pub(crate) password: &'a str,
-    pub(crate) schema: Option<&'a str>,
-    pub(crate) capabilities: Capabilities,
-    pub(crate) collation: u8,
-}
-
-impl Default for Login<'_> {
-    fn default() -> Self {
-        Login {
-            user: "sbtest",
-            password: "sbtest",
-            schema: Some("sbtest"),
-            capabilities: USUAL,
-            collation: COLLATION,
-        }
-    }
-}
-
-impl Login<'_> {
-    fn hello(&self) -> Hello<'_> {
-        Hello {
-            capabilities: self.capabilities,
-            collation: self.collation,
-            user: self.user.as_bytes(),
-            schema: self.schema.map(str::as_bytes),
-            attributes: Attributes::default(),
-        }
-    }
-
-    fn credential(&self) -> (Credential, Channel, ServerKey) {
-        let password = self.password.as_bytes().to_vec().into();
-        (
-            Credential::Password(password),
-            Channel::Plain,
-            ServerKey::Ask,
-        )
-    }
-}
-
-/// A prepared statement, as this connection knows it.
-#[derive(Clone)]
-struct Prepared {
-    id: StatementId,
-    columns: Vec<Column>,
-}
-
-/// A parameter of an execution.
-#[derive(Clone, Copy)]
-pub(crate) enum Value<'a> {
-    Null,
-    Text(&'a str),
-    Number(i64),
-    /// Was sent before, as long data.
-    Sent,
-}
+pub(crate) use self::login::{Login, USUAL};
+pub(crate) use self::statements::Value;
 
 /// One session.
 pub(crate) struct Client {
@@ -105,6 +35,8 @@ pub(crate) struct Client {
     pub(crate) version: String,
     nonce: [u8; 20],
     statements: BTreeMap<String, Prepared>,
+    /// Of the last result.
+    columns: Vec<Column>,
     /// What is sent when a file is asked for.
     pub(crate) file: Vec<u8>,
 }
@@ -118,92 +50,6 @@ impl Client {
     pub(crate) fn with(address: SocketAddr, login: &Login<'_>) -> Client {
         let entered = Client::enter(address, login);
         entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
-    }
-
-    /// Logs in; or what was said instead: `error` with its number, or `end`.
-    pub(crate) fn enter(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
-        let stream = TcpStream::connect_timeout(&address, LIMIT).map_err(|e| e.to_string())?;
-        stream.set_nodelay(true).unwrap();
-        let mut client = Client {
-            stream,
-            incoming: Vec::new(),
-            sequence: 0,
-            agreed: Capabilities::default(),
-            connection: 0,
-            version: String::new(),
-            nonce: [0; 20],
-            statements: BTreeMap::new(),
-            file: Vec::new(),
-        };
-        client.log_in(login)?;
-        Ok(client)
-    }
-
-    fn log_in(&mut self, login: &Login<'_>) -> Result<(), String> {
-        let payload = self.packet().ok_or("end")?;
-        let greeting = match greeting::first(&payload).unwrap() {
-            First::Greeting(greeting) => greeting,
-            First::Error(report) => return Err(lines::error(&report)),
-        };
-        self.connection = greeting.connection;
-        self.version = lines::text(greeting.version);
-        self.nonce = greeting.nonce.whole().unwrap();
-        let mut out = Vec::new();
-        let begun = Join::begin(
-            &greeting,
-            &login.hello(),
-            login.credential(),
-            [7; 32],
-            (1, &mut out),
-        );
-        let join = begun.map_err(|refusal| refusal.to_string())?;
-        self.say(&out);
-        self.go_through(join)
-    }
-
-    /// A login to its end.
-    fn go_through(&mut self, mut join: Box<Join>) -> Result<(), String> {
-        loop {
-            let payload = self.packet().ok_or("end")?;
-            let sequence = self.sequence.wrapping_sub(1);
-            let frame = Frame {
-                sequence,
-                payload: &payload,
-            };
-            let mut out = Vec::new();
-            match join.message(frame, &mut out) {
-                JoinStep::More(next) => {
-                    join = next;
-                    self.say(&out);
-                }
-                JoinStep::Done(joined) => {
-                    self.agreed = joined.agreed;
-                    return Ok(());
-                }
-                JoinStep::Refused(refusal) => {
-                    let report = backend::Report::read(&payload);
-                    let said = report.filter(|_| payload.first() == Some(&backend::ERROR));
-                    return Err(said.map_or(refusal.to_string(), |report| lines::error(&report)));
-                }
-            }
-        }
-    }
-
-    /// COM_CHANGE_USER, to its end.
-    pub(crate) fn change_user(&mut self, login: &Login<'_>) -> Result<(), String> {
-        let mut out = Vec::new();
-        let nonce = Nonce::given(self.nonce);
-        let begun = Join::change_user(
-            (self.agreed, nonce),
-            &login.hello(),
-            login.credential(),
-            [7; 32],
-            &mut out,
-        );
-        let join = begun.map_err(|refusal| refusal.to_string())?;
-        self.statements.clear();
-        self.say(&out);
-        self.go_through(join)
     }
 
     /// Sends packets as they are.
@@ -282,91 +128,6 @@ impl Client {
         ))
     }
 
-    pub(crate) fn prepare(&mut self, name: &str, text: &str) -> Vec<String> {
-        self.tell(Code::StmtPrepare, text.as_bytes());
-        let Some(payload) = self.packet() else {
-            return vec!["end".to_owned()];
-        };
-        if payload[0] != backend::OK {
-            // Whoever executes it all the same hears of it.
-            let (id, columns) = (StatementId(4_000_001), Vec::new());
-            self.statements
-                .insert(name.to_owned(), Prepared { id, columns });
-            return vec![self.word_of(&payload)];
-        }
-        let ok = backend::PrepareOk::read(&payload).unwrap();
-        let mut heard = vec![format!(
-            "prepared parameters={} columns={} warnings={}",
-            ok.parameters, ok.columns, ok.warnings
-        )];
-        let parameters = self.columns(ok.parameters.into());
-        heard.extend(parameters.iter().map(|one| format!("parameter {one}")));
-        let columns = self.columns(ok.columns.into());
-        heard.extend(columns.iter().map(|one| format!("column {one}")));
-        let id = ok.statement;
-        let known = Prepared { id, columns };
-        self.statements.insert(name.to_owned(), known);
-        heard
-    }
-
-    /// All rows at once.
-    pub(crate) fn execute(&mut self, name: &str, values: &[Value<'_>]) -> Vec<String> {
-        self.execute_with(name, values, 0)
-    }
-
-    /// With a cursor, whose rows are fetched.
-    pub(crate) fn open(&mut self, name: &str, values: &[Value<'_>]) -> Vec<String> {
-        self.execute_with(name, values, 1)
-    }
-
-    fn execute_with(&mut self, name: &str, values: &[Value<'_>], flags: u8) -> Vec<String> {
-        let id = self.id(name);
-        let mut out = Vec::new();
-        build::execute(&mut out, id, flags, &parameters(values));
-        self.say(&out);
-        self.results(true)
-    }
-
-    /// Executes what may be no statement.
-    pub(crate) fn execute_id(&mut self, id: u32) -> Vec<String> {
-        let mut out = Vec::new();
-        build::execute(&mut out, StatementId(id), 0, &parameters(&[]));
-        self.say(&out);
-        self.results(true)
-    }
-
-    pub(crate) fn fetch(&mut self, name: &str, rows: u32) -> Vec<String> {
-        let known = self.statements[name].clone();
-        let mut out = Vec::new();
-        build::fetch(&mut out, known.id, rows);
-        self.say(&out);
-        let mut heard = Vec::new();
-        self.rows(&known.columns, true, &mut heard);
-        heard
-    }
-
-    pub(crate) fn send_long_data(&mut self, name: &str, parameter: u16, data: &[u8]) {
-        let mut out = Vec::new();
-        build::long_data(&mut out, self.id(name), parameter, data);
-        self.say(&out);
-    }
-
-    pub(crate) fn reset_statement(&mut self, name: &str) -> Vec<String> {
-        let id = self.id(name).0.to_le_bytes();
-        self.command(Code::StmtReset, &id)
-    }
-
-    pub(crate) fn close(&mut self, name: &str) {
-        let mut out = Vec::new();
-        build::close(&mut out, self.id(name));
-        self.statements.remove(name);
-        self.say(&out);
-    }
-
-    fn id(&self, name: &str) -> StatementId {
-        self.statements[name].id
-    }
-
     pub(crate) fn init_db(&mut self, schema: &str) -> Vec<String> {
         self.command(Code::InitDb, schema.as_bytes())
     }
@@ -393,7 +154,7 @@ impl Client {
                     heard.push(self.word_of(&payload));
                     return heard;
                 }
-                _ => heard.push(format!("column {}", Column::read(&payload))),
+                _ => heard.push(format!("column {}", Column::read(&payload, self.agreed))),
             }
         }
     }
@@ -461,10 +222,11 @@ impl Client {
         let mut columns = Vec::new();
         for _ in 0..count {
             let payload = self.packet().expect("a column");
-            columns.push(Column::read(&payload));
+            columns.push(Column::read(&payload, self.agreed));
         }
         let named: Vec<String> = columns.iter().map(Column::to_string).collect();
         heard.push(format!("columns {}", named.join("|")));
+        self.columns.clone_from(&columns);
         if !self.agreed.has(Capabilities::DEPRECATE_EOF) {
             let payload = self.packet().expect("the end of the columns");
             let line = self.word_of(&payload);
@@ -477,11 +239,11 @@ impl Client {
     }
 
     /// Column definitions, and what ends them.
-    fn columns(&mut self, count: usize) -> Vec<Column> {
+    fn definitions(&mut self, count: usize) -> Vec<Column> {
         let mut columns = Vec::new();
         for _ in 0..count {
             let payload = self.packet().expect("a column");
-            columns.push(Column::read(&payload));
+            columns.push(Column::read(&payload, self.agreed));
         }
         if count > 0 && !self.agreed.has(Capabilities::DEPRECATE_EOF) {
             self.packet().expect("the end of the columns");
@@ -531,7 +293,7 @@ impl Client {
     }
 
     /// The next payload, however many packets it has; none at the end.
-    fn packet(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn packet(&mut self) -> Option<Vec<u8>> {
         let mut payload = Vec::new();
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -578,37 +340,4 @@ impl Client {
             Err(_) => false,
         }
     }
-}
-
-/// What follows the flags of an execution, on a connection without query attributes.
-fn parameters(values: &[Value<'_>]) -> Vec<u8> {
-    const VAR_STRING: u8 = 253;
-    const LONGLONG: u8 = 8;
-    let mut out = 1_u32.to_le_bytes().to_vec();
-    if values.is_empty() {
-        return out;
-    }
-    let mut nulls = vec![0_u8; values.len().div_ceil(8)];
-    for (index, value) in values.iter().enumerate() {
-        if matches!(value, Value::Null) {
-            nulls[index / 8] |= 1 << (index % 8);
-        }
-    }
-    out.extend_from_slice(&nulls);
-    out.push(1);
-    for value in values {
-        let kind = match value {
-            Value::Number(_) => LONGLONG,
-            Value::Null | Value::Text(_) | Value::Sent => VAR_STRING,
-        };
-        out.extend_from_slice(&[kind, 0]);
-    }
-    for value in values {
-        match value {
-            Value::Null | Value::Sent => {}
-            Value::Number(number) => out.extend_from_slice(&number.to_le_bytes()),
-            Value::Text(text) => lines::put_lenenc_bytes(&mut out, text.as_bytes()),
-        }
-    }
-    out
 }

@@ -1,13 +1,14 @@
 //! Every command, in the dialects that clients speak: the answers are the server's.
 
 use std::net::SocketAddr;
+use std::process::Command;
 
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, Stage, same_as_direct};
-use crate::rig::DRIVERS;
+use crate::rig::{DRIVERS, said};
 
 /// One of which may be bound.
 const TWO: Setup<'_> = Setup {
@@ -136,6 +137,28 @@ fn procedures_give_several_results_and_their_parameters() {
 }
 
 #[test]
+fn a_procedure_may_have_cursors_of_its_own_open_while_it_gives_results() {
+    same_as_direct(TWO, |address| {
+        in_each_dialect(address, |client, other| {
+            let mut heard = client.all(&[
+                "drop procedure if exists walking",
+                "create procedure walking() begin declare n int; declare gone bool default 0; \
+                 declare rows cursor for select 1 union select 2; \
+                 declare continue handler for not found set gone = 1; open rows; \
+                 steps: loop fetch rows into n; if gone then leave steps; end if; \
+                 select n; select n from dual where n > 5; end loop; close rows; end",
+            ]);
+            heard.extend(client.prepare("walk", "call walking()"));
+            heard.extend(client.execute("walk", &[]));
+            heard.extend(client.open("walk", &[]));
+            heard.extend(client.all(&["call walking()", "select 'mine'"]));
+            heard.extend(other.all(&["select 'other'"]));
+            heard
+        })
+    });
+}
+
+#[test]
 fn transactions_are_what_they_are_at_the_server() {
     same_as_direct(
         Setup {
@@ -229,6 +252,25 @@ fn packets_of_more_than_sixteen_megabytes_pass_both_ways() {
     }
 }
 
+/// TO SEE THIS RED: answer before all of the text is there.
+#[test]
+fn what_stands_behind_a_question_for_the_connection_and_much_else_is_run() {
+    let blanks = " ".repeat(2 * 1024 * 1024);
+    let text = format!("select connection_id(){blanks}; delete from far_behind");
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.all(&[
+            "drop table if exists far_behind",
+            "create table far_behind (a int)",
+            "insert into far_behind values (1), (2)",
+        ]);
+        let told = client.query(&text);
+        heard.extend(told.into_iter().filter(|line| !line.starts_with("row ")));
+        heard.extend(client.all(&["select count(*) from far_behind"]));
+        heard
+    });
+}
+
 #[test]
 fn many_rows_come_whole_and_in_order() {
     for io in DRIVERS {
@@ -262,5 +304,34 @@ fn a_client_that_leaves_in_the_middle_of_an_answer_leaves_nothing_to_the_next() 
         }
         stage.client().quit();
         assert_eq!(stage.client().value("select 1"), "1");
+    }
+}
+
+#[test]
+fn compression_is_declined_and_its_client_goes_on_without() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = Client::with(
+            stage.address,
+            &Login {
+                capabilities: USUAL.with(Capabilities::COMPRESS),
+                ..Login::default()
+            },
+        );
+        assert!(!client.agreed.has(Capabilities::COMPRESS), "{io}");
+        let long = client.value("select repeat('long', 100000)");
+        assert_eq!(long.len(), 400_000, "{io}");
+        let output = Command::new("mariadb")
+            .args(["--no-defaults", "--compress", "-h127.0.0.1", "-N", "-B"])
+            .arg(format!("-P{}", stage.address.port()))
+            .args([
+                "-usbtest",
+                "-psbtest",
+                "-e",
+                "show status like 'Compression'",
+            ])
+            .output()
+            .unwrap();
+        assert_eq!(said(&output), "Compression\tOFF\n", "{io}");
     }
 }

@@ -15,6 +15,7 @@ use super::client::USUAL;
 use super::lines;
 use super::stage::{ONE, Setup, Stage, sql};
 use crate::rig::DRIVERS;
+use crate::rig::dice::Dice;
 
 /// A stranger is gone after the limit of a login, and some time to work, whatever it does.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -108,30 +109,18 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Small random numbers, the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 as usize % end.max(1)
-    }
-}
-
 fn changed(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..dice.below(4) {
-        let at = dice.below(bytes.len());
+        let at = dice.index(bytes.len());
         match dice.below(6) {
             0 if !bytes.is_empty() => bytes[at] ^= 1 << dice.below(8),
             1 if !bytes.is_empty() => bytes[at] = dice.below(256) as u8,
             2 => bytes.truncate(at),
-            3 => bytes.insert(at.min(bytes.len()), dice.below(256) as u8),
-            4 => bytes.extend_from_within(at.min(bytes.len())..),
+            3 => bytes.insert(at, dice.below(256) as u8),
+            4 => bytes.extend_from_within(at..),
             // Lengths and numbers are where most hangs on.
-            5 if bytes.len() > 4 => bytes[dice.below(4)] = dice.below(256) as u8,
+            5 if bytes.len() > 4 => bytes[dice.index(4)] = dice.below(256) as u8,
             _ => {}
         }
     }

@@ -2,42 +2,18 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
-use evenkeel_lab::{Balancer, Lab, MysqlOptions, eventually, rootfs};
+use evenkeel_lab::{Balancer, Lab, MysqlOptions, Server, rootfs};
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 
-use super::stage::{ONE, Setup, Stage, config, shared};
+use super::client::{Client, Login};
+use super::stage::{ONE, Setup, Stage, config, own, shared};
+use crate::rig::papers::{Papers, write_private};
 use crate::rig::{DRIVERS, LIMIT, loopback};
-
-/// A certificate authority, and a certificate for `localhost`; by the program `openssl`.
-fn certificates(room: &Path) -> bool {
-    let script = "set -e; openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt \
-                  -days 2 -subj /CN=ca -addext basicConstraints=critical,CA:TRUE
-        for name in server client; do
-            subject=$name; [ $name = client ] && subject=sbtest
-            openssl req -newkey rsa:2048 -nodes -keyout $name.key -out $name.csr -subj /CN=$subject
-            printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\\n' > ext
-            openssl x509 -req -in $name.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
-                -extfile ext -out $name.crt
-        done
-        chmod 600 *.key";
-    let made = Command::new("/bin/sh")
-        .args(["-c", script])
-        .current_dir(room)
-        .output()
-        .unwrap();
-    if !made.status.success() {
-        println!(
-            "skipped: openssl: {}",
-            String::from_utf8_lossy(&made.stderr)
-        );
-    }
-    made.status.success()
-}
 
 /// What MariaDB's own client says, as `sbtest` with a password of one's own choice.
 fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) -> String {
@@ -54,15 +30,15 @@ fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) ->
 }
 
 /// In front of the common server, as soon as somebody comes in.
-fn ready(io: &str, tables: &str, is_ready: impl Fn(SocketAddr) -> bool) -> Stage {
-    let address = loopback();
+fn ready(io: &str, tables: &str, said: impl Fn(SocketAddr) -> String) -> Stage {
     let setup = Setup { tables, ..ONE };
-    let balancer = Balancer::start(&config(shared(), address, io, setup)).unwrap();
-    let stage = Stage { balancer, address };
-    let first = || Ok(is_ready(address).then_some(()));
-    let waited = eventually(LIMIT, "a first session", first);
-    waited.unwrap_or_else(|error| panic!("{error}: {}", stage.balancer.log()));
-    stage
+    Stage::start(
+        |address| config(shared(), address, io, setup),
+        |stage| {
+            let said = said(stage.address);
+            if is_in(&said) { Ok(()) } else { Err(said) }
+        },
+    )
 }
 
 fn is_in(said: &str) -> bool {
@@ -71,11 +47,10 @@ fn is_in(said: &str) -> bool {
 
 #[test]
 fn tls_to_clients_is_verified_by_them_and_can_be_required() {
-    let room = tempfile::tempdir().unwrap();
-    if !certificates(room.path()) {
+    let Some(papers) = Papers::make() else {
         return;
-    }
-    let at = |name: &str| room.path().join(name).display().to_string();
+    };
+    let at = |name| papers.at(name);
     let tables = format!(
         "[service.tls]\ncertificate = {:?}\nkey = {:?}\nrequired = true",
         at("server.crt"),
@@ -85,7 +60,7 @@ fn tls_to_clients_is_verified_by_them_and_can_be_required() {
     let verified = [ca.as_str(), "--ssl-verify-server-cert"];
     for io in DRIVERS {
         let full = |address| mariadb(address, "sbtest", "sbtest", &verified);
-        let stage = ready(io, &tables, |address| is_in(&full(address)));
+        let stage = ready(io, &tables, full);
         let said = full(stage.address);
         assert!(said.contains("Cipher in use is TLS_AES"), "{io}: {said}");
         let said = mariadb(stage.address, "sbtest", "sbtest", &["--skip-ssl"]);
@@ -119,16 +94,13 @@ fn smuggle(address: SocketAddr) {
 
 #[test]
 fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
-    let room = tempfile::tempdir().unwrap();
-    if !certificates(room.path()) {
+    let Some(papers) = Papers::make() else {
         return;
-    }
-    let at = |name: &str| room.path().join(name).display().to_string();
+    };
+    let at = |name| papers.at(name);
     let users = "[users.sbtest]\ncertificate = true\nserver_password = \"sbtest\"\n\
                  [users.other]\ncertificate = true\nserver_password = \"sbtest\"\n";
-    std::fs::write(at("users.toml"), users).unwrap();
-    let mode = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(at("users.toml"), mode).unwrap();
+    write_private(at("users.toml"), users);
     let tables = format!(
         "[service.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}\n\
          [service.auth]\nusers_file = {:?}",
@@ -144,9 +116,7 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
     let own = [own[0].as_str(), own[1].as_str()];
     for io in DRIVERS {
         let enter = |user, options: &[&str], address| mariadb(address, user, "wrong", options);
-        let stage = ready(io, &tables, |address| {
-            is_in(&enter("sbtest", &own, address))
-        });
+        let stage = ready(io, &tables, |address| enter("sbtest", &own, address));
         let said = enter("other", &own, stage.address);
         assert!(said.contains("1045"), "{io}: {said}");
         let said = enter("sbtest", &["--ssl"], stage.address);
@@ -168,11 +138,10 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
         println!("skipped: {why}");
         return;
     }
-    let room = tempfile::tempdir().unwrap();
-    if !certificates(room.path()) {
+    let Some(papers) = Papers::make() else {
         return;
-    }
-    let at = |name: &str| room.path().join(name).display().to_string();
+    };
+    let at = |name| papers.at(name);
     let lab = Lab::new("mysql-tls").unwrap();
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let server = &cluster.primary;
@@ -199,5 +168,115 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
         assert!(cipher.contains("TLS_AES"), "{io}: {cipher}");
         let long = client.value("select repeat('x', 3000000)");
         assert_eq!(long.len(), 3_000_000);
+    }
+}
+
+/// Whoever logs in hears why not, and the server does not hear of him.
+fn hears_no_user(server: &Server, ca: &str, visits: &str) {
+    let room = tempfile::tempdir().unwrap();
+    let users = room.path().join("users.toml").display().to_string();
+    write_private(&users, "[users.sbtest]\npassword = \"sbtest\"\n");
+    let tables = format!(
+        "[service.server_tls]\nmode = \"verify\"\nca = {ca:?}\n\
+         [service.auth]\nsource = \"file\"\nusers_file = {users:?}"
+    );
+    let setup = Setup {
+        tables: &tables,
+        ..ONE
+    };
+    for io in DRIVERS {
+        let address = loopback();
+        let balancer = Balancer::start(&config(server, address, io, setup)).unwrap();
+        let told = Client::enter(address, &Login::default()).map(|_| ());
+        let told = told.unwrap_err();
+        assert!(told.starts_with("error "), "{io}: {told}");
+        let log = balancer.log();
+        assert_eq!(server.sql(visits).unwrap(), "0", "{io}: {told}: {log}");
+    }
+}
+
+#[test]
+fn a_server_without_tls_hears_of_no_user_where_it_is_wanted() {
+    let Some(papers) = Papers::make() else {
+        return;
+    };
+    let (_lab, server) = own();
+    server.sql("set global userstat = 1").unwrap();
+    let visits = "select coalesce(sum(total_connections), 0) \
+                  from information_schema.user_statistics where user = 'sbtest'";
+    hears_no_user(&server, &papers.at("ca.crt"), visits);
+}
+
+#[test]
+fn a_server_whose_certificate_nobody_vouches_for_hears_of_no_user() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let Some(papers) = Papers::make() else {
+        return;
+    };
+    // Its certificate is one that it has made itself.
+    let lab = Lab::new("mysql-unknown").unwrap();
+    let cluster = lab.mysql(MysqlOptions::default()).unwrap();
+    let visits = "select coalesce(sum(total_connections), 0) \
+                  from performance_schema.accounts where user = 'sbtest'";
+    hears_no_user(&cluster.primary, &papers.at("ca.crt"), visits);
+}
+
+/// Clients under TLS that say nothing, that stand still in the middle of an answer, and that are
+/// gone without a word.
+#[test]
+fn clients_under_tls_that_do_nothing_cost_nothing() {
+    let Some(papers) = Papers::make() else {
+        return;
+    };
+    let tables = format!(
+        "[service.tls]\ncertificate = {:?}\nkey = {:?}",
+        papers.at("server.crt"),
+        papers.at("server.key"),
+    );
+    for io in DRIVERS {
+        let full = |address| mariadb(address, "sbtest", "sbtest", &["--ssl"]);
+        let stage = ready(io, &tables, full);
+        let begin = |says: &str| {
+            let mut client = Command::new("mariadb")
+                .args([
+                    "--no-defaults",
+                    "--ssl",
+                    "--unbuffered",
+                    "--quick",
+                    "-h127.0.0.1",
+                    "-N",
+                    "-B",
+                ])
+                .arg(format!("-P{}", stage.address.port()))
+                .args(["-usbtest", "-psbtest"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut stdin = client.stdin.take().unwrap();
+            writeln!(stdin, "{says}").unwrap();
+            (client, stdin)
+        };
+        let silent: Vec<_> = (0..4).map(|_| begin("select 'in';")).collect();
+        // Its pipe is full long before the end.
+        let slow = begin("select repeat('x', 100000) from seq_1_to_500;");
+        let (mut gone, _stdin) = begin("select 'in';");
+        thread::sleep(Duration::from_millis(700));
+        gone.kill().unwrap();
+        gone.wait().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        let before_us = stage.balancer.cpu_us();
+        thread::sleep(Duration::from_secs(1));
+        let used_us = stage.balancer.cpu_us() - before_us;
+        assert!(used_us < 250_000, "{io}: {used_us} us in a second");
+        for (mut client, stdin) in silent.into_iter().chain([slow]) {
+            drop(stdin);
+            client.kill().unwrap();
+            client.wait().unwrap();
+        }
     }
 }

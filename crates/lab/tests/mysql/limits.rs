@@ -136,7 +136,7 @@ fn a_service_is_paused_reconnected_and_killed_as_an_operator_says() {
 }
 
 /// MariaDB's sleep() is over early, or fails.
-fn was_ended(told: &[String]) -> bool {
+pub(crate) fn was_ended(told: &[String]) -> bool {
     let is_it = |line: &String| line == "row 1" || line.starts_with("error 1317 ");
     told.iter().any(is_it)
 }

@@ -98,14 +98,20 @@ pub(crate) struct Column {
     charset: u16,
     kind: u8,
     flags: u16,
+    /// MariaDB's types and formats that have no number.
+    extended: String,
 }
 
 impl Column {
-    pub(crate) fn read(payload: &[u8]) -> Column {
+    pub(crate) fn read(payload: &[u8], agreed: Capabilities) -> Column {
         let rest = &mut &payload[..];
         let mut next = || text(lenenc_bytes(rest).expect("a column definition"));
         let (_catalog, schema, table) = (next(), next(), next());
         let (_org_table, name, _org_name) = (next(), next(), next());
+        let extended = match agreed.has(Capabilities::EXTENDED_METADATA) {
+            true => next(),
+            false => String::new(),
+        };
         let fixed = *rest;
         let number = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
         Column {
@@ -115,6 +121,7 @@ impl Column {
             charset: number(1),
             kind: fixed[7],
             flags: number(8),
+            extended,
         }
     }
 }
@@ -128,6 +135,7 @@ impl fmt::Display for Column {
             charset,
             kind,
             flags,
+            extended,
         } = self;
         // A user variable that was never set is of no certain type.
         if name.starts_with('@') && !name.starts_with("@@") {
@@ -136,7 +144,10 @@ impl fmt::Display for Column {
         if !table.is_empty() {
             write!(f, "{schema}.{table}.")?;
         }
-        write!(f, "{name}:{kind}:{charset}:{flags}")
+        write!(f, "{name}:{kind}:{charset}:{flags}")?;
+        // Of each: what it is, how long it is, and its letters.
+        let letters = extended.chars().filter(|letter| !letter.is_control());
+        letters.collect::<String>().fmt(f)
     }
 }
 
@@ -230,9 +241,13 @@ pub(crate) fn put_lenenc_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
             out.push(0xfc);
             out.extend_from_slice(&length.to_le_bytes()[..2]);
         }
-        _ => {
+        0x1_0000..=0xff_ffff => {
             out.push(0xfd);
             out.extend_from_slice(&length.to_le_bytes()[..3]);
+        }
+        _ => {
+            out.push(0xfe);
+            out.extend_from_slice(&u64::from(length).to_le_bytes());
         }
     }
     out.extend_from_slice(bytes);

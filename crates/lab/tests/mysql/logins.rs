@@ -1,10 +1,15 @@
 //! Who may log in: the servers' users with the servers' passwords, and whom the server refuses we
 //! refuse as it does.
 
+use std::net::SocketAddr;
+
+use evenkeel_lab::{Balancer, eventually};
+use socket2::{Domain, Socket, Type};
+
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, Stage, same_as_direct, shared, sql};
-use crate::rig::{DRIVERS, LIMIT};
-use evenkeel_lab::eventually;
+use crate::rig::papers::{file_of_sbtest, write_private};
+use crate::rig::{DRIVERS, LIMIT, loopback, plain};
 
 fn as_user<'a>(user: &'a str, password: &'a str) -> Login<'a> {
     Login {
@@ -169,17 +174,12 @@ fn users_may_come_from_their_networks_only() {
         ..ONE
     };
     for io in DRIVERS {
-        let address = crate::rig::loopback();
-        let config = super::stage::config(shared(), address, io, setup);
-        let balancer = evenkeel_lab::Balancer::start(&config).unwrap();
         let login = Login {
             schema: None,
             ..as_user("evenkeel", "evenkeel")
         };
-        let entered = || Ok(Client::enter(address, &login).ok());
-        eventually(LIMIT, "a first session", entered)
-            .unwrap_or_else(|error| panic!("{io}: {error}: {}", balancer.log()));
-        let told = Client::enter(address, &Login::default()).map(|_| ());
+        let stage = Stage::before_as(shared(), io, setup, &login);
+        let told = Client::enter(stage.address, &Login::default()).map(|_| ());
         let told = told.unwrap_err();
         assert!(told.starts_with("error 1045 "), "{io}: {told}");
     }
@@ -187,13 +187,11 @@ fn users_may_come_from_their_networks_only() {
 
 #[test]
 fn users_of_the_file_log_in_by_it_alone() {
-    use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("users.toml");
     let users = "[users.sbtest]\npassword = \"sbtest\"\n\
                  [users.known]\npassword = \"k\"\nserver_user = \"sbtest\"\nserver_password = \"sbtest\"\n";
-    std::fs::write(&path, users).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    write_private(&path, users);
     let tables = format!(
         "[service.auth]\nsource = \"file\"\nusers_file = {:?}",
         path.display().to_string()
@@ -213,5 +211,80 @@ fn users_of_the_file_log_in_by_it_alone() {
             let told = enter(user, password).map(|_| ()).unwrap_err();
             assert!(told.starts_with("error 1045 28000 "), "{io}: {told}");
         }
+    }
+}
+
+/// Its proof is no use to anybody else: what we prove to the server is from the file.
+#[test]
+fn a_user_of_ed25519_comes_in_by_the_file_of_users_and_is_itself_at_the_server() {
+    sql("install plugin if not exists ed25519 soname 'auth_ed25519'");
+    sql("drop user if exists edi@'127.0.0.1'");
+    sql("create user edi@'127.0.0.1' identified via ed25519 using password('secret')");
+    sql("grant all on sbtest.* to edi@'127.0.0.1'");
+    let mut direct = Client::with(shared().address, &as_user("edi", "secret"));
+    assert_eq!(direct.value("select current_user()"), "edi@127.0.0.1");
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("users.toml").display().to_string();
+    write_private(&path, "[users.edi]\npassword = \"secret\"\n");
+    let tables = format!("[service.auth]\nusers_file = {path:?}");
+    for io in DRIVERS {
+        let setup = Setup {
+            tables: &tables,
+            ..ONE
+        };
+        let stage = Stage::set(io, setup);
+        let enter = |password| Client::enter(stage.address, &as_user("edi", password));
+        let mut client = enter("secret").unwrap();
+        assert_eq!(client.value("select current_user()"), "edi@127.0.0.1");
+        let told = enter("wrong").map(|_| ()).unwrap_err();
+        assert!(told.starts_with("error 1045 "), "{io}: {told}");
+        // Without the file nothing can be done for it, which is said.
+        let stage = Stage::set(io, ONE);
+        let told = Client::enter(stage.address, &as_user("edi", "secret")).map(|_| ());
+        let told = told.unwrap_err();
+        assert!(told.starts_with("error "), "{io}: {told}");
+    }
+}
+
+/// A pool's connections serve many clients; where bytes are carried, each client has its own.
+#[test]
+fn the_server_knows_where_clients_come_from_if_bytes_are_carried_with_a_header() {
+    sql("set global proxy_protocol_networks = '127.0.0.1'");
+    sql("drop user if exists afar@'127.0.0.9'");
+    sql("create user afar@'127.0.0.9' identified by 'afar'");
+    for version in ["v1", "v2"] {
+        let listen = loopback();
+        let header = format!("send_proxy = {version:?}");
+        let config = plain("front", listen, &[shared().address], &header);
+        let _balancer = Balancer::start(&config).unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let source = SocketAddr::from(([127, 0, 0, 9], 0));
+        socket.bind(&source.into()).unwrap();
+        socket.connect(&listen.into()).unwrap();
+        let login = Login {
+            schema: None,
+            ..as_user("afar", "afar")
+        };
+        let mut client = Client::enter_by(socket.into(), &login).unwrap();
+        assert_eq!(client.value("select user()"), "afar@127.0.0.9", "{version}");
+    }
+}
+
+#[test]
+fn one_server_alone_needs_no_monitor() {
+    let own = "[service.monitor]\nuser = \"evenkeel\"\npassword = \"evenkeel\"\n";
+    let auth = "[service.auth]\nuser = \"evenkeel\"\npassword = \"evenkeel\"\n";
+    let path = file_of_sbtest();
+    let file = format!("[service.auth]\nsource = \"file\"\nusers_file = {path:?}\n");
+    for (what, instead) in [("an account", auth), ("a file", &file)] {
+        let stage = Stage::start(
+            |address| {
+                let config = super::stage::config(shared(), address, "auto", ONE);
+                assert!(config.contains(own), "{config}");
+                config.replace(own, instead)
+            },
+            |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+        );
+        assert_eq!(stage.client().value("select 'in'"), "in", "{what}");
     }
 }

@@ -1,7 +1,9 @@
 //! What cannot be moved keeps its client on one server connection, until it is over; and is gone
 //! when the client is gone.
 
-use super::client::Client;
+use evenkeel_wire::mysql::flags::Capabilities;
+
+use super::client::{Client, Login, USUAL};
 use super::stage::{ONE, Setup, Stage, same_as_direct, shared};
 use crate::rig::{DRIVERS, LIMIT};
 use evenkeel_lab::eventually;
@@ -165,6 +167,72 @@ fn what_binds_a_client_is_told_and_ends() {
         client.run("create temporary table t (a int)");
         client.reset();
         expect("a reset", &none);
+    }
+}
+
+#[test]
+fn what_follows_in_a_text_binds_whatever_its_beginning_is_about() {
+    super::stage::sql("create or replace table sbtest.event (a int)");
+    for io in DRIVERS {
+        let stage = Stage::set(io, TWO);
+        for (bind, release) in [
+            (
+                "alter table event comment 'x'; lock tables event write",
+                "unlock tables",
+            ),
+            (
+                "create or replace procedure follows() select 1; select get_lock('follows', 0)",
+                "select release_lock('follows')",
+            ),
+            (
+                "create temporary table package (a int)",
+                "drop table package",
+            ),
+        ] {
+            let mut client = stage.client();
+            client.run(bind);
+            let waited = eventually(LIMIT, bind, || {
+                let pins = stage.status()["database"]["pins"].clone();
+                Ok((pins[0]["count"] == 1).then_some(()))
+            });
+            waited.unwrap_or_else(|error| panic!("{io}: {error}"));
+            client.run(release);
+        }
+    }
+}
+
+#[test]
+fn who_may_send_one_statement_sends_one_behind_a_stored_program_too() {
+    same_as_direct(ONE, |address| {
+        let mut heard = Client::connect(address).all(&["select 1; select 2"]);
+        let login = Login {
+            capabilities: USUAL.without(Capabilities::MULTI_STATEMENTS),
+            ..Login::default()
+        };
+        let mut client = Client::with(address, &login);
+        heard.extend(client.all(&[
+            "create or replace procedure alone() select 1; select 2",
+            "create or replace procedure alone() begin select 1; select 2; end",
+            "call alone()",
+        ]));
+        heard
+    });
+}
+
+#[test]
+fn a_role_is_gone_with_its_client_even_if_that_resets_its_connection() {
+    super::stage::sql(
+        "create role if not exists left_behind; grant left_behind to sbtest@'127.0.0.1'",
+    );
+    for pool in ["size = 1", "size = 1\nmode = \"session\""] {
+        let stage = Stage::set("auto", Setup { pool, ..ONE });
+        let mut client = stage.client();
+        client.run("set role left_behind");
+        assert!(client.reset()[0].starts_with("ok "));
+        client.run("select 1");
+        client.quit();
+        let role = stage.client().value("select current_role()");
+        assert_eq!(role, "NULL", "{pool}");
     }
 }
 

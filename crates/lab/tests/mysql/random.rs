@@ -1,9 +1,12 @@
 //! Conversations by chance: what the server answers to a client of its own, it answers to one of a
 //! pool, packet by packet.
 
+use evenkeel_lab::Server;
+
 use super::client::{Client, Value};
 use super::stage::{Setup, Stage, shared};
 use crate::rig::DRIVERS;
+use crate::rig::dice::Dice;
 
 /// Conversations per driver, and what each consists of.
 const CONVERSATIONS: u64 = 40;
@@ -64,33 +67,19 @@ const PREPARED: [&str; 8] = [
     "select @@time_zone",
     "select database()",
     "selekt ?",
-    "select seq from seq_1_to_4",
+    "select a from (select 1 as a union select 2 union select 3 union select 4) as four",
 ];
 
-/// Numbers that look random and are the same each time (Knuth's MMIX generator).
-#[derive(Clone)]
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        let index = self.below(all.len() as u64);
-        all[usize::try_from(index).unwrap()]
-    }
-}
-
 /// One step of a client; the same for the same dice.
-fn step(client: &mut Client, dice: &mut Dice, known: &mut Vec<(String, usize)>) -> Vec<String> {
+fn step(
+    client: &mut Client,
+    texts: &[&str],
+    dice: &mut Dice,
+    known: &mut Vec<(String, usize)>,
+) -> Vec<String> {
     let pick = dice.below(16);
     let which = dice.below(100);
-    let text = dice.of(&TEXTS);
+    let text = dice.of(texts);
     let prepared = dice.of(&PREPARED);
     let chosen = usize::try_from(which).unwrap() % known.len().max(1);
     let statement = known.get(chosen).cloned();
@@ -124,39 +113,41 @@ fn step(client: &mut Client, dice: &mut Dice, known: &mut Vec<(String, usize)>) 
 
 #[test]
 fn conversations_by_chance_go_as_at_the_server() {
-    let mut server = Client::connect(shared().address);
-    server.run("drop table if exists by_chance");
-    server.run("create table by_chance (id int auto_increment primary key, a int) engine=memory");
     for io in DRIVERS {
-        let stage = Stage::set(
-            io,
-            Setup {
-                pool: "size = 2\nstatements_max = 2",
-                ..Setup::default()
-            },
-        );
-        let mut other = stage.client();
-        for seed in 0..CONVERSATIONS {
-            let mut dice = Dice(seed * 7_919 + 17);
-            let mut direct = Client::connect(shared().address);
-            let mut client = stage.client();
-            let (mut of_direct, mut of_client) = (Vec::new(), Vec::new());
-            let mut said = Vec::new();
-            for number in 0..STEPS {
-                let mut same_dice = dice.clone();
-                let expected = step(&mut direct, &mut dice, &mut of_direct);
-                let heard = step(&mut client, &mut same_dice, &mut of_client);
-                said.push(expected[0].clone());
-                assert!(
-                    without_ids(&heard) == without_ids(&expected),
-                    "{io}, seed {seed}: {said:#?}\n  {heard:#?}\nis\n  {expected:#?}\n{}",
-                    stage.balancer.log(),
-                );
-                let row = format!("row other {seed} {number}");
-                let reply = other.query(&format!("select 'other {seed} {number}'"));
-                assert_eq!(reply[1], row);
-                other.run("set @a = 'other', @b = 'other', time_zone = '-06:00'");
-            }
+        converse(shared(), &TEXTS, io);
+    }
+}
+
+fn converse(server: &Server, texts: &[&str], io: &str) {
+    let mut direct = Client::connect(server.address);
+    direct.run("drop table if exists by_chance");
+    direct.run("create table by_chance (id int auto_increment primary key, a int) engine=memory");
+    let setup = Setup {
+        pool: "size = 2\nstatements_max = 2",
+        ..Setup::default()
+    };
+    let stage = Stage::before(server, io, setup);
+    let mut other = stage.client();
+    for seed in 0..CONVERSATIONS {
+        let mut dice = Dice(seed * 7_919 + 17);
+        let mut direct = Client::connect(server.address);
+        let mut client = stage.client();
+        let (mut of_direct, mut of_client) = (Vec::new(), Vec::new());
+        let mut said = Vec::new();
+        for number in 0..STEPS {
+            let mut same_dice = dice.clone();
+            let expected = step(&mut direct, texts, &mut dice, &mut of_direct);
+            let heard = step(&mut client, texts, &mut same_dice, &mut of_client);
+            said.push(expected[0].clone());
+            assert!(
+                without_ids(&heard) == without_ids(&expected),
+                "{io}, seed {seed}: {said:#?}\n  {heard:#?}\nis\n  {expected:#?}\n{}",
+                stage.balancer.log(),
+            );
+            let row = format!("row other {seed} {number}");
+            let reply = other.query(&format!("select 'other {seed} {number}'"));
+            assert_eq!(reply[1], row);
+            other.run("set @a = 'other', @b = 'other', time_zone = '-06:00'");
         }
     }
 }

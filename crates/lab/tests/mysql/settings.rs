@@ -1,7 +1,10 @@
 //! Settings follow their client, and nobody else.
 
+use std::thread;
+use std::time::Duration;
+
 use super::client::Client;
-use super::stage::{ONE, Setup, Stage, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, own, same_as_direct, shared};
 use crate::rig::DRIVERS;
 
 /// What clients set, and three values that differ.
@@ -250,4 +253,62 @@ fn the_next_transaction_s_characteristics_are_not_the_session_s() {
             heard
         },
     );
+}
+
+#[test]
+fn a_wait_timeout_of_the_client_s_own_holds_for_it_alone_wherever_it_is() {
+    for io in DRIVERS {
+        let stage = Stage::set(
+            io,
+            Setup {
+                pool: "size = 2",
+                ..ONE
+            },
+        );
+        let mut hasty: Vec<Client> = (0..2).map(|_| stage.client()).collect();
+        let (mut calm, mut busy) = (stage.client(), stage.client());
+        for client in &mut hasty {
+            client.run("set wait_timeout = 1");
+            assert_eq!(client.value("select @@wait_timeout"), "1", "{io}");
+        }
+        // In a transaction it is the server that ends it; one that says something stays.
+        hasty[1].run("begin");
+        busy.run("set wait_timeout = 2");
+        for _ in 0..7 {
+            thread::sleep(Duration::from_millis(500));
+            busy.ping();
+        }
+        for client in &mut hasty {
+            let told = client.ping();
+            let is_over = told[0].starts_with("error ") || told[0] == "end";
+            assert!(is_over, "{io}: {told:?}");
+        }
+        assert_eq!(calm.value("select 'here'"), "here", "{io}");
+        assert_eq!(busy.value("select @@wait_timeout"), "2", "{io}");
+    }
+}
+
+/// It is not done again for a connection that was reset for the next client.
+#[test]
+fn what_init_connect_sets_is_so_for_every_client() {
+    let (_lab, server) = own();
+    let init = "set time_zone = '+03:30', sql_select_limit = 77";
+    server
+        .sql(&format!("set global init_connect = {init:?}"))
+        .unwrap();
+    let shown = "select @@time_zone, @@sql_select_limit";
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        let backend = stage.client().backend();
+        for round in 0..3 {
+            let mut client = stage.client();
+            assert_eq!(client.value(shown), "+03:30|77", "{io} {round}");
+            client.run("set time_zone = '-01:00'");
+            // A connection with such things is reset before the next client gets it.
+            client.run("create temporary table gone (a int)");
+            client.run("select @left := 1");
+            client.quit();
+            assert_eq!(stage.client().backend(), backend, "{io} {round}");
+        }
+    }
 }

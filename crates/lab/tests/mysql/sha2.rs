@@ -1,7 +1,6 @@
 //! `caching_sha2_password` towards clients: the whole password once, encrypted with our key or by
 //! TLS, and a proof from then on.
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use evenkeel_lab::{Balancer, Lab, MysqlOptions, Server, eventually, rootfs};
@@ -9,6 +8,7 @@ use tempfile::TempDir;
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, Stage, config};
+use crate::rig::papers::write_private;
 use crate::rig::{DRIVERS, LIMIT, loopback};
 
 /// Of `pa ss`, as MySQL 9 stores it, in hex.
@@ -22,8 +22,7 @@ fn users() -> (TempDir, String) {
     let users = format!(
         "[users.app]\nverifier = \"{STORED}\"\n{own}\n[users.known]\npassword = \"k\"\n{own}"
     );
-    std::fs::write(&path, users).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    write_private(&path, &users);
     let path = path.display().to_string();
     let tables = format!("[service.auth]\nusers_file = {path:?}");
     (directory, tables)

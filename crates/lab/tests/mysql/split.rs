@@ -1,49 +1,34 @@
 //! A primary with two replicas: reads go to the replicas that have what they must see, writes to
 //! the primary, whichever that is.
 
-use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use evenkeel_lab::{
-    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scene, Server, WriteProbe,
-    WriteProbeOptions, eventually,
-};
-use serde_json::Value as Json;
+use evenkeel_lab::{ClusterKind, Scene, Server, eventually};
 
 use super::client::{Client, Login, Value};
-use crate::rig::{DRIVERS, LIMIT, engine, loopback, service, wait_until};
+pub(crate) use crate::rig::cluster::Stage;
+use crate::rig::{DRIVERS, LIMIT, engine, loopback, wait_until};
 
 /// What a statement that wants to know asks for; `@@port` itself is asked of the primary.
 const WHERE: &str = "select here()";
 
-struct Stage {
-    balancer: Balancer,
-    listen: SocketAddr,
-    scene: Scene,
-}
-
 impl Stage {
     /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
-    fn set(io: &str, further: &str) -> Stage {
-        let scene = Scene::start(ClusterKind::Mariadb).unwrap();
+    pub(crate) fn of_mariadb(io: &str, further: &str) -> Stage {
+        Stage::of(ClusterKind::Mariadb, io, further)
+    }
+
+    pub(crate) fn of(kind: ClusterKind, io: &str, further: &str) -> Stage {
+        let scene = Scene::start(kind).unwrap();
         prepare(&scene);
-        let listen = loopback();
         let split = format!("[service.split]\nreads = true\nprimary_reads = false\n{further}");
-        let config = engine(io) + &service_toml(listen, &scene.servers, &split);
-        let balancer = Balancer::start(&config).unwrap();
-        let stage = Stage {
-            balancer,
-            listen,
-            scene,
-        };
-        stage.wait_whole();
+        let stage = Stage::before(scene, loopback(), &engine(io), &split);
         stage.wait_split();
         stage
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let mut last = String::new();
         let entered = eventually(LIMIT, "a session", || {
             let entered = Client::enter(self.listen, &Login::default());
@@ -52,64 +37,16 @@ impl Stage {
         entered.unwrap_or_else(|error| panic!("{error} ({last}): {}", self.balancer.log()))
     }
 
-    fn primary(&self) -> Server {
-        self.scene.writer().unwrap()
-    }
-
-    fn port_of_primary(&self) -> String {
+    pub(crate) fn port_of_primary(&self) -> String {
         self.primary().address.port().to_string()
-    }
-
-    fn replicas(&self) -> Vec<Server> {
-        let primary = self.primary().name;
-        let servers = self.scene.servers.iter();
-        servers.filter(|one| one.name != primary).cloned().collect()
-    }
-
-    fn cluster(&self) -> Json {
-        self.balancer.status().unwrap()["clusters"][0].clone()
-    }
-
-    /// One primary, everybody else a replica, and no complaint.
-    fn wait_whole(&self) {
-        wait_until(&self.balancer, "a whole cluster", || {
-            let status = self.balancer.status().unwrap();
-            let servers = service(&status, "db")["servers"].clone();
-            status["clusters"][0]["primary"].is_string()
-                && status["clusters"][0]["problems"] == Json::Array(Vec::new())
-                && servers.as_array().unwrap().iter().all(|server| {
-                    let role = &server["role"]["role"];
-                    server["state"] == "up" && (role == "primary" || role == "replica")
-                })
-        });
     }
 
     /// A client that came before functions were known is bound by calling one.
     fn wait_split(&self) {
         let primary = self.port_of_primary();
-        wait_until(&self.balancer, "a read at a replica", || {
+        self.wait("a read at a replica", || {
             self.client().value(WHERE) != primary
         });
-    }
-
-    fn wait_primary(&self, server: &Server) {
-        let what = format!("{} as the primary", server.name);
-        wait_until(&self.balancer, &what, || {
-            self.cluster()["primary"] == server.name.as_str()
-        });
-    }
-
-    fn writer(&self) -> WriteProbe {
-        let mut options = WriteProbeOptions::new(self.scene.kind.driver(), self.listen);
-        options.connect_limit = Duration::from_secs(15);
-        options.write_limit = Duration::from_secs(15);
-        WriteProbe::start(options).unwrap()
-    }
-
-    fn reader(&self) -> ReadProbe {
-        let mut options = ReadProbeOptions::new(self.scene.kind.driver(), self.listen);
-        options.limit = Duration::from_secs(5);
-        ReadProbe::start(options).unwrap()
     }
 }
 
@@ -128,7 +65,7 @@ fn prepare(scene: &Scene) {
 
 /// As the superuser.
 const RIGHTS: &str = "\
-    GRANT SHOW VIEW ON *.* TO monitor@'127.0.0.1';\
+    GRANT SHOW VIEW, TRIGGER ON *.* TO monitor@'127.0.0.1';\
     GRANT SELECT ON mysql.proc TO monitor@'127.0.0.1'";
 
 const SCHEMA: [&str; 5] = [
@@ -140,41 +77,9 @@ const SCHEMA: [&str; 5] = [
      begin update counters set v = what where id = which; return what; end",
 ];
 
-/// The lines of a service that speaks MySQL for these servers.
-fn service_toml(listen: SocketAddr, servers: &[Server], further: &str) -> String {
-    let mut listed = String::new();
-    for server in servers {
-        let (name, address) = (&server.name, server.address);
-        write!(listed, "{{ name = {name:?}, address = \"{address}\" }}, ").unwrap();
-    }
-    format!(
-        "[[service]]\nname = \"db\"\nprotocol = \"mysql\"\nlisten = \"{listen}\"\n\
-         servers = [{listed}]\n[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n\
-         [service.auth]\nsource = \"file\"\nusers_file = {:?}\n{further}\n",
-        users_file()
-    )
-}
-
-/// A file of the lab's one user, made once for each test program.
-fn users_file() -> String {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt;
-    static FILE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    FILE.get_or_init(|| {
-        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("mysql-split-users.toml");
-        let mut options = std::fs::OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&path).unwrap();
-        file.write_all(b"[users.sbtest]\npassword = \"sbtest\"\n")
-            .unwrap();
-        path.display().to_string()
-    })
-    .clone()
-}
-
 #[test]
 fn each_statement_runs_where_it_belongs() {
-    let stage = Stage::set("auto", "consistency = \"eventual\"");
+    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
     let mut client = stage.client();
     let primary = stage.port_of_primary();
     for reads in [
@@ -221,6 +126,59 @@ fn each_statement_runs_where_it_belongs() {
     assert_eq!(client.value(&named), primary);
 }
 
+/// A locking read, which a replica would lock at silently.
+const LOCKING: &str = "select here() from counters where id = 1 for update";
+
+#[test]
+fn no_transaction_that_may_write_begins_at_a_replica() {
+    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let primary = stage.port_of_primary();
+    for begin in [
+        &["commit and chain"][..],
+        &["rollback work and chain"],
+        &["set completion_type = 1", "commit"],
+        &["select 1", "commit and chain"],
+    ] {
+        let mut client = stage.client();
+        begin.iter().for_each(|text| client.run(text));
+        assert_eq!(client.value(WHERE), primary, "{begin:?}");
+        assert_eq!(client.value(LOCKING), primary, "{begin:?}");
+    }
+    let mut client = stage.client();
+    client.prepare("rows", "select id from counters");
+    client.open("rows", &[]);
+    client.run("start transaction");
+    assert_eq!(client.value(LOCKING), primary, "behind a cursor");
+}
+
+#[test]
+fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there() {
+    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let primary = stage.port_of_primary();
+    let mut client = stage.client();
+    client.prepare("rows", "select id from counters");
+    client.run("start transaction read only");
+    assert_ne!(client.value(WHERE), primary);
+    client.open("rows", &[]);
+    // It cannot write, and the server says so itself.
+    for text in [LOCKING, "update counters set v = 1 where id = 1"] {
+        let told = client.refusal(text);
+        assert!(!told.contains("bound to a replica"), "{text}: {told}");
+    }
+    client.run("commit");
+    for text in [
+        LOCKING,
+        "start transaction",
+        "commit and chain",
+        "lock tables counters read",
+    ] {
+        let told = client.refusal(text);
+        assert!(told.starts_with("1290 "), "{text}: {told}");
+    }
+    client.close("rows");
+    assert_eq!(client.value(LOCKING), primary);
+}
+
 /// Each sets counter `$id` to `$v`.
 const WRITES: [&str; 6] = [
     "update counters set v = $v where id = $id",
@@ -246,7 +204,7 @@ fn write(client: &mut Client, id: usize, v: i64, round: usize) {
 }
 
 /// Writes and reads in turn; how many reads were at the primary, and elsewhere.
-fn write_and_read(stage: &Stage, rounds: usize, sessions: usize) -> (usize, usize) {
+pub(crate) fn write_and_read(stage: &Stage, rounds: usize, sessions: usize) -> (usize, usize) {
     let primary = &stage.port_of_primary();
     let counts: Vec<(usize, usize)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..sessions)
@@ -282,7 +240,7 @@ fn write_and_read(stage: &Stage, rounds: usize, sessions: usize) -> (usize, usiz
 #[test]
 fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
     for io in DRIVERS {
-        let stage = Stage::set(io, "");
+        let stage = Stage::of_mariadb(io, "");
         let replicas = stage.replicas();
         write_and_read(&stage, 100, 4);
         stage.wait_split();
@@ -300,7 +258,7 @@ fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
 
 #[test]
 fn who_wrote_long_ago_reads_at_replicas() {
-    let stage = Stage::set("auto", "");
+    let stage = Stage::of_mariadb("auto", "");
     let mut client = stage.client();
     write(&mut client, 1, 1, 0);
     wait_until(&stage.balancer, "its own read at a replica", || {
@@ -321,8 +279,28 @@ fn who_wrote_long_ago_reads_at_replicas() {
 }
 
 #[test]
+fn with_global_consistency_a_session_reads_what_another_wrote() {
+    let stage = Stage::of_mariadb("auto", "consistency = \"global\"");
+    stage.replicas()[0].stop_replication().unwrap();
+    let (mut writer, mut reader) = (stage.client(), stage.client());
+    let primary = stage.port_of_primary();
+    let mut elsewhere = 0;
+    for round in 1..=200 {
+        write(&mut writer, 1, round, 0);
+        for _ in 0..3 {
+            let row = reader.value("select v, here() from counters where id = 1");
+            let (seen, port) = row.split_once('|').unwrap();
+            assert_eq!(seen, round.to_string(), "at {port}");
+            elsewhere += usize::from(port != primary);
+        }
+    }
+    assert!(elsewhere > 0, "no read was at the replica that follows");
+    stage.replicas()[0].start_replication().unwrap();
+}
+
+#[test]
 fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubled() {
-    let stage = Stage::set("auto", "");
+    let stage = Stage::of_mariadb("auto", "");
     let reader = stage.reader();
     let old = stage.primary();
     let mut session = stage.client();
@@ -366,9 +344,63 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     stage.wait_whole();
 }
 
+/// No replica has what the session wrote, so its read runs at the primary, which dies under it.
+#[test]
+fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_dies() {
+    let stage = Stage::of_mariadb("auto", "");
+    let (old, replicas) = (stage.primary(), stage.replicas());
+    let mut client = stage.client();
+    write(&mut client, 1, 1, 0);
+    stage.scene.wait_caught_up().unwrap();
+    for replica in &replicas {
+        replica.lag(Duration::from_secs(3)).unwrap();
+    }
+    write(&mut client, 1, 2, 0);
+    let written = old.sql("select @@gtid_binlog_pos").unwrap();
+    wait_until(&stage.balancer, "that replicas have received it", || {
+        let has_it = |one: &Server| one.sql("show slave status").unwrap().contains(&written);
+        replicas.iter().all(has_it)
+    });
+    old.freeze().unwrap();
+    let row = thread::scope(|scope| {
+        let reading = scope.spawn(|| client.value("select v from counters where id = 1"));
+        thread::sleep(Duration::from_millis(700));
+        old.kill().unwrap();
+        stage.scene.lab.fail_over(&old).unwrap();
+        reading.join().unwrap()
+    });
+    assert_eq!(row, "2");
+}
+
+#[test]
+fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
+    let stage = Stage::of_mariadb("auto", "[service.pool]\nsize = 1\nwait_ms = 30000");
+    let old = stage.primary();
+    let mut holder = stage.client();
+    holder.run("begin");
+    holder.run("insert into things values (1, 'never')");
+    let mut waiter = stage.client();
+    stage.scene.wait_caught_up().unwrap();
+    old.freeze().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.run("insert into things values (2, 'waited')"));
+        stage.scene.lab.fail_over(&old).unwrap();
+        // Of two that have the same nobody is the primary.
+        let ahead = "insert into things values (3, 'ahead')";
+        Client::connect(stage.primary().address).run(ahead);
+        stage.wait_primary(&stage.primary());
+        // It takes writes as before, and what is written there is lost.
+        old.thaw().unwrap();
+        waiting.join().unwrap();
+    });
+    let ids = "select id from things order by id";
+    let mut there = Client::connect(stage.primary().address);
+    assert_eq!(there.query(ids)[1..3], ["row 2", "row 3"]);
+}
+
 #[test]
 fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
-    let stage = Stage::set("auto", "");
+    let stage = Stage::of_mariadb("auto", "");
     let (writer, reader) = (stage.writer(), stage.reader());
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(300));

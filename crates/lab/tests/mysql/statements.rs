@@ -1,10 +1,13 @@
 //! Prepared statements, of the protocol and of SQL: each client has its own, wherever they run.
 
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::eventually;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
 use super::stage::{ONE, Setup, Stage, same_as_direct};
-use crate::rig::DRIVERS;
+use crate::rig::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
     e float, f double, g decimal(12,3), h date, i datetime(6), j time, k year, l bit(9), \
@@ -104,6 +107,34 @@ fn more_statements_than_a_connection_keeps_still_run() {
                      where variable_name = 'Prepared_stmt_count'";
         let count: u64 = super::stage::sql(count).parse().unwrap();
         assert!(count < 100, "{count}");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_long_value_that_lost_its_beginning_is_in_no_later_one() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1\nwait_ms = 200",
+            ..ONE
+        };
+        let stage = Stage::set(io, setup);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.prepare("long", "select ?");
+        other.run("begin");
+        other.run("select 1");
+        client.send_long_data("long", 0, b"lost");
+        eventually(LIMIT, "the long value is given up", || {
+            let given_up = stage.status()["database"]["gave_up_total"].as_u64();
+            Ok((given_up > Some(0)).then_some(()))
+        })
+        .unwrap();
+        other.run("commit");
+        client.send_long_data("long", 0, b"left");
+        let told = client.execute("long", &[Value::Sent]);
+        assert!(told[0].starts_with("error 1205"), "{io}: {told:?}");
+        client.send_long_data("long", 0, b"whole");
+        let heard = client.execute("long", &[Value::Sent]);
+        assert!(heard.contains(&"row whole".to_owned()), "{io}: {heard:?}");
     }
 }
 
@@ -227,4 +258,24 @@ fn the_last_insert_id_is_the_client_s_own_in_either_protocol() {
         heard.extend(client.execute("last", &[]));
         heard
     });
+}
+
+/// Before anybody has asked, nobody is kept on a connection because somebody might.
+#[test]
+fn inserts_of_clients_that_ask_for_no_id_take_turns_without_a_delay() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
+        clients[0].run("drop table if exists in_turn");
+        clients[0].run("create table in_turn (id int auto_increment primary key) engine=memory");
+        let begun = Instant::now();
+        for _ in 0..100 {
+            for client in &mut clients {
+                client.run("insert into in_turn values ()");
+            }
+        }
+        // Each would have to wait for the one before it.
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(6), "{io}: {took:?}");
+    }
 }

@@ -8,9 +8,9 @@ use std::time::Instant;
 use evenkeel_lab::eventually;
 
 use super::client::{Client, Login};
-use super::random::Dice;
 use super::script::Script;
 use super::stage::{Setup, Stage, own};
+use crate::rig::dice::Dice;
 use crate::rig::{DRIVERS, LIMIT};
 
 /// Sequences per driver, the same each time, and of how many messages each is at most.
@@ -113,8 +113,7 @@ fn whatever_comes_before_a_login_ends_soon_and_reaches_no_server() {
         let mut dice = Dice(7);
         for number in 0..SEQUENCES {
             let count = 1 + dice.below(MESSAGES_MAX);
-            let chosen = (0..count).map(|_| dice.below(messages.len() as u64));
-            let chosen: Vec<usize> = chosen.map(|one| usize::try_from(one).unwrap()).collect();
+            let chosen: Vec<usize> = (0..count).map(|_| dice.index(messages.len())).collect();
             let mut pieces: Vec<&[u8]> = chosen.iter().map(|one| &*messages[*one]).collect();
             let joined = pieces.concat();
             if number % 2 == 0 {

@@ -8,33 +8,8 @@ use evenkeel_lab::eventually;
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{Setup, Stage, own};
+use crate::rig::papers::{Papers, write_private};
 use crate::rig::{DRIVERS, LIMIT};
-
-/// A certificate authority, and a certificate for `localhost`; by the program `openssl`.
-fn certificates(room: &std::path::Path) -> bool {
-    let script = "set -e; openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt \
-                  -days 2 -subj /CN=ca -addext basicConstraints=critical,CA:TRUE
-        for name in server client; do
-            subject=$name; [ $name = client ] && subject=sbtest
-            openssl req -newkey rsa:2048 -nodes -keyout $name.key -out $name.csr -subj /CN=$subject
-            printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' > ext
-            openssl x509 -req -in $name.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
-                -extfile ext -out $name.crt
-        done
-        chmod 600 *.key";
-    let made = Command::new("/bin/sh")
-        .args(["-c", script])
-        .current_dir(room)
-        .output()
-        .unwrap();
-    if !made.status.success() {
-        println!(
-            "skipped: openssl: {}",
-            String::from_utf8_lossy(&made.stderr)
-        );
-    }
-    made.status.success()
-}
 
 fn psql(address: std::net::SocketAddr, options: &str) -> String {
     let url = format!(
@@ -61,11 +36,10 @@ fn psql(address: std::net::SocketAddr, options: &str) -> String {
 
 #[test]
 fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
-    let room = tempfile::tempdir().unwrap();
-    if !certificates(room.path()) {
+    let Some(papers) = Papers::make() else {
         return;
-    }
-    let at = |name: &str| room.path().join(name).display().to_string();
+    };
+    let at = |name| papers.at(name);
     for io in DRIVERS {
         let tables = format!(
             "[service.tls]\ncertificate = {:?}\nkey = {:?}\nrequired = true\n\
@@ -80,7 +54,13 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
                 tables: &tables,
                 ..Setup::default()
             },
-            |stage| psql(stage.address, "sslmode=require").starts_with("in\n"),
+            |stage| {
+                let said = psql(stage.address, "sslmode=require");
+                match said.starts_with("in\n") {
+                    true => Ok(()),
+                    false => Err(said),
+                }
+            },
         );
         let full = format!("sslmode=verify-full sslrootcert={}", at("ca.crt"));
         let said = psql(stage.address, &full);
@@ -132,16 +112,13 @@ fn direct_tls(stage: &Stage) {
 
 #[test]
 fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
-    let room = tempfile::tempdir().unwrap();
-    if !certificates(room.path()) {
+    let Some(papers) = Papers::make() else {
         return;
-    }
-    let at = |name: &str| room.path().join(name).display().to_string();
+    };
+    let at = |name| papers.at(name);
     let users = "[users.sbtest]\ncertificate = true\nserver_password = \"sbtest\"\n\
                  [users.other]\ncertificate = true\nserver_password = \"sbtest\"\n";
-    std::fs::write(at("users.toml"), users).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(at("users.toml"), mode).unwrap();
+    write_private(at("users.toml"), users);
     for io in DRIVERS {
         let tables = format!(
             "[service.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}\n\
@@ -174,21 +151,20 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
 
 #[test]
 fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
-    let room = tempfile::tempdir().unwrap();
-    if !certificates(room.path()) {
+    let Some(papers) = Papers::make() else {
         return;
-    }
+    };
     let (_lab, server) = own();
     let data = server.sql("show data_directory").unwrap();
     for (from, to) in [("server.crt", "server.crt"), ("server.key", "server.key")] {
         let to = std::path::Path::new(&data).join(to);
-        std::fs::copy(room.path().join(from), &to).unwrap();
+        std::fs::copy(papers.at(from), &to).unwrap();
         let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&data).unwrap());
         std::os::unix::fs::chown(&to, Some(owner), Some(owner)).unwrap();
     }
     server.sql("alter system set ssl to on").unwrap();
     server.sql("select pg_reload_conf()").unwrap();
-    let ca = room.path().join("ca.crt").display().to_string();
+    let ca = papers.at("ca.crt");
     for io in DRIVERS {
         let tables = format!("[service.server_tls]\nmode = \"verify\"\nca = {ca:?}");
         let waited = eventually(LIMIT, "a server that speaks TLS", || {

@@ -122,7 +122,7 @@ fn a_server_that_is_killed_and_comes_back_is_used_again() {
 }
 
 #[test]
-fn work_waits_while_a_server_restarts() {
+fn work_and_logins_wait_while_a_server_restarts() {
     let (_lab, server) = own();
     for io in DRIVERS {
         let setup = Setup {
@@ -134,10 +134,14 @@ fn work_waits_while_a_server_restarts() {
         client.run("select 1");
         server.stop().unwrap();
         client.run_later("select 'waited'");
-        assert!(
-            client.is_silent_for(std::time::Duration::from_millis(700)),
-            "{io}"
-        );
+        let waited = eventually(LIMIT, "a server that is known to be away", || {
+            Ok((stage.status()["state"] != "up").then_some(()))
+        });
+        waited.unwrap();
+        let address = stage.address;
+        let newcomer = thread::spawn(move || Client::connect(address).value("select 'let in'"));
+        assert!(client.is_silent_for(Duration::from_millis(700)), "{io}");
+        assert!(!newcomer.is_finished(), "{io}: {}", stage.balancer.log());
         server.start().unwrap();
         let reply = client.reply();
         assert_eq!(
@@ -146,6 +150,7 @@ fn work_waits_while_a_server_restarts() {
             "{io}: {reply:?} {}",
             stage.balancer.log()
         );
+        assert_eq!(newcomer.join().unwrap(), "let in", "{io}");
     }
 }
 
@@ -193,22 +198,79 @@ fn a_server_that_is_too_busy_for_probes_keeps_its_clients() {
             ..TWO
         };
         let stage = Stage::before(&server, io, setup);
-        let clients: Vec<Client> = (0..20).map(|_| stage.client()).collect();
+        let mut clients: Vec<Client> = (0..20).map(|_| stage.client()).collect();
+        // Each has a connection of its own: to open twenty would take all of the server's time.
+        clients.iter_mut().for_each(|client| client.run("begin"));
+        clients.iter_mut().for_each(|client| client.run("commit"));
         if let Err(why) = server.cpu_share(5) {
             println!("skipped: {why:#}");
             return;
         }
         let until = Instant::now() + Duration::from_secs(8);
-        thread::scope(|scope| {
-            for mut client in clients {
-                scope.spawn(move || {
-                    while Instant::now() < until {
-                        client.run("select count(*) from generate_series(1, 5000)");
-                    }
-                });
-            }
-        });
+        let asking = clients
+            .into_iter()
+            .map(|client| thread::spawn(move || asks_until(until, client)));
+        let asking: Vec<_> = asking.collect();
+        let answers: Vec<_> = asking.into_iter().map(|one| one.join().unwrap()).collect();
         let log = stage.balancer.log();
         assert!(!log.contains("is down"), "{io}: {log}");
+        let told: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+        assert!(told.is_empty(), "{io}: {told:?}: {log}");
+    }
+}
+
+/// What was wrong with an answer.
+fn asks_until(until: Instant, mut client: Client) -> Result<(), Vec<String>> {
+    while Instant::now() < until {
+        let answer = client.query("select count(*) from generate_series(1, 5000)");
+        if answer.get(1).map(String::as_str) != Some("D 5000") {
+            return Err(answer);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_client_whose_statements_were_being_taken_away_goes_on_behind_a_server_that_died() {
+    let (_lab, server) = own();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, TWO);
+        let mut client = stage.client();
+        client.run_later("select pg_sleep(60); deallocate all");
+        assert!(client.is_silent_for(Duration::from_millis(300)));
+        server.kill().unwrap();
+        assert_eq!(client.reply(), ["E 08007", "Z Idle"], "{io}");
+        server.start().unwrap();
+        let back = eventually(LIMIT, "a server that is back", || {
+            let heard = client.query("select 'back'");
+            Ok(heard.contains(&"D back".to_owned()).then_some(()))
+        });
+        back.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.balancer.log()));
+    }
+}
+
+#[test]
+fn a_name_whose_parse_was_lost_with_its_server_can_be_given_again() {
+    let (_lab, server) = own();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, TWO);
+        let mut client = stage.client();
+        client.run("create table if not exists lost (a int)");
+        let text = "insert into lost values (1)";
+        let prepare = Script::new().parse("s", text).describe("s").sync();
+        server.freeze().unwrap();
+        client.tell(&prepare);
+        assert!(client.is_silent_for(Duration::from_millis(300)));
+        server.kill().unwrap();
+        assert_eq!(client.reply(), ["E 08007", "Z Idle"], "{io}");
+        server.start().unwrap();
+        let mut heard = Vec::new();
+        let prepared = eventually(LIMIT, "a statement of that name", || {
+            heard = client.ask(&prepare, 1);
+            Ok((heard == ["1", "t", "n", "Z Idle"]).then_some(()))
+        });
+        prepared.unwrap_or_else(|error| panic!("{io}: {error}: {heard:?}"));
+        let run = Script::new().bind("s", &[]).execute().sync();
+        assert_eq!(client.ask(&run, 1), ["2", "C INSERT 0 1", "Z Idle"], "{io}");
     }
 }

@@ -1,11 +1,11 @@
 //! Who comes in, who does not, and what they are told.
 
-use std::io::Write;
-
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, Stage, admin, shared};
+use super::stage::{KIND, Setup, Stage, admin, shared};
 use crate::rig::DRIVERS;
+use crate::rig::papers::write_private;
+use crate::rig::pool::config;
 
 fn login<'a>(user: &'a str, password: &'a str, database: &'a str) -> Login<'a> {
     Login {
@@ -140,10 +140,7 @@ fn users_of_the_file_come_in_by_it_and_addresses_count() {
          [users.sbtest]\nverifier = {verifier:?}\n\
          [users.far]\npassword = \"far\"\nserver_user = \"sbtest\"\nserver_password = \"sbtest\"\n"
     );
-    let mut users = std::fs::File::create(&file).unwrap();
-    users.write_all(text.as_bytes()).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    users.set_permissions(mode).unwrap();
+    write_private(&file, &text);
     for io in DRIVERS {
         for source in ["file", "server"] {
             let tables = format!(
@@ -184,6 +181,40 @@ fn users_of_the_file_come_in_by_it_and_addresses_count() {
             let expected = if source == "file" { "28P01" } else { "in" };
             assert_eq!(of_server, expected, "{io} {source}");
         }
+    }
+}
+
+#[test]
+fn a_reload_of_who_logs_in_to_servers_holds_for_the_next_session_though_others_live() {
+    let mut admin = admin();
+    let _ = admin.query("create role others_name login password 'rotated'");
+    let room = tempfile::tempdir().unwrap();
+    let file = room.path().join("users.toml");
+    let users = |server_user: &str, server_password: &str| {
+        let text = format!(
+            "[users.known]\npassword = \"k\"\nserver_user = {server_user:?}\n\
+             server_password = {server_password:?}\n"
+        );
+        write_private(&file, &text);
+    };
+    let tables = format!("[service.auth]\nsource = \"file\"\nusers_file = {file:?}");
+    let setup = Setup {
+        tables: &tables,
+        ..Setup::default()
+    };
+    let known = login("known", "k", "sbtest");
+    for io in DRIVERS {
+        users("sbtest", "sbtest");
+        let stage = Stage::set_as(io, setup, &known);
+        let enter = || Client::enter(stage.address, &known).unwrap_or_else(|told| panic!("{told}"));
+        let mut before = enter();
+        assert_eq!(before.value("select current_user"), "sbtest", "{io}");
+        users("others_name", "rotated");
+        let again = config(KIND, shared(), stage.address, io, setup);
+        stage.balancer.reload(&again).unwrap();
+        let mut after = enter();
+        assert_eq!(after.value("select current_user"), "others_name", "{io}");
+        assert_eq!(before.value("select current_user"), "sbtest", "{io}");
     }
 }
 

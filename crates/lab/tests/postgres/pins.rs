@@ -157,6 +157,53 @@ fn locks_of_a_transaction_bind_nobody_behind_it() {
 }
 
 #[test]
+fn a_lock_of_a_statement_that_failed_binds_in_spite_of_the_release_before_it() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("begin");
+        client.run("select pg_advisory_unlock_all()");
+        client.run("savepoint s");
+        client.query("select pg_advisory_lock(4712), 1 / (random() * 0)::int");
+        client.run("rollback to s");
+        client.run("commit");
+        client.vanish(false);
+        // Reset on its way, for what it was bound by.
+        assert_eq!(
+            other.value("select count(*) from pg_locks where locktype = 'advisory'"),
+            "0",
+            "{io}"
+        );
+    }
+}
+
+#[test]
+fn reset_all_leaves_nobody_elses_role_behind() {
+    let mut admin = admin();
+    admin.run("drop role if exists acted_as");
+    admin.run("create role acted_as");
+    admin.run("grant acted_as to sbtest");
+    let acts = Script::new()
+        .parse("", "select set_config('role', $1, false)")
+        .bind("", &["acted_as"])
+        .execute()
+        .sync();
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        client.ask(&acts, 1);
+        assert_eq!(client.value("select current_user"), "acted_as");
+        client.run("select pg_advisory_unlock_all(); close all; unlisten *; reset all");
+        client.vanish(false);
+        assert_eq!(
+            stage.client().value("select current_user"),
+            "sbtest",
+            "{io}"
+        );
+    }
+}
+
+#[test]
 fn open_transactions_of_clients_that_die_are_rolled_back_at_once() {
     for io in DRIVERS {
         let stage = Stage::set(io, TWO);
@@ -174,6 +221,75 @@ fn open_transactions_of_clients_that_die_are_rolled_back_at_once() {
             });
             waited.unwrap();
             assert_eq!(admin.value("select count(*) from undone"), "0");
+        }
+    }
+}
+
+const LEAVING: &str = "
+    drop table if exists entered; drop view if exists enters; drop sequence if exists entries;
+    create or replace function enter(tenant text) returns text language plpgsql stable as
+      $$ begin perform set_config('app.tenant', tenant, false); return tenant; end $$;
+    create or replace function enter_deep(tenant text) returns text language plpgsql as
+      $$ begin return enter(tenant); end $$;
+    create or replace procedure enter_by_call(tenant text) language plpgsql as
+      $$ begin perform enter_deep(tenant); end $$;
+    create or replace function entering() returns trigger language plpgsql as
+      $$ begin execute format('set app.tenant = %L', new.tenant); return new; end $$;
+    create table entered (tenant text);
+    create trigger enters before insert on entered for each row execute function entering();
+    create view enters as select enter('7') as tenant;
+    grant all on entered, enters to sbtest";
+
+#[test]
+fn what_functions_procedures_triggers_and_views_leave_in_a_session_is_nobody_elses() {
+    admin().run(LEAVING);
+    let prepared = Script::new()
+        .parse("", "select enter($1)")
+        .bind("", &["7"])
+        .execute()
+        .sync();
+    let copy = Script::new()
+        .query("copy entered from stdin")
+        .copy_data(b"7\n")
+        .copy_done();
+    for io in DRIVERS {
+        for enters in [
+            Script::new().query("select enter('7')"),
+            Script::new().query("select * from enter_deep('7')"),
+            Script::new().query("call enter_by_call('7')"),
+            Script::new().query("do $$ begin call enter_by_call('7'); end $$"),
+            Script::new().query("insert into entered values ('7')"),
+            Script::new().query("do 'begin insert into entered values (7); end'"),
+            Script::new().query("select * from enters"),
+            prepared.clone(),
+            copy.clone(),
+        ] {
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            client.ask(&enters, 1);
+            assert_eq!(client.value("show app.tenant"), "7", "{io}");
+            client.vanish(false);
+            let tenant = "select coalesce(current_setting('app.tenant', true), '')";
+            assert_eq!(stage.client().value(tenant), "", "{io}");
+        }
+    }
+}
+
+#[test]
+fn functions_that_leave_nothing_behind_bind_nobody() {
+    admin().run(
+        "create or replace function enter_for_now(tenant text) returns text language plpgsql as
+           $$ begin perform set_config('app.tenant', tenant, true); return tenant; end $$",
+    );
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        for text in [
+            "select enter_for_now('7')",
+            "select lower('A'), now(), count(*) from pg_class",
+        ] {
+            client.run(text);
+            assert_eq!(other.query("select 'free'")[1], "D free", "{io}: {text}");
         }
     }
 }
@@ -207,5 +323,160 @@ fn what_another_session_drew_from_a_sequence_is_nobody_elses() {
             assert_eq!(client.value("select currval('drawn')"), drawn, "{io}");
             assert_eq!(client.value("select lastval()"), drawn, "{io}");
         }
+    }
+}
+
+#[test]
+fn each_of_several_portals_leaves_behind_what_it_was_bound_to() {
+    for io in DRIVERS {
+        for (text, left) in [
+            (
+                "listen here",
+                "select count(*) from pg_listening_channels()",
+            ),
+            (
+                "create temp table of_portal (a int)",
+                "select count(*) from pg_class where relname = 'of_portal' \
+                 and pg_table_is_visible(oid)",
+            ),
+            (
+                "set app.portal = 'mine'",
+                "select count(*) where current_setting('app.portal', true) = 'mine'",
+            ),
+        ] {
+            let stage = Stage::set(io, TWO);
+            let (mut client, mut other) = (stage.client(), stage.client());
+            let script = Script::new()
+                .parse("binds", text)
+                .parse("", "select 1")
+                .bind_to("first", "binds", &[])
+                .bind("", &[])
+                .execute_of("first", 0)
+                .execute()
+                .sync();
+            let heard = client.ask(&script, 1);
+            assert!(!heard.iter().any(|line| line.starts_with('E')), "{heard:?}");
+            assert_eq!(other.value(left), "0", "{io}: {text}");
+            assert_eq!(client.value(left), "1", "{io}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_portal_that_a_bind_in_vain_has_not_replaced_leaves_behind_what_it_was_bound_to() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, TWO);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("begin");
+        let script = Script::new()
+            .parse("binds", "listen here")
+            .parse("plain", "select 1")
+            .bind_to("first", "binds", &[])
+            .sync();
+        client.ask(&script, 1);
+        client.run("savepoint before");
+        let taken = Script::new().bind_to("first", "plain", &[]).sync();
+        assert_eq!(client.ask(&taken, 1), ["E 42P03", "Z Failed"]);
+        client.run("rollback to before");
+        client.ask(&Script::new().execute_of("first", 0).sync(), 1);
+        client.run("commit");
+        let channels = "select count(*) from pg_listening_channels()";
+        assert_eq!(other.value(channels), "0", "{io}");
+        assert_eq!(client.value(channels), "1", "{io}");
+    }
+}
+
+#[test]
+fn a_portal_of_an_earlier_batch_leaves_behind_what_it_was_bound_to() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("begin");
+        let script = Script::new()
+            .parse("sets", "set work_mem to '3MB'")
+            .bind_to("first", "sets", &[])
+            .parse("", "select 1")
+            .bind("", &[])
+            .sync();
+        client.ask(&script, 1);
+        client.ask(&Script::new().execute_of("first", 0).sync(), 1);
+        client.run("commit");
+        assert_ne!(other.value("show work_mem"), "3MB", "{io}");
+        assert_eq!(client.value("show work_mem"), "3MB", "{io}");
+    }
+}
+
+#[test]
+fn what_an_insert_drew_is_told_in_its_transaction_and_once_somebody_asked_also_behind_it() {
+    admin().run(
+        "drop table if exists drawing, identified, drawing_by_trigger; drop sequence if exists a, b;
+         create table drawing (id serial, what text);
+         create table identified (id int generated by default as identity, what text);
+         create table drawing_by_trigger (id int, what text);
+         create or replace function draw() returns trigger language plpgsql as
+           $$ begin new.id := nextval('drawing_id_seq'); return new; end $$;
+         create trigger draws before insert on drawing_by_trigger
+           for each row execute function draw();
+         create sequence a; create sequence b start 1000;
+         grant all on drawing, identified, drawing_by_trigger, a, b, drawing_id_seq to public;
+         grant all on sequence identified_id_seq to public",
+    );
+    let copy = Script::new()
+        .query("copy drawing (what) from stdin")
+        .copy_data(b"x\n")
+        .copy_done();
+    for io in DRIVERS {
+        for table in ["drawing", "identified", "drawing_by_trigger"] {
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            stage.client().run("select nextval('b')");
+            let insert = format!("insert into {table} (what) values ('x') returning id");
+            client.run("begin");
+            let id = client.value(&insert);
+            assert_eq!(client.value("select lastval()"), id, "{io}: {table}");
+            client.run("commit");
+            let id = client.value(&insert);
+            assert_eq!(client.value("select lastval()"), id, "{io}: {table}");
+        }
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        assert_eq!(client.refusal("select lastval()"), "55000", "{io}");
+        other.ask(&copy, 1);
+        let id = other.value("select max(id) from drawing");
+        assert_eq!(other.value("select lastval()"), id, "{io}");
+        other.vanish(false);
+        assert_eq!(client.refusal("select lastval()"), "55000", "{io}");
+    }
+}
+
+#[test]
+fn what_another_session_drew_is_told_to_nobody_who_drew_from_another_sequence_or_asks_in_a_batch() {
+    admin().run(
+        "drop sequence if exists own, others; create sequence own; create sequence others;
+         grant all on own, others to public",
+    );
+    let behind_another = Script::new()
+        .parse("", "select 1")
+        .bind("", &[])
+        .execute()
+        .parse("", "select lastval()")
+        .bind("", &[])
+        .execute()
+        .sync();
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("select nextval('others')");
+        let heard = other.ask(&behind_another, 1);
+        let is_refused = |heard: &[String]| heard.iter().any(|line| line.starts_with("E "));
+        assert!(is_refused(&heard), "{io}: asks first: {heard:?}");
+        let heard = other.ask(&behind_another, 1);
+        assert!(is_refused(&heard), "{io}: {heard:?}");
+        other.run("select nextval('own')");
+        assert_eq!(other.refusal("select currval('others')"), "55000", "{io}");
+        assert_eq!(
+            other.value("select currval('own')"),
+            other.value("select lastval()")
+        );
     }
 }

@@ -280,6 +280,74 @@ fn copy_in_and_out_in_both_protocols_ends_as_at_the_server() {
 }
 
 #[test]
+fn a_copy_that_fails_behind_an_early_sync_leaves_its_session_as_it_was() {
+    let mut server = Client::connect(super::stage::shared().address);
+    server.run("drop table if exists early; create table early (a int primary key)");
+    server.run("drop table if exists never; create table never (a int)");
+    server.run(
+        "create or replace function refuses() returns trigger language plpgsql as \
+         $$ begin raise exception 'no'; end $$",
+    );
+    server.run(
+        "create trigger refuses before insert on never for each statement \
+         execute function refuses()",
+    );
+    same_as_direct(FEW, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.ask(&prepare("s0", "select 's0'"), 1);
+        let copy = |table: &str| {
+            let copy = Script::new().parse("", &format!("copy {table} from stdin"));
+            copy.bind("", &[]).execute().sync()
+        };
+        let rest = |data: &[u8]| Script::new().copy_data(data).copy_done().sync();
+        for data in [&b"1\nx\n"[..], b"x\n1\n2\n", b"2\n2\n"] {
+            client.tell(&copy("early"));
+            heard.extend((0..3).map(|_| client.hear()));
+            heard.extend(client.ask(&rest(data), 1));
+            heard.extend(client.ask(&execute("s0", &[]), 1));
+            // What is prepared and run in batches that follow each other at once.
+            let script = Script::new().close("s0").parse("s0", "select 's0'").sync();
+            let script = script.bind("s0", &[]).execute().sync();
+            heard.extend(client.ask(&script, 2));
+        }
+        // A trigger refuses it before the first Sync is read: both are answered.
+        client.tell(&copy("never"));
+        heard.extend((0..3).map(|_| client.hear()));
+        let script = rest(b"1\n").bind("s0", &[]).execute().sync();
+        heard.extend(client.ask(&script, 3));
+        heard.extend(client.query("select count(*) from early"));
+        // In a transaction, and one that does well.
+        heard.extend(client.query("begin"));
+        client.tell(&copy("early"));
+        heard.extend((0..3).map(|_| client.hear()));
+        heard.extend(client.ask(&rest(b"7\n8\n"), 1));
+        heard.extend(client.ask(&execute("s0", &[]), 1));
+        client.tell(&copy("early"));
+        heard.extend((0..3).map(|_| client.hear()));
+        heard.extend(client.ask(&rest(b"7\n"), 1));
+        heard.extend(client.query("rollback"));
+        heard.extend(client.query("select count(*) from early"));
+        heard
+    });
+}
+
+#[test]
+fn a_copy_of_which_nobody_can_tell_what_is_answered_ends_its_session() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, FEW);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("drop table if exists blind; create table blind (a int)");
+        // All of it is sent before the server can say that it copies.
+        let script = Script::new().parse("", "copy blind from stdin");
+        let script = script.bind("", &[]).execute().sync();
+        client.tell(&script.copy_data(b"x\n").copy_done().sync());
+        assert_eq!(client.reply(), ["1", "2", "G", "E 22P02", "Z Idle"], "{io}");
+        assert_eq!(client.reply(), ["E 08P01", "end"], "{io}");
+        assert_eq!(other.value("select count(*) from blind"), "0", "{io}");
+    }
+}
+
+#[test]
 fn a_client_that_dies_in_a_copy_or_a_message_leaves_nothing_behind() {
     for io in DRIVERS {
         let stage = Stage::set(

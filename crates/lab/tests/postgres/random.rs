@@ -5,6 +5,7 @@ use super::client::Client;
 use super::script::Script;
 use super::stage::{Setup, Stage, shared};
 use crate::rig::DRIVERS;
+use crate::rig::dice::Dice;
 
 /// Conversations per driver, and what each consists of.
 const CONVERSATIONS: u64 = 40;
@@ -36,25 +37,6 @@ const TEXTS: [&str; 23] = [
     "insert into by_chance values (1)",
     "select count(*) from by_chance where a < 0",
 ];
-
-/// Numbers that look random and are the same each time (Knuth's MMIX generator).
-#[derive(Clone)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        let index = self.below(all.len() as u64);
-        all[usize::try_from(index).unwrap()]
-    }
-}
 
 fn script(dice: &mut Dice) -> Script {
     let mut script = Script::new();

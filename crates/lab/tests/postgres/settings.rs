@@ -1,8 +1,11 @@
 //! Settings follow their client, and nobody else.
 
+use std::thread;
+use std::time::Duration;
+
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, same_as_direct};
+use super::stage::{Setup, Stage, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
 const ONE: Setup<'static> = Setup {
@@ -235,7 +238,7 @@ fn a_login_with_settings_that_the_server_refuses_is_refused() {
 
 #[test]
 fn roles_follow_their_client() {
-    let mut admin = super::stage::admin();
+    let mut admin = admin();
     let _ = admin.query("create role wearer nologin");
     admin.run("grant wearer to sbtest");
     same_as_direct(ONE, |address| {
@@ -332,4 +335,27 @@ fn settings_by_the_extended_protocol_and_in_pipelines_follow_too() {
         heard.extend(client.query("show work_mem"));
         heard
     });
+}
+
+/// Its own setting cannot be put in place while the catalog of tablespaces is locked, which takes
+/// longer than the other one's statements may take.
+#[test]
+fn a_time_limit_of_the_client_before_does_not_end_what_makes_a_connection_fit() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut mine, mut other) = (stage.client(), stage.client());
+        mine.run("set default_tablespace to 'pg_default'");
+        other.run("set statement_timeout to '20ms'");
+        let mut locker = admin();
+        locker.run("begin");
+        locker.run("lock table pg_tablespace in access exclusive mode");
+        let heard = thread::scope(|scope| {
+            let asking = scope.spawn(|| mine.query("select 'fit'"));
+            thread::sleep(Duration::from_millis(300));
+            locker.run("commit");
+            asking.join().unwrap()
+        });
+        let row = heard.get(1).map(String::as_str);
+        assert_eq!(row, Some("D fit"), "{io}: {heard:?}");
+    }
 }

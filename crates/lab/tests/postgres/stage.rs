@@ -1,43 +1,17 @@
 //! A PostgreSQL server that all tests share, and a pool of their own in front of it.
 
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 
-use evenkeel_lab::{Balancer, Lab, PostgresOptions, Server, eventually};
-use serde_json::Value;
+use evenkeel_lab::{Lab, PostgresOptions, Server};
 
 use super::client::{Client, Login};
-use crate::rig::{LIMIT, loopback, service};
+use crate::rig::pool;
 
-/// How the pool of a test is set up.
-#[derive(Clone, Copy)]
-pub(crate) struct Setup<'a> {
-    /// Lines of `[service.pool]`.
-    pub(crate) pool: &'a str,
-    /// Lines of `[[service]]`.
-    pub(crate) service: &'a str,
-    /// Further tables.
-    pub(crate) tables: &'a str,
-    pub(crate) workers: u32,
-}
+pub(crate) use crate::rig::pool::{Setup, Stage};
 
-impl Default for Setup<'_> {
-    fn default() -> Self {
-        Setup {
-            pool: "size = 4",
-            service: "",
-            tables: "",
-            workers: 2,
-        }
-    }
-}
-
-/// Evenkeel in front of a server.
-pub(crate) struct Stage {
-    pub(crate) balancer: Balancer,
-    pub(crate) address: SocketAddr,
-}
+/// Who asks the server is its superuser.
+pub(crate) const KIND: (&str, &str) = ("postgres", "postgres");
 
 impl Stage {
     pub(crate) fn set(io: &str, setup: Setup<'_>) -> Stage {
@@ -46,55 +20,31 @@ impl Stage {
 
     /// In front of a server of the test's own.
     pub(crate) fn before(server: &Server, io: &str, setup: Setup<'_>) -> Stage {
-        let address = loopback();
-        let balancer = Balancer::start(&config(server, address, io, setup)).unwrap();
-        let stage = Stage { balancer, address };
-        stage.wait_ready();
-        stage
+        let config = |address| pool::config(KIND, server, address, io, setup);
+        let login = superuser("postgres");
+        Stage::start(config, |stage| stage.lets_in(&login))
     }
 
     /// As [`Stage::set`], where that is who may log in.
     pub(crate) fn set_as(io: &str, setup: Setup<'_>, login: &Login<'_>) -> Stage {
-        Stage::ready_when(io, setup, |stage| {
-            Client::enter(stage.address, login).is_ok()
-        })
+        Stage::ready_when(io, setup, |stage| stage.lets_in(login))
     }
 
     pub(crate) fn ready_when(
         io: &str,
         setup: Setup<'_>,
-        is_ready: impl Fn(&Stage) -> bool,
+        try_in: impl FnMut(&Stage) -> Result<(), String>,
     ) -> Stage {
-        let address = loopback();
-        let balancer = Balancer::start(&config(shared(), address, io, setup)).unwrap();
-        let stage = Stage { balancer, address };
-        let ready = eventually(LIMIT, "a first session", || {
-            Ok(is_ready(&stage).then_some(()))
-        });
-        ready.unwrap_or_else(|error| panic!("{error}: {}", stage.balancer.log()));
-        stage
+        let config = |address| pool::config(KIND, shared(), address, io, setup);
+        Stage::start(config, try_in)
     }
 
-    /// Who has just been started may not know yet who is primary.
-    fn wait_ready(&self) {
-        let login = Login {
-            user: "postgres",
-            password: "postgres",
-            database: "postgres",
-            ..Login::default()
-        };
-        let ready = eventually(LIMIT, "a first session", || {
-            Ok(Client::enter(self.address, &login).ok())
-        });
-        ready.unwrap_or_else(|error| panic!("{error}: {}", self.balancer.log()));
+    fn lets_in(&self, login: &Login<'_>) -> Result<(), String> {
+        Client::enter(self.address, login).map(|_| ())
     }
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address)
-    }
-
-    pub(crate) fn status(&self) -> Value {
-        service(&self.balancer.status().unwrap(), "pool")
     }
 
     /// Sees to it that the client's next statement runs on another server connection.
@@ -113,21 +63,13 @@ impl Stage {
     }
 }
 
-pub(crate) fn config(server: &Server, listen: SocketAddr, io: &str, setup: Setup<'_>) -> String {
-    let Setup {
-        pool,
-        service,
-        tables,
-        workers,
-    } = setup;
-    let address = server.address;
-    format!(
-        "[engine]\nio = {io:?}\nworkers = {workers}\nshutdown_limit_ms = 3000\n\n\
-         [[service]]\nname = \"pool\"\nprotocol = \"postgres\"\nlisten = \"{listen}\"\n\
-         servers = [{{ name = \"primary\", address = \"{address}\" }}]\n{service}\n\
-         [service.monitor]\nuser = \"postgres\"\npassword = \"postgres\"\n\
-         [service.pool]\n{pool}\n{tables}\n"
-    )
+fn superuser(database: &str) -> Login<'_> {
+    Login {
+        user: "postgres",
+        password: "postgres",
+        database,
+        ..Login::default()
+    }
 }
 
 /// The server of all tests that do it no harm; it ends with the tests.
@@ -139,11 +81,7 @@ pub(crate) fn shared() -> &'static Server {
 
 /// The superuser at that server.
 pub(crate) fn admin() -> Client {
-    let login = Login {
-        user: "postgres",
-        password: "postgres",
-        ..Login::default()
-    };
+    let login = superuser(Login::default().database);
     Client::enter(shared().address, &login).unwrap_or_else(|told| panic!("{told}"))
 }
 
@@ -157,25 +95,5 @@ pub(crate) fn own() -> (Lab, Server) {
 /// What a conversation is like at the server, and that it is the same through each driver.
 pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<String>) {
     let direct = talk(shared().address);
-    for io in crate::rig::DRIVERS {
-        let stage = Stage::set(io, setup);
-        let talking = AssertUnwindSafe(|| talk(stage.address));
-        let heard = catch_unwind(talking).unwrap_or_else(|failed| {
-            println!("{io}: {}", stage.balancer.log());
-            resume_unwind(failed)
-        });
-        let pairs = heard.iter().zip(&direct);
-        let same = pairs.take_while(|(heard, direct)| heard == direct).count();
-        let around = |all: &[String]| -> Vec<String> {
-            let shown = all.iter().skip(same.saturating_sub(8)).take(16);
-            shown.map(|line| line.chars().take(80).collect()).collect()
-        };
-        let log = stage.balancer.log();
-        assert!(
-            heard == direct,
-            "{io}: from line {same} on\n  {:?}\nis at the server\n  {:?}\n{log}",
-            around(&heard),
-            around(&direct)
-        );
-    }
+    pool::same_as(&direct, |io| Stage::set(io, setup), talk);
 }

@@ -365,3 +365,61 @@ fn statements_that_nobody_closes_do_not_outlive_a_connection_of_another_client()
         assert!(kept.parse::<u32>().unwrap() <= 2, "{kept}");
     }
 }
+
+#[test]
+fn statements_that_a_function_has_taken_away_are_prepared_anew() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let (mut mine, mut other) = (stage.client(), stage.client());
+        other.run(
+            "create or replace function takes_away() returns void language plpgsql as \
+             $$ begin execute 'deallocate ' || 'all'; end $$",
+        );
+        mine.ask(&prepare("s", "select 's'"), 1);
+        other.run("select takes_away()");
+        let heard = mine.ask(&execute("s", &[]), 1);
+        assert_eq!(heard, ["2", "D s", "C SELECT 1", "Z Idle"], "{io}");
+        other.run("select takes_away()");
+        let described = Script::new().describe("s").sync();
+        let heard = mine.ask(&described, 1);
+        assert_eq!(heard, ["t", "T ?column?", "Z Idle"], "{io}");
+        // In a transaction the error is the client's, once.
+        mine.run("begin; select takes_away()");
+        assert_eq!(mine.ask(&execute("s", &[]), 1), ["E 26000", "Z Failed"]);
+        mine.run("rollback");
+        let heard = mine.ask(&execute("s", &[]), 1);
+        assert_eq!(heard, ["2", "D s", "C SELECT 1", "Z Idle"], "{io}");
+    }
+}
+
+#[test]
+fn a_statement_of_another_client_cannot_be_named_in_sql() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let (mut mine, mut other) = (stage.client(), stage.client());
+        other.ask(&prepare("s", "select 'other'"), 1);
+        let name = mine.value("select name from pg_prepared_statements");
+        for text in [
+            format!("execute {name}"),
+            format!("select 1; execute {}", name.to_uppercase()),
+            format!("deallocate \"{name}\""),
+            format!("prepare {name} as select 1"),
+        ] {
+            assert_eq!(mine.refusal(&text), "42501", "{io}: {text}");
+            for statement in ["", "mine"] {
+                let heard = mine.ask(&prepare(statement, &text), 1);
+                assert!(heard[0].starts_with('E'), "{io}: {text}: {heard:?}");
+            }
+        }
+        let heard = other.ask(&execute("s", &[]), 1);
+        assert_eq!(heard, ["2", "D other", "C SELECT 1", "Z Idle"], "{io}");
+    }
+}

@@ -5,6 +5,11 @@
     reason = "each test program takes what it needs of this file"
 )]
 
+pub(crate) mod cluster;
+pub(crate) mod dice;
+pub(crate) mod papers;
+pub(crate) mod pool;
+
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;

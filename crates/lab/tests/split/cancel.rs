@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::Balancer;
 
+use crate::rig::cluster::service_toml;
 use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
-use crate::stage::{Client, Failed, Stage, service_toml};
+use crate::stage::{Client, Failed, Stage};
 use tokio_postgres::NoTls;
 
 const SLEEP: &str = "SELECT pg_sleep(25)";
@@ -82,7 +83,7 @@ fn a_cancel_request_that_reaches_another_evenkeel_is_passed_on_to_the_right_one(
     let own = head.clone() + &peers(1, &format!("2 = \"{second}\""));
     let stage = Stage::start_at(first, &own, "[service.split]\nreads = true");
     let other = head + &peers(2, &format!("1 = \"localhost:{}\"", first.port()));
-    let other = other + &service_toml("db", second, &stage.scene.servers, "");
+    let other = other + &service_toml("db", stage.scene.kind, second, &stage.scene.servers, "");
     let other = Balancer::start(&other).unwrap();
     wait_until(&other, "another balancer", || {
         Client::try_connect(second).is_ok()

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::{ReadProbe, Server};
 
+use crate::rig::cluster::service_toml;
 use crate::rig::{done, loopback};
-use crate::stage::{Client, Stage, service_toml};
+use crate::stage::{Client, Stage};
 
 fn stage() -> Stage {
     let stage = Stage::set("auto", "primary_reads = false");
@@ -153,6 +154,29 @@ fn a_frozen_primary_cuts_what_it_has_and_the_rest_goes_on() {
 }
 
 #[test]
+fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
+    let pool = "primary_reads = false\n[service.pool]\nsize = 1\nwait_ms = 30000";
+    let stage = Stage::set("auto", pool);
+    let direct = stage.direct();
+    direct.run("CREATE TABLE things (id int PRIMARY KEY, what text)");
+    let old = stage.primary();
+    let (holder, waiter) = (stage.client(), stage.client());
+    holder.run("BEGIN");
+    holder.run("INSERT INTO things VALUES (1, 'never')");
+    stage.scene.wait_caught_up().unwrap();
+    old.freeze().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.run("INSERT INTO things VALUES (2, 'waited')"));
+        stage.scene.lab.fail_over(&old).unwrap();
+        wait_primary(&stage, &stage.primary());
+        // It takes writes as before, and what is written there is lost.
+        old.thaw().unwrap();
+        waiting.join().unwrap();
+    });
+    assert_eq!(stage.direct().text("SELECT id FROM things").unwrap(), ["2"]);
+}
+
+#[test]
 fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
     let stage = stage();
     let primary = stage.primary().name;
@@ -286,7 +310,13 @@ fn one_server_alone_needs_no_monitor() {
     let stage = stage();
     let listen = loopback();
     let primary = stage.primary();
-    let toml = service_toml("alone", listen, std::slice::from_ref(&primary), "");
+    let toml = service_toml(
+        "alone",
+        stage.scene.kind,
+        listen,
+        std::slice::from_ref(&primary),
+        "",
+    );
     let monitor =
         "[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\ndatabase = \"postgres\"\n";
     assert!(toml.contains(monitor));

@@ -2,7 +2,8 @@
 
 use evenkeel_lab::eventually;
 
-use crate::rig::{DRIVERS, LIMIT, done, refused};
+use crate::rig::cluster::service_toml;
+use crate::rig::{DRIVERS, LIMIT, done, engine, refused};
 use crate::stage::{Client, Stage, WHERE};
 
 const SCHEMA: &str = "
@@ -213,6 +214,46 @@ fn temporary_tables_locks_and_defaults_of_a_session_keep_its_reads_on_the_primar
 }
 
 #[test]
+fn who_is_bound_to_a_replica_reads_on_there_and_is_told_to_connect_again_to_write() {
+    let stage = prepared_stage("auto");
+    let primary = stage.port_of_primary();
+    let write = "INSERT INTO things VALUES (800, 'x')";
+    for (bind, begin) in [
+        ("SELECT set_config('app.t', 'a' || 'b', false)", write),
+        ("SELECT pg_advisory_lock_shared(8)", "BEGIN"),
+        (
+            "DECLARE held CURSOR WITH HOLD FOR SELECT id FROM things",
+            write,
+        ),
+    ] {
+        let client = stage.client();
+        client.run("BEGIN READ ONLY");
+        client.run(bind);
+        client.run("COMMIT");
+        assert_ne!(client.port(WHERE), primary, "{bind}");
+        assert_ne!(client.port_prepared(WHERE), primary, "{bind}");
+        client.run("BEGIN READ ONLY; SELECT 1; COMMIT");
+        client.run("SELECT pg_advisory_unlock_shared(9)");
+        let failed = client.text(begin).unwrap_err();
+        assert_eq!(failed.state, "57P01", "{bind}: {failed:?}");
+        assert!(client.is_closed());
+    }
+    let client = stage.client();
+    client.run("BEGIN READ ONLY");
+    client.run("DECLARE held CURSOR WITH HOLD FOR SELECT id FROM things ORDER BY id");
+    client.run("COMMIT");
+    assert_eq!(client.text("FETCH 1 FROM held").unwrap(), ["1"]);
+    client.run("CLOSE ALL");
+    client.run(write);
+    assert_eq!(
+        client
+            .value::<i32>("DELETE FROM things WHERE id = 800 RETURNING id", &[])
+            .unwrap(),
+        800
+    );
+}
+
+#[test]
 fn functions_are_known_soon_after_somebody_made_them_and_catalogs_never_too_old() {
     let stage = prepared_stage("auto");
     let primary = stage.port_of_primary();
@@ -293,5 +334,52 @@ fn explain_says_where_things_go() {
     assert!(
         other.contains("no service \"web\" routes statements: there is db"),
         "{other}"
+    );
+}
+
+const RULES: &str = "\
+    [[service.rule]]\nname = 'report'\nmatch = 'report'\nto = ['NAME']\n\
+    [[service.rule]]\nname = 'fresh'\nmatch = 'fresh'\nto = 'primary'\n\
+    [[service.rule]]\nname = 'vouched'\nmatch = 'vouched'\nto = 'replicas'\nassume_read = true\n";
+
+#[test]
+fn rules_send_reads_where_they_say_and_nothing_else() {
+    let stage = prepared_stage("auto");
+    let (primary, report) = (stage.port_of_primary(), stage.replicas()[0].clone());
+    let rules = RULES.replace("NAME", &report.name);
+    let split =
+        "[service.split]\nreads = true\nprimary_reads = false\nconsistency = \"eventual\"\n";
+    let further = format!("{split}{rules}");
+    let lines = service_toml(
+        "db",
+        stage.scene.kind,
+        stage.listen,
+        &stage.scene.servers,
+        &further,
+    );
+    let claims = "CREATE FUNCTION claims() RETURNS int LANGUAGE sql VOLATILE \
+                  AS 'SELECT inet_server_port()'";
+    stage.direct().run(claims);
+    stage.scene.wait_caught_up().unwrap();
+    stage.balancer.reload(&(engine("auto") + &lines)).unwrap();
+    let client = stage.client();
+    let sql = "SELECT inet_server_port() /* report */";
+    for _ in 0..10 {
+        assert_eq!(client.port(sql), i32::from(report.address.port()));
+        assert_eq!(client.port_prepared(sql), i32::from(report.address.port()));
+    }
+    for sql in [
+        "SELECT inet_server_port() /* fresh */",
+        "SELECT inet_server_port(), vol() /* report */",
+        "SELECT inet_server_port() FROM things WHERE id = 1 FOR SHARE /* vouched */",
+    ] {
+        assert_eq!(client.port(sql), primary, "{sql}");
+    }
+    // Somebody vouches for functions, rightly or not: a replica that refuses one has the last word.
+    assert_eq!(client.port("SELECT claims()"), primary);
+    assert_ne!(client.port("SELECT claims() /* vouched */"), primary);
+    assert_eq!(
+        client.port("SELECT inet_server_port(), vol() /* vouched */"),
+        primary
     );
 }

@@ -1,30 +1,19 @@
 //! A primary with two replicas, a service that splits reads before it, and clients.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use evenkeel_lab::{
-    Balancer, ClusterKind, ReadProbe, ReadProbeOptions, Scene, Server, WriteProbe,
-    WriteProbeOptions,
-};
-use serde_json::Value;
+use evenkeel_lab::{ClusterKind, Scene};
 use tokio::runtime::Runtime;
 use tokio_postgres::types::{FromSqlOwned, ToSql};
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
-use crate::rig::{engine, loopback, service, wait_until};
+use crate::rig::{engine, loopback};
+
+pub(crate) use crate::rig::cluster::Stage;
 
 /// What a statement that wants to know asks for.
 pub(crate) const WHERE: &str = "SELECT inet_server_port()";
-
-pub(crate) struct Stage {
-    // In the order in which they end.
-    pub(crate) balancer: Balancer,
-    pub(crate) listen: SocketAddr,
-    pub(crate) scene: Scene,
-    pub(crate) head: String,
-}
 
 impl Stage {
     /// Reads are on replicas only, unless `further` lines, of `[service.split]`, say otherwise.
@@ -44,31 +33,11 @@ impl Stage {
 
     pub(crate) fn start_at(listen: SocketAddr, head: &str, further: &str) -> Stage {
         let scene = Scene::start(ClusterKind::Postgres).unwrap();
-        let config = head.to_owned() + &service_toml("db", listen, &scene.servers, further);
-        let balancer = Balancer::start(&config).unwrap();
-        let stage = Stage {
-            balancer,
-            listen,
-            scene,
-            head: head.to_owned(),
-        };
-        stage.wait_whole();
-        stage
-    }
-
-    pub(crate) fn primary(&self) -> Server {
-        self.scene.writer().unwrap()
+        Stage::before(scene, listen, head, further)
     }
 
     pub(crate) fn port_of_primary(&self) -> i32 {
         self.primary().address.port().into()
-    }
-
-    /// The other two.
-    pub(crate) fn replicas(&self) -> Vec<Server> {
-        let primary = self.primary().name;
-        let servers = self.scene.servers.iter();
-        servers.filter(|one| one.name != primary).cloned().collect()
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -85,87 +54,11 @@ impl Stage {
         Client::connect(self.primary().address)
     }
 
-    pub(crate) fn writer(&self) -> WriteProbe {
-        let mut options = WriteProbeOptions::new(self.scene.kind.driver(), self.listen);
-        options.connect_limit = Duration::from_secs(15);
-        options.write_limit = Duration::from_secs(15);
-        WriteProbe::start(options).unwrap()
-    }
-
-    pub(crate) fn reader(&self) -> ReadProbe {
-        let mut options = ReadProbeOptions::new(self.scene.kind.driver(), self.listen);
-        options.limit = Duration::from_secs(5);
-        ReadProbe::start(options).unwrap()
-    }
-
-    pub(crate) fn cluster(&self) -> Value {
-        self.balancer.status().unwrap()["clusters"][0].clone()
-    }
-
-    pub(crate) fn wait(&self, what: &str, is_so: impl FnMut() -> bool) {
-        wait_until(&self.balancer, what, is_so);
-    }
-
-    /// One primary, everybody else a replica, and no complaint.
-    pub(crate) fn wait_whole(&self) {
-        self.wait("a whole cluster", || {
-            let status = self.balancer.status().unwrap();
-            status["clusters"][0]["primary"].is_string()
-                && status["clusters"][0]["problems"] == Value::Array(Vec::new())
-                && service(&status, "db")["servers"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .all(|server| {
-                        let role = &server["role"]["role"];
-                        server["state"] == "up" && (role == "primary" || role == "replica")
-                    })
-        });
-    }
-
     /// Waits until a plain read of this client goes to a replica: catalogs are read.
     pub(crate) fn wait_split(&self, client: &Client) {
         let primary = self.port_of_primary();
         self.wait("a read at a replica", || client.port(WHERE) != primary);
     }
-}
-
-/// The lines of a service that speaks PostgreSQL for these servers.
-pub(crate) fn service_toml(
-    name: &str,
-    listen: SocketAddr,
-    servers: &[Server],
-    further: &str,
-) -> String {
-    let mut listed = String::new();
-    for server in servers {
-        let (name, address) = (&server.name, server.address);
-        write!(listed, "{{ name = {name:?}, address = \"{address}\" }}, ").unwrap();
-    }
-    format!(
-        "[[service]]\nname = {name:?}\nprotocol = \"postgres\"\nlisten = \"{listen}\"\n\
-         servers = [{listed}]\n\
-         [service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\ndatabase = \"postgres\"\n\
-         [service.auth]\nsource = \"file\"\nusers_file = {:?}\n{further}\n",
-        users_file()
-    )
-}
-
-/// A file of the lab's one user, the same for each run.
-fn users_file() -> String {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt;
-    static FILE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    FILE.get_or_init(|| {
-        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("split-users.toml");
-        let mut options = std::fs::OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&path).unwrap();
-        file.write_all(b"[users.sbtest]\npassword = \"sbtest\"\n")
-            .unwrap();
-        path.display().to_string()
-    })
-    .clone()
 }
 
 /// A client that waits for its answers.

@@ -1,8 +1,9 @@
-//! Which replicas a session may read from now, which after a short wait, and when only the primary
+//! Which servers a session may read from now, which after a short wait, and when only the primary
 //! will do.
 
 use super::position::Position;
 use super::token::Requires;
+use crate::pool::Tried;
 
 /// Limits of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,9 @@ pub struct Settings {
     pub wait_ms: u64,
     /// What a replica said longer ago counts no more: it may be another server by now.
     pub stale_ms: u64,
+    /// Nodes of Galera may serve what a session has written. One that is leaving its cluster
+    /// answers with what it has, whatever it was told to wait for.
+    pub causal: bool,
 }
 
 /// What is known of a replica that takes clients.
@@ -50,23 +54,35 @@ pub enum Freshness {
     Behind,
 }
 
-/// What follows for a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
-    /// So many replicas will do as they are: those that [`judge`] calls fresh or causal.
-    Now {
-        /// How many.
-        replicas: usize,
-    },
-    /// This one, by its place in the list, after a wait; if that fails, the primary.
-    Wait {
-        /// Which.
-        index: usize,
-        /// How long at most.
-        wait_ms: u64,
-    },
-    /// None of them.
-    Primary(&'static str),
+/// A server of a service, as a read finds it.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate<'a> {
+    /// It takes writes.
+    pub is_primary: bool,
+    /// It takes reads as a replica.
+    pub is_replica: bool,
+    /// It has failed the read.
+    pub is_tried: bool,
+    /// How far it is.
+    pub replica: Replica<'a>,
+}
+
+/// Who may serve a read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Readers {
+    /// Replicas that take reads and have not failed it.
+    pub replicas: usize,
+    /// Those of them that have all that it must see.
+    pub fresh: usize,
+    /// If there is none of these: the one, by its place, that has it the soonest once it was told
+    /// to wait for it.
+    pub soonest: Option<usize>,
+    /// If there is none of these: how many have it once they have waited for all that is committed.
+    pub causal: usize,
+    /// Servers, by their places, that must not be chosen as they are.
+    pub barred: Tried,
+    /// Those that must not be chosen even if they wait for all that is committed.
+    pub barred_waiting: Tried,
 }
 
 /// Whether one replica will do.
@@ -79,8 +95,8 @@ pub fn judge(
 ) -> Freshness {
     let target = match requires {
         Requires::Nothing => return Freshness::Fresh,
-        _ if replica.wait == Wait::Everything => return Freshness::Causal,
-        Requires::Everything(_) => return Freshness::Behind,
+        _ if replica.wait == Wait::Everything && !settings.causal => return Freshness::Behind,
+        Requires::Everything(_) => return at_best(replica, settings),
         Requires::Position(target) => target,
     };
     let is_current = now_us.saturating_sub(replica.asked_us) <= settings.stale_ms * 1_000;
@@ -94,32 +110,52 @@ pub fn judge(
     if replica.wait == Wait::Position && settings.wait_ms > 0 && may_come {
         return Freshness::Soon;
     }
-    Freshness::Behind
+    at_best(replica, settings)
 }
 
-/// What follows for a read, from all replicas that take clients.
+/// Of one that is not known to have what is required.
+fn at_best(replica: &Replica<'_>, settings: &Settings) -> Freshness {
+    match replica.wait {
+        Wait::Everything if settings.wait_ms > 0 => Freshness::Causal,
+        _ => Freshness::Behind,
+    }
+}
+
+/// Who of a service's servers may serve a read.
 #[must_use]
-pub fn choose<'a>(
+pub fn readers<'a>(
     requires: Requires<'_>,
-    replicas: impl IntoIterator<Item = Replica<'a>>,
+    servers: impl IntoIterator<Item = Candidate<'a>>,
     now_us: u64,
     settings: &Settings,
-) -> Choice {
-    let (mut now, mut soonest) = (0, None);
-    for (index, replica) in replicas.into_iter().enumerate() {
-        match judge(requires, &replica, now_us, settings) {
-            Freshness::Fresh | Freshness::Causal => now += 1,
-            Freshness::Soon => soonest = soonest.min_some((replica.lag_ms, index)),
-            Freshness::Behind => {}
+) -> Readers {
+    let (mut readers, mut soonest) = (Readers::default(), None);
+    for (index, server) in servers.into_iter().enumerate() {
+        let may_read = server.is_replica && !server.is_tried;
+        let freshness = match may_read {
+            true => judge(requires, &server.replica, now_us, settings),
+            false => Freshness::Behind,
+        };
+        let is_fresh = freshness == Freshness::Fresh;
+        readers.replicas += usize::from(may_read);
+        readers.fresh += usize::from(is_fresh);
+        let is_causal = freshness == Freshness::Causal;
+        readers.causal += usize::from(is_causal);
+        if freshness == Freshness::Soon {
+            soonest = soonest.min_some((server.replica.lag_ms, index));
+        }
+        if server.is_tried || !server.is_primary && !is_fresh {
+            readers.barred.insert(index);
+            if !is_causal {
+                readers.barred_waiting.insert(index);
+            }
         }
     }
-    let wait_ms = settings.wait_ms;
-    match (now, soonest, requires) {
-        (0, Some((_, index)), _) => Choice::Wait { index, wait_ms },
-        (0, None, Requires::Everything(why)) => Choice::Primary(why),
-        (0, None, _) => Choice::Primary("no replica has all that this session must see"),
-        (replicas, _, _) => Choice::Now { replicas },
+    match readers.fresh {
+        0 => readers.soonest = soonest.map(|(_, index)| index),
+        _ => readers.causal = 0,
     }
+    readers
 }
 
 trait MinSome<T> {

@@ -8,6 +8,7 @@ use crate::cluster::Gtids;
 const SETTINGS: Settings = Settings {
     wait_ms: 50,
     stale_ms: 1_000,
+    causal: true,
 };
 
 fn lsn(at: u64) -> Position {
@@ -120,7 +121,10 @@ fn after_a_change_of_primary_the_token_is_what_the_new_one_has() {
     let mut token = Token::new();
     token.wrote_at(&gtid(7), 10, 1);
     assert!(requires_everything(&token, 2));
+    assert!(token.is_of_earlier(2) && !token.is_of_earlier(1));
+    assert!(!Token::new().is_of_earlier(2), "it wrote nothing");
     token.settle(&sample(2, 5, 100));
+    assert!(!token.is_of_earlier(2));
     assert_eq!(position(&token, 2), Some(lsn(100)));
     token.settle(&sample(1, 50, 900));
     assert_eq!(position(&token, 2), Some(lsn(100)), "of the old primary");
@@ -191,6 +195,15 @@ fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
         (required, waiting(Wait::Position, None), Freshness::Behind),
         (unknown, waiting(Wait::Position, Some(1)), Freshness::Behind),
         (unknown, waiting(Wait::Everything, None), Freshness::Causal),
+        (required, waiting(Wait::Everything, None), Freshness::Causal),
+        (
+            required,
+            Replica {
+                wait: Wait::Everything,
+                ..replica(&there)
+            },
+            Freshness::Fresh,
+        ),
         (
             Requires::Nothing,
             waiting(Wait::Everything, None),
@@ -200,6 +213,24 @@ fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
         let judged = judge(requires, &replica, 0, &SETTINGS);
         assert_eq!(judged, expected, "{requires:?} {replica:?}");
     }
+}
+
+#[test]
+fn a_node_that_could_wait_serves_nothing_that_was_written_unless_it_may() {
+    let there = lsn(10);
+    let node = Replica {
+        wait: Wait::Everything,
+        ..replica(&there)
+    };
+    let settings = Settings {
+        causal: false,
+        ..SETTINGS
+    };
+    let required = Requires::Position(&there);
+    assert_eq!(judge(required, &node, 0, &settings), Freshness::Behind);
+    assert_eq!(judge(required, &node, 0, &SETTINGS), Freshness::Fresh);
+    let nothing = Requires::Nothing;
+    assert_eq!(judge(nothing, &node, 0, &settings), Freshness::Fresh);
 }
 
 #[test]
@@ -214,7 +245,7 @@ fn what_a_replica_said_long_ago_counts_no_more() {
 }
 
 #[test]
-fn a_read_goes_to_who_has_it_waits_for_the_nearest_or_goes_to_the_primary() {
+fn a_read_goes_to_who_has_it_or_waits_for_the_nearest() {
     let (behind, there) = (lsn(9), lsn(10));
     let soon = |lag_ms| Replica {
         wait: Wait::Position,
@@ -222,19 +253,50 @@ fn a_read_goes_to_who_has_it_waits_for_the_nearest_or_goes_to_the_primary() {
         ..replica(&behind)
     };
     let of = |replicas: &[Replica<'_>]| {
-        let requires = Requires::Position(&there);
-        choose(requires, replicas.iter().copied(), 0, &SETTINGS)
+        let servers = replicas.iter().map(|replica| reader(*replica));
+        readers(Requires::Position(&there), servers, 0, &SETTINGS)
     };
     let now = of(&[soon(1), replica(&there), replica(&there)]);
-    assert_eq!(now, Choice::Now { replicas: 2 });
-    let wait = of(&[replica(&behind), soon(30), soon(20)]);
+    assert_eq!((now.replicas, now.fresh, now.soonest), (3, 2, None));
+    assert!(now.barred.contains(0) && !now.barred.contains(1));
+    let later = of(&[replica(&behind), soon(30), soon(20)]);
     assert_eq!(
-        wait,
-        Choice::Wait {
-            index: 2,
-            wait_ms: 50
-        }
+        (later.replicas, later.fresh, later.soonest),
+        (3, 0, Some(2))
     );
-    assert!(matches!(of(&[replica(&behind)]), Choice::Primary(_)));
-    assert!(matches!(of(&[]), Choice::Primary(_)));
+    assert_eq!(of(&[replica(&behind)]).soonest, None);
+    assert_eq!(of(&[]), Readers::default());
+}
+
+#[test]
+fn a_read_goes_neither_to_who_failed_it_nor_to_who_takes_no_reads() {
+    let there = lsn(10);
+    let primary = Candidate {
+        is_primary: true,
+        is_replica: false,
+        ..reader(replica(&there))
+    };
+    let tried = |server| Candidate {
+        is_tried: true,
+        ..server
+    };
+    let other = Candidate {
+        is_replica: false,
+        ..reader(replica(&there))
+    };
+    let replica = reader(replica(&there));
+    let servers = [primary, replica, tried(replica), other, tried(primary)];
+    let found = readers(Requires::Nothing, servers, 0, &SETTINGS);
+    assert_eq!((found.replicas, found.fresh), (1, 1));
+    let barred = (0..servers.len()).filter(|index| found.barred.contains(*index));
+    assert_eq!(barred.collect::<Vec<_>>(), [2, 3, 4]);
+}
+
+fn reader(replica: Replica<'_>) -> Candidate<'_> {
+    Candidate {
+        is_primary: false,
+        is_replica: true,
+        is_tried: false,
+        replica,
+    }
 }

@@ -103,6 +103,13 @@ impl Token {
         }
     }
 
+    /// Whether the session wrote when another server was the primary, and what the present one has
+    /// of that is not known.
+    #[must_use]
+    pub fn is_of_earlier(&self, epoch: u64) -> bool {
+        self.epoch < epoch && !matches!(self.wrote, Wrote::Nothing)
+    }
+
     /// Forgets what every server has.
     pub fn forget(&mut self, everywhere: &Position) {
         if let Wrote::At(position) = &self.wrote

@@ -109,6 +109,7 @@ mod tests {
             set_aside: false,
             read_only: false,
             receive_queue: 0,
+            causal: true,
         })
     }
 

@@ -111,6 +111,8 @@ pub struct Galera {
     pub read_only: bool,
     /// Write sets received and not applied yet.
     pub receive_queue: u64,
+    /// One statement can have it wait for all that its cluster has committed (MariaDB).
+    pub causal: bool,
 }
 
 /// `wsrep_local_state`, numbers 1 to 4.

@@ -182,6 +182,7 @@ fn node() -> Galera {
         set_aside: false,
         read_only: false,
         receive_queue: 0,
+        causal: true,
     }
 }
 

@@ -365,6 +365,25 @@ fn a_failed_connect_is_told_to_the_longest_waiting_and_the_next_one_tries() {
 }
 
 #[test]
+fn a_pool_that_nobody_has_and_no_server_opens_is_forgotten_with_its_limits() {
+    let warm = Settings {
+        min_idle: 1,
+        ..settings()
+    };
+    let mut scene = Scene::new(9, warm);
+    let pool = scene.pool(1);
+    scene.desks[0].upkeep(0, &mut scene.orders);
+    assert_eq!(scene.tasks(), [(0, Task::Connect)]);
+    scene.desks[0].connect_failed(&pool, Failure::Failed, 1, &mut scene.orders);
+    assert!(scene.books.limit(Scope::User(1)).is_some());
+    drop(pool);
+    scene.desks[0].upkeep(1_000, &mut scene.orders);
+    assert_eq!((scene.tasks(), scene.books.figures()), (vec![], vec![]));
+    assert!(scene.books.limit(Scope::User(1)).is_none());
+    assert!(scene.books.limit(Scope::Service).is_some());
+}
+
+#[test]
 fn a_paused_database_makes_its_clients_wait_until_it_is_resumed() {
     let mut scene = Scene::new(1, settings());
     let pool = scene.pool(1);

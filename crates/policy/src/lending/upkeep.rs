@@ -27,10 +27,11 @@ impl Desk {
             spent += u32::from(why.is_some());
             why
         });
+        // First: what is of no use is not to be kept warm.
+        state.forget_unused();
         state.warm(self.worker, now_ms, orders);
         state.look_for_excess();
         state.serve_all(now_ms, orders);
-        state.forget_unused();
         let closing = unwanted.into_iter().map(|(loan, why)| close(loan, why));
         closing.collect()
     }
@@ -91,7 +92,13 @@ impl State {
             .filter(|record| Arc::strong_count(&record.pool) == 1)
             .map(|record| record.pool.id)
             .collect();
+        if unused.is_empty() {
+            return;
+        }
         unused.into_iter().for_each(|id| self.forget(id));
+        // The next pool of the same user or database brings its limits along.
+        self.limits
+            .retain(|scope, places| *scope == Scope::Service || Arc::strong_count(places) > 1);
     }
 }
 

@@ -61,7 +61,7 @@ fn the_end_of_a_transaction_ends_its_cursors_but_neither_held_ones_nor_locks_of_
 }
 
 #[test]
-fn reset_all_releases_no_lock() {
+fn reset_all_releases_neither_a_lock_nor_a_role() {
     assert_eq!(ended_by(Release::ResetAll), [Pin::Settings]);
 }
 

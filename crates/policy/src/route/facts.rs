@@ -1,5 +1,7 @@
 //! What a decision needs to know of a text: the same words for PostgreSQL and MySQL.
 
+use crate::rules::Destination;
+
 /// All that runs as one: it goes to one server as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit<'a> {
@@ -7,6 +9,8 @@ pub struct Unit<'a> {
     pub statements: &'a [Statement],
     /// What a comment asks for.
     pub hint: Option<Hint>,
+    /// What a rule asks for.
+    pub rule: Option<&'a Destination>,
 }
 
 impl Unit<'_> {

@@ -27,10 +27,11 @@ pub enum Mishap {
     RecoveryConflict,
     /// The replica waited for a position, and it did not come in time.
     NotFresh,
-    /// The server starts, stops or has no more connections: 57P01, 57P02, 57P03, 53300, 1040, 1053.
-    /// The statement was not run.
+    /// The server starts, stops, has no more connections or no cluster: 57P01, 57P02, 57P03, 53300,
+    /// 1040, 1047 of Galera. The statement was not run.
     TurnedAway,
-    /// The connection broke. Whether the statement was run is not known.
+    /// The connection broke, or was ended: 1053 of MySQL. Whether the statement was run, or a part
+    /// of it, is not known.
     Broken,
     /// Any other error: it is the client's answer.
     Error,

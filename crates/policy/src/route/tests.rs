@@ -8,6 +8,7 @@ const SPLIT: Settings = Settings {
 };
 
 const VIEW: View = View {
+    primary: Some(0),
     replicas: 2,
     replicas_fresh: 1,
 };
@@ -84,6 +85,7 @@ fn unit(statements: &[Statement]) -> Unit<'_> {
     Unit {
         statements,
         hint: None,
+        rule: None,
     }
 }
 
@@ -208,6 +210,7 @@ fn hints_choose_but_never_send_a_write_to_a_replica() {
         let unit = Unit {
             statements: &[statement],
             hint,
+            rule: None,
         };
         decide(&unit, &Session::default(), &SPLIT, &VIEW).target
     };
@@ -236,6 +239,7 @@ fn a_read_that_no_replica_may_answer_goes_to_the_primary() {
     let none = View {
         replicas: 0,
         replicas_fresh: 0,
+        ..VIEW
     };
     assert_eq!(decide(READ, stale), (Target::Primary, true));
     assert_eq!(decide(READ, none), (Target::Primary, true));
@@ -252,8 +256,83 @@ fn without_primary_reads_only_replicas_are_chosen_from() {
     assert_eq!(decision.target, REPLICAS);
 }
 
-/// All statements, sessions and hints that can be told apart here.
+fn rule(group: Group, assume_read: bool) -> Destination {
+    Destination { group, assume_read }
+}
+
+#[test]
+fn rules_choose_among_those_that_may_read_and_hints_come_before_them() {
+    let ruled = |statement: Statement, hint, group: Group, assume_read| {
+        let rule = rule(group, assume_read);
+        let unit = Unit {
+            statements: &[statement],
+            hint,
+            rule: Some(&rule),
+        };
+        decide(&unit, &Session::default(), &SPLIT, &VIEW).target
+    };
+    let servers = |places: &[usize]| Group::Servers(places.into());
+    let primary = Target::Primary;
+    for (group, target) in [
+        (Group::Primary, primary),
+        (Group::Replicas, REPLICAS),
+        (Group::Any, READERS),
+        (servers(&[1, 2]), REPLICAS),
+        (servers(&[0, 2]), READERS),
+    ] {
+        assert_eq!(ruled(READ, None, group.clone(), false), target, "{group:?}");
+        let hint = Some(Hint::Server(Some(1)));
+        let hinted = ruled(READ, hint, group.clone(), false);
+        assert_eq!(hinted, Target::Server(1), "{group:?}");
+        for unknown in [calling(Volatility::Unknown), of(Kind::Routine)] {
+            assert_eq!(ruled(unknown, None, group.clone(), false), primary);
+            assert_eq!(ruled(unknown, None, group.clone(), true), target);
+        }
+        for never in [
+            of(Kind::Write),
+            of(Kind::Unknown),
+            of(Kind::Session),
+            of(Kind::Begin(READ_WRITE)),
+            with(Traits::LOCKS_ROWS),
+            with(Traits::ASSIGNS),
+        ] {
+            assert_eq!(
+                ruled(never, None, group.clone(), true),
+                primary,
+                "{never:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rule_vouches_for_functions_and_not_for_the_session() {
+    let rule = rule(Group::Replicas, true);
+    let statements = &[calling(Volatility::Volatile)];
+    let unit = Unit {
+        rule: Some(&rule),
+        ..unit(statements)
+    };
+    let target = |session: &Session| decide(&unit, session, &SPLIT, &VIEW).target;
+    assert_eq!(target(&Session::default()), REPLICAS);
+    let manual = Session {
+        autocommit: false,
+        ..Session::default()
+    };
+    assert_eq!(target(&manual), Target::Primary);
+    let decision = decide(&unit, &Session::default(), &SPLIT, &VIEW);
+    assert!(!decision.is_read, "it is not run again elsewhere");
+}
+
+/// All statements, sessions, hints and rules that can be told apart here.
 fn for_all(mut check: impl FnMut(&Unit<'_>, &Session)) {
+    let rules = [
+        None,
+        Some(rule(Group::Primary, true)),
+        Some(rule(Group::Replicas, false)),
+        Some(rule(Group::Replicas, true)),
+        Some(rule(Group::Any, true)),
+    ];
     let traits = TRAITS.iter().map(|(traits, _)| *traits);
     let traits: Vec<Traits> = traits.chain([Traits::NONE, Traits::CATALOG]).collect();
     let transactions = [
@@ -277,7 +356,15 @@ fn for_all(mut check: impl FnMut(&Unit<'_>, &Session)) {
                             ..Session::default()
                         };
                         let statements = &[READ, statement];
-                        check(&Unit { statements, hint }, &session);
+                        for rule in &rules {
+                            let rule = rule.as_ref();
+                            let unit = Unit {
+                                statements,
+                                hint,
+                                rule,
+                            };
+                            check(&unit, &session);
+                        }
                     }
                 }
             }
@@ -285,8 +372,13 @@ fn for_all(mut check: impl FnMut(&Unit<'_>, &Session)) {
     }
 }
 
+fn is_known_read(kind: Kind) -> bool {
+    let reads = [Kind::Empty, Kind::Read, Kind::Setting, Kind::EndTransaction];
+    reads.contains(&kind) || kind == Kind::Begin(READ_ONLY)
+}
+
 #[test]
-fn nothing_that_may_write_reaches_a_replica_unless_a_hint_vouches_for_it() {
+fn nothing_that_may_write_reaches_a_replica_unless_a_hint_or_rule_vouches_for_it() {
     for_all(|unit, session| {
         let decision = decide(unit, session, &SPLIT, &VIEW);
         let may_reach_replica =
@@ -297,15 +389,19 @@ fn nothing_that_may_write_reaches_a_replica_unless_a_hint_vouches_for_it() {
         });
         assert!(!(may_reach_replica && writes), "{unit:?} {decision:?}");
         let is_read = unit.statements.iter().all(|one| {
-            let reads = [Kind::Empty, Kind::Read, Kind::Setting, Kind::EndTransaction];
-            (reads.contains(&one.kind) || one.kind == Kind::Begin(READ_ONLY))
+            is_known_read(one.kind)
                 && (one.traits == Traits::NONE || one.traits == Traits::CATALOG)
                 && one.calls <= Volatility::Stable
         });
-        assert!(
-            !may_reach_replica || is_read || unit.hint.is_some(),
-            "{unit:?}"
-        );
+        let is_vouched_for = unit.hint.is_some()
+            || unit.rule.is_some_and(|rule| {
+                let called = unit.statements.iter().all(|one| {
+                    let harmless = [Traits::NONE, Traits::CATALOG].contains(&one.traits);
+                    harmless && (is_known_read(one.kind) || one.kind == Kind::Routine)
+                });
+                rule.assume_read && called
+            });
+        assert!(!may_reach_replica || is_read || is_vouched_for, "{unit:?}");
         assert!(!decision.is_read || is_read, "{unit:?}");
     });
 }
@@ -339,4 +435,52 @@ fn without_a_split_all_goes_to_the_primary() {
         let target = decide(unit, session, &off, &VIEW).target;
         assert!(matches!(target, Target::Primary | Target::Held));
     });
+}
+
+#[test]
+fn who_is_bound_to_a_replica_goes_on_there_with_all_but_what_it_would_refuse() {
+    let begins = |read_only| {
+        Kind::Begin(Modes {
+            read_only,
+            ..Modes::default()
+        })
+    };
+    let statement = |kind, traits| Statement {
+        kind,
+        traits,
+        calls: Volatility::Unknown,
+    };
+    for (kind, traits, expect) in [
+        (Kind::Read, Traits::NONE, false),
+        (Kind::Read, Traits::NAMED_LOCK, false),
+        (Kind::Session, Traits::NONE, false),
+        (Kind::Setting, Traits::NONE, false),
+        (Kind::EndTransaction, Traits::NONE, false),
+        (begins(Some(true)), Traits::NONE, false),
+        (begins(None), Traits::NONE, true),
+        (Kind::Read, Traits::WRITES, true),
+        (Kind::Read, Traits::LOCKS_ROWS, true),
+        (Kind::Write, Traits::NONE, true),
+        (Kind::Ddl, Traits::NONE, true),
+        (Kind::Routine, Traits::NONE, true),
+    ] {
+        let unit = Unit {
+            statements: &[
+                statement(Kind::Empty, Traits::NONE),
+                statement(kind, traits),
+            ],
+            hint: None,
+            rule: None,
+        };
+        let session = Session::default();
+        assert_eq!(is_beyond_replica(&unit, &session), expect, "{kind:?}");
+        let reader = Session {
+            defaults: Modes {
+                read_only: Some(true),
+                ..Modes::default()
+            },
+            ..session
+        };
+        assert!(!is_beyond_replica(&unit, &reader), "its own wish: {kind:?}");
+    }
 }

@@ -59,6 +59,16 @@ pub(crate) enum Interrupt {
     Elsewhere(String),
 }
 
+impl Interrupt {
+    /// How a session ends that cannot go on elsewhere.
+    pub(crate) fn ending(self) -> Ending {
+        match self {
+            Interrupt::End(ending) => ending,
+            Interrupt::Elsewhere(_) => Ending::Cut(CutReason::ServerDown),
+        }
+    }
+}
+
 /// Who has ended its sending, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
@@ -363,7 +373,7 @@ impl Live {
             Some(Overdue::IdleInTransaction) => self.cut(Ending::IdleInTransaction),
             None => {}
         }
-        let idle = view.settings.idle_timeout;
+        let idle = card.idle_limit(view.settings.idle_timeout);
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
         let is_idle = matches!(card.doing(), Doing::Idle | Doing::Bound);
         if is_idle && !idle.is_zero() && silent_ms >= (idle + SWEEP_INTERVAL).as_millis() {

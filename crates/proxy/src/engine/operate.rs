@@ -98,7 +98,7 @@ impl Engine {
 impl DatabaseService {
     /// Server connections of a database (`None`: of all), those that open and close among them.
     pub fn open_connections(&self, database: Option<&str>) -> u64 {
-        let number = database.map(|name| self.lender.number(name.as_bytes()));
+        let number = database.map(|name| self.lender.number(name.as_bytes()).get());
         let figures = self.lender.books.figures();
         let meant = figures
             .iter()

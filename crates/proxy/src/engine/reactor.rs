@@ -23,6 +23,8 @@ const ENDED_EVENTS: i32 = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
 pub(crate) struct Reactor {
     epoll: OwnedFd,
     sockets: Rc<Sockets>,
+    /// Where the kernel writes events: kept, since clearing it in each turn costs.
+    events: RefCell<Box<[libc::epoll_event]>>,
 }
 
 type Sockets = RefCell<Vec<Option<Rc<Readiness>>>>;
@@ -54,6 +56,7 @@ impl Reactor {
         let reactor = Self {
             epoll,
             sockets: Rc::default(),
+            events: RefCell::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_TURN].into()),
         };
         reactor.add(runtime, libc::EPOLLIN, RUNTIME)?;
         Ok(reactor)
@@ -102,7 +105,7 @@ impl Reactor {
 
     /// Waits for events and wakes who waits for them. True if the runtime has something to do.
     pub(crate) fn turn(&self, timeout: Option<Duration>) -> bool {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_TURN];
+        let mut events = self.events.borrow_mut();
         let count = self.wait(&mut events, timeout);
         let mut runtime_ready = false;
         for event in &events[..count] {

@@ -222,6 +222,7 @@ impl Worker {
                 wanted,
                 reply,
             } => cancel::kill_here(self, service_id, &wanted, &reply),
+            Order::KillPassed(passed) => cancel::kill_passed(self, &passed),
             Order::Lending { service_id, errand } => {
                 self.lendings.run_errand(self, service_id, errand);
             }

@@ -1,5 +1,6 @@
 //! What a database's functions and tables do to its data when a query names them.
 
+mod bonds;
 mod harmless;
 mod resolve;
 
@@ -8,9 +9,10 @@ mod tests;
 
 use std::collections::HashMap;
 
+use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
 
-pub use resolve::{Builder, Function, Relation, RelationKind};
+pub use resolve::{Builder, Changes, Function, Relation, RelationKind};
 
 /// By name, whatever the schema: which one a session means depends on its search path, so the worst
 /// of all that bear the name counts. Names are as the server has them: folded, without quotes.
@@ -20,6 +22,10 @@ pub struct Catalog {
     functions: HashMap<Box<[u8]>, Volatility>,
     relations: HashMap<Box<[u8]>, Volatility>,
     implied: Volatility,
+    /// Only what leaves anything behind.
+    binds: HashMap<Box<[u8]>, Pins>,
+    triggers: HashMap<Box<[u8]>, Pins>,
+    views: HashMap<Box<[u8]>, Pins>,
 }
 
 impl Catalog {
@@ -49,6 +55,27 @@ impl Catalog {
     #[must_use]
     pub fn implied(&self) -> Volatility {
         self.implied
+    }
+
+    /// What calling any function or procedure of that name may leave behind in the session; `None`:
+    /// there is none.
+    #[must_use]
+    pub fn binds(&self, name: &[u8]) -> Option<Pins> {
+        let is_known = || self.function(name) != Volatility::Unknown;
+        let bound = self.binds.get(name).copied();
+        bound.or_else(|| is_known().then_some(Pins::NONE))
+    }
+
+    /// What writing to a table or view of that name, or reading from it, may leave behind.
+    #[must_use]
+    pub fn triggers(&self, name: &[u8]) -> Pins {
+        self.triggers.get(name).copied().unwrap_or(Pins::NONE)
+    }
+
+    /// What reading from a table or view of that name may leave behind.
+    #[must_use]
+    pub fn views(&self, name: &[u8]) -> Pins {
+        self.views.get(name).copied().unwrap_or(Pins::NONE)
     }
 
     /// How many functions and relations are known, by name.

@@ -1,7 +1,10 @@
 //! The databases that sessions are in, and their catalogs.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -9,7 +12,8 @@ use tokio::sync::Notify;
 
 use super::Catalog;
 
-/// More are not read: what is in the others is unknown. One that nobody uses costs its name.
+/// More are not read: what is in the others is unknown. One that nobody uses costs its name, until
+/// another one needs its place.
 const DATABASES_MAX: usize = 4_096;
 
 /// All databases of a service that anybody asked for.
@@ -18,6 +22,8 @@ pub struct Databases {
     known: ArcSwap<HashMap<Arc<str>, Arc<Database>>>,
     adding: Mutex<()>,
     bell: Arc<Notify>,
+    /// Somebody reads them.
+    reads: Arc<AtomicBool>,
 }
 
 /// One database.
@@ -30,6 +36,10 @@ pub struct Database {
     /// When the last reading that came to its end began.
     read_us: AtomicU64,
     bell: Arc<Notify>,
+    reads: Arc<AtomicBool>,
+    /// It was read, or could not be, and nothing was forgotten since.
+    was_tried: AtomicBool,
+    tried: Notify,
 }
 
 impl Database {
@@ -46,6 +56,32 @@ impl Database {
             self.bell.notify_one();
         }
         catalog
+    }
+
+    /// Waits until it was read, or could not be; not at all where nobody reads it. Whoever comes in
+    /// before would be taken to leave nothing behind by functions.
+    pub async fn first_reading(&self) {
+        let tried = self.tried.notified();
+        let mut tried = std::pin::pin!(tried);
+        // From here on no reading is missed.
+        tried.as_mut().enable();
+        // It may be one that nobody used for long.
+        let is_known = self.catalog().is_some() || self.was_tried.load(Acquire);
+        if !is_known && self.reads.load(Relaxed) {
+            tried.await;
+        }
+    }
+
+    /// A reading has come to its end, or to none.
+    pub fn was_tried(&self) {
+        self.was_tried.store(true, Release);
+        self.tried.notify_waiters();
+    }
+
+    /// Nobody uses it: who comes in next waits for a new reading.
+    pub fn forget(&self) {
+        self.was_tried.store(false, Release);
+        self.learn(None);
     }
 
     /// A session has changed the catalog: it is read anew soon.
@@ -97,7 +133,8 @@ impl Databases {
         self.known.load().get(name).cloned()
     }
 
-    /// One that is read from now on; `None`: there are too many.
+    /// One that is read from now on, since it is there: somebody has been in it. `None`: too many
+    /// are used.
     pub fn want(&self, name: &str) -> Option<Arc<Database>> {
         if let Some(known) = self.get(name) {
             return Some(known);
@@ -105,7 +142,11 @@ impl Databases {
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = HashMap::clone(&self.known.load());
         if known.len() >= DATABASES_MAX && !known.contains_key(name) {
-            return None;
+            // Two have it: the list, and this copy of it.
+            known.retain(|_, database| Arc::strong_count(database) > 2);
+            if known.len() >= DATABASES_MAX {
+                return None;
+            }
         }
         let added = known.entry(name.into()).or_insert_with_key(|name| {
             Arc::new(Database {
@@ -115,12 +156,20 @@ impl Databases {
                 changed: AtomicBool::new(false),
                 read_us: AtomicU64::new(0),
                 bell: Arc::clone(&self.bell),
+                reads: Arc::clone(&self.reads),
+                was_tried: AtomicBool::new(false),
+                tried: Notify::new(),
             })
         });
         let added = Arc::clone(added);
         self.known.store(Arc::new(known));
         self.bell.notify_one();
         Some(added)
+    }
+
+    /// From now on somebody reads them.
+    pub fn expect(&self) {
+        self.reads.store(true, Relaxed);
     }
 
     /// All that are read.
@@ -131,5 +180,25 @@ impl Databases {
     /// Ends when one was added, changed or used again since the last call; for one caller.
     pub async fn news(&self) {
         self.bell.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_nobody_uses_makes_room_for_another() {
+        let databases = Databases::default();
+        let used = databases.want("used").unwrap();
+        for number in 0..DATABASES_MAX {
+            assert!(databases.want(&format!("gone {number}")).is_some());
+        }
+        assert!(Arc::ptr_eq(&used, &databases.want("used").unwrap()));
+        let others = 0..DATABASES_MAX;
+        let others: Vec<_> = others.map(|one| databases.want(&one.to_string())).collect();
+        assert!(databases.want("one more").is_none());
+        drop(others);
+        assert!(databases.want("one more").is_some());
     }
 }

@@ -17,6 +17,8 @@ pub struct Positions {
     /// Where the primary was; of an earlier epoch until the first of the present one has come.
     pub sample: Option<Sample>,
     servers: Vec<(u64, Applied)>,
+    /// Those that can wait for all that their cluster has committed.
+    causal: Vec<u64>,
 }
 
 /// How far a replica is.
@@ -65,7 +67,21 @@ impl Positions {
     #[must_use]
     pub fn replica(&self, server_id: u64) -> Replica<'_> {
         const UNKNOWN: &Applied = &Applied::UNKNOWN;
-        self.applied(server_id).unwrap_or(UNKNOWN).as_replica()
+        let replica = self.applied(server_id).unwrap_or(UNKNOWN).as_replica();
+        match self.is_causal(server_id) {
+            true => Replica {
+                wait: Wait::Everything,
+                ..replica
+            },
+            false => replica,
+        }
+    }
+
+    /// Whether a server can wait for all that its cluster has committed; and must, as the primary,
+    /// where it has come after another: what that one acknowledged it may not have applied yet.
+    #[must_use]
+    pub fn is_causal(&self, server_id: u64) -> bool {
+        self.causal.contains(&server_id)
     }
 
     /// Whether a server has all that the last sample of the primary stands for.
@@ -185,6 +201,17 @@ impl Track {
                 applied.asked_us = asked_us;
             }
             applied.wait = wait.unwrap_or(applied.wait);
+        });
+    }
+
+    /// A server has said whether it can wait for all that its cluster has committed.
+    pub fn set_causal(&self, server_id: u64, is_causal: bool) {
+        if self.positions().is_causal(server_id) == is_causal {
+            return;
+        }
+        self.change(|positions| match is_causal {
+            true => positions.causal.push(server_id),
+            false => positions.causal.retain(|id| *id != server_id),
         });
     }
 

@@ -34,6 +34,8 @@ pub struct Routines {
     triggers: Named<Pins>,
     /// Of views, by the functions that they call; `None`: one whose definition is hidden.
     views: Named<Option<Pins>>,
+    /// Schemas whose triggers are hidden.
+    blind: Vec<String>,
 }
 
 /// A function or procedure, as the server lists it.
@@ -84,6 +86,8 @@ pub struct Listed {
     pub routines: Vec<Routine>,
     /// Triggers.
     pub triggers: Vec<Trigger>,
+    /// Schemas whose triggers are hidden from whoever asked.
+    pub blind: Vec<String>,
 }
 
 impl Routines {
@@ -97,6 +101,7 @@ impl Routines {
             binds: Named::default(),
             triggers: Named::default(),
             views: Named::default(),
+            blind: listed.blind.clone(),
         };
         for table in &listed.tables {
             routines.relations.insert(key(table), Volatility::Stable);
@@ -150,6 +155,12 @@ impl Routines {
             &other.triggers,
             &other.views,
         )
+    }
+
+    /// Schemas whose triggers nobody may see: what they leave in a session is not known.
+    #[must_use]
+    pub fn blind(&self) -> &[String] {
+        &self.blind
     }
 
     /// How many functions, and tables and views, are known by name.

@@ -130,6 +130,18 @@ fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
 }
 
 #[test]
+fn a_node_that_can_wait_for_its_cluster_can_before_it_is_listed_and_until_it_says_otherwise() {
+    let knowledge = Knowledge::new(1);
+    let track = knowledge.track();
+    track.set_causal(7, true);
+    track.set_causal(7, true);
+    assert_eq!(knowledge.positions().replica(7).wait, Wait::Everything);
+    assert_eq!(knowledge.positions().replica(8).wait, Wait::Nothing);
+    track.set_causal(7, false);
+    assert!(!knowledge.positions().is_causal(7));
+}
+
+#[test]
 fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_or_used_again() {
     let knowledge = Knowledge::new(1);
     let (databases, bell) = (knowledge.databases(), Arc::new(Bell::default()));
@@ -201,4 +213,20 @@ fn each_doubted_server_is_told_once() {
     );
     let mut doubts = Box::pin(knowledge.next_doubts());
     assert!(poll(&mut doubts, &bell).is_pending());
+}
+
+#[test]
+fn whoever_comes_in_waits_for_the_first_reading_of_routines_and_for_no_other() {
+    let (knowledge, bell) = (Knowledge::new(1), Arc::new(Bell::default()));
+    let mut nobody_reads = Box::pin(knowledge.routines_expected());
+    assert!(poll(&mut nobody_reads, &bell).is_ready());
+    knowledge.expect_routines();
+    let mut waiting = Box::pin(knowledge.routines_expected());
+    assert!(poll(&mut waiting, &bell).is_pending());
+    let listed = routines::Listed::default();
+    knowledge.learn_routines(Some(Arc::new(Routines::new(1, &listed))));
+    assert!(bell.0.load(Relaxed) && poll(&mut waiting, &bell).is_ready());
+    knowledge.expect_routines();
+    let mut known = Box::pin(knowledge.routines_expected());
+    assert!(poll(&mut known, &bell).is_ready(), "they are known");
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arc_swap::{ArcSwapOption, Guard};
 use evenkeel_policy::causality::{self, Consistency};
 use evenkeel_policy::lending::{self, Books};
 use evenkeel_policy::load::Load;
@@ -15,11 +16,14 @@ use evenkeel_policy::waiting::{self, Primary};
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
+use super::digests::Digests;
 use super::figures::{Figures, Usage};
 use super::line::Line;
+use super::rules::{Hits, RuleBook};
 use crate::knowledge::Knowledge;
 use crate::server::Server;
 use crate::session::{mysql, postgres};
+use crate::state::meaning::Hint;
 use crate::tls::{Acceptor, Connector};
 use crate::upstream::lender::{Lender, Who};
 
@@ -62,6 +66,8 @@ pub struct DatabaseView {
     pub connectors: HashMap<u64, Connector>,
     /// Other Evenkeels before the same clients, by their number.
     pub peers: HashMap<u16, Arc<Server>>,
+    /// What an operator wants done with some statements. `None`: nothing.
+    pub rules: Option<Arc<RuleBook>>,
 }
 
 /// Limits of server connections; [`u32::MAX`]: none.
@@ -92,6 +98,8 @@ pub struct Times {
     pub idle_in_transaction: Duration,
     /// A login.
     pub login: Duration,
+    /// A login that waits for a server which can be asked.
+    pub without_server: Duration,
 }
 
 /// Who may log in.
@@ -137,6 +145,29 @@ impl std::fmt::Debug for FileUser {
     }
 }
 
+impl FileUser {
+    /// The password, if that is what a login is checked against.
+    pub(crate) fn password(&self) -> Option<&[u8]> {
+        match &self.credential {
+            Some(FileCredential::Password(password)) => Some(password.as_bytes()),
+            _ => None,
+        }
+    }
+}
+
+impl DatabaseView {
+    /// Whether reads may go to replicas; a client with a connection of its own stays at the
+    /// primary.
+    pub(crate) fn splits_reads(&self) -> bool {
+        self.split.reads && !self.session_mode
+    }
+
+    /// A hint in a comment, for the router.
+    pub(crate) fn routed(&self, hint: &Hint) -> route::Hint {
+        hint.routed(|name| self.names.iter().position(|known| known.as_bytes() == name))
+    }
+}
+
 impl Auth {
     /// Whether a user may come from an address; clients of a Unix socket have none, and may.
     pub(crate) fn may_come_from(&self, user: &str, address: Option<IpAddr>) -> bool {
@@ -172,8 +203,12 @@ pub struct DatabaseService {
     figures: Box<[Figures]>,
     /// Statements that run at each server, by its id: what balancing looks at.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
+    /// How often each rule fitted, by its name: a reload does not forget that.
+    hits: Mutex<HashMap<Box<str>, Arc<Hits>>>,
+    /// None: statements are not counted apart.
+    digests: ArcSwapOption<Digests>,
     /// By worker, user and database: each has one writer, and there is one of each for ever.
-    usages: Mutex<HashMap<(usize, u64, u64), UsageOf>>,
+    usages: Mutex<HashMap<Whose, UsageOf>>,
 }
 
 /// What the workers share besides, as the protocol has it.
@@ -182,6 +217,12 @@ pub(crate) enum Own {
     Postgres(Arc<postgres::shared::Shared>),
     MySql(Arc<mysql::shared::Shared>),
 }
+
+/// A worker, a user, and a database.
+type Whose = (usize, Arc<str>, Arc<str>);
+
+/// A client may make any number of schemas: what users do in more of them is not told apart.
+const USAGES_MAX: usize = 10_000;
 
 /// Whose usage it is.
 #[derive(Debug, Clone)]
@@ -231,6 +272,8 @@ impl DatabaseService {
             own,
             figures: (0..workers).map(|_| Figures::new()).collect(),
             busy: Mutex::default(),
+            hits: Mutex::default(),
+            digests: ArcSwapOption::empty(),
             usages: Mutex::default(),
         }
     }
@@ -257,6 +300,23 @@ impl DatabaseService {
         self.line.set_settings(waiting);
     }
 
+    /// So many different statements are counted apart from now on; zero: none are. If that was
+    /// another number before, counting begins anew.
+    pub fn set_digests(&self, max: usize) {
+        let known = self.digests.load();
+        let is_same = known.as_ref().map_or(0, |digests| digests.max()) == max;
+        if !is_same {
+            let workers = self.figures.len();
+            let digests = (max > 0).then(|| Arc::new(Digests::new(max, workers)));
+            self.digests.store(digests);
+        }
+    }
+
+    /// The statements that are counted apart.
+    pub fn digests(&self) -> Guard<Option<Arc<Digests>>> {
+        self.digests.load()
+    }
+
     /// What the roles are now, after every look at them: who waits for a primary goes on when there
     /// is one.
     pub fn turn(&self, primary: Primary) {
@@ -277,15 +337,33 @@ impl DatabaseService {
         Arc::clone(load)
     }
 
+    /// The hits of a rule, the same in every view that has one of this name.
+    pub fn hits(&self, rule: &str) -> Arc<Hits> {
+        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = hits.get(rule) {
+            return Arc::clone(known);
+        }
+        // Those of rules that no view has are forgotten.
+        hits.retain(|_, known| Arc::strong_count(known) > 1);
+        let new = Arc::new(Hits::new(self.figures.len()));
+        hits.insert(rule.into(), Arc::clone(&new));
+        new
+    }
+
     /// A worker's own count of what a user does in a database.
-    pub(crate) fn usage(&self, worker: usize, who: &Who) -> Arc<Usage> {
+    pub(crate) fn usage(&self, worker: usize, who: &Who, database: &Arc<str>) -> Arc<Usage> {
         let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (worker, who.user_number, who.database_number);
-        let of = usages.entry(key).or_insert_with(|| UsageOf {
-            user: Arc::clone(&who.user),
-            database: Arc::clone(&who.database),
-            usage: Arc::default(),
-        });
+        let mut key = (worker, Arc::clone(&who.user), Arc::clone(database));
+        if usages.len() >= USAGES_MAX && !usages.contains_key(&key) {
+            key.2 = Arc::from("");
+        }
+        let of = usages
+            .entry(key)
+            .or_insert_with_key(|(_, user, database)| UsageOf {
+                user: Arc::clone(user),
+                database: Arc::clone(database),
+                usage: Arc::default(),
+            });
         Arc::clone(&of.usage)
     }
 

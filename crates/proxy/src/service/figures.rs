@@ -9,29 +9,11 @@ use evenkeel_policy::pins::Pin;
 
 use crate::clock;
 use crate::counters::Histogram;
+use crate::counters::work::{TIMES_US, Work};
 use crate::service::database::{DatabaseService, Paused};
 use crate::session::card::Doing;
 
-/// Bounds of times in microseconds: from a point select on loopback to a report of minutes.
-const TIMES_US: &[u64] = &[
-    50,
-    100,
-    250,
-    500,
-    1_000,
-    2_500,
-    5_000,
-    10_000,
-    25_000,
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    5_000_000,
-    30_000_000,
-    300_000_000,
-];
+pub use crate::counters::work::Count;
 
 /// A pool of server connections.
 #[derive(Debug, Clone)]
@@ -89,22 +71,6 @@ impl DatabaseService {
     /// What an operator has paused.
     pub fn paused(&self) -> Paused {
         self.lender.paused()
-    }
-}
-
-/// A count with one writer.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    pub(crate) fn add(&self, more: u64) {
-        // A plain load and store is enough: there is one writer.
-        self.0.store(self.0.load(Relaxed) + more, Relaxed);
-    }
-
-    /// The count so far.
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
     }
 }
 
@@ -189,11 +155,9 @@ impl Census {
 #[derive(Debug, Default)]
 pub struct Usage {
     /// Queries and batches.
-    pub queries: Count,
+    pub work: Work,
     /// Transactions.
     pub transactions: Count,
-    /// Time in which a server worked for it, microseconds.
-    pub busy_us: Count,
     /// Bytes from its clients.
     pub from_clients: Count,
     /// Bytes to them.

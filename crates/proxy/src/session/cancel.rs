@@ -5,10 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use super::card::Card;
 use super::{mysql, postgres};
-use crate::cancel::Claim;
+use crate::cancel::{Claim, Keyring};
 use crate::engine::Order;
+use crate::engine::live::Live;
 use crate::engine::worker::Worker;
 use crate::record::{CutReason, Ending};
 use crate::service::Service;
@@ -91,6 +94,83 @@ pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: Kill) -> Kill
     answers.recv_async().await.unwrap_or(Killed::Nobody)
 }
 
+/// Which process this is, of those that have taken over from one another.
+pub(crate) fn generation(worker: &Worker) -> u32 {
+    let keyring = worker.shared.keyring.get();
+    keyring.map_or(0, Keyring::generation)
+}
+
+/// The same to the processes that this one has taken over from, whose clients have numbers of
+/// theirs. True: one of them takes it; what comes of it, it does not say.
+pub(crate) fn pass_on(worker: &Worker, service: &Service, wanted: &Kill) -> bool {
+    let Ok(number) = u32::try_from(wanted.id) else {
+        return false;
+    };
+    if Card::is_of(number, generation(worker)) {
+        return false;
+    }
+    let former = worker.shared.former.load();
+    let words = PassedKill::write(&service.name, wanted);
+    former.as_ref().is_some_and(|pass| pass(number, words))
+}
+
+/// A KILL that has come from a process which has taken over from this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PassedKill {
+    number: u32,
+    only_query: bool,
+    whose: Whose,
+}
+
+/// A service and a user of it, however long their names are.
+type Whose = [u8; 32];
+
+/// No secret of a cancel request is as long.
+const PASSED_LENGTH: usize = 2 + size_of::<Whose>();
+const PASSED_MARK: u8 = b'K';
+
+impl PassedKill {
+    /// In the place of a cancel request's secret.
+    fn write(service: &str, wanted: &Kill) -> Vec<u8> {
+        let mut words = vec![PASSED_MARK, u8::from(wanted.only_query)];
+        words.extend(whose(service, &wanted.user));
+        words
+    }
+
+    /// None: it is a cancel request.
+    pub(crate) fn read(number: u32, words: &[u8]) -> Option<Self> {
+        let words: &[u8; PASSED_LENGTH] = words.try_into().ok()?;
+        let [PASSED_MARK, only_query, whose @ ..] = words else {
+            return None;
+        };
+        Some(Self {
+            number,
+            only_query: *only_query != 0,
+            whose: *whose,
+        })
+    }
+}
+
+fn whose(service: &str, user: &str) -> Whose {
+    let mut hash = Sha256::new();
+    // No name of a service has a zero in it.
+    hash.update([service.as_bytes(), b"\0", user.as_bytes()].concat());
+    hash.finalize().into()
+}
+
+/// On a worker that may have the session.
+pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &PassedKill) {
+    worker.each_session(|live| {
+        let is_meant = |card: &Rc<Card>| {
+            number(card) == u64::from(passed.number)
+                && whose(&live.service.name, &card.user) == passed.whose
+        };
+        if let Some(card) = live.card().filter(is_meant) {
+            end(worker, live, &card, passed.only_query);
+        }
+    });
+}
+
 /// On a worker that may have the session; it replies only if it has.
 pub(crate) fn kill_here(
     worker: &Rc<Worker>,
@@ -99,7 +179,6 @@ pub(crate) fn kill_here(
     reply: &flume::Sender<Killed>,
 ) {
     worker.each_session(|live| {
-        let number = |card: &Card| card.id & u64::from(u32::MAX);
         let is_meant = |card: &Rc<Card>| number(card) == wanted.id;
         let card = live.card().filter(is_meant);
         let Some(card) = card.filter(|_| live.service.id == service_id) else {
@@ -107,10 +186,7 @@ pub(crate) fn kill_here(
         };
         let is_own = card.user == wanted.user;
         if is_own {
-            cancel(worker, &card, &live.service);
-        }
-        if is_own && !wanted.only_query {
-            live.cut(Ending::Cut(CutReason::Command));
+            end(worker, live, &card, wanted.only_query);
         }
         // Who asked may have gone.
         let _ = reply.send(if is_own {
@@ -119,4 +195,55 @@ pub(crate) fn kill_here(
             Killed::NotYours
         });
     });
+}
+
+/// As clients know it.
+fn number(card: &Card) -> u64 {
+    card.id & u64::from(u32::MAX)
+}
+
+fn end(worker: &Rc<Worker>, live: &Live, card: &Rc<Card>, only_query: bool) {
+    cancel(worker, card, &live.service);
+    if !only_query {
+        live.cut(Ending::Cut(CutReason::Command));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(user: &str) -> Kill {
+        Kill {
+            id: 7,
+            user: user.into(),
+            only_query: true,
+        }
+    }
+
+    #[test]
+    fn a_kill_arrives_as_it_was_passed_on_and_is_no_cancel_request() {
+        let words = PassedKill::write("shop", &wanted("ann"));
+        let passed = PassedKill::read(7, &words).unwrap();
+        assert_eq!((passed.number, passed.only_query), (7, true));
+        assert_eq!(passed.whose, whose("shop", "ann"));
+        for (service, user) in [("shop", "bob"), ("sho", "pann"), ("other", "ann")] {
+            assert_ne!(passed.whose, whose(service, user));
+        }
+        // Secrets of cancel requests, also such as were passed on.
+        for length in [4, 5, 32, 33] {
+            assert_eq!(PassedKill::read(7, &words[..length]), None);
+        }
+    }
+
+    #[test]
+    fn numbers_of_processes_that_follow_each_other_differ() {
+        let number = |generation| Card::draw_number(generation) as u32;
+        let all: Vec<u32> = (5..9).map(number).collect();
+        for (generation, own) in (5..).zip(&all) {
+            let of = all.iter().filter(|one| Card::is_of(**one, generation));
+            assert_eq!(of.collect::<Vec<_>>(), [own]);
+            assert!(!Card::is_of(own & 0x7fff_ffff, generation), "a server's");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use evenkeel_policy::pins::Pins;
 
@@ -14,6 +15,7 @@ use crate::cancel;
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::service::database::{DatabaseView, Times};
+use crate::service::rules::Ruling;
 use crate::upstream::cancelling::Cancelling;
 use crate::upstream::lending::Lent;
 
@@ -61,6 +63,9 @@ impl Doing {
 /// Sessions so far: what an operator calls the next one.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
+/// Of a number that KILL takes, besides the mark of ours and two bits of the generation.
+const NUMBER_BITS: u32 = 29;
+
 /// One session's card.
 pub(crate) struct Card {
     /// Never used again in this process.
@@ -79,8 +84,13 @@ pub(crate) struct Card {
     transaction_since_us: Cell<u64>,
     target: RefCell<Option<Rc<Cancelling>>>,
     pins: Cell<Pins>,
+    /// How long its client may say nothing while it does nothing, by the client's own wish; zero:
+    /// as the service says.
+    idle_limit_ms: Cell<u64>,
     /// When to call, in milliseconds of the clock; zero: never.
     deadline_ms: Cell<u64>,
+    /// How long its query may take, if a rule says so; zero: as long as it likes.
+    query_limit_ms: Cell<Option<u64>>,
     /// A query was cancelled for its time already.
     is_timed_out: Cell<bool>,
     cancelled: Cell<bool>,
@@ -109,10 +119,17 @@ impl Card {
     }
 
     /// The same for a client that knows only the lower half of it, and may say KILL with it: no
-    /// number that a server has given to a connection, of which clients hear, too.
-    pub(crate) fn draw_number() -> u64 {
+    /// number that a server has given to a connection, of which clients hear, too, and none that a
+    /// process before or after this one gives out.
+    pub(crate) fn draw_number(generation: u32) -> u64 {
         let id = Self::draw_id();
-        (id >> 31) << 32 | 1 << 31 | id & 0x7fff_ffff
+        let mark = u64::from(1 << 2 | generation & 3) << NUMBER_BITS;
+        (id >> NUMBER_BITS) << 32 | mark | id & ((1 << NUMBER_BITS) - 1)
+    }
+
+    /// Whether a process of that generation has given the number out.
+    pub(crate) fn is_of(number: u32, generation: u32) -> bool {
+        number >> NUMBER_BITS == 1 << 2 | generation & 3
     }
 
     /// Of a user in a database.
@@ -137,7 +154,9 @@ impl Card {
             transaction_since_us: Cell::new(0),
             target: RefCell::default(),
             pins: Cell::new(Pins::NONE),
+            idle_limit_ms: Cell::new(0),
             deadline_ms: Cell::new(0),
+            query_limit_ms: Cell::new(None),
             is_timed_out: Cell::new(false),
             cancelled: Cell::new(false),
             overtime: Cell::new(false),
@@ -236,6 +255,26 @@ impl Card {
         self.target.replace(None);
     }
 
+    pub(crate) fn set_idle_limit(&self, limit_ms: u64) {
+        self.idle_limit_ms.set(limit_ms);
+    }
+
+    /// The shorter of the client's own and the service's; zero: none.
+    pub(crate) fn idle_limit(&self, of_service: Duration) -> Duration {
+        let own = Duration::from_millis(self.idle_limit_ms.get());
+        match (own.is_zero(), of_service.is_zero()) {
+            (true, _) => of_service,
+            (false, true) => own,
+            (false, false) => own.min(of_service),
+        }
+    }
+
+    /// What the rules say of how long the query may take that comes next.
+    pub(crate) fn limit_query(&self, ruling: Option<&Ruling>) {
+        let limit_ms = ruling.and_then(|ruling| ruling.verdict.timeout_ms);
+        self.query_limit_ms.set(limit_ms);
+    }
+
     pub(crate) fn set_deadline(&self, deadline_ms: u64) {
         self.deadline_ms.set(deadline_ms);
     }
@@ -305,10 +344,14 @@ impl Card {
             idle_in_transaction,
             ..
         } = view.times;
-        let passed = |since_ms: u64, limit: std::time::Duration| {
+        let passed = |since_ms: u64, limit: Duration| {
             let since = u128::from(now_ms.saturating_sub(since_ms));
             !limit.is_zero() && since_ms != 0 && since >= limit.as_millis()
         };
+        let query = self
+            .query_limit_ms
+            .get()
+            .map_or(query, Duration::from_millis);
         if passed(self.transaction_since_ms.get(), transaction) {
             return Some(Overdue::Transaction);
         }

@@ -11,12 +11,14 @@ mod finish;
 mod from_client;
 mod from_server;
 pub(crate) mod greeting;
+mod held;
 pub(crate) mod join;
 mod leave;
 mod login;
 mod obtain;
 mod prepared;
 mod rescue;
+mod ruled;
 pub(crate) mod server;
 pub(crate) mod shared;
 pub(crate) mod statements;
@@ -30,36 +32,32 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_policy::causality;
-use evenkeel_policy::load::Load;
-use evenkeel_policy::waiting::Ticket;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
 use self::account::Account;
 use self::complaint::Complaint;
 use self::from_client::Rest;
+use self::held::Held;
 use self::login::{Begin, Door, Entrance, Parts};
 use self::server::ServerConnection;
 use self::shared::Shared;
 use self::statements::Numbers;
 use self::unit::Unit;
-use crate::engine::live::{Interrupt, Live};
+use crate::engine::live::Live;
 use crate::engine::worker::Worker;
 use crate::record::{CutReason, Ending, Record};
 use crate::relay::Way;
-use crate::server::Server;
 use crate::service::Seat;
 use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
-use crate::service::line::Turn;
+use crate::service::rules::Ruling;
+use crate::session::borrower::Borrower;
 use crate::session::cancel::Killed;
 use crate::session::card::{Card, Doing};
 use crate::socket::Socket;
 use crate::state::mysql::{Beginning, Journal};
 use crate::stream::Stream;
-use crate::upstream::lending;
-
-type Lending = lending::Lending<ServerConnection>;
 
 /// A text longer than this is not read but passed on, and binds its session.
 const TEXT_LENGTH_MAX: usize = 1024 * 1024;
@@ -92,7 +90,6 @@ struct Session<'a> {
     live: &'a Live,
     service: Arc<DatabaseService>,
     shared: Arc<Shared>,
-    lending: Rc<Lending>,
     account: Rc<Account>,
     card: Rc<Card>,
     /// Taken only when the session is over.
@@ -102,7 +99,7 @@ struct Session<'a> {
     begin: Begin,
     stage: Stage<'a>,
     /// Bytes of the client that wait.
-    held: Vec<u8>,
+    held: Held,
     /// What is still to come of the command, or of the file, that is under way.
     rest: Rest,
     /// What the command is told whose rest is still to come.
@@ -113,12 +110,10 @@ struct Session<'a> {
     answers: Vec<u8>,
     /// The command that is under way.
     unit: Unit,
+    /// What the rules say of it.
+    ruling: Option<Ruling>,
     server: Option<Box<ServerConnection>>,
-    /// Where that goes, or the one that is waited for.
-    at: Option<At>,
-    place: Rc<lending::Place<ServerConnection>>,
-    /// It came to the primary after waiting for one, and lets the next one follow.
-    resumed: Option<Ticket>,
+    borrower: Borrower<'a, ServerConnection>,
     transcoder: Transcoder,
     numbers: Numbers,
     journal: Journal,
@@ -131,30 +126,12 @@ struct Session<'a> {
     takes_several: bool,
 }
 
-/// Where a session's connection goes.
-struct At {
-    server: Arc<Server>,
-    is_replica: bool,
-    busy: Arc<Load>,
-    epoch: u64,
-    /// The session may have written there what is not committed yet.
-    writes: bool,
-}
-
-impl Drop for At {
-    fn drop(&mut self) {
-        self.busy.release();
-    }
-}
-
 /// Where a session is with its command.
 enum Stage<'a> {
     /// Its client is to say what it wants.
     Command,
-    /// It waits for a connection, until this moment.
-    Connection { until_ms: u64, since_us: u64 },
-    /// It waits for a primary.
-    Primary { ticket: Ticket, turn: Arc<Turn> },
+    /// It waits for a connection, or for a primary.
+    Waiting,
     /// The server is told what must be in place before the command is sent.
     Preparing,
     /// The command is sent, as far as it is here, and the server answers it.
@@ -212,7 +189,7 @@ pub(super) async fn converse(
     let mut session = match live.unless_cut(admitting).await {
         Ok(Ok(session)) => session,
         Ok(Err(ending)) => return ending,
-        Err(interrupt) => return ending_of(interrupt),
+        Err(interrupt) => return interrupt.ending(),
     };
     loop {
         live.take_card(&session.card);
@@ -223,7 +200,7 @@ pub(super) async fn converse(
             Ok(End::ChangesUser(payload)) => payload,
             Ok(end) => return session.end(end).await,
             Err(interrupt) => {
-                let ending = ending_of(interrupt);
+                let ending = interrupt.ending();
                 let complaint = Complaint::of_ending(&ending);
                 // Whom another client kills while nothing is asked, no server tells anything.
                 if !matches!(ending, Ending::Cut(CutReason::Command)) || !session.is_waiting_idle()
@@ -242,7 +219,7 @@ pub(super) async fn converse(
         session = match live.unless_cut(changing).await {
             Ok(Ok(session)) => session,
             Ok(Err(ending)) => return ending,
-            Err(interrupt) => return ending_of(interrupt),
+            Err(interrupt) => return interrupt.ending(),
         };
         session.token = token;
     }
@@ -258,13 +235,6 @@ fn beginning(begin: &Begin) -> Beginning<'_> {
     }
 }
 
-fn ending_of(interrupt: Interrupt) -> Ending {
-    match interrupt {
-        Interrupt::End(ending) => ending,
-        Interrupt::Elsewhere(_) => Ending::Cut(CutReason::ServerDown),
-    }
-}
-
 impl<'a> Session<'a> {
     /// Of a client that was let in.
     fn new(parts: Parts<'a>) -> Self {
@@ -272,28 +242,33 @@ impl<'a> Session<'a> {
         let begin = &parts.begin;
         let fresh = begin.fresh.pairs();
         let journal = Journal::new(fresh, beginning(begin), parts.worker.interner());
+        let borrower = Borrower::new(
+            parts.worker,
+            &parts.service,
+            parts.lending,
+            &parts.account,
+            &parts.card,
+        );
         Self {
             worker: parts.worker,
             seat: parts.seat,
             live: parts.live,
             service: parts.service,
             shared: parts.shared,
-            lending: parts.lending,
             account: parts.account,
             card: parts.card,
             client: Some(parts.client),
             entrance: parts.entrance,
             stage: Stage::Command,
-            held: Vec::new(),
+            held: Held::default(),
             rest: Rest::default(),
             refusal: None,
             lost: None,
             answers: Vec::new(),
             unit: Unit::default(),
+            ruling: None,
             server: None,
-            at: None,
-            place: lending::Place::new(),
-            resumed: None,
+            borrower,
             transcoder: Transcoder::new(agreed, agreed),
             numbers: Numbers::default(),
             journal,
@@ -311,21 +286,11 @@ impl<'a> Session<'a> {
     }
 
     fn hold(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        if self.held.capacity() == 0 {
-            self.held = self.worker.spare();
-        }
-        self.held.extend_from_slice(bytes);
+        self.held.push(bytes, || self.worker.spare());
     }
 
     fn client(&mut self) -> Result<&mut Stream, End> {
         self.client.as_mut().ok_or(End::ClientLeft)
-    }
-
-    fn at_server(&self) -> Option<&Server> {
-        self.at.as_ref().map(|at| &*at.server)
     }
 
     /// Sends what we have to say ourselves.
@@ -334,7 +299,7 @@ impl<'a> Session<'a> {
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
         self.live.moved_at(worker, Way::ToClient, length, None);
-        self.account.usage.to_clients.add(length);
+        self.borrower.usage.to_clients.add(length);
         let sent = self.client()?.send_own(worker, out);
         sent.map_err(|error| End::ClientBroke(error.to_string()))
     }

@@ -2,6 +2,7 @@
 //! transaction.
 
 mod account;
+mod asked;
 pub(super) mod cancel;
 mod complaint;
 mod effects;
@@ -11,47 +12,50 @@ mod join;
 mod leave;
 mod login;
 mod obtain;
+mod portals;
 mod prepared;
 mod rescue;
+mod ruled;
+mod sequences;
 pub(crate) mod server;
 pub(crate) mod shared;
 mod statements;
 mod texts;
 mod unit;
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use evenkeel_policy::causality;
-use evenkeel_policy::load::Load;
-use evenkeel_policy::waiting::Ticket;
 use evenkeel_wire::postgres::conversation::{Due, Sending};
 use evenkeel_wire::postgres::requests::Requests;
 
 use self::account::Account;
+use self::asked::Asked;
 use self::complaint::Complaint;
-use self::effects::{Bound, Effects, Unnamed};
-use self::from_client::Input;
+use self::effects::{Effects, Unnamed};
+use self::portals::Portals;
 use self::server::ServerConnection;
 use self::shared::Shared;
 use self::statements::Names;
 use self::unit::Unit;
-use crate::engine::live::{Interrupt, Live};
+use crate::engine::live::Live;
 use crate::engine::worker::Worker;
-use crate::record::{CutReason, Ending, Record};
+use crate::record::{Ending, Record};
 use crate::relay::Way;
-use crate::server::Server;
 use crate::service::Seat;
 use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
-use crate::service::line::Turn;
+use crate::service::rules::Ruling;
+use crate::session::borrower::Borrower;
 use crate::session::card::{Card, Doing};
+use crate::session::input::Input;
 use crate::socket::{Chunk, Socket};
 use crate::state::settings::{Journal, Settings};
 use crate::stream::Stream;
-use crate::upstream::lending::{Lending, Place};
 
 /// A Query or Parse longer than this is not read but passed on, and binds its session.
 const TEXT_LENGTH_MAX: usize = 1024 * 1024;
@@ -86,7 +90,6 @@ struct Session<'a> {
     live: &'a Live,
     shared: Arc<DatabaseService>,
     own: Arc<Shared>,
-    lending: Rc<Lending<ServerConnection>>,
     account: Rc<Account>,
     client: Stream,
     walker: Requests,
@@ -105,7 +108,7 @@ struct Session<'a> {
     /// The client has said goodbye behind what it still wants to know.
     leaving: bool,
     /// Units sent to the server whose ReadyForQuery has not come.
-    in_flight: u32,
+    asked: Asked,
     /// Our SETs put back what was reset: they are not there to begin with a connection.
     restoring: bool,
     /// How many queries and batches the client has sent; what follows an error begins a new one.
@@ -113,21 +116,19 @@ struct Session<'a> {
     /// Answers of ours that have not gone out.
     answers: Vec<u8>,
     server: Option<Box<ServerConnection>>,
-    /// Where that goes, or the one that is waited for.
-    at: Option<At>,
-    place: Rc<Place<ServerConnection>>,
+    borrower: Borrower<'a, ServerConnection>,
     stage: Stage,
-    /// It came to the primary after waiting for one, and lets the next one follow.
-    resumed: Option<Ticket>,
     names: Names,
     unnamed: Unnamed,
-    bound: Bound,
+    portals: Portals,
     journal: Journal,
     effects: Effects,
     /// What it reset is to be as the client began with.
     owes_restore: bool,
-    /// It drew from a sequence on the connection that it has.
+    /// It drew from a sequence on the connection that it has, for all that is known.
     drew: bool,
+    /// What others drew may be remembered on that connection.
+    inherits_draws: bool,
     token: causality::Token,
     /// It changes the catalog in what it runs now.
     changes_catalog: bool,
@@ -136,35 +137,23 @@ struct Session<'a> {
     changed_catalog_us: u64,
     /// What runs now.
     unit: Unit,
+    /// What the rules say of its prepared statements, by their numbers.
+    rulings: HashMap<u64, Ruling>,
     /// Why the unit that was held is not run.
     refusal: Option<Complaint>,
+    /// It was cancelled since our SETs began.
+    was_cancelled: bool,
     /// What a server said about a setting of ours.
     refused_setting: ([u8; 5], String),
     card: Rc<Card>,
-}
-
-/// Where a session's connection goes.
-struct At {
-    server: Arc<Server>,
-    is_replica: bool,
-    busy: Arc<Load>,
-    epoch: u64,
-}
-
-impl Drop for At {
-    fn drop(&mut self) {
-        self.busy.release();
-    }
 }
 
 /// What a session waits for.
 enum Stage {
     /// The client: no connection is lent, or one that takes more.
     Ready,
-    /// A connection, until this moment.
-    Connection { until_ms: u64, since_us: u64 },
-    /// A primary.
-    Primary { ticket: Ticket, turn: Arc<Turn> },
+    /// A connection, or a primary.
+    Waiting,
     /// Our own SETs, which make these settings; `None`: within a transaction, whose end decides.
     Preparing(Option<Settings>),
     /// The end of what failed, to run it elsewhere.
@@ -200,7 +189,7 @@ pub(super) async fn converse(
     let mut session = match Box::pin(live.unless_cut(door.admit(Stream::plain(socket)))).await {
         Ok(Ok(session)) => session,
         Ok(Err(ending)) => return ending,
-        Err(interrupt) => return ending_of(interrupt),
+        Err(interrupt) => return interrupt.ending(),
     };
     live.take_card(&session.card);
     let outcome = live
@@ -217,7 +206,7 @@ pub(super) async fn converse(
             (Ending::Told(why), Some(complaint))
         }
         Err(interrupt) => {
-            let ending = ending_of(interrupt);
+            let ending = interrupt.ending();
             let complaint = Complaint::of_ending(&ending);
             (ending, Some(complaint))
         }
@@ -226,13 +215,6 @@ pub(super) async fn converse(
         Box::pin(session.say_last(&complaint)).await;
     }
     ending
-}
-
-fn ending_of(interrupt: Interrupt) -> Ending {
-    match interrupt {
-        Interrupt::End(ending) => ending,
-        Interrupt::Elsewhere(_) => Ending::Cut(CutReason::ServerDown),
-    }
 }
 
 impl Session<'_> {
@@ -248,18 +230,17 @@ impl Session<'_> {
 
     /// One thing that can be done now. False: nothing can.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        if let Some(delivery) = self.place.take(context) {
-            self.delivered(delivery)?;
+        let service = self.seat.service();
+        if let Some(got) = self.borrower.poll_connection(context, service) {
+            self.follow(got)?;
             return Ok(true);
         }
         if self.card.take_call(context) {
             self.called()?;
             return Ok(true);
         }
-        if let Stage::Primary { turn, .. } = &self.stage
-            && let Poll::Ready(outcome) = turn.poll(context)
-        {
-            self.turn_has_come(outcome)?;
+        if let Some(got) = self.borrower.poll_primary(context) {
+            self.follow(got)?;
             return Ok(true);
         }
         let is_client_ready = match self.client.poll_sent(context) {
@@ -333,7 +314,11 @@ impl Session<'_> {
                 }
                 Poll::Pending => false,
             },
-            _ => true,
+            _ => {
+                // Our SETs can be longer than what goes out at once.
+                self.is_server_sent(context);
+                true
+            }
         };
         let takes_more = takes_more && self.answers.len() < HELD_LENGTH_MAX && !self.leaving;
         if !takes_more || self.held.len() >= self.held_max() {
@@ -360,8 +345,8 @@ impl Session<'_> {
     fn received(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
         let length = chunk.bytes().len() as u64;
         self.live
-            .moved_at(self.worker, Way::FromClient, length, self.at_server());
-        self.account.usage.from_clients.add(length);
+            .moved_at(self.worker, Way::FromClient, length, self.borrower.server());
+        self.borrower.usage.from_clients.add(length);
         if !matches!(self.stage, Stage::Ready) {
             self.hold(chunk.bytes());
             return Ok(());
@@ -372,10 +357,6 @@ impl Session<'_> {
         self.hold(chunk.bytes());
         drop(chunk);
         self.go_on()
-    }
-
-    fn at_server(&self) -> Option<&Server> {
-        self.at.as_ref().map(|at| &*at.server)
     }
 
     fn hold(&mut self, bytes: &[u8]) {
@@ -408,7 +389,7 @@ impl Session<'_> {
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
         self.live.moved_at(self.worker, Way::ToClient, length, None);
-        self.account.usage.to_clients.add(length);
+        self.borrower.usage.to_clients.add(length);
         let sent = self.client.send_own(self.worker, out);
         sent.map_err(|error| End::ClientBroke(error.to_string()))
     }
@@ -427,8 +408,10 @@ impl Session<'_> {
 
     /// A replica works at a unit: the next one may have to go elsewhere.
     fn is_paused(&self) -> bool {
-        let is_replica = self.at.as_ref().is_some_and(|at| at.is_replica);
-        self.server.is_some() && is_replica && self.unit.is_sent && self.walker.is_at_border()
+        self.server.is_some()
+            && self.borrower.is_at_replica()
+            && self.unit.is_sent
+            && self.walker.is_at_border()
     }
 
     /// An error has made a request undone.
@@ -440,9 +423,7 @@ impl Session<'_> {
                         server.unnamed = 0;
                     }
                     if self.unnamed.id == id {
-                        self.unnamed.open = None;
-                        // A Parse of ours can be repeated; the client's was for nothing.
-                        self.unnamed.id *= u64::from(self.unnamed.is_parsed);
+                        self.unnamed.lost();
                     }
                 } else if let Some(id) = prepared::statement_of(token) {
                     server.prepared.undo(id);
@@ -456,14 +437,6 @@ impl Session<'_> {
             Due::AnswerDiscarded(_, token) => self.names.discarded(token.0),
             Due::Answer(..) => {}
         }
-    }
-
-    /// Its server is to do something now.
-    fn begins_work(&mut self) {
-        self.does(Doing::Active);
-        let now_us = crate::clock::now_us();
-        self.unit.since_us = now_us;
-        self.card.begins_transaction(now_us);
     }
 
     fn does(&self, doing: Doing) {

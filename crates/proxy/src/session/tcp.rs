@@ -10,7 +10,7 @@ use super::{closed_before_any_byte, hello, refuse};
 use crate::engine::event::{Event, Sign};
 use crate::engine::live::{Interrupt, Live};
 use crate::engine::worker::Worker;
-use crate::record::{CutReason, Ending, Record};
+use crate::record::{Ending, Record};
 use crate::relay::{self, Mute, Outcome};
 use crate::service::{Seat, View};
 use crate::socket::{Socket, has_left};
@@ -38,7 +38,7 @@ pub(super) async fn converse(
     let client = match Box::pin(live.unless_cut(greet(seat, socket, record.client))).await {
         Ok(Ok(client)) => client,
         Ok(Err(ending)) => return ending,
-        Err(interrupt) => return ending_of(interrupt),
+        Err(interrupt) => return interrupt.ending(),
     };
     record.client = client.source;
     let fd = client.socket.fd();
@@ -59,7 +59,7 @@ pub(super) async fn converse(
                 refuse::politely(worker, client.socket);
                 return ending;
             }
-            Err(interrupt) => return ending_of(interrupt),
+            Err(interrupt) => return interrupt.ending(),
         };
         let mute = match relay_through(worker, live, &client, &upstream, view).await {
             Outcome::Over(ending) => return ending,
@@ -131,7 +131,7 @@ async fn relay_through(
             Outcome::Mute(Mute { why, reset: false })
         }
         Err(interrupt) => {
-            let ending = ending_of(interrupt);
+            let ending = interrupt.ending();
             end_from_outside(&ending, live, &client.socket, &upstream.socket);
             Outcome::Over(ending)
         }
@@ -139,13 +139,6 @@ async fn relay_through(
     report_signs(worker, live, upstream, &outcome);
     live.stop_relaying();
     outcome
-}
-
-fn ending_of(interrupt: Interrupt) -> Ending {
-    match interrupt {
-        Interrupt::End(ending) => ending,
-        Interrupt::Elsewhere(_) => Ending::Cut(CutReason::ServerDown),
-    }
 }
 
 /// The last server that could be tried has left without a word too: so do we, as it did.

@@ -1,21 +1,28 @@
 //! What a PostgreSQL text means for a session: where it may run, and what it leaves behind.
 
 mod block;
+mod body;
 mod effects;
+mod parts;
 mod pins;
 mod routing;
 #[cfg(test)]
 mod tests;
 
-pub use block::binds as bound_by_body;
+pub use body::Body;
+pub use parts::parts;
+pub use pins::of_function;
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::{Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
 use evenkeel_wire::sql::facts::Discard;
 use evenkeel_wire::sql::{hint, postgres};
 use smallvec::{SmallVec, smallvec};
 
 use crate::knowledge::Catalog;
+
+/// A text that leaves more behind is not followed: each of its executions would take up so much.
+pub(super) const EFFECTS_MAX: usize = 1_000;
 
 /// What is known of a database's functions and relations.
 pub trait Lookup {
@@ -30,9 +37,21 @@ pub trait Lookup {
         Volatility::None
     }
 
-    /// What calling a function of that name may leave behind in the session, as far as its body
-    /// tells.
-    fn binds(&self, name: &[u8]) -> Pins {
+    /// What calling a function or procedure of that name may leave behind in the session; `None`:
+    /// there is none of that name, as far as is known.
+    fn binds(&self, name: &[u8]) -> Option<Pins> {
+        let _ = name;
+        Some(Pins::NONE)
+    }
+
+    /// What writing to a table of that name, or reading from it, may leave behind: its triggers.
+    fn triggers(&self, name: &[u8]) -> Pins {
+        let _ = name;
+        Pins::NONE
+    }
+
+    /// What reading from a view of that name may leave behind: the functions that it calls.
+    fn views(&self, name: &[u8]) -> Pins {
         let _ = name;
         Pins::NONE
     }
@@ -50,6 +69,18 @@ impl Lookup for Catalog {
     fn implied(&self) -> Volatility {
         Catalog::implied(self)
     }
+
+    fn binds(&self, name: &[u8]) -> Option<Pins> {
+        Catalog::binds(self, name)
+    }
+
+    fn triggers(&self, name: &[u8]) -> Pins {
+        Catalog::triggers(self, name)
+    }
+
+    fn views(&self, name: &[u8]) -> Pins {
+        Catalog::views(self, name)
+    }
 }
 
 /// What a text means.
@@ -63,8 +94,12 @@ pub struct Meaning {
     pub effects: SmallVec<[Effect; 1]>,
     /// The catalog of the database may be another behind it.
     pub changes_catalog: bool,
+    /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
+    pub draws: bool,
     /// It may write: who must see it needs a position sampled after its commit.
     pub writes: bool,
+    /// Its text's, under which it is counted; zero: none.
+    pub digest: u64,
 }
 
 /// Where a comment wants a text to run.
@@ -76,6 +111,18 @@ pub enum Hint {
     Replica,
     /// On the server of that name.
     Server(Box<[u8]>),
+}
+
+impl Hint {
+    /// For the router; `place` finds a server of the service by its name.
+    #[must_use]
+    pub fn routed(&self, place: impl FnOnce(&[u8]) -> Option<usize>) -> route::Hint {
+        match self {
+            Hint::Primary => route::Hint::Primary,
+            Hint::Replica => route::Hint::Replica,
+            Hint::Server(name) => route::Hint::Server(place(name)),
+        }
+    }
 }
 
 /// Something that a statement leaves behind in its session.
@@ -133,6 +180,35 @@ pub enum Does {
 }
 
 impl Meaning {
+    /// Whether other literals in its text would make no difference: one plain read or write that
+    /// leaves nothing behind.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        let is_plain = |one: &Statement| matches!(one.kind, Kind::Read | Kind::Write);
+        self.statements.len() == 1
+            && self.statements.iter().all(is_plain)
+            && self.effects.is_empty()
+            && self.hint.is_none()
+            && !self.changes_catalog
+    }
+
+    /// What one statement of the text leaves behind.
+    pub(crate) fn effects_of(&self, statement: usize) -> &[Effect] {
+        let statement = u32::try_from(statement).unwrap_or(u32::MAX);
+        let effects = &self.effects;
+        let begin = effects.partition_point(|effect| effect.statement < statement);
+        let end = effects.partition_point(|effect| effect.statement <= statement);
+        effects.get(begin..end).unwrap_or_default()
+    }
+
+    /// Of a text with more in it than is followed.
+    fn too_much(hint: Option<Hint>) -> Meaning {
+        Meaning {
+            hint,
+            ..Meaning::unreadable()
+        }
+    }
+
     /// Of a text that cannot be read, because its encoding hides what it says.
     #[must_use]
     pub fn unreadable() -> Meaning {
@@ -148,7 +224,9 @@ impl Meaning {
                 does: Does::Pin(Pin::Unknown),
             }],
             changes_catalog: true,
+            draws: false,
             writes: true,
+            digest: 0,
         }
     }
 }
@@ -159,12 +237,17 @@ impl Meaning {
 #[must_use]
 pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Meaning {
     let facts = postgres::facts(text, backslashes);
+    if facts.is_cut() {
+        return Meaning::too_much(facts.hint().map(owned_hint));
+    }
     let mut meaning = Meaning {
         statements: SmallVec::new(),
         hint: facts.hint().map(owned_hint),
         effects: SmallVec::new(),
         changes_catalog: false,
+        draws: false,
         writes: false,
+        digest: 0,
     };
     let reader = Reader {
         text,
@@ -176,11 +259,13 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         meaning.writes |= routing::may_write(&routed);
         meaning.changes_catalog |= routing::changes_catalog(statement.kind, &routed);
         meaning.statements.push(routed);
-        let mut effects = effects::Effects {
-            statement: u32::try_from(index).unwrap_or(u32::MAX),
-            list: &mut meaning.effects,
-        };
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
+        meaning.draws |= effects.draws;
+        if meaning.effects.len() > EFFECTS_MAX {
+            return Meaning::too_much(meaning.hint);
+        }
     }
     meaning
 }

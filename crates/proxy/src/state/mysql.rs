@@ -41,7 +41,9 @@ mod variables;
 pub use differing::{Difference, difference};
 pub use journal::{Beginning, Journal, Reply};
 pub use leftover::{Asked, Hold, Needs};
-pub use meaning::{Does, Effect, Hint, Kill, Lookup, Meaning, Thing, Value, bound_by_body, read};
+pub use meaning::{
+    Does, Effect, Hint, Kill, Lookup, Meaning, Thing, Value, bound_by_body, parts, read,
+};
 pub use server::{Carried, OnServer};
 pub use tracking::trackers;
 pub use variables::FOLLOWED;

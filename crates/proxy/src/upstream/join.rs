@@ -74,16 +74,6 @@ impl JoinError {
         }
     }
 
-    /// No server was asked.
-    pub(crate) fn ours(code: ErrorCode, message: String) -> Self {
-        Self {
-            kind: Kind::Refused,
-            code: Some(code),
-            message,
-            server_id: 0,
-        }
-    }
-
     /// The server has no more connections to give.
     pub(crate) fn is_full(&self) -> bool {
         self.kind == Kind::Full

@@ -1,6 +1,7 @@
 //! What the workers of a service share of its pools: for whom there are any, and where their
 //! connections go.
 
+mod numbers;
 pub(crate) mod pause;
 
 use std::collections::HashMap;
@@ -11,6 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use evenkeel_policy::lending::{Books, Key, Pool};
 use evenkeel_wire::{mysql, postgres};
 
+pub(crate) use self::numbers::Number;
+
+use self::numbers::Numbers;
 use self::pause::Paused;
 use crate::server::Server;
 use crate::service::database::DatabaseView;
@@ -21,7 +25,9 @@ pub(crate) struct Lender {
     pub(crate) books: Arc<Books>,
     pooled: Mutex<HashMap<Key, Arc<Pooled>>>,
     paused: Mutex<Paused>,
-    numbers: Mutex<HashMap<Box<[u8]>, u64>>,
+    /// Of the databases among them, which may have no clients yet.
+    paused_numbers: Mutex<HashMap<String, Number>>,
+    numbers: Mutex<Numbers>,
 }
 
 /// One pool, and how its connections are made.
@@ -44,8 +50,8 @@ pub(crate) struct Who {
     pub(crate) generation: u64,
     /// What else connections must agree in to be shared.
     pub(crate) identity: u64,
-    pub(crate) user_number: u64,
-    pub(crate) database_number: u64,
+    pub(crate) user_number: Number,
+    pub(crate) database_number: Number,
 }
 
 /// What logs a user in to servers.
@@ -88,15 +94,15 @@ impl Lender {
             books: Arc::new(books),
             pooled: Mutex::default(),
             paused: Mutex::default(),
+            paused_numbers: Mutex::default(),
             numbers: Mutex::default(),
         }
     }
 
-    /// A number for a name: the same for the same one as long as the service lives.
-    pub(crate) fn number(&self, name: &[u8]) -> u64 {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = numbers.len() as u64;
-        *numbers.entry(name.into()).or_insert(next)
+    /// A number for a name: the same for the same one as long as anybody has it.
+    pub(crate) fn number(&self, name: &[u8]) -> Number {
+        let numbers = self.numbers.lock();
+        numbers.unwrap_or_else(PoisonError::into_inner).of(name)
     }
 
     /// The pool of that key, while there is one.
@@ -122,9 +128,9 @@ impl Lender {
     ) -> Arc<Pooled> {
         let key = Key {
             server: server.id,
-            user: who.user_number,
+            user: who.user_number.get(),
             generation: who.generation,
-            database: who.database_number,
+            database: who.database_number.get(),
             identity: who.identity,
         };
         let mut map = self.map();
@@ -147,9 +153,10 @@ impl Lender {
     }
 }
 
-/// Tells credentials apart without keeping them.
-pub(crate) fn generation_of(verifier: &[u8]) -> u64 {
+/// Tells credentials apart without keeping them: all that is checked here, and all that logs in to
+/// servers, or a reload of it would change nothing for those who come next.
+pub(crate) fn generation_of(all: &[&[u8]]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    verifier.hash(&mut hasher);
+    all.hash(&mut hasher);
     hasher.finish()
 }

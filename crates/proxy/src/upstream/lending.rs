@@ -8,6 +8,7 @@
 mod account;
 mod connection;
 mod errand;
+mod exchange;
 mod idle;
 mod lendings;
 mod place;
@@ -86,8 +87,8 @@ impl<C: Connection> Lending<C> {
     /// What the sessions of a user in a database share.
     pub(crate) fn account(&self, who: Who, service: &DatabaseService) -> Rc<Account<C>> {
         let key = (
-            who.user_number,
-            who.database_number,
+            who.user_number.get(),
+            who.database_number.get(),
             who.generation,
             who.identity,
         );
@@ -96,9 +97,7 @@ impl<C: Connection> Lending<C> {
             return known;
         }
         accounts.retain(|_, account| account.strong_count() > 0);
-        let worker = self.worker.upgrade().map_or(0, |worker| worker.index);
-        let usage = service.usage(worker, &who);
-        let account = Account::new(who, service, usage);
+        let account = Account::new(who, service);
         accounts.insert(key, Rc::downgrade(&account));
         account
     }
@@ -158,6 +157,7 @@ impl<C: Connection> Lending<C> {
     /// Whether a session that has waited too long really gets nothing.
     pub(crate) fn give_up(&self, place: &Place<C>) -> bool {
         let Some(ticket) = place.ticket() else {
+            place.leave_line();
             return true;
         };
         if self.lender.books.cancel(ticket) == Cancelled::Answered {

@@ -47,6 +47,15 @@ impl PositionAsker {
         }
     }
 
+    /// Waits, up to `timeout`, until one that has just become the primary has applied all that its
+    /// predecessors acknowledged, if it may not have (Galera).
+    pub async fn catch_up(&mut self, target: &Target, timeout: Duration) -> Result<(), WatchError> {
+        match &mut self.0 {
+            Kind::Mysql(asker) => asker.catch_up(target, timeout).await,
+            Kind::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Takes leave of the server, until the next question.
     pub fn hang_up(&mut self) {
         match &mut self.0 {

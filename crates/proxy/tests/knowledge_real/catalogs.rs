@@ -247,6 +247,115 @@ fn types_and_domains_of_users_are_implied() {
     assert_eq!(catalog.implied(), Volatile);
 }
 
+#[track_caller]
+fn check_bonds(catalog: &Catalog, expect: &[(&str, Option<&str>)]) {
+    for (name, bound) in expect {
+        let pins = catalog.binds(name.as_bytes()).map(|pins| pins.to_string());
+        assert_eq!(pins.as_deref(), *bound, "{name}");
+    }
+}
+
+const LOCKS: &str = "advisory or named locks";
+const SETS: &str = "settings that cannot be followed";
+const DRAWS: &str = "values of sequences";
+
+#[test]
+fn functions_bind_by_their_bodies_and_by_what_these_call() {
+    let catalog = read(
+        &shared(),
+        "bodies",
+        "CREATE FUNCTION login_as(text) RETURNS void LANGUAGE plpgsql STABLE AS
+           $$ BEGIN PERFORM set_config('app.tenant', $1, false); END $$;
+         CREATE FUNCTION for_now(text) RETURNS void LANGUAGE plpgsql AS
+           $$ BEGIN PERFORM set_config('app.tenant', $1, true); END $$;
+         CREATE FUNCTION atomic(bigint) RETURNS void LANGUAGE sql
+           BEGIN ATOMIC SELECT pg_advisory_lock($1); END;
+         CREATE FUNCTION returns() RETURNS bool LANGUAGE sql RETURN pg_try_advisory_lock(1);
+         CREATE FUNCTION alias(bigint) RETURNS void LANGUAGE internal STRICT
+           AS 'pg_advisory_lock_int8';
+         CREATE FUNCTION plus(int, int) RETURNS int LANGUAGE internal STRICT IMMUTABLE AS 'int4pl';
+         CREATE PROCEDURE work() LANGUAGE plpgsql AS $$ BEGIN PERFORM atomic(1); COMMIT; END $$;
+         CREATE FUNCTION deep() RETURNS int LANGUAGE plpgsql AS
+           $$ BEGIN CALL work(); RETURN 1; END $$",
+    );
+    check_bonds(
+        &catalog,
+        &[
+            ("login_as", Some(SETS)),
+            ("for_now", Some("")),
+            ("atomic", Some(LOCKS)),
+            ("returns", Some(LOCKS)),
+            ("alias", Some(LOCKS)),
+            ("plus", Some("")),
+            ("work", Some(LOCKS)),
+            ("deep", Some(LOCKS)),
+            ("pg_advisory_lock", Some("")),
+            ("nobody", None),
+        ],
+    );
+    check_functions(&catalog, &[("login_as", Volatile), ("plus", Immutable)]);
+}
+
+#[test]
+fn tables_bind_by_triggers_defaults_rules_and_what_is_changed_along() {
+    let catalog = read(
+        &shared(),
+        "changes_along",
+        "CREATE FUNCTION lock_it() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN PERFORM pg_advisory_lock(1); RETURN NULL; END $$;
+         CREATE FUNCTION log_it() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN INSERT INTO logged VALUES (1); RETURN NULL; END $$;
+         CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS
+           $$ SELECT set_config('app.tenant', 'x', false) $$;
+         CREATE TABLE plain (a int PRIMARY KEY);
+         CREATE TABLE logged (a int);
+         CREATE TRIGGER t AFTER INSERT ON logged FOR EACH ROW EXECUTE FUNCTION lock_it();
+         CREATE TABLE watched (a int);
+         CREATE TRIGGER t AFTER INSERT ON watched FOR EACH ROW EXECUTE FUNCTION log_it();
+         CREATE TABLE off (a int);
+         CREATE TRIGGER t AFTER INSERT ON off FOR EACH ROW EXECUTE FUNCTION lock_it();
+         ALTER TABLE off DISABLE TRIGGER t;
+         CREATE TABLE parent (a int PRIMARY KEY);
+         CREATE TABLE child (a int REFERENCES parent ON DELETE CASCADE);
+         CREATE TRIGGER t AFTER DELETE ON child FOR EACH ROW EXECUTE FUNCTION lock_it();
+         CREATE TABLE loose (a int REFERENCES plain);
+         CREATE TRIGGER t AFTER DELETE ON loose FOR EACH ROW EXECUTE FUNCTION lock_it();
+         CREATE TABLE parts (a int) PARTITION BY LIST (a);
+         CREATE TABLE part_1 PARTITION OF parts FOR VALUES IN (1);
+         CREATE TRIGGER t AFTER INSERT ON part_1 FOR EACH ROW EXECUTE FUNCTION lock_it();
+         CREATE TABLE defaulted (a int, b text DEFAULT tenant());
+         CREATE TABLE numbered (a serial);
+         CREATE TABLE identified (a int GENERATED ALWAYS AS IDENTITY);
+         CREATE TABLE ruled (a int);
+         CREATE RULE r AS ON INSERT TO ruled DO ALSO SELECT pg_advisory_lock(1);
+         CREATE TABLE moved (a int);
+         CREATE RULE r AS ON INSERT TO moved DO INSTEAD INSERT INTO logged VALUES (1);
+         CREATE VIEW asks AS SELECT pg_try_advisory_lock(a) FROM plain;
+         CREATE VIEW over_logged AS SELECT a FROM logged;",
+    );
+    for (name, writing, reading) in [
+        ("plain", "", ""),
+        ("logged", LOCKS, ""),
+        ("watched", LOCKS, ""),
+        ("off", "", ""),
+        ("parent", LOCKS, ""),
+        ("loose", LOCKS, ""),
+        ("parts", LOCKS, ""),
+        ("defaulted", SETS, ""),
+        ("numbered", DRAWS, ""),
+        ("identified", DRAWS, ""),
+        ("ruled", LOCKS, ""),
+        ("moved", LOCKS, ""),
+        ("asks", LOCKS, LOCKS),
+        ("over_logged", LOCKS, ""),
+    ] {
+        let found = catalog.triggers(name.as_bytes()).to_string();
+        assert_eq!(found, writing, "writing to {name}");
+        let found = catalog.views(name.as_bytes()).to_string();
+        assert_eq!(found, reading, "reading from {name}");
+    }
+}
+
 #[test]
 fn what_has_not_changed_is_not_read_again_and_any_change_is_seen() {
     let server = shared();
@@ -276,6 +385,30 @@ fn what_has_not_changed_is_not_read_again_and_any_change_is_seen() {
     let catalog = after("ALTER TABLE t SET LOGGED; ALTER VIEW v RENAME TO w");
     assert_eq!(catalog.relation(b"w"), Stable);
     assert_eq!(catalog.relation(b"v"), Unknown);
+    let locks = "BEGIN PERFORM pg_advisory_lock(1); RETURN NEW; END";
+    let trigger = format!("CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS '{locks}'");
+    after(&trigger);
+    let made = "CREATE TRIGGER one BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION g()";
+    assert!(!after(made).triggers(b"t").is_empty());
+    assert!(
+        after(
+            &trigger
+                .replace("CREATE", "CREATE OR REPLACE")
+                .replace("_lock", "_unlock")
+        )
+        .triggers(b"t")
+        .is_empty()
+    );
+    after(&trigger.replace("CREATE", "CREATE OR REPLACE"));
+    assert!(
+        after("ALTER TABLE t DISABLE TRIGGER one")
+            .triggers(b"t")
+            .is_empty()
+    );
+    let identity = "ALTER TABLE t ALTER a SET NOT NULL;
+        ALTER TABLE t ALTER a ADD GENERATED ALWAYS AS IDENTITY";
+    let catalog = after(identity);
+    assert!(!catalog.triggers(b"t").is_empty());
     after("CREATE TABLE child () INHERITS (t)");
     after("ALTER TABLE t ENABLE ROW LEVEL SECURITY");
     after("CREATE POLICY p ON t USING (a > f())");

@@ -54,12 +54,16 @@ fn command(dir: &Path, port: u16, options: &[&str]) -> Command {
     std::fs::write(dir.join("cert.pem"), certificate).unwrap();
     std::fs::write(dir.join("key.pem"), key).unwrap();
     let data = format!("--datadir={}", dir.join("data").display());
+    // A server that starts removes the temporary tables of others that use the same directory.
+    std::fs::create_dir(dir.join("temporary")).unwrap();
+    let temporary = format!("--tmpdir={}", dir.join("temporary").display());
     let install = program("mariadb-install-db", &[], "mariadb-server-core");
     let user: &[&str] = if is_root() { &["--user=root"] } else { &[] };
     run(Command::new(install)
         .args([
             "--no-defaults",
             &data,
+            &temporary,
             "--auth-root-authentication-method=normal",
         ])
         .args(["--skip-test-db", "--innodb-log-file-size=8M"])
@@ -70,6 +74,7 @@ fn command(dir: &Path, port: u16, options: &[&str]) -> Command {
         .args([
             "--no-defaults",
             &data,
+            &temporary,
             "--bind-address=127.0.0.1",
             "--skip-name-resolve",
         ])

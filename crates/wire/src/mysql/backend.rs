@@ -5,8 +5,10 @@ use super::flags::{Capabilities, Status};
 use super::{Fault, StatementId, What};
 
 mod report;
+mod rows;
 
 pub use report::{Report, SqlState};
+pub use rows::{texts, values};
 
 /// The first byte of an OK.
 pub const OK: u8 = 0x00;

@@ -19,6 +19,9 @@ pub use event::{Answer, End, Event};
 /// are tens of bytes, but an OK may report many long variables.
 pub const HELD_LENGTH_MAX: usize = 16 * 1024;
 
+/// The first byte, warnings, the status.
+const EOF_LENGTH: usize = 5;
+
 /// What lies ahead in the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
@@ -80,6 +83,8 @@ pub struct Boundaries {
     out_parameters: bool,
     /// The number of the packet that comes next.
     sequence: u8,
+    /// Rows so far.
+    rows: u64,
 }
 
 impl Boundaries {
@@ -94,7 +99,14 @@ impl Boundaries {
             cut: false,
             out_parameters: false,
             sequence: 0,
+            rows: 0,
         }
+    }
+
+    /// How many rows have begun since this was asked last.
+    #[inline]
+    pub fn take_rows(&mut self) -> u64 {
+        std::mem::take(&mut self.rows)
     }
 
     /// Whether the bytes consumed so far end where a reply does, or one of its results.
@@ -157,6 +169,7 @@ impl Boundaries {
         self.skip = header.frame_length();
         self.sequence = header.sequence.wrapping_add(1);
         if !self.goes_on {
+            self.rows = self.rows.wrapping_add(u64::from(self.place == Place::Rows));
             self.place = match self.place {
                 Place::Columns(left) => after_columns(left.saturating_sub(1), self.agreed),
                 Place::Prepared { left, then } if left > 1 => Place::Prepared {
@@ -274,7 +287,7 @@ impl Boundaries {
     /// no place of an EOF between it and them.
     fn has_cursor(&self, payload: &[u8]) -> bool {
         let ok = self.ok(payload);
-        ok.is_ok_and(|ok| ok.status.has(Status::CURSOR_EXISTS))
+        ok.is_ok_and(|ok| tells_cursor(ok.status))
     }
 
     fn ok<'a>(&self, payload: &'a [u8]) -> Result<OkPacket<'a>, Fault> {
@@ -295,7 +308,7 @@ impl Boundaries {
             Place::Head => self.head(first, payload, answer),
             Place::ColumnsEnd => {
                 let eof = Eof::read(payload)?;
-                let cursor = eof.status.has(Status::CURSOR_EXISTS);
+                let cursor = tells_cursor(eof.status);
                 self.out_parameters = eof.status.has(Status::OUT_PARAMETERS);
                 self.place = if cursor { Place::Head } else { Place::Rows };
                 Ok(match cursor {
@@ -355,11 +368,14 @@ impl Boundaries {
                 name: payload.get(1..).unwrap_or_default(),
             }),
             (Answer::Results, _) => self.result_header(payload),
-            // To COM_SET_OPTION and COM_DEBUG; where EOF is deprecated, an OK that looks like one.
-            (Answer::Simple | Answer::Stream, backend::EOF) => match self.no_eof() {
-                true => self.ok(payload).map(Event::Ok),
-                false => Eof::read(payload).map(Event::Eof),
-            },
+            // To COM_SET_OPTION and COM_DEBUG; where EOF is deprecated, an OK that looks like one,
+            // which is longer: behind the last event of a binary log MariaDB sends the old one.
+            (Answer::Simple | Answer::Stream, backend::EOF) => {
+                match self.no_eof() && payload.len() > EOF_LENGTH {
+                    true => self.ok(payload).map(Event::Ok),
+                    false => Eof::read(payload).map(Event::Eof),
+                }
+            }
             (Answer::Prepare, backend::OK) => {
                 let ok = PrepareOk::read(payload)?;
                 self.place = prepared(ok.parameters, ok.columns);
@@ -383,6 +399,12 @@ impl Boundaries {
         self.place = after_columns(columns, self.agreed);
         Ok(Event::ResultHeader { columns })
     }
+}
+
+/// Whether a cursor has the rows. Within a CALL MariaDB says so of the cursors that the procedure
+/// has open itself, and the rows follow all the same; but none of its results is the last thing.
+fn tells_cursor(status: Status) -> bool {
+    status.has(Status::CURSOR_EXISTS) && !status.has(Status::MORE_RESULTS)
 }
 
 fn after_columns(left: u64, agreed: Capabilities) -> Place {

@@ -14,7 +14,7 @@ pub use client::{
 };
 pub use server::{
     ErrorText, GreetingFields, auth_more_data, auth_switch, column, column_count, eof, error,
-    greeting, local_infile, ok, ok_as_eof, prepare_ok, text_row,
+    greeting, local_infile, ok, ok_as_eof, prepare_ok, result_end, text_row,
 };
 
 /// Writes one payload as a packet, or as several if it is long; gives the next packet's number.

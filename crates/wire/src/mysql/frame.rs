@@ -224,11 +224,6 @@ pub struct Renumber {
 }
 
 impl Renumber {
-    /// In the middle of a packet of which so many bytes are still to come.
-    pub(super) fn inside(skip: usize) -> Self {
-        Renumber { skip }
-    }
-
     /// Changes `bytes`, which begin where the last ones ended, and in which no header is cut.
     pub fn apply(&mut self, bytes: &mut [u8], difference: u8) {
         let mut at = 0_usize;

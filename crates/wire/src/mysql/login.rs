@@ -7,7 +7,7 @@ mod accept;
 mod check;
 mod join;
 
-pub use accept::{Accept, Accepted, Claim, Method};
+pub use accept::{Accept, Accepted, Claim, Method, wave_through};
 pub use check::{Check, Secret};
 pub use join::{Hello, Join, JoinStep, Joined, ServerKey};
 

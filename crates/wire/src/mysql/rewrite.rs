@@ -9,7 +9,7 @@ use super::backend::{self, Eof, OkPacket};
 use super::boundaries::{End, Event};
 use super::build;
 use super::flags::{Capabilities, Status};
-use super::frame::{HEADER_LENGTH, Header, Renumber};
+use super::frame::{HEADER_LENGTH, Renumber};
 use super::trackers::{Tracker, Trackers};
 
 mod request;
@@ -19,7 +19,7 @@ pub use request::{execute, query};
 /// What to do with the bytes of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rewrite {
-    /// Pass them on; their number may have been changed in place.
+    /// Pass them on as they are.
     Same,
     /// Pass on what was written instead, which may be nothing.
     Written,
@@ -74,17 +74,17 @@ impl Transcoder {
     pub fn event(
         &mut self,
         event: &Event<'_>,
-        packet: &mut [u8],
+        packet: &[u8],
         out: &mut Vec<u8>,
         keep: impl FnMut(&Tracker<'_>) -> bool,
     ) -> Rewrite {
         if let Some(status) = event.status() {
             self.status = status;
         }
-        let rewrite = self.rewrite(event, packet, out, keep);
-        if rewrite == Rewrite::Same {
-            self.renumber(packet);
-        }
+        let rewrite = match self.rewrite(event, packet, out, keep) {
+            Rewrite::Same => self.renumber(packet, out),
+            rewrite => rewrite,
+        };
         if ends_reply(event) {
             self.difference = 0;
         }
@@ -178,19 +178,17 @@ impl Transcoder {
         Rewrite::Written
     }
 
-    fn renumber(&mut self, packet: &mut [u8]) {
-        let header = match super::frame::header(packet) {
-            super::Parsed::Frame(header, _) => header,
-            _ => return,
-        };
+    /// The same packet with the number that the client is to see.
+    fn renumber(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Rewrite {
+        self.renumber = Renumber::default();
         if self.difference == 0 {
-            self.renumber = Renumber::default();
-            return;
+            return Rewrite::Same;
         }
-        if let Some(sequence) = packet.get_mut(3) {
-            *sequence = sequence.wrapping_add(self.difference);
-        }
-        self.renumber = Renumber::inside(left_of(header, packet.len()));
+        let begin = out.len();
+        out.extend_from_slice(packet);
+        self.renumber
+            .apply(out.get_mut(begin..).unwrap_or_default(), self.difference);
+        Rewrite::Written
     }
 }
 
@@ -202,10 +200,6 @@ const STATUS_OF_ENDS: Status = Status(
         | Status::OUT_PARAMETERS.0
         | Status::SESSION_STATE_CHANGED.0,
 );
-
-fn left_of(header: Header, held: usize) -> usize {
-    header.frame_length().saturating_sub(held)
-}
 
 /// Copies the trackers that are wanted; whether that is all of them.
 fn keep_trackers(

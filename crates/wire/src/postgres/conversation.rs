@@ -6,8 +6,9 @@
 //! "Pipelining", §54.2.6 "COPY Operations"). Requests of ours travel among the client's and their
 //! replies are swallowed; replies that we give ourselves wait for their turn.
 //!
-//! Where the protocol itself is ambiguous (an error during COPY, with a Sync on its way) the
-//! conversation says so ([`Conversation::is_certain`]): such a connection must not be used again.
+//! Where the protocol itself is ambiguous (an error during COPY, with a Sync on its way) a request
+//! of ours behind it decides ([`Conversation::needs_fence`]). Where none can, the conversation says
+//! so ([`Conversation::is_certain`]): such a connection must not be used again.
 
 use std::collections::VecDeque;
 
@@ -15,6 +16,7 @@ use super::TransactionStatus;
 use super::backend::Report;
 use super::boundaries::Event;
 
+mod copy;
 mod terms;
 
 #[cfg(test)]
@@ -22,6 +24,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
+use copy::CopyState;
 pub use terms::{
     Answer, Delivery, Due, Origin, OutOfSync, Reply, Request, Sending, Settled, Token,
 };
@@ -40,18 +43,6 @@ struct Entry {
     token: Token,
 }
 
-/// Whether the server reads or writes COPY data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopyState {
-    No,
-    /// The server reads data; it ignores Sync and Flush, `syncs` of which may have been meant.
-    In {
-        syncs: u32,
-        ended: bool,
-    },
-    Out,
-}
-
 /// The replies that a server connection owes.
 #[derive(Debug)]
 pub struct Conversation {
@@ -59,6 +50,8 @@ pub struct Conversation {
     discarded: VecDeque<Due>,
     status: TransactionStatus,
     copy: CopyState,
+    /// Syncs that a COPY which failed has passed over, or that are still to be answered.
+    strays: u32,
     /// How many statements of the Query at the queue's front have ended well.
     completed: u32,
     /// The server passes over everything until a Sync that has not been sent yet.
@@ -81,6 +74,7 @@ impl Conversation {
             discarded: VecDeque::new(),
             status: TransactionStatus::Idle,
             copy: CopyState::No,
+            strays: 0,
             completed: 0,
             skipping: false,
             open: false,
@@ -144,17 +138,11 @@ impl Conversation {
         settled && self.certain && !self.ended && self.copy == CopyState::No
     }
 
-    /// Whether replies can still be told apart. If not, everything is passed on as it comes, the
-    /// connection must be closed when its client leaves, and nothing of ours may be sent on it.
+    /// Whether replies can still be told apart. If not, the session has to end with the next error
+    /// or ReadyForQuery: what belongs to what comes behind that nobody knows.
     #[must_use]
     pub fn is_certain(&self) -> bool {
         self.certain
-    }
-
-    /// Whether the server waits for COPY data that has not ended.
-    #[must_use]
-    pub fn is_copying_in(&self) -> bool {
-        matches!(self.copy, CopyState::In { ended: false, .. })
     }
 
     /// Where rows and COPY data go that come now.
@@ -177,7 +165,7 @@ impl Conversation {
             return Sending::Forward;
         }
         if self.skipping && request != Request::Sync {
-            return Sending::Drop;
+            return self.sent_behind_error(request);
         }
         match request {
             Request::Flush => return Sending::Forward,
@@ -246,6 +234,7 @@ impl Conversation {
             Event::Error(report) if report.is_fatal() => self.fatal(*report),
             _ if !self.certain => self.uncertain_reply(event),
             Event::Error(report) => return self.error(*report),
+            Event::ReadyForQuery(status) if self.is_stray() => return Ok(self.stray(*status)),
             Event::ReadyForQuery(status) => self.ready(*status)?,
             _ => self.progress(event)?,
         };
@@ -271,20 +260,6 @@ impl Conversation {
 
     fn front(&self) -> Option<Owed> {
         self.queue.front().map(|entry| entry.owed)
-    }
-
-    /// COPY data is for the COPY that runs or may begin; servers ignore it elsewhere (§54.2.6), and
-    /// the client of a COPY that failed may not know yet.
-    fn sent_copy(&mut self, request: Request) -> Sending {
-        let ends = request == Request::CopyEnd;
-        match &mut self.copy {
-            CopyState::In { ended, .. } if !*ended => *ended = ends,
-            _ if self.queue.is_empty() => return Sending::Drop,
-            // Sent before the server has said that it copies: remember where the data ends.
-            _ if ends => self.push(Owed::Request(request), Origin::Client, Token::default()),
-            _ => {}
-        }
-        Sending::Forward
     }
 
     fn fatal(&mut self, report: Report<'_>) -> Settled {
@@ -316,14 +291,10 @@ impl Conversation {
         else {
             return Err(OutOfSync);
         };
-        let syncs_ignored = matches!(self.copy, CopyState::In { syncs, .. } if syncs > 0);
-        self.copy = CopyState::No;
+        self.copy_failed(request);
         let mut owner = origin;
         if !ends_in_ready(request) {
             owner = self.skip_to_sync();
-        }
-        if syncs_ignored {
-            self.certain = false;
         }
         Ok(Reply {
             delivery: match owner {
@@ -369,6 +340,7 @@ impl Conversation {
         self.status = status;
         self.copy = CopyState::No;
         self.pop();
+        self.certain &= self.strays == 0 || self.is_fenced();
         Ok(match entry.origin {
             Origin::Client => Settled::Ready,
             Origin::Ours => Settled::OursEnded(entry.token),
@@ -400,6 +372,8 @@ impl Conversation {
             _ => return self.inside(request, event),
         };
         self.copy = CopyState::No;
+        // Whatever is answered stands behind them.
+        self.strays = 0;
         self.pop();
         Ok(settled)
     }
@@ -426,26 +400,6 @@ impl Conversation {
             _ => return Err(OutOfSync),
         }
         Ok(Settled::Nothing)
-    }
-
-    /// The server reads what was sent behind the COPY as its data: a Sync there is ignored, the
-    /// first end of data ends it, and anything else in between is an error whose extent is unknown.
-    fn begin_copy_in(&mut self) {
-        let mut syncs = 0_u32;
-        let mut ended = false;
-        while !ended {
-            match self.queue.get(1).map(|entry| entry.owed) {
-                Some(Owed::Request(Request::Sync)) => syncs = syncs.saturating_add(1),
-                Some(Owed::Request(Request::CopyEnd)) => ended = true,
-                None => break,
-                Some(_) => {
-                    self.certain = false;
-                    break;
-                }
-            }
-            self.queue.remove(1);
-        }
-        self.copy = CopyState::In { syncs, ended };
     }
 }
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::cursor::Cursor;
 use super::frame::{self, HEADER_LENGTH, Header};
 use super::{Fault, Parsed};
+use crate::flight::Flight;
 
 /// Where a name is in a message, counted from the message's first byte, without its final zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +141,16 @@ pub fn write_renamed(out: &mut Vec<u8>, header: Header, bytes: &[u8], old: Name,
     out.extend_from_slice(new);
 }
 
+impl Flight<'_, '_> {
+    /// The message ahead goes on with `new` for the name `old` in it; what is decided then is the
+    /// message up to the end of that name.
+    pub fn rename(&mut self, header: Header, old: Name, new: &[u8]) {
+        let message = self.rest();
+        write_renamed(self.writer(), header, message, old, new);
+        self.drop(old.end);
+    }
+}
+
 enum Kind {
     Statement,
     Portal,
@@ -157,6 +168,7 @@ fn cut_short(header: Header, have: usize, more: usize) -> Parsed<Names> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flight::Outcome;
     use crate::postgres::build;
 
     #[test]
@@ -185,5 +197,34 @@ mod tests {
         assert_eq!(parse_parts(b"P\0\0\0\x09a\0b\0\0"), None, "half a count");
         assert_eq!(parse_parts(b"P\0\0\0\x0ba\0b\0\0\0"), None, "not all of it");
         assert_eq!(parse_parts(b"B\0\0\0\x0b\0a\0b\0\0\0"), None, "no Parse");
+    }
+
+    #[test]
+    fn a_message_is_renamed_between_others() {
+        let mut input = Vec::new();
+        build::sync(&mut input);
+        let start = input.len();
+        build::bind(&mut input, b"", b"short", &[Some(b"value")]);
+        build::sync(&mut input);
+        let Parsed::Frame(header, _) = frame::header(&input[start..]) else {
+            panic!()
+        };
+        let Parsed::Frame(found, shown) = names(header, &input[start..]) else {
+            panic!()
+        };
+        let mut out = Vec::new();
+        let mut flight = Flight::new(&input, &mut out);
+        flight.keep(start);
+        let statement = found.statement.unwrap();
+        flight.rename(header, statement, b"a longer name");
+        flight.keep(shown - statement.end);
+        let rest = flight.rest().len();
+        flight.keep(rest);
+        assert_eq!(flight.finish(), Outcome::Edited);
+        let mut expect = Vec::new();
+        build::sync(&mut expect);
+        build::bind(&mut expect, b"", b"a longer name", &[Some(b"value")]);
+        build::sync(&mut expect);
+        assert_eq!(out, expect);
     }
 }

@@ -4,12 +4,17 @@ use super::hint::Hint;
 use super::name::{Name, Names};
 use super::token::Span;
 
+/// So many statements of one text are told of: what is known of one takes a hundred times the
+/// bytes of a short one.
+pub const STATEMENTS_MAX: usize = 1_000;
+
 /// What a text is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) first: Statement,
     pub(crate) more: Vec<Statement>,
+    pub(crate) is_cut: bool,
     pub(crate) hint: Option<Hint<'a>>,
 }
 
@@ -20,7 +25,7 @@ impl<'a> Facts<'a> {
         self.text
     }
 
-    /// The statements in order; none for an empty text.
+    /// The statements in order; none for an empty text, and [`STATEMENTS_MAX`] at most.
     pub fn statements(&self) -> impl Iterator<Item = &Statement> {
         let first = (self.first.kind != Kind::Empty).then_some(&self.first);
         first.into_iter().chain(&self.more)
@@ -43,7 +48,13 @@ impl<'a> Facts<'a> {
         self.statements().count()
     }
 
-    /// The first hint in the text's comments.
+    /// Whether there were more than are told of.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The first hint in the comments of what was read.
     #[must_use]
     pub fn hint(&self) -> Option<Hint<'a>> {
         self.hint
@@ -52,7 +63,7 @@ impl<'a> Facts<'a> {
     /// Whether every statement only reads, as far as the text tells; see [`Statement::only_reads`].
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        self.statements().all(Statement::only_reads)
+        !self.is_cut && self.statements().all(Statement::only_reads)
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod builtin;
 mod facts;
-mod fingerprint;
 mod head;
 mod lexer;
 mod names;
@@ -16,7 +15,6 @@ mod tests;
 pub use facts::{
     Assignment, Ending, Facts, Isolation, Kind, Scope, Statement, Target, Traits, Value,
 };
-pub use fingerprint::fingerprint;
 pub use names::{identifier, literal};
 
 pub use lexer::{Kind as TokenKind, Token, Tokens};
@@ -24,6 +22,7 @@ pub use lexer::{Kind as TokenKind, Token, Tokens};
 use scan::Scan;
 use words as w;
 
+use super::facts::STATEMENTS_MAX;
 use super::token::Word;
 
 /// What the session and its servers read a text by.
@@ -57,54 +56,76 @@ impl Modes {
 /// contain ASCII bytes cannot be read ([`charset_is_safe`]).
 #[must_use]
 pub fn facts(text: &[u8], modes: Modes) -> Facts<'_> {
-    let mut tokens = Tokens::new(text, modes);
+    let mut statements = statements(text, modes);
     let mut facts = Facts {
         text,
         ..Facts::default()
     };
-    loop {
-        let token = tokens.next_token();
-        match token.kind {
-            TokenKind::End => break,
-            TokenKind::Semicolon => continue,
-            _ => {}
-        }
-        let (mut statement, end) = statement(&mut tokens, text, token);
-        if tokens.take_versioned() {
-            statement.traits.add(Traits::VERSIONED);
-        }
+    for statement in statements.by_ref().take(STATEMENTS_MAX) {
         if facts.first.kind == Kind::Empty {
             facts.first = statement;
         } else {
             facts.more.push(statement);
         }
-        if end.kind == TokenKind::End {
-            break;
-        }
     }
-    if tokens.take_versioned() && facts.first.kind == Kind::Empty {
+    facts.is_cut = statements.next().is_some();
+    if statements.tokens.take_versioned() && facts.first.kind == Kind::Empty {
         // Nothing but comments that other servers may run.
         facts.first.kind = Kind::Unknown;
         facts.first.traits.add(Traits::VERSIONED);
     }
-    facts.hint = tokens.hint();
+    facts.hint = statements.tokens.hint();
     facts
+}
+
+/// The statements of a text, however many, one after the other; see [`facts`].
+#[must_use]
+pub fn statements(text: &[u8], modes: Modes) -> Statements<'_> {
+    Statements {
+        tokens: Tokens::new(text, modes),
+        text,
+        is_over: false,
+    }
+}
+
+/// What [`statements`] gives.
+#[derive(Debug, Clone)]
+pub struct Statements<'a> {
+    tokens: Tokens<'a>,
+    text: &'a [u8],
+    is_over: bool,
+}
+
+impl Iterator for Statements<'_> {
+    type Item = Statement;
+
+    fn next(&mut self) -> Option<Statement> {
+        while !self.is_over {
+            let token = self.tokens.next_token();
+            match token.kind {
+                TokenKind::End => self.is_over = true,
+                TokenKind::Semicolon => {}
+                _ => {
+                    let (mut statement, end) = statement(&mut self.tokens, self.text, token);
+                    if self.tokens.take_versioned() {
+                        statement.traits.add(Traits::VERSIONED);
+                    }
+                    self.is_over = end.kind == TokenKind::End;
+                    return Some(statement);
+                }
+            }
+        }
+        None
+    }
 }
 
 /// What a statement of the kind [`Kind::Set`] sets, in order; `None`: it is not built as
 /// documented.
 #[must_use]
 pub fn assignments(text: &[u8], statement: &Statement, modes: Modes) -> Option<Vec<Assignment>> {
-    // Spans count from the text's beginning, so the tokens before the statement are read too.
-    let until = text.get(..statement.span.end as usize)?;
-    let mut tokens = Tokens::new(until, modes);
-    let mut token = tokens.next_token();
-    while token.span.start < statement.span.start {
-        if token.kind == TokenKind::End {
-            return None;
-        }
-        token = tokens.next_token();
-    }
+    // A text may have very many of them: none is read from the text's beginning.
+    let mut tokens = Tokens::from(text, modes, statement.span.start, statement.in_comment);
+    tokens.next_token();
     set::assignments(&tokens)
 }
 
@@ -126,7 +147,9 @@ fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Stat
         _ => Kind::Unknown,
     };
     let behind_first = (kind == Kind::Set).then(|| tokens.clone());
+    let in_comment = tokens.in_comment();
     let (mut statement, end) = Scan::run(tokens, text, first, kind);
+    statement.in_comment = in_comment;
     if let Some(behind) = behind_first {
         let traits = set::traits(set::assignments(&behind).as_deref());
         statement.traits.add(traits);

@@ -11,13 +11,17 @@ mod words;
 mod tests;
 
 pub use lexer::Tokens;
-pub use look::{Creation, creation, defines_query, set_values, sets_locally, string_value};
+pub use look::{
+    Creation, creation, defines_query, may_set_role, set_values, sets_locally, string_value,
+};
 
 use scan::Scan;
 use words as w;
 
-use super::facts::Traits;
-use super::facts::{Facts, Kind as StatementKind, SetConfig, SettingName, SettingValue, Statement};
+use super::facts::{
+    Facts, Kind as StatementKind, STATEMENTS_MAX, SetConfig, SettingName, SettingValue, Statement,
+    Traits,
+};
 use super::token::{Kind, Token};
 
 /// What a text is. `backslashes`: the session's `standard_conforming_strings` is off.
@@ -26,30 +30,60 @@ use super::token::{Kind, Token};
 /// ASCII bytes cannot be read ([`encoding_is_safe`]).
 #[must_use]
 pub fn facts(text: &[u8], backslashes: bool) -> Facts<'_> {
-    let mut tokens = Tokens::new(text, backslashes);
+    let mut statements = statements(text, backslashes);
     let mut facts = Facts {
         text,
         ..Facts::default()
     };
-    loop {
-        let token = tokens.next_token();
-        match token.kind {
-            Kind::End => break,
-            Kind::Semicolon => continue,
-            _ => {}
-        }
-        let (statement, end) = statement(&mut tokens, text, token);
+    for statement in statements.by_ref().take(STATEMENTS_MAX) {
         if facts.first.kind == StatementKind::Empty {
             facts.first = statement;
         } else {
             facts.more.push(statement);
         }
-        if end.kind == Kind::End {
-            break;
-        }
     }
-    facts.hint = tokens.hint();
+    facts.is_cut = statements.next().is_some();
+    facts.hint = statements.tokens.hint();
     facts
+}
+
+/// The statements of a text, however many, one after the other; see [`facts`].
+#[must_use]
+pub fn statements(text: &[u8], backslashes: bool) -> Statements<'_> {
+    Statements {
+        tokens: Tokens::new(text, backslashes),
+        text,
+        is_over: false,
+    }
+}
+
+/// What [`statements`] gives.
+#[derive(Debug, Clone)]
+pub struct Statements<'a> {
+    tokens: Tokens<'a>,
+    text: &'a [u8],
+    is_over: bool,
+}
+
+impl Iterator for Statements<'_> {
+    type Item = Statement;
+
+    #[inline]
+    fn next(&mut self) -> Option<Statement> {
+        while !self.is_over {
+            let token = self.tokens.next_token();
+            match token.kind {
+                Kind::End => self.is_over = true,
+                Kind::Semicolon => {}
+                _ => {
+                    let (statement, end) = statement(&mut self.tokens, self.text, token);
+                    self.is_over = end.kind == Kind::End;
+                    return Some(statement);
+                }
+            }
+        }
+        None
+    }
 }
 
 /// The settings that a `SELECT set_config(…)` of literals changes, which has the trait

@@ -1,18 +1,23 @@
 //! The tables of SHOW, with PgBouncer's columns as far as they mean something here, and a few of
 //! our own behind them.
 
+mod figures;
 mod tables;
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use tables::{HELP, Show};
+pub(super) use tables::{HELP, SCHEMA, Show};
+pub(super) use variables::VARIABLES;
 
 use super::Console;
-use super::session::Complaint;
+use super::command::Query;
+use super::complaint::Complaint;
 use super::stats::{Totals, totals};
+use crate::config::plan::Protocol;
 use crate::log::rfc3339;
 use crate::status::{
-    ClientStatus, Connections, DatabaseStatus, ServerStatus, ServiceStatus, Status,
+    ClientStatus, Connections, DatabaseStatus, RuleStatus, ServerStatus, ServiceStatus, Status,
 };
 
 /// What a client does that is in no pool's line.
@@ -20,14 +25,29 @@ const FOR_PRIMARY: &str = "waiting for a primary";
 
 /// What is shown.
 pub(super) struct Table {
-    pub(super) columns: &'static [&'static str],
+    pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Row>,
 }
 
-type Row = Vec<Option<String>>;
+pub(super) type Row = Vec<Option<String>>;
+
+/// A text as a table, line by line.
+pub(super) fn lines(all: &str) -> Table {
+    Table {
+        columns: vec!["help".to_owned()],
+        rows: all.lines().map(|line| vec![text(line)]).collect(),
+    }
+}
 
 /// Makes a table of what is so now.
-pub(super) async fn table(show: Show, console: &Console) -> Result<Table, Complaint> {
+pub(super) async fn table(query: &Query, console: &Console) -> Result<Table, Complaint> {
+    Ok(Table {
+        columns: query.columns().to_vec(),
+        rows: query.of(rows(query.show, console).await?),
+    })
+}
+
+async fn rows(show: Show, console: &Console) -> Result<Vec<Row>, Complaint> {
     let status = console.control.status().await?;
     let mut pooled = Vec::new();
     for service in &status.services {
@@ -49,23 +69,30 @@ pub(super) async fn table(show: Show, console: &Console) -> Result<Table, Compla
             connections,
         });
     }
-    let rows = match show {
+    Ok(match show {
         Show::Clients => each(&pooled, |one| clients(one, status.now_unix_ms)),
         Show::Config => config(&status, &pooled),
         Show::Databases => each(&pooled, databases),
+        Show::Digests => figures::digests(&pooled, console).await?,
         Show::Lists => lists(&pooled),
         Show::Pools => each(&pooled, pools),
+        Show::Processlist => each(&pooled, processes),
+        Show::Rules => each(&pooled, rules),
+        Show::Schemas => vec![vec![text(SCHEMA)]],
         Show::Servers => each(&pooled, |one| servers(one, status.now_unix_ms)),
         Show::Stats | Show::StatsAverages | Show::StatsTotals => {
             let totals = totals(&status);
             let row = |(name, sum): (&String, &Totals)| stats(show, name, *sum, console);
             totals.iter().map(row).collect()
         }
+        Show::StatsServers => each(&pooled, figures::servers),
+        Show::StatsUsers => each(&pooled, figures::users),
+        Show::Tables => Show::names().map(|name| vec![Some(name)]).collect(),
         Show::Users => each(&pooled, users),
+        Show::Variables => variables::rows(),
         Show::Version => vec![vec![text(format!("Evenkeel {}", status.version))]],
-    };
-    let columns = show.columns();
-    Ok(Table { columns, rows })
+        Show::Warnings => Vec::new(),
+    })
 }
 
 /// A service that pools.
@@ -93,6 +120,14 @@ impl Pooled<'_> {
         }
     }
 
+    /// The database of a client's pool; none where connections go from schema to schema.
+    fn pool_of<'c>(&self, client: &'c ClientStatus) -> &'c str {
+        match self.service.protocol == Protocol::Mysql.name() {
+            true => "",
+            false => &client.database,
+        }
+    }
+
     fn clients_of(&self, is_meant: impl Fn(&ClientStatus) -> bool) -> usize {
         self.connections
             .clients
@@ -111,7 +146,8 @@ impl Pooled<'_> {
         let used = self.own.users.iter().map(|one| &*one.database);
         let clients = self.connections.clients.iter().map(|one| &*one.database);
         let paused = self.own.paused.iter().map(String::as_str);
-        pools.chain(used).chain(clients).chain(paused).collect()
+        let all = pools.chain(used).chain(clients).chain(paused);
+        all.filter(|name| !name.is_empty()).collect()
     }
 
     fn users(&self) -> BTreeSet<&str> {
@@ -190,6 +226,27 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
     one.connections.clients.iter().map(row).collect()
 }
 
+/// The same as MySQL's clients know it. Texts are not kept.
+fn processes(one: &Pooled<'_>) -> Vec<Row> {
+    let row = |client: &ClientStatus| {
+        let command = match state(client) {
+            "idle" => "Sleep",
+            _ => "Query",
+        };
+        vec![
+            text(client.id),
+            text(&client.user),
+            text(&client.peer),
+            text(&client.database),
+            text(command),
+            text(client.doing_for_ms / 1_000),
+            text(&client.doing),
+            None,
+        ]
+    };
+    one.connections.clients.iter().map(row).collect()
+}
+
 fn servers(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
     let lent = one.connections.clients.iter().filter_map(|client| {
         let server = client.server.as_ref()?;
@@ -252,7 +309,8 @@ fn pools(one: &Pooled<'_>) -> Vec<Row> {
         sum.longest_wait_ms = sum.longest_wait_ms.max(pool.longest_wait_ms);
     }
     for client in &one.connections.clients {
-        let sum = sums.entry((&client.database, &client.user)).or_default();
+        let pool = (one.pool_of(client), &*client.user);
+        let sum = sums.entry(pool).or_default();
         if client.doing == FOR_PRIMARY {
             sum.waiting += 1;
             sum.longest_wait_ms = sum.longest_wait_ms.max(client.doing_for_ms);
@@ -326,6 +384,19 @@ fn users(one: &Pooled<'_>) -> Vec<Row> {
         ]
     };
     one.users().into_iter().map(row).collect()
+}
+
+fn rules(one: &Pooled<'_>) -> Vec<Row> {
+    let row = |rule: &RuleStatus| {
+        vec![
+            text(&one.service.name),
+            text(&rule.name),
+            text(u8::from(rule.active)),
+            text(&rule.does),
+            text(rule.hits_total),
+        ]
+    };
+    one.own.rules.iter().map(row).collect()
 }
 
 fn stats(show: Show, name: &str, sum: Totals, console: &Console) -> Row {

@@ -78,10 +78,10 @@ pub(super) fn totals(status: &Status) -> ByDatabase {
         let sum = all.entry(usage.database.clone()).or_default();
         sum.add(Totals {
             transactions: usage.transactions_total,
-            queries: usage.queries_total,
+            queries: usage.work.queries_total,
             received: usage.from_clients,
             sent: usage.to_clients,
-            busy_us: usage.busy_us_total,
+            busy_us: usage.work.busy_us_total,
         });
     }
     all

@@ -3,14 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use evenkeel_wire::postgres::frame::{self, Frame};
-use evenkeel_wire::postgres::{Fault, Parsed};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Commands are short; nobody is to make us hold more.
-const MESSAGE_LENGTH_MAX: u32 = 16 * 1024;
+pub(super) const MESSAGE_LENGTH_MAX: u32 = 16 * 1024;
 
 /// A client that does not take its answer would hold its place for ever.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
@@ -20,15 +18,15 @@ pub(super) struct Stream {
     received: Vec<u8>,
 }
 
-/// Why no message comes.
-pub(super) enum End {
+/// Why no message comes; a fault is one of the client's protocol.
+pub(super) enum End<Fault> {
     /// It has left, or the connection broke.
     Gone,
     /// It does not keep to the protocol.
     Fault(Fault),
 }
 
-impl From<io::Error> for End {
+impl<Fault> From<io::Error> for End<Fault> {
     fn from(_: io::Error) -> Self {
         Self::Gone
     }
@@ -42,39 +40,19 @@ impl Stream {
         }
     }
 
-    /// Reads one thing whole: `parse` says what it is and how long.
-    pub(super) async fn take<T>(&mut self, parse: impl Fn(&[u8]) -> Parsed<T>) -> Result<T, End>
-    where
-        T: Sized,
-    {
+    /// Reads one thing whole: `parse` says what it is and how long, or that it is not all here.
+    pub(super) async fn take<T, Fault>(
+        &mut self,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Fault>,
+    ) -> Result<T, End<Fault>> {
         loop {
-            match parse(&self.received) {
-                Parsed::Frame(thing, length) => {
-                    self.received.drain(..length);
-                    return Ok(thing);
-                }
-                Parsed::Incomplete { .. } => self.receive().await?,
-                Parsed::Invalid(fault) => return Err(End::Fault(fault)),
+            if let Some((thing, length)) = parse(&self.received).map_err(End::Fault)? {
+                self.received.drain(..length);
+                return Ok(thing);
             }
-        }
-    }
-
-    /// The next message: its tag and what follows the header.
-    pub(super) async fn message(&mut self) -> Result<(u8, Vec<u8>), End> {
-        self.take(|bytes| match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
-            Parsed::Frame(Frame { tag, body }, length) => {
-                Parsed::Frame((tag, body.to_vec()), length)
+            if self.socket.read_buf(&mut self.received).await? == 0 {
+                return Err(End::Gone);
             }
-            Parsed::Incomplete { need } => Parsed::Incomplete { need },
-            Parsed::Invalid(fault) => Parsed::Invalid(fault),
-        })
-        .await
-    }
-
-    async fn receive(&mut self) -> Result<(), End> {
-        match self.socket.read_buf(&mut self.received).await? {
-            0 => Err(End::Gone),
-            _ => Ok(()),
         }
     }
 
@@ -83,9 +61,7 @@ impl Stream {
         !self.received.is_empty()
     }
 
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
-        let sent = timeout(SEND_LIMIT, self.socket.write_all(bytes)).await;
-        sent.map_err(|_| End::Gone)??;
-        Ok(())
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        timeout(SEND_LIMIT, self.socket.write_all(bytes)).await?
     }
 }

@@ -225,6 +225,10 @@ const POOL_FIGURES = [
 ];
 
 const POOL_COLUMNS = ["Database", "User", "Server", "Connections", "Idle", "Waiting"];
+const WORK_COLUMNS = ["Queries", "Failed", "Rows sent", "Rows changed", "Time", "Mean", "95 %"];
+const USER_COLUMNS = ["Database", "User", "Transactions", ...WORK_COLUMNS];
+const DIGEST_COLUMNS = ["Statement", "On replicas", ...WORK_COLUMNS, "Last run"];
+const RULE_COLUMNS = ["Rule", "Does", "Statements"];
 
 function poolsView() {
   const figures = {};
@@ -236,7 +240,58 @@ function poolsView() {
   figures.trouble.root.className = "wide";
   const paused = make("p", "flag");
   const bound = make("p", "quiet");
-  const headRow = make("tr", "", ...POOL_COLUMNS.map((name) => {
+  const pools = plainTable("pools", POOL_COLUMNS, poolKey, poolValues);
+  const users = plainTable("pools", USER_COLUMNS, userKey, userValues);
+  const digests = plainTable("pools digests", DIGEST_COLUMNS, (one) => one.digest, digestValues);
+  const problems = make("p", "failed");
+  const rules = plainTable("rules", RULE_COLUMNS, (rule) => rule.name, ruleValues);
+  const tables = [pools, rules, users, digests].map((table) => table.root);
+  const root = make("div", "", numbers, problems, paused, bound, ...tables);
+  const update = (pooled) => {
+    updatePoolFigures(figures, pooled);
+    setText(problems, pooled.problems.join("; "));
+    const names = pooled.all_paused ? "all databases" : pooled.paused.join(", ");
+    setText(paused, names && `Paused by command: ${names}. Clients wait.`);
+    const pins = pooled.pins.map((pin) => `${count(pin.count)} by ${pin.what}`).join(", ");
+    setText(bound, pins && `Clients bound to their server connection: ${pins}.`);
+    pools.update(pooled.pools, `Pools, ${pooled.pool_mode} mode, at most ${count(pooled.pool_size)} connections each`);
+    rules.update(pooled.rules, "Rules, in order");
+    users.update(pooled.users, "Users, since the start");
+    digests.update(pooled.digests, "Statements that took most time, without their literals");
+    rules.root.hidden = pooled.rules.length === 0;
+    users.root.hidden = pooled.users.length === 0;
+    digests.root.hidden = pooled.digests.length === 0;
+  };
+  return { root, update };
+}
+
+const poolKey = (pool) => [pool.database, pool.user, pool.server].join("\u0000");
+const userKey = (user) => [user.database, user.user].join("\u0000");
+
+function poolValues(pool) {
+  const waiting = pool.waiting ? `${count(pool.waiting)}, the first for ${micros(pool.longest_wait_ms * 1000)}` : "0";
+  return [pool.database, pool.user, pool.server, count(pool.connections), count(pool.idle), waiting];
+}
+
+const ruleValues = (rule) => [rule.name, rule.active ? rule.does : `not active, else ${rule.does}`, count(rule.hits_total)];
+
+function workValues(work) {
+  const mean = work.queries_total ? Math.round(work.busy_us_total / work.queries_total) : 0;
+  const counts = [work.queries_total, work.errors_total, work.rows_sent_total, work.rows_affected_total];
+  return [...counts.map(count), micros(work.busy_us_total), micros(mean), `≈ ${micros(work.p95_us)}`];
+}
+
+const userValues = (user) => [user.database, user.user, count(user.transactions_total), ...workValues(user)];
+
+function digestValues(one) {
+  const text = one.statement || "all others";
+  const ago = `${span(current.now_unix_ms - one.last_seen_unix_ms)} ago`;
+  return [text, count(one.on_replicas_total), ...workValues(one), ago];
+}
+
+/// A table of texts, the first of each row its head.
+function plainTable(className, columns, keyOf, valuesOf) {
+  const headRow = make("tr", "", ...columns.map((name) => {
     const head = make("th", "", name);
     head.scope = "col";
     head.setAttribute("role", "columnheader");
@@ -245,19 +300,28 @@ function poolsView() {
   headRow.setAttribute("role", "row");
   const body = make("tbody");
   const caption = make("caption");
-  const table = make("table", "pools", caption, make("thead", "", headRow), body);
-  table.setAttribute("role", "table");
-  const root = make("div", "", numbers, paused, bound, table);
+  const root = make("table", className, caption, make("thead", "", headRow), body);
+  root.setAttribute("role", "table");
   const views = new Map();
-  const update = (pooled) => {
-    updatePoolFigures(figures, pooled);
-    const names = pooled.all_paused ? "all databases" : pooled.paused.join(", ");
-    setText(paused, names && `Paused by command: ${names}. Clients wait.`);
-    const pins = pooled.pins.map((pin) => `${count(pin.count)} by ${pin.what}`).join(", ");
-    setText(bound, pins && `Clients bound to their server connection: ${pins}.`);
-    setText(caption, `Pools, ${pooled.pool_mode} mode, at most ${count(pooled.pool_size)} connections each`);
-    reconcile(body, views, pooled.pools, (pool) => [pool.database, pool.user, pool.server].join("\u0000"), poolView);
+  const update = (items, title) => {
+    setText(caption, title);
+    reconcile(body, views, items, keyOf, () => plainRow(columns, valuesOf));
   };
+  return { root, update };
+}
+
+function plainRow(columns, valuesOf) {
+  const cells = columns.map((name, index) => {
+    const cell = make(index === 0 ? "th" : "td");
+    cell.setAttribute("role", index === 0 ? "rowheader" : "cell");
+    if (index === 0) cell.scope = "row";
+    else cell.dataset.label = name;
+    return cell;
+  });
+  const texts = cells.map((cell) => cell.appendChild(make("span")));
+  const root = make("tr", "", ...cells);
+  root.setAttribute("role", "row");
+  const update = (item) => valuesOf(item).forEach((value, index) => setText(texts[index], value));
   return { root, update };
 }
 
@@ -276,25 +340,6 @@ function updatePoolFigures(figures, pooled) {
     logins_refused: pooled.refused_logins_total, waiting_for_a_primary: pooled.waiting_for_primary,
   };
   figures.trouble.update(count(pooled.gave_up_total + pooled.lost_total), kinds(trouble));
-}
-
-function poolView() {
-  const cells = POOL_COLUMNS.map((name, index) => {
-    const cell = make(index === 0 ? "th" : "td");
-    cell.setAttribute("role", index === 0 ? "rowheader" : "cell");
-    if (index === 0) cell.scope = "row";
-    else cell.dataset.label = name;
-    return cell;
-  });
-  const texts = cells.map((cell) => cell.appendChild(make("span")));
-  const root = make("tr", "", ...cells);
-  root.setAttribute("role", "row");
-  const update = (pool) => {
-    const waiting = pool.waiting ? `${count(pool.waiting)}, the first for ${micros(pool.longest_wait_ms * 1000)}` : "0";
-    const values = [pool.database, pool.user, pool.server, count(pool.connections), count(pool.idle), waiting];
-    values.forEach((value, index) => setText(texts[index], value));
-  };
-  return { root, update };
 }
 
 // --- Its servers.
@@ -348,7 +393,7 @@ function serverView(serviceName) {
   cells.state.append(state.root, " ", age);
   const why = line("state"), unused = line("state", "flag"), monitor = line("state", "failed"), differs = line("state", "flag");
   const weight = value("weight"), fileWeight = line("weight");
-  const sessions = value("sessions"), total = line("sessions");
+  const sessions = value("sessions"), total = line("sessions"), queries = line("sessions"), slow = line("sessions");
   const spark = chart("spark");
   cells.graph.append(spark.root);
   const sparkNow = line("graph");
@@ -381,6 +426,8 @@ function serverView(serviceName) {
     setText(fileWeight, server.weight === server.file_weight ? "" : `file: ${server.file_weight}`);
     setText(sessions, `${count(server.sessions.current)}${server.sessions.limit === null ? "" : ` of ${count(server.sessions.limit)}`}`);
     setText(total, `${count(server.sessions.total)} in all`);
+    setText(queries, server.work ? `${count(server.work.queries_total)} queries` : "");
+    setText(slow, server.work ? `95 % ≈ ${micros(server.work.p95_us)}` : "");
     const rate = spark.update(server.history.map((point) => point.sessions_per_s), `New sessions per second on ${server.name}`, count);
     setText(sparkNow, `now ${count(rate.now)}`);
     setText(sent, `${bytes(server.bytes.to_clients)} out`);

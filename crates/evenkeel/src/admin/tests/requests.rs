@@ -2,7 +2,9 @@
 
 use super::world::{Answer, World, raw};
 use crate::admin::sample;
-use crate::status::{Command, Connections, KillWhich, ServiceState, Status, TimelineEvent};
+use crate::status::{
+    Command, Connections, DigestStatus, KillWhich, ServiceState, Status, TimelineEvent,
+};
 
 const JSON: &str = "content-type: application/json";
 const TOKEN: &str = "authorization: Bearer s3cret";
@@ -319,6 +321,9 @@ async fn services_are_paused_and_their_clients_shown_and_killed() {
     let clients = world.unix("GET /api/v1/services/orders/clients", &headers, "");
     let clients: Connections = serde_json::from_str(&clients.await.body).unwrap();
     assert_eq!(clients, sample::connections());
+    let digests = world.unix("GET /api/v1/services/orders/digests", &headers, "");
+    let digests: Vec<DigestStatus> = serde_json::from_str(&digests.await.body).unwrap();
+    assert_eq!(digests, sample::digests());
 
     assert_eq!(post("orders/pause", "").await.code, 200);
     // Somebody holds a connection there: what was begun is undone.

@@ -19,7 +19,10 @@ pub(in crate::admin) const DEADLINE: Duration = Duration::from_secs(20);
 pub(in crate::admin) struct World {
     pub(in crate::admin) tcp: SocketAddr,
     pub(in crate::admin) socket: PathBuf,
-    pub(in crate::admin) console: SocketAddr,
+    /// The console for PostgreSQL's clients.
+    pub(in crate::admin) postgres: SocketAddr,
+    /// The console for MySQL's clients.
+    pub(in crate::admin) mysql: SocketAddr,
     pub(in crate::admin) control: ControlHandle,
     commands: Arc<Mutex<Vec<Command>>>,
     tasks: [JoinHandle<()>; 2],
@@ -36,8 +39,9 @@ impl World {
         let socket = directory.path().join("run/evenkeel.sock");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = listener.local_addr().unwrap();
-        let console = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let console_address = console.local_addr().unwrap();
+        let postgres = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mysql = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let consoles = [&postgres, &mysql].map(|one| one.local_addr().unwrap());
         let settings = AdminSettings {
             token: token.map(str::to_owned),
             allowed_hosts: vec!["lb.example.org".into()],
@@ -49,7 +53,8 @@ impl World {
             Listeners {
                 page: Some(listener),
                 socket: Some(bind_socket(&socket).unwrap()),
-                console: Some(console),
+                postgres: Some(postgres),
+                mysql: Some(mysql),
             },
             settings,
             control,
@@ -66,7 +71,8 @@ impl World {
         Self {
             tcp,
             socket,
-            console: console_address,
+            postgres: consoles[0],
+            mysql: consoles[1],
             control: handle,
             commands,
             tasks,
@@ -132,6 +138,7 @@ async fn control_plane(
             Request::Connections { answer, .. } => {
                 drop(answer.send(Ok(sample::connections())));
             }
+            Request::Digests { answer, .. } => drop(answer.send(Ok(sample::digests()))),
             Request::Explain { question, answer } => {
                 drop(answer.send(Err(format!("{:?} is not explained here", question.sql))));
             }

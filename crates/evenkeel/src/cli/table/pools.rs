@@ -1,7 +1,10 @@
 //! Pools and clients of a service as tables for a terminal.
 
 use super::{aligned, bytes};
-use crate::status::{ClientStatus, Connections, DatabaseStatus, PoolStatus, UsageStatus};
+use crate::status::{
+    ClientStatus, Connections, DatabaseStatus, DigestStatus, PoolStatus, RuleStatus, UsageStatus,
+    WorkStatus,
+};
 
 /// What `evenkeel pools` prints.
 pub(in crate::cli) fn rendered(status: &DatabaseStatus) -> String {
@@ -20,9 +23,13 @@ pub(in crate::cli) fn rendered(status: &DatabaseStatus) -> String {
     let head = [
         "DATABASE",
         "USER",
-        "QUERIES",
         "TRANSACTIONS",
+        "QUERIES",
+        "ERRORS",
+        "ROWS",
+        "CHANGED",
         "BUSY",
+        "P95",
         "RECEIVED",
         "SENT",
     ];
@@ -69,12 +76,24 @@ pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
             .collect();
         lines.push(format!("  bound clients: {}", pins.join(", ")));
     }
+    let problems = status.problems.iter();
+    lines.extend(problems.map(|problem| format!("  problem: {problem}")));
+    if !status.rules.is_empty() {
+        let rules = status.rules.iter();
+        let rules: Vec<_> = rules.map(rule).collect();
+        lines.push(format!("  rules: {}", rules.join(", ")));
+    }
     if status.all_paused {
         lines.push("  PAUSED: all clients wait".to_owned());
     } else if !status.paused.is_empty() {
         lines.push(format!("  PAUSED: {}", status.paused.join(", ")));
     }
     lines
+}
+
+fn rule(rule: &RuleStatus) -> String {
+    let not = if rule.active { "" } else { " (not active)" };
+    format!("{}{not} {} times", rule.name, rule.hits_total)
 }
 
 /// What `evenkeel clients` prints.
@@ -114,16 +133,62 @@ fn pool_row(pool: &PoolStatus) -> [String; 8] {
     ]
 }
 
-fn usage_row(usage: &UsageStatus) -> [String; 7] {
+fn usage_row(usage: &UsageStatus) -> [String; 11] {
+    let [queries, errors, rows, changed, busy, p95] = work_cells(&usage.work);
     [
         usage.database.clone(),
         usage.user.clone(),
-        usage.queries_total.to_string(),
         usage.transactions_total.to_string(),
-        span(usage.busy_us_total / 1_000),
+        queries,
+        errors,
+        rows,
+        changed,
+        busy,
+        p95,
         bytes(usage.from_clients),
         bytes(usage.to_clients),
     ]
+}
+
+fn work_cells(work: &WorkStatus) -> [String; 6] {
+    [
+        work.queries_total.to_string(),
+        work.errors_total.to_string(),
+        work.rows_sent_total.to_string(),
+        work.rows_affected_total.to_string(),
+        span(work.busy_us_total / 1_000),
+        micros(work.p95_us),
+    ]
+}
+
+/// What `evenkeel digests` prints.
+pub(in crate::cli) fn digests(digests: &[DigestStatus]) -> String {
+    let head = [
+        "DIGEST",
+        "QUERIES",
+        "ERRORS",
+        "ROWS",
+        "CHANGED",
+        "BUSY",
+        "P95",
+        "ON REPLICAS",
+        "STATEMENT",
+    ];
+    let row = |one: &DigestStatus| {
+        let [queries, errors, rows, changed, busy, p95] = work_cells(&one.work);
+        [
+            one.digest.clone(),
+            queries,
+            errors,
+            rows,
+            changed,
+            busy,
+            p95,
+            one.on_replicas_total.to_string(),
+            one.statement.clone(),
+        ]
+    };
+    table(head, digests.iter().map(row)).join("\n")
 }
 
 fn client_row(client: &ClientStatus) -> [String; 10] {
@@ -149,6 +214,13 @@ fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]
 
 fn number(number: Option<u32>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
+}
+
+fn micros(us: u64) -> String {
+    match us {
+        0..10_000 => format!("{us} us"),
+        _ => span(us / 1_000),
+    }
 }
 
 /// Short times matter here.

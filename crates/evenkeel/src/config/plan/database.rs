@@ -1,22 +1,41 @@
 //! What only a service has that speaks a database's protocol.
 
-use super::{AuthPlan, FailoverPlan, PoolPlan, SplitPlan, TlsPlan};
+use super::{AuthPlan, FailoverPlan, PoolPlan, RulePlan, SplitPlan, TlsPlan};
 
 /// The part of a service that speaks a database's protocol; services of plain TCP have none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabasePlan {
     /// Limits of a session's parts.
     pub times: TimesPlan,
+    /// Different statements that are counted apart, up to 100 000; 0 = none. Default 1 000.
+    pub digests_max: u32,
     /// The connections to servers, and who gets one.
     pub pool: PoolPlan,
     /// Which reads go to replicas.
     pub split: SplitPlan,
+    /// What an operator wants done with some statements, in order.
+    pub rules: Vec<RulePlan>,
     /// What happens while there is no primary.
     pub failover: FailoverPlan,
     /// Who may log in, and how that is known.
     pub auth: AuthPlan,
     /// TLS towards clients. `None`: plaintext only.
     pub tls: Option<TlsPlan>,
+}
+
+impl Default for DatabasePlan {
+    fn default() -> DatabasePlan {
+        DatabasePlan {
+            times: TimesPlan::default(),
+            digests_max: 1_000,
+            rules: Vec::new(),
+            pool: PoolPlan::default(),
+            split: SplitPlan::default(),
+            failover: FailoverPlan::default(),
+            auth: AuthPlan::default(),
+            tls: None,
+        }
+    }
 }
 
 /// Limits of time, keys of the service itself.

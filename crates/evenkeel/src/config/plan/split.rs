@@ -15,6 +15,8 @@ pub struct SplitPlan {
     /// What a replica said of its position longer ago counts no more, 1 ms to 10 minutes. Default
     /// 1 000.
     pub stale_ms: u64,
+    /// Reads of a session that has written may go to other nodes of Galera. Default false.
+    pub galera_wait: bool,
     /// The service's `lag_ms_max`: a replica further behind gets no reads, up to a day. `None`: as
     /// far as it likes.
     pub lag_ms_max: Option<u64>,
@@ -28,6 +30,7 @@ impl Default for SplitPlan {
             consistency: Consistency::ReadYourWrites,
             wait_ms: 50,
             stale_ms: 1_000,
+            galera_wait: false,
             lag_ms_max: None,
         }
     }

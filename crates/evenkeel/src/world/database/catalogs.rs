@@ -1,6 +1,6 @@
 //! Reads the catalogs of the databases that sessions are in, now and then and after changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub(super) struct Reader {
 #[derive(Default)]
 struct Shelf {
     turn: Turn,
+    /// No server was there to be asked.
+    is_away: bool,
     asker: Option<(u64, CatalogAsker)>,
     /// The problem that was told.
     problem: Option<String>,
@@ -103,37 +105,57 @@ impl Reader {
         let mut shelves: BTreeMap<String, Shelf> = BTreeMap::new();
         let mut epoch = self.roster.borrow().epoch;
         loop {
-            let all = self.knowledge.databases().all();
-            let due = next_due(&all, &mut shelves);
-            let sleep_ms = due.map(|(due_ms, _)| due_ms.saturating_sub(now_ms()));
-            match (due, sleep_ms) {
-                (Some((_, database)), Some(0)) => {
+            let due = self.next_due(&mut shelves);
+            let sleep_ms = match due {
+                Some((due_ms, database)) if due_ms <= now_ms() => {
                     let shelf = shelves.entry(database.name().to_owned()).or_default();
-                    self.turn_to(database, shelf).await;
+                    self.turn_to(&database, shelf).await;
                     continue;
                 }
-                _ => tokio::select! {
-                    () = self.knowledge.databases().news() => {}
-                    () = sleep_or_not(sleep_ms) => {}
-                    changed = self.roster.changed() => if changed.is_err() { return },
+                Some((due_ms, _)) => Some(due_ms.saturating_sub(now_ms())),
+                None => None,
+            };
+            tokio::select! {
+                () = self.knowledge.databases().news() => {}
+                () = sleep_or_not(sleep_ms) => {}
+                changed = self.roster.changed() => match changed {
+                    Ok(()) => try_again(&mut shelves),
+                    Err(_) => return,
                 },
             }
             let now = self.roster.borrow_and_update().epoch;
             if std::mem::replace(&mut epoch, now) != now {
                 // Another primary may have lost what the former had.
+                let all = self.knowledge.databases().all();
                 all.iter().for_each(|database| database.changed());
             }
         }
     }
 
-    async fn turn_to(&self, database: &Database, shelf: &mut Shelf) {
+    /// The database whose turn is next, and when. The others are not held on to: one that nobody
+    /// uses may have to make room.
+    fn next_due(&self, shelves: &mut BTreeMap<String, Shelf>) -> Option<(u64, Arc<Database>)> {
+        let all = self.knowledge.databases().all();
+        forget_others(&all, shelves);
+        let due = |database: Arc<Database>| {
+            let turn = shelves.get(database.name()).map(|shelf| shelf.turn);
+            let turn = turn.unwrap_or_default();
+            let due_ms = turn.due_ms(database.is_used(), database.is_changed())?;
+            Some((due_ms, database))
+        };
+        let due = all.into_iter().filter_map(due);
+        due.min_by_key(|(due_ms, _)| *due_ms)
+    }
+
+    async fn turn_to(&self, database: &Arc<Database>, shelf: &mut Shelf) {
         if !database.take_used() && !database.is_changed() {
-            *shelf = Shelf::default();
-            return database.learn(None);
+            return put_away(database, shelf);
         }
         database.begin_reading();
         let (began_ms, began_us) = (now_ms(), now_us());
-        match self.read(database, shelf).await {
+        let read = self.read(database, shelf).await;
+        shelf.is_away = matches!(read, Err(WatchError::Away(_)));
+        match read {
             Ok(()) => {
                 database.was_read(began_us);
                 shelf.problem = None;
@@ -149,6 +171,9 @@ impl Reader {
                 }
                 self.tell(database, shelf, error.to_string());
             }
+        }
+        if !shelf.is_away {
+            database.was_tried();
         }
     }
 
@@ -205,26 +230,38 @@ impl Reader {
         tracing::warn!(
             service = self.service,
             database = database.name(),
-            "its catalog is not read, so that what calls functions goes to the primary: {problem}"
+            "its catalog is not read, so that what calls functions goes to the primary, and what \
+             functions leave in a session may meet another one: {problem}"
         );
         shelf.problem = Some(problem);
     }
 }
 
-/// The database whose turn is next, and when.
-fn next_due<'a>(
-    all: &'a [Arc<Database>],
-    shelves: &mut BTreeMap<String, Shelf>,
-) -> Option<(u64, &'a Arc<Database>)> {
-    let due = |database: &'a Arc<Database>| {
-        let turn = shelves.get(database.name()).map(|shelf| shelf.turn);
-        let turn = turn.unwrap_or_default();
-        Some((
-            turn.due_ms(database.is_used(), database.is_changed())?,
-            database,
-        ))
-    };
-    all.iter().filter_map(due).min_by_key(|(due_ms, _)| *due_ms)
+/// Servers have come and gone: perhaps there is one to be asked.
+fn try_again(shelves: &mut BTreeMap<String, Shelf>) {
+    for shelf in shelves.values_mut().filter(|shelf| shelf.is_away) {
+        shelf.turn = Turn::Dormant;
+    }
+}
+
+/// It is read again when somebody uses it. A session that was silent for long goes by what is known
+/// until then: it must not be taken to leave nothing behind.
+fn put_away(database: &Arc<Database>, shelf: &mut Shelf) {
+    /// The list of all, and the reader's own.
+    const WITHOUT_SESSIONS: usize = 2;
+    shelf.turn = Turn::Dormant;
+    if Arc::strong_count(database) <= WITHOUT_SESSIONS {
+        *shelf = Shelf::default();
+        database.forget();
+    }
+}
+
+/// Of databases that had to make room for others.
+fn forget_others(all: &[Arc<Database>], shelves: &mut BTreeMap<String, Shelf>) {
+    if shelves.len() > all.len() {
+        let names: BTreeSet<&str> = all.iter().map(|database| database.name()).collect();
+        shelves.retain(|name, _| names.contains(&**name));
+    }
 }
 
 async fn sleep_or_not(sleep_ms: Option<u64>) {

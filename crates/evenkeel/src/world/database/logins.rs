@@ -19,7 +19,7 @@ const UNDER_WAY_MAX: usize = 32;
 /// Sessions that may wait; who comes then is told so.
 const WAITING_MAX: usize = 10_000;
 
-/// For one server to answer while there is another one to ask, and for all of them together.
+/// For one server to answer while there is another one to ask, and for a login in all.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -199,6 +199,8 @@ impl Asks for AccountAsker {
 pub(super) struct Servers<A> {
     pub(super) askers: Vec<(Listed, A)>,
     pub(super) roster: watch::Receiver<Roster>,
+    /// How long a login waits while no server lives.
+    pub(super) wait: Duration,
 }
 
 impl<A: Asks> Knows for Servers<A> {
@@ -210,7 +212,7 @@ impl<A: Asks> Knows for Servers<A> {
                        [service.monitor]";
             return Err(NoLogin::Unavailable(why.to_owned()));
         }
-        let order = self.roster.borrow().by_preference();
+        let order = self.order().await;
         let mut answer = Err(NoLogin::Unavailable("no server is up".to_owned()));
         let last = order.len().saturating_sub(1);
         for (index, id) in order.into_iter().enumerate() {
@@ -226,6 +228,17 @@ impl<A: Asks> Knows for Servers<A> {
 }
 
 impl<A: Asks> Servers<A> {
+    /// Whom to ask, one after the other. While nobody lives a login waits, as work for a primary
+    /// does; nobody: it has waited in vain.
+    async fn order(&self) -> Vec<u64> {
+        let mut roster = self.roster.clone();
+        let somebody = roster.wait_for(|roster| !roster.up.is_empty());
+        match tokio::time::timeout(self.wait, somebody).await {
+            Ok(Ok(roster)) => roster.by_preference(),
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        }
+    }
+
     async fn ask(&self, server_id: u64, user: &str, limit: Duration) -> Answer<A::Of> {
         let mut askers = self.askers.iter();
         let found = askers.find(|(listed, _)| listed.id() == server_id);

@@ -37,6 +37,9 @@ const SPIN_US_MAX: u64 = 50;
 /// Who tells where a server is.
 pub(super) trait Tells: Send {
     fn ask(&mut self) -> impl Future<Output = Result<Place, WatchError>> + Send;
+
+    /// Is over once it has applied what was acknowledged before its time as the primary.
+    fn catch_up(&mut self) -> impl Future<Output = Result<(), WatchError>> + Send;
 }
 
 /// A server, asked over a connection that is kept.
@@ -49,9 +52,20 @@ impl Tells for Asked {
     async fn ask(&mut self) -> Result<Place, WatchError> {
         match self.listed.target() {
             Some(target) => self.asker.ask(&target, ANSWER_LIMIT).await,
-            None => Err(WatchError::Away("its name is not resolved".to_owned())),
+            None => Err(not_resolved()),
         }
     }
+
+    async fn catch_up(&mut self) -> Result<(), WatchError> {
+        match self.listed.target() {
+            Some(target) => self.asker.catch_up(&target, ANSWER_LIMIT).await,
+            None => Err(not_resolved()),
+        }
+    }
+}
+
+fn not_resolved() -> WatchError {
+    WatchError::Away("its name is not resolved".to_owned())
 }
 
 /// Does one server's part.
@@ -90,6 +104,10 @@ impl<T: Tells> Follower<T> {
 
     async fn sample(&mut self, epoch: u64) -> std::convert::Infallible {
         let mut sampler = Sampler::new(SAMPLE_INTERVAL_US);
+        // What sessions wrote at a primary before is among the first sample.
+        while self.tells.catch_up().await.is_err() {
+            self.give_pause().await;
+        }
         loop {
             let last_us = self.knowledge.writes().last_us();
             match sampler.due_us(epoch, last_us) {

@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_proxy::counters::work::Worked;
 use evenkeel_proxy::database::DatabaseService;
 use evenkeel_proxy::engine::describe::{Described, Doing, IdleInfo, SessionInfo};
 use evenkeel_proxy::figures::{Count, Figures};
 
-use crate::config::plan::{PoolMode, ServicePlan};
+use super::digests::{self, work};
+use crate::config::plan::{DatabasePlan, PoolMode, RulePlan, RuleTo, ServicePlan};
 use crate::status::{
-    ClientStatus, Connections, CountStatus, DatabaseStatus, Histogram, IdleStatus, PoolStatus,
-    UsageStatus,
+    ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, Histogram, IdleStatus,
+    PoolStatus, RuleStatus, UsageStatus,
 };
 use crate::world::report::histogram;
 use crate::world::service::ServiceState;
+
+/// So many statements are in every status; the others are asked for.
+const DIGESTS_SHOWN: usize = 20;
 
 /// None: it does not speak a database's protocol.
 pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
@@ -28,11 +33,19 @@ pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
         pool_min_idle: u64::from(plan.pool.min_idle),
         pools: pools(&offer.plan, shared),
         users: users(shared),
+        digests: top_digests(offer),
+        digests_max: u64::from(plan.digests_max),
         clients: Doing::ALL.map(|doing| clients(figures, doing)).to_vec(),
         pins: Pin::ALL
             .iter()
             .filter_map(|pin| bound(figures, *pin))
             .collect(),
+        problems: offer
+            .knowledge
+            .as_ref()
+            .map(|known| known.problems())
+            .unwrap_or_default(),
+        rules: rules(plan, offer),
         all_paused: paused.all,
         paused: paused.databases.into_iter().collect(),
         waiting_for_primary: shared.waiting_for_primary() as u64,
@@ -47,6 +60,41 @@ pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
         query_us: total(figures.iter().map(|one| histogram(&one.query_us))),
         transaction_us: total(figures.iter().map(|one| histogram(&one.transaction_us))),
     })
+}
+
+fn rules(plan: &DatabasePlan, offer: &ServiceState) -> Vec<RuleStatus> {
+    let hits = offer.rules.iter().flat_map(|book| book.hits());
+    let told = plan.rules.iter().zip(hits);
+    told.map(|(rule, (_, hits_total))| RuleStatus {
+        name: rule.name.clone(),
+        active: rule.active,
+        does: does(rule, &offer.plan),
+        hits_total,
+    })
+    .collect()
+}
+
+/// What a rule does, in words.
+fn does(rule: &RulePlan, plan: &ServicePlan) -> String {
+    if let Some(words) = &rule.reject {
+        return format!("refuses: {words}");
+    }
+    let to = rule.to.as_ref().map(|to| match to {
+        RuleTo::Primary => "to the primary".to_owned(),
+        RuleTo::Replicas => "to replicas".to_owned(),
+        RuleTo::Any => "to any server".to_owned(),
+        RuleTo::Servers(places) => {
+            let servers = places.iter().filter_map(|place| plan.servers.get(*place));
+            let names: Vec<&str> = servers.map(|server| server.name.as_str()).collect();
+            format!("to {}", names.join(", "))
+        }
+    });
+    let limit = rule.timeout_ms.map(|limit_ms| match limit_ms {
+        0 => "without a limit of time".to_owned(),
+        limit_ms => format!("within {limit_ms} ms"),
+    });
+    let parts: Vec<String> = to.into_iter().chain(limit).collect();
+    parts.join(", ")
 }
 
 fn mode(mode: PoolMode) -> &'static str {
@@ -99,21 +147,28 @@ fn name_of(plan: &ServicePlan, address: &str) -> String {
 }
 
 fn users(shared: &DatabaseService) -> Vec<UsageStatus> {
-    let mut users: BTreeMap<(String, String), UsageStatus> = BTreeMap::new();
+    let mut users: BTreeMap<(String, String), (Worked, UsageStatus)> = BTreeMap::new();
     for of in shared.usages() {
         let key = (of.database.to_string(), of.user.to_string());
-        let sum = users.entry(key).or_insert_with(|| UsageStatus {
-            user: of.user.to_string(),
-            database: of.database.to_string(),
-            ..UsageStatus::default()
-        });
-        sum.queries_total += of.usage.queries.get();
+        let (worked, sum) = users.entry(key).or_default();
+        worked.add(&of.usage.work);
         sum.transactions_total += of.usage.transactions.get();
-        sum.busy_us_total += of.usage.busy_us.get();
         sum.from_clients += of.usage.from_clients.get();
         sum.to_clients += of.usage.to_clients.get();
     }
-    users.into_values().collect()
+    let status = |((database, user), (worked, sum))| UsageStatus {
+        user,
+        database,
+        work: work(&worked),
+        ..sum
+    };
+    users.into_iter().map(status).collect()
+}
+
+fn top_digests(offer: &ServiceState) -> Vec<DigestStatus> {
+    let mut all = digests::all(offer);
+    all.truncate(DIGESTS_SHOWN);
+    all
 }
 
 /// Histograms of the same bounds as one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_proxy::knowledge::Knowledge;
+use evenkeel_proxy::knowledge::{Knowledge, Routines};
 use evenkeel_proxy::now_us;
 use evenkeel_proxy::watch::{RoutineAsker, WatchError};
 use tokio::sync::watch;
@@ -35,8 +35,8 @@ pub(super) struct Reader {
     pub(super) roster: watch::Receiver<Roster>,
     /// Reads are to go to replicas.
     pub(super) matters: bool,
-    /// The problem that was told.
-    pub(super) problem: Option<String>,
+    /// The problems that were told.
+    pub(super) problems: Vec<String>,
 }
 
 impl Reader {
@@ -53,7 +53,8 @@ impl Reader {
                     // Whoever may not look must not go by what was there once.
                     if !matches!(error, WatchError::Away(_)) {
                         self.knowledge.learn_routines(None);
-                        self.tell(error.to_string());
+                        let problem = self.matters.then(|| not_known(&error.to_string()));
+                        self.tell(problem.into_iter().collect());
                     }
                     (AWAY_PAUSE, AWAY_INTERVAL)
                 }
@@ -93,30 +94,50 @@ impl Reader {
         let routines = asker.read(&target, now_us(), LIMIT).await?;
         let (functions, tables) = routines.count();
         tracing::debug!(service = self.service, functions, tables, "they were read");
+        self.tell(self.lacks(&routines));
         let known = self.knowledge.routines();
         // What was concluded from the same stays good.
         if known.is_none_or(|known| !known.says_the_same_as(&routines)) {
             self.knowledge.learn_routines(Some(Arc::new(routines)));
         }
-        match tables {
-            0 => self.tell(
-                "the account sees no tables: GRANT SHOW VIEW ON *.* TO the user of \
-                 [service.monitor]"
-                    .to_owned(),
-            ),
-            _ => self.problem = None,
-        }
         Ok(())
     }
 
-    fn tell(&mut self, problem: String) {
-        if !self.matters || self.problem.as_ref() == Some(&problem) {
-            return;
+    /// What the account may not see.
+    fn lacks(&self, routines: &Routines) -> Vec<String> {
+        let (_, tables) = routines.count();
+        let mut lacks = Vec::new();
+        if tables == 0 && self.matters {
+            let why = "the account sees no tables: GRANT SHOW VIEW ON *.* TO the user of \
+                       [service.monitor]";
+            lacks.push(not_known(why));
         }
-        tracing::warn!(
-            service = self.service,
-            "its tables and routines are not known, so that reads go to the primary: {problem}"
-        );
-        self.problem = Some(problem);
+        if let Some(schema) = routines.blind().first() {
+            let others = match routines.blind().len() {
+                1 => String::new(),
+                count => format!(" and {} others", count - 1),
+            };
+            lacks.push(format!(
+                "the account sees no triggers of the schema '{schema}'{others}, so that what they \
+                 leave in a session may meet another one: GRANT TRIGGER ON *.* TO the user of \
+                 [service.monitor]"
+            ));
+        }
+        lacks
     }
+
+    /// To the status, and to the log what is new.
+    fn tell(&mut self, problems: Vec<String>) {
+        self.knowledge.set_problems(problems.clone());
+        for problem in &problems {
+            if !self.problems.contains(problem) {
+                tracing::warn!(service = self.service, "{problem}");
+            }
+        }
+        self.problems = problems;
+    }
+}
+
+fn not_known(why: &str) -> String {
+    format!("its tables and routines are not known, so that reads go to the primary: {why}")
 }

@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 
 use crate::config::Address;
 use crate::config::plan::{
-    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, ServicePlan,
-    TlsPlan,
+    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, RulePlan,
+    RuleTo, ServicePlan, TlsPlan,
 };
 use crate::world::World;
 use crate::world::server::Watch;
@@ -36,12 +36,18 @@ pub(in crate::world) fn shared(
         Protocol::Mysql => DatabaseService::mysql,
         Protocol::Postgres | Protocol::Tcp => DatabaseService::postgres,
     };
-    Arc::new(make(
+    let made = make(
         workers,
         Arc::clone(knowledge),
         lending_settings(plan),
         waiting_settings(plan),
-    ))
+    );
+    made.set_digests(digests_max(plan));
+    Arc::new(made)
+}
+
+fn digests_max(plan: &DatabasePlan) -> usize {
+    usize::try_from(plan.digests_max).unwrap_or(usize::MAX)
 }
 
 fn lending_settings(plan: &DatabasePlan) -> lending::Settings {
@@ -90,7 +96,7 @@ impl World {
                 cast.primary = Some(index);
             }
             let reads = match part {
-                Part::Primary => plan.split.primary_reads,
+                Part::Primary => plan.split.primary_reads || may_name_primary(plan),
                 Part::Replica => true,
                 Part::None => false,
             };
@@ -111,6 +117,7 @@ impl World {
             causality: causality::Settings {
                 wait_ms: plan.split.wait_ms,
                 stale_ms: plan.split.stale_ms,
+                causal: plan.split.galera_wait,
             },
             sizes: sizes(plan),
             statements_max: usize::try_from(plan.pool.statements_max).unwrap_or(usize::MAX),
@@ -125,6 +132,7 @@ impl World {
             tls: service.acceptor.clone(),
             connectors: self.connectors(&service.plan),
             peers: self.peers.servers(),
+            rules: service.rules.clone(),
         })
     }
 
@@ -220,10 +228,17 @@ impl World {
         let plan = service.plan.database.as_deref();
         if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
             shared.set_settings(lending_settings(plan), waiting_settings(plan));
+            shared.set_digests(digests_max(plan));
             self.engine
                 .limit_pools(&service.service, unlimited(plan.pool.service_size));
         }
     }
+}
+
+/// A rule may want reads at the primary that gets no others: the data plane sees to that.
+fn may_name_primary(plan: &DatabasePlan) -> bool {
+    let names = |rule: &RulePlan| matches!(rule.to, Some(RuleTo::Any | RuleTo::Servers(_)));
+    plan.rules.iter().any(names)
 }
 
 /// What a server does for a service.
@@ -294,6 +309,7 @@ fn times(plan: &DatabasePlan) -> Times {
         transaction: Duration::from_millis(times.transaction_timeout_ms),
         idle_in_transaction: Duration::from_millis(times.idle_in_transaction_timeout_ms),
         login: Duration::from_millis(times.login_timeout_ms),
+        without_server: Duration::from_millis(plan.failover.wait_ms),
     }
 }
 

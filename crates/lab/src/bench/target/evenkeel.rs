@@ -9,6 +9,7 @@ use anyhow::Result;
 use super::super::experiment::{Balance, Mode, Speech};
 use super::super::versions;
 use super::{Order, Process, Running, another_port};
+use crate::pooler::let_monitor_read;
 use crate::rival::WORKERS;
 use crate::{Balancer, eventually};
 
@@ -22,6 +23,11 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     } else {
         order.listen
     };
+    if order.target.mode == Mode::Mysql
+        && let Some(primary) = order.topology.servers().first()
+    {
+        let_monitor_read(primary)?;
+    }
     let balancer = Balancer::start(&config(order, writes))?;
     wait_up(&balancer);
     let mut notes = Vec::new();

@@ -1,7 +1,8 @@
 //! Tests of what is made of notes and rows.
 
 use super::*;
-use std::time::UNIX_EPOCH;
+use crate::chaos::director::Event;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn at(ms: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(ms)
@@ -11,6 +12,7 @@ fn attempt(ids: &[u64], ended_ms: u64, outcome: Outcome) -> Attempt {
     Attempt {
         session: 1,
         ids: ids.to_vec(),
+        key: None,
         ended: at(ended_ms),
         outcome,
     }
@@ -24,8 +26,27 @@ fn unknown() -> Outcome {
     Outcome::Unknown("lost".to_owned())
 }
 
-fn row(id: u64, tags: &[&str]) -> ((u64, u64), Vec<String>) {
-    ((1, id), tags.iter().map(|tag| (*tag).to_owned()).collect())
+fn row(id: u64, tags: &[&str]) -> ((u64, u64), Vec<Row>) {
+    let row = |tag: &&str| Row {
+        tag: (*tag).to_owned(),
+        key: Some(100 + id),
+    };
+    ((1, id), tags.iter().map(row).collect())
+}
+
+fn failed_over(begun_ms: u64, writable_ms: u64) -> Happened {
+    Happened {
+        event: Event::FailOver,
+        begun: at(begun_ms),
+        writable_at: Some(at(writable_ms)),
+        may_lose: None,
+    }
+}
+
+fn wrongs(content: &Content) -> Vec<Wrong> {
+    let mut wrongs: Vec<Wrong> = content.wrongs.iter().map(|(wrong, _)| *wrong).collect();
+    wrongs.sort();
+    wrongs
 }
 
 #[test]
@@ -42,7 +63,7 @@ fn rows_that_are_missing_or_too_many_or_anothers_are_told_apart() {
         ],
         ..Content::default()
     };
-    let rows = Rows::from([
+    let kept = Kept::from([
         row(1, &["w1.1.1"]),
         row(3, &["w1.1.3"]),
         row(4, &["w1.1.4"]),
@@ -51,11 +72,53 @@ fn rows_that_are_missing_or_too_many_or_anothers_are_told_apart() {
         row(8, &["w2.1.8"]),
         row(9, &["w1.1.9"]),
     ]);
-    compare(&mut content, &rows);
-    let mut wrongs: Vec<Wrong> = content.wrongs.iter().map(|(wrong, _)| *wrong).collect();
-    wrongs.sort();
+    compare(&mut content, &kept, &[]);
     use Wrong::{Doubled, Foreign, Ghost, Lost, Refused};
-    assert_eq!(wrongs, [Foreign, Lost, Doubled, Ghost, Ghost, Refused]);
+    let expected = [Foreign, Lost, Doubled, Ghost, Ghost, Refused];
+    assert_eq!(wrongs(&content), expected);
+}
+
+#[test]
+fn whoever_is_told_the_number_of_another_row_has_got_another_s_answer() {
+    let told = |id, key| Attempt {
+        key: Some(key),
+        ..attempt(&[id], 1, Outcome::Acknowledged)
+    };
+    let mut content = Content {
+        attempts: vec![told(1, 101), told(2, 101)],
+        ..Content::default()
+    };
+    let kept = Kept::from([row(1, &["w1.1.1"]), row(2, &["w1.1.2"])]);
+    compare(&mut content, &kept, &[]);
+    assert_eq!(wrongs(&content), [Wrong::Foreign]);
+}
+
+#[test]
+fn what_only_a_lost_primary_had_is_neither_lost_nor_stale() {
+    let sight = |seen| Sight {
+        session: 1,
+        name: "w1.1".to_owned(),
+        wrote: 3,
+        seen: Some(seen),
+    };
+    let mut content = Content {
+        attempts: vec![
+            attempt(&[1], 900, Outcome::Acknowledged),
+            attempt(&[2], 1000, Outcome::Acknowledged),
+            attempt(&[3], 1100, Outcome::Acknowledged),
+            attempt(&[4], 1201, Outcome::Acknowledged),
+        ],
+        sights: vec![sight(2), sight(1)],
+        ..Content::default()
+    };
+    let happened = [Happened {
+        may_lose: Some((at(950), at(1200))),
+        ..failed_over(1000, 1200)
+    }];
+    // The third had reached no replica; the first had, and the fourth was written afterwards.
+    let kept = Kept::from([row(2, &["w1.1.2"])]);
+    assert_eq!(compare(&mut content, &kept, &happened), 1);
+    assert_eq!(wrongs(&content), [Wrong::Lost, Wrong::Lost, Wrong::Stale]);
 }
 
 #[test]
@@ -70,11 +133,7 @@ fn an_outage_is_measured_from_the_writable_primary_and_from_the_first_error() {
         ],
         ..Content::default()
     };
-    let happened = [Happened {
-        event: Event::FailOver,
-        begun: at(1000),
-        writable_at: Some(at(1350)),
-    }];
+    let happened = [failed_over(1000, 1350)];
     let outage = outages(&content, &happened).remove(0);
     assert_eq!(outage.reaction, Some(Duration::from_millis(250)));
     assert_eq!(outage.errors, Duration::from_millis(500));

@@ -52,6 +52,7 @@ impl Tally {
             How::Planned => "planned",
             How::Killed => "kill -9",
             How::Stopped => "stopped",
+            How::Frozen => "frozen",
         };
         row![
             kind,

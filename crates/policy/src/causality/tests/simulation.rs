@@ -8,6 +8,7 @@ use crate::lending::tests::simulation::{Dice, for_each_seed};
 const SETTINGS: Settings = Settings {
     wait_ms: 0,
     stale_ms: 10,
+    causal: true,
 };
 
 #[test]

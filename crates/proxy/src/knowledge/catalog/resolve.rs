@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use evenkeel_policy::route::Volatility;
 
+use super::bonds::Bonds;
 use super::{Catalog, harmless};
+use crate::state::meaning::Body;
 
 /// The first oid that is not the server's own (`FirstNormalObjectId`).
-const FIRST_USER_OID: u32 = 16_384;
+pub(super) const FIRST_USER_OID: u32 = 16_384;
 
 /// A function, aggregate or procedure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub struct Function {
     pub declared: Volatility,
     /// An aggregate: what it is made of. Aggregates are all declared immutable.
     pub parts: Vec<u32>,
+    /// What was seen in its body, unless it is the server's own.
+    pub body: Body,
 }
 
 /// A table, view, sequence or the like.
@@ -35,6 +39,17 @@ pub struct Relation {
     pub functions: Vec<u32>,
     /// Relations that are read when it is read: those of a view, children and partitions of a
     /// table, those of its row security.
+    pub relations: Vec<u32>,
+    /// What happens besides when it is written to.
+    pub changes: Changes,
+}
+
+/// What happens when a relation is written to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Functions that run: of triggers, defaults and rules.
+    pub functions: Vec<u32>,
+    /// Relations that are changed along: by foreign keys and rules.
     pub relations: Vec<u32>,
 }
 
@@ -78,7 +93,8 @@ impl Builder {
     /// Draws the conclusions.
     #[must_use]
     pub fn build(&self, generation: u64) -> Catalog {
-        let functions = worst_of_functions(&self.functions);
+        let bonds = Bonds::of(&self.functions, &self.relations);
+        let functions = worst_of_functions(&self.functions, &bonds);
         let relations = worst_of_relations(&self.relations, &functions);
         // The server's own are what they were made to be.
         let own = self.implied.iter().filter(|oid| **oid >= FIRST_USER_OID);
@@ -87,14 +103,29 @@ impl Builder {
             implied: worst(own.copied(), &functions),
             functions: by_name(&self.functions, &functions, |one| (one.oid, &one.name)),
             relations: by_name(&self.relations, &relations, |one| (one.oid, &one.name)),
+            binds: bonds.of_calls(&self.functions),
+            triggers: bonds.of_writes(&self.relations),
+            views: bonds.of_reads(&self.relations),
         }
     }
 }
 
 type ByOid = HashMap<u32, Volatility>;
 
-fn worst_of_functions(all: &[Function]) -> ByOid {
-    let declared = all.iter().map(|one| (one.oid, own_of_function(one)));
+fn worst_of_functions(all: &[Function], bonds: &Bonds) -> ByOid {
+    let declared = all.iter().map(|one| {
+        let own = own_of_function(one);
+        // One that was declared otherwise must not bind its callers to a replica.
+        let binds = one.oid >= FIRST_USER_OID && bonds.calling(one.oid);
+        (
+            one.oid,
+            if binds {
+                own.max(Volatility::Volatile)
+            } else {
+                own
+            },
+        )
+    });
     let mut found: ByOid = declared.collect();
     for aggregate in all.iter().filter(|one| !one.parts.is_empty()) {
         let parts = worst(aggregate.parts.iter().copied(), &found);

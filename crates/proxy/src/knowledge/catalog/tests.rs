@@ -1,6 +1,7 @@
 //! Tables of what follows from what a server tells.
 
 use super::*;
+use crate::state::meaning::Body;
 
 const VOLATILE_USER: u32 = 20_000;
 const STABLE_USER: u32 = 20_001;
@@ -11,6 +12,7 @@ fn function(oid: u32, name: &str, declared: Volatility) -> Function {
         name: name.to_owned(),
         declared,
         parts: Vec::new(),
+        body: Body::default(),
     }
 }
 
@@ -21,6 +23,7 @@ fn relation(oid: u32, name: &str, kind: RelationKind) -> Relation {
         kind,
         functions: Vec::new(),
         relations: Vec::new(),
+        changes: Changes::default(),
     }
 }
 
@@ -118,4 +121,112 @@ fn what_users_operators_call_is_implied_and_what_the_servers_call_is_not() {
     assert_eq!(builder.build(1).implied(), Volatility::Stable);
     builder.implied([VOLATILE_USER]);
     assert_eq!(builder.build(1).implied(), Volatility::Volatile);
+}
+
+fn with_body(oid: u32, name: &str, code: &str) -> Function {
+    Function {
+        body: Body::read("plpgsql", code.as_bytes()),
+        ..function(oid, name, Volatility::Stable)
+    }
+}
+
+fn changed_with(table: Relation, functions: &[u32], relations: &[u32]) -> Relation {
+    Relation {
+        changes: Changes {
+            functions: functions.to_vec(),
+            relations: relations.to_vec(),
+        },
+        ..table
+    }
+}
+
+const LOCKS: &str = "advisory or named locks";
+
+#[test]
+fn a_function_binds_by_what_it_calls_however_deep_and_is_no_read() {
+    let mut builder = Builder::default();
+    builder.function(with_body(20_000, "outer", "BEGIN PERFORM inner_1(); END"));
+    builder.function(with_body(
+        20_001,
+        "inner_1",
+        "BEGIN PERFORM inner_2(), outer(); END",
+    ));
+    builder.function(with_body(
+        20_002,
+        "inner_2",
+        "BEGIN PERFORM pg_advisory_lock(1); END",
+    ));
+    builder.function(with_body(
+        20_003,
+        "harmless",
+        "BEGIN PERFORM pg_advisory_unlock(1); END",
+    ));
+    builder.function(Function {
+        parts: vec![20_002],
+        ..function(20_004, "total", Volatility::Immutable)
+    });
+    builder.function(function(2_880, "pg_advisory_lock", Volatility::Volatile));
+    let catalog = builder.build(1);
+    let bound = |name: &str| catalog.binds(name.as_bytes()).map(|pins| pins.to_string());
+    for name in ["outer", "inner_1", "inner_2", "total"] {
+        assert_eq!(bound(name).as_deref(), Some(LOCKS), "{name}");
+        assert_eq!(catalog.function(name.as_bytes()), Volatility::Volatile);
+    }
+    assert_eq!(bound("harmless").as_deref(), Some(""));
+    assert_eq!(catalog.function(b"harmless"), Volatility::Stable);
+    assert_eq!(
+        bound("pg_advisory_lock").as_deref(),
+        Some(""),
+        "by its text"
+    );
+    assert_eq!(bound("nobody"), None);
+}
+
+#[test]
+fn who_writes_is_bound_by_triggers_of_what_is_changed_along_and_who_reads_by_views() {
+    let mut builder = Builder::default();
+    builder.function(with_body(
+        20_000,
+        "log",
+        "BEGIN INSERT INTO logged VALUES (1); END",
+    ));
+    builder.function(with_body(
+        20_001,
+        "lock",
+        "BEGIN PERFORM pg_advisory_lock(1); END",
+    ));
+    builder.function(function(1_574, "nextval", Volatility::Volatile));
+    let table = |oid, name| relation(oid, name, RelationKind::Table);
+    builder.relation(changed_with(table(1, "logged"), &[20_001], &[]));
+    builder.relation(changed_with(table(2, "watched"), &[20_000], &[]));
+    builder.relation(changed_with(table(3, "parent"), &[], &[2]));
+    builder.relation(Relation {
+        relations: vec![2],
+        ..table(4, "partitioned")
+    });
+    builder.relation(view_of(5, "updatable", &[4]));
+    builder.relation(Relation {
+        functions: vec![20_001],
+        ..relation(6, "locking", RelationKind::View)
+    });
+    builder.relation(view_of(7, "over_locking", &[6]));
+    builder.relation(changed_with(table(8, "drawn"), &[1_574], &[]));
+    builder.relation(table(9, "plain"));
+    let catalog = builder.build(1);
+    for (name, writing, reading) in [
+        ("logged", LOCKS, ""),
+        ("watched", LOCKS, ""),
+        ("parent", LOCKS, ""),
+        ("partitioned", LOCKS, ""),
+        ("updatable", LOCKS, ""),
+        ("locking", LOCKS, LOCKS),
+        ("over_locking", LOCKS, LOCKS),
+        ("drawn", "values of sequences", ""),
+        ("plain", "", ""),
+    ] {
+        let name = name.as_bytes();
+        let found = (catalog.triggers(name), catalog.views(name));
+        let found = (found.0.to_string(), found.1.to_string());
+        assert_eq!(found, (writing.to_owned(), reading.to_owned()), "{name:?}");
+    }
 }

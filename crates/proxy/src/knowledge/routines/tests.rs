@@ -27,7 +27,7 @@ fn of(routines: Vec<Routine>, views: Vec<View>) -> Routines {
         tables: vec!["T".to_owned(), "plain".to_owned()],
         views,
         routines,
-        triggers: Vec::new(),
+        ..Listed::default()
     };
     Routines::new(1, &listed)
 }
@@ -178,6 +178,7 @@ fn what_binds_is_found_through_calls_views_and_triggers() {
             body: "set new.a = calls()".to_owned(),
             sql_mode: String::new(),
         }],
+        ..Listed::default()
     };
     let known = Routines::new(1, &listed);
     let variables = |pins: Pins| pins.has(Pin::Variables);

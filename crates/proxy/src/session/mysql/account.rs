@@ -1,12 +1,15 @@
 //! What is known of an account at the servers: how its connections begin, and which schemas it may
 //! use. Any worker learns it of a server connection, for all workers.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::join::Fresh;
 use super::server::ServerConnection;
 use crate::service::database::DatabaseService;
+use crate::state::mysql::Meaning;
+use crate::state::templates::Templates;
 use crate::upstream::lender::Who;
 use crate::upstream::lending;
 
@@ -25,6 +28,8 @@ const SCHEMA_MS: u64 = 10_000;
 /// As one worker has it.
 pub(crate) struct Known {
     learned: Arc<Learned>,
+    /// What its texts mean.
+    pub(super) templates: RefCell<Templates<Meaning>>,
 }
 
 /// All of a service.
@@ -55,7 +60,10 @@ impl Known {
             .of_mysql()
             .map(|shared| shared.logins.greetings.of(who))
             .unwrap_or_default();
-        Self { learned }
+        Self {
+            learned,
+            templates: RefCell::default(),
+        }
     }
 
     /// How a connection of the account begins; `None`: none has been opened yet.
@@ -114,7 +122,7 @@ impl Greetings {
 }
 
 fn identity(who: &Who) -> Identity {
-    (who.user_number, who.generation, who.identity)
+    (who.user_number.get(), who.generation, who.identity)
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -129,6 +137,7 @@ mod tests {
     fn a_schema_is_asked_for_again_after_a_while() {
         let known = Known {
             learned: Arc::default(),
+            templates: RefCell::default(),
         };
         assert!(!known.may_use(b"shop", 1_000));
         known.has_used(b"shop", 1_000);

@@ -10,7 +10,7 @@ use evenkeel_wire::mysql::{Fault, StatementId, What as Malformed, build};
 use super::complaint::Complaint;
 use super::unit::{Sense, What};
 use super::{End, Session, Stage, TEXT_LENGTH_MAX, Then};
-use crate::session::cancel::{Kill, Killed, kill};
+use crate::session::cancel::{Kill, Killed, kill, pass_on};
 use crate::state::mysql::{Meaning, OnServer, Reply};
 
 /// What becomes of a command.
@@ -43,7 +43,7 @@ impl<'a> Session<'a> {
             Command::ChangeUser(_) => Look::Refuse(Complaint::protocol("too long a login")),
             Command::Query { text, .. } => self.look_at_text(text),
             Command::Prepare { text } => self.look_at_prepare(text),
-            Command::Execute(execute) => self.look_at(execute.statement, "EXECUTE", What::Execute),
+            Command::Execute(execute) => self.look_at_execute(&execute),
             Command::BulkExecute { statement, .. } => {
                 self.look_at(statement, "EXECUTE", What::Bulk)
             }
@@ -75,17 +75,19 @@ impl<'a> Session<'a> {
 
     /// COM_QUERY; all of the text is here, or it is too long to be read.
     fn look_at_text(&mut self, text: &[u8]) -> Look {
-        let meaning = match self.rest.is_over() {
-            true => self.read(text),
+        let is_whole = self.rest.is_over();
+        let meaning = match is_whole {
+            true => self.read_query(text),
             false => Meaning::unreadable(),
         };
-        if let Some(column) = connection_id(text) {
+        if let Some(column) = connection_id(text).filter(|_| is_whole) {
             self.answer_connection_id(column);
             return Look::Done;
         }
         if let Some((id, only_query)) = self.kill_of(&meaning) {
             return self.kill(id, only_query);
         }
+        self.rule(is_whole.then_some(text));
         Look::Send(What::Query, Sense::Text(meaning))
     }
 
@@ -96,38 +98,89 @@ impl<'a> Session<'a> {
             let text = format!("a statement to prepare is longer than {TEXT_LENGTH_MAX} bytes");
             return Look::Refuse(Complaint::new(1153, b"08S01", text));
         }
+        self.rule(Some(text));
         let statement = self.intern(text);
+        if !self.numbers.has_room(&statement) {
+            return Look::Refuse(Complaint::too_many_statements());
+        }
+        let (digest, dialect) = (statement.meaning.digest, self.journal.dialect());
+        self.service.enter(digest, text, dialect);
         let sense = Sense::Statement(Arc::clone(&statement));
         self.shared.asked.note(statement.meaning.needs);
         Look::Send(What::Prepare(statement), sense)
     }
 
+    /// COM_STMT_EXECUTE.
+    fn look_at_execute(&mut self, execute: &frontend::Execute<'_>) -> Look {
+        let look = self.look_at(execute.statement, "EXECUTE", What::Execute);
+        self.notes_holding(&look, execute.wants_cursor());
+        look
+    }
+
+    /// The statement will have something at the server, or nothing any more.
+    fn notes_holding(&mut self, look: &Look, holds: bool) {
+        let Look::Send(what, _) = look else { return };
+        let number = what.number();
+        if let Some(named) = number.and_then(|number| self.numbers.get_mut(number)) {
+            named.holds = holds;
+        }
+    }
+
     /// Something about a statement that the client has prepared.
     fn look_at(&mut self, statement: StatementId, of: &str, what: impl Fn(u32) -> What) -> Look {
         let number = self.numbers.number(statement);
+        if self
+            .server
+            .as_ref()
+            .is_some_and(|server| server.holds_for_statements())
+        {
+            self.numbers.part(number);
+        }
         let Some(named) = self.numbers.get(number) else {
             let of = format!("mysqld_stmt_{}", of.to_lowercase());
             return Look::Refuse(Complaint::unknown_statement(statement.0, &of));
         };
         let statement = Arc::clone(&named.statement);
         let what = what(number);
-        if named.lacks_data {
-            if let Some(named) = self.numbers.get_mut(number) {
-                named.lacks_data = matches!(what, What::LongData(_));
-            }
-            if matches!(what, What::Execute(_) | What::Bulk(_)) {
-                return Look::Refuse(Complaint::data_lost());
-            }
+        if named.lacks_data && self.goes_without(number, &what) {
+            return Look::Refuse(Complaint::data_lost());
         }
+        self.rule_again(number);
         let current = self.current(&statement);
+        let (digest, dialect) = (current.meaning.digest, self.journal.dialect());
+        self.service.enter(digest, &current.text, dialect);
         Look::Send(what, Sense::Statement(current))
+    }
+
+    /// A part of a value was lost. Its other parts reach no server, where a later execution would
+    /// take them for the beginning of its own; what has reached one is taken away with the
+    /// execution that lacks it. False: the command has nothing to do with it.
+    fn goes_without(&mut self, number: u32, what: &What) -> bool {
+        if matches!(what, What::LongData(_)) {
+            return true;
+        }
+        let Some(named) = self.numbers.get_mut(number) else {
+            return false;
+        };
+        named.lacks_data = false;
+        let statement = named.statement.id;
+        if let Some(server) = &mut self.server
+            && server.holds_for_statements()
+        {
+            server.resets.extend(server.prepared.number(statement));
+        }
+        matches!(what, What::Execute(_) | What::Bulk(_))
     }
 
     /// COM_STMT_SEND_LONG_DATA is never answered, not even where it fails.
     fn look_at_long_data(&mut self, statement: StatementId) -> Look {
+        self.numbers.own(self.numbers.number(statement));
         match self.look_at(statement, "SEND_LONG_DATA", What::LongData) {
             Look::Refuse(_) => Look::Done,
-            look => look,
+            look => {
+                self.notes_holding(&look, true);
+                look
+            }
         }
     }
 
@@ -162,7 +215,7 @@ impl<'a> Session<'a> {
         let Some(server) = &mut self.server else {
             return Look::Done;
         };
-        let holds = server.holds_for_statements();
+        let holds = named.holds && server.holds_for_statements();
         let there = server.prepared.number(named.statement.id);
         server.resets.extend(there.filter(|_| holds));
         Look::Done
@@ -200,6 +253,10 @@ impl<'a> Session<'a> {
             user,
             only_query,
         };
+        if pass_on(self.worker, self.seat.service(), &wanted) {
+            self.killed(id, Killed::Done);
+            return Look::Done;
+        }
         let worker: &'a crate::engine::worker::Worker = self.worker;
         let killing = Box::pin(kill(worker, self.seat.service().id, wanted));
         self.stage = Stage::Killing(killing, id);
@@ -231,8 +288,14 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn answer_ok(&mut self) {
+        self.answer_ok_that_tells(b"");
+    }
+
+    /// With these trackers.
+    fn answer_ok_that_tells(&mut self, session_state: &[u8]) {
         let ok = OkPacket {
             status: self.status(),
+            session_state,
             ..OkPacket::default()
         };
         let (sequence, agreed) = (self.rest.sequence, self.entrance.agreed);
@@ -288,6 +351,7 @@ impl<'a> Session<'a> {
             Some(server) => &mut server.settings,
             None => &mut nobody_s,
         };
+        let mut told: &[u8] = b"";
         if let Some(meaning) = self.unit.sense.meaning() {
             self.journal.sent(meaning, on);
             let reply = Reply {
@@ -296,9 +360,10 @@ impl<'a> Session<'a> {
             };
             self.journal.succeeded(meaning, 0, &reply, on, interner);
             self.journal.ready(Some(status), on, interner);
+            told = self.journal.told_of_trackers(meaning);
         }
         self.drop_unit();
-        self.answer_ok();
+        self.answer_ok_that_tells(told);
     }
 }
 

@@ -6,6 +6,8 @@ use evenkeel_wire::mysql::backend::{Report, SqlState};
 use evenkeel_wire::mysql::build;
 
 use crate::record::{CutReason, Ending};
+use crate::session::borrower::Denial;
+use crate::session::interned::OF_CLIENT_MAX;
 use crate::upstream::join::{ErrorCode, JoinError};
 
 /// An error in the making. Every text names what happened, and what to do if there is anything.
@@ -59,11 +61,28 @@ impl Complaint {
         Self::new(1243, b"HY000", text)
     }
 
+    /// ER_MAX_PREPARED_STMT_COUNT_REACHED: it would take the memory of all others.
+    pub(crate) fn too_many_statements() -> Self {
+        let text = format!(
+            "Can't create more than {OF_CLIENT_MAX} prepared statements, or more than 64 MiB of \
+             them, in one session: close some first"
+        );
+        Self::new(1461, b"42000", text)
+    }
+
     /// ER_NEED_REPREPARE: what the statement was prepared in is not to be had any more.
     pub(crate) fn must_prepare_again() -> Self {
         let text = "the session's SQL mode, character set or schema is another than when the \
                     statement was prepared, and its server connection does not have it: prepare \
                     it again";
+        Self::new(1615, b"HY000", text)
+    }
+
+    /// The same of an execution whose full packet has no room for the types of its parameters.
+    pub(crate) fn types_left_out() -> Self {
+        let text = "an execution of 16 MiB or more leaves out the types of its parameters, which \
+                    its server connection has not been told; nothing was run: prepare the \
+                    statement again";
         Self::new(1615, b"HY000", text)
     }
 
@@ -118,6 +137,16 @@ impl Complaint {
         }
     }
 
+    /// Its work is not run.
+    pub(super) fn of_denial(denial: &Denial) -> Self {
+        match denial {
+            Denial::Refused(refusal) => Self::refused(*refusal),
+            Denial::Waited => Self::waited(),
+            Denial::Trouble(trouble) => Self::of_trouble(*trouble),
+            Denial::NotJoined(error) => Self::of_join(error),
+        }
+    }
+
     /// No connection could be opened.
     pub(crate) fn of_join(error: &JoinError) -> Self {
         match error.code {
@@ -137,9 +166,14 @@ impl Complaint {
 
     /// ER_OPTION_PREVENTS_STATEMENT, as the replica would say it.
     pub(crate) fn bound_to_replica() -> Self {
-        let text = "the session is bound to a replica, and this may write; nothing was run: end \
-                    the READ ONLY transaction, or reset the connection, first";
+        let text = "the session is bound to a replica, and this may write or lock; nothing was \
+                    run: end the READ ONLY transaction, or reset the connection, first";
         Self::new(1290, b"HY000", text)
+    }
+
+    /// ER_NOT_ALLOWED_COMMAND: a rule refuses it.
+    pub(crate) fn by_rule(why: String) -> Self {
+        Self::new(1148, b"42000", why)
     }
 
     /// There is no primary, or was none any more.
@@ -159,7 +193,9 @@ impl Complaint {
     pub(crate) fn of_ending(ending: &Ending) -> Self {
         let text = match ending {
             Ending::IdleTimeout => {
-                "the session ends: nothing was said for longer than idle_timeout_ms".to_owned()
+                "the session ends: nothing was said for longer than idle_timeout_ms, or its own \
+                 wait_timeout"
+                    .to_owned()
             }
             Ending::TransactionTimeout => {
                 "the session ends: its transaction lasted longer than transaction_timeout_ms"

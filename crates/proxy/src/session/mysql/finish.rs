@@ -13,7 +13,7 @@ use super::from_server::Walked;
 use super::server::{Ask, ServerConnection};
 use super::unit::{Unit, What};
 use super::{End, Session, Stage, Then};
-use crate::clock;
+use crate::counters::work::Ran;
 use crate::session::card::Doing;
 use crate::state::mysql::Hold;
 
@@ -58,6 +58,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.hold_for_question();
+        self.limit_idleness();
         let is_open =
             |server: &ServerConnection| server.conversation.status().has(Status::IN_TRANSACTION);
         if self.server.as_deref().is_some_and(is_open) {
@@ -71,13 +72,19 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// A server ends a session by its `wait_timeout`; one that has none is ended by us.
+    pub(super) fn limit_idleness(&self) {
+        let limit_ms = self.journal.wait_timeout_ms();
+        self.card.set_idle_limit(limit_ms.unwrap_or_default());
+    }
+
     /// Perhaps its client asks next what the statement has left on the connection: that is kept for
     /// a moment, and longer where clients do ask and nobody waits for one.
     fn hold_for_question(&mut self) {
-        let others_wait = self.service.lender.books.waiting() > 0;
         self.holding = match self.journal.hold(&self.shared.asked) {
-            Hold::Briefly if !others_wait => Some(after(Hold::BRIEFLY_MS)),
-            Hold::Briefly | Hold::No => None,
+            Hold::No => None,
+            Hold::Briefly if self.others_wait() => None,
+            Hold::Briefly => Some(after(Hold::BRIEFLY_MS)),
             Hold::UntilNext => Some(after(ASKED_MS)),
         };
     }
@@ -85,11 +92,15 @@ impl Session<'_> {
     /// That moment is over.
     pub(super) fn held_long_enough(&mut self) {
         let is_asked = matches!(self.journal.hold(&self.shared.asked), Hold::UntilNext);
-        let others_wait = self.service.lender.books.waiting() > 0;
-        self.holding = (is_asked && !others_wait).then(|| after(LOOK_MS));
+        self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
             self.asks_before_release(false);
         }
+    }
+
+    /// Whether another client waits for a connection. Looks under a lock: not after each command.
+    fn others_wait(&self) -> bool {
+        self.service.lender.books.waiting() > 0
     }
 
     /// Whether nothing of this client is on its connection.
@@ -153,11 +164,10 @@ impl Session<'_> {
 
     pub(super) fn let_go(&mut self, condition: Condition) {
         if let Some(server) = self.server.take() {
-            self.card.has_none();
-            self.at = None;
-            self.lending.give_back(server, condition);
+            self.borrower.at = None;
+            self.borrower.give_back(server, condition);
         }
-        self.let_next_follow();
+        self.borrower.let_next_follow();
         self.does(Doing::Idle);
     }
 
@@ -175,39 +185,36 @@ impl Session<'_> {
         let told = is_ok.then_some(status);
         self.journal.ready(told, &mut server.settings, interner);
         self.statements_hold(server);
-        self.let_next_follow();
+        self.borrower.let_next_follow();
         let is_open = status.has(Status::IN_TRANSACTION);
         if !is_open
             && self
+                .borrower
                 .at
                 .as_ref()
                 .is_some_and(|at| at.writes && !at.is_replica)
         {
             self.wrote();
         }
-        self.count(!is_open);
+        let ran = self.ran(server, is_ok);
+        self.borrower.ends_work(self.unit.since_us, &ran, !is_open);
     }
 
-    fn count(&mut self, ends_transaction: bool) {
-        let now_us = clock::now_us();
-        let took_us = now_us.saturating_sub(self.unit.since_us);
-        let figures = self.figures();
-        figures.queries.add(1);
-        figures.query_us.observe(took_us);
-        if self.at.as_ref().is_some_and(|at| at.is_replica) {
-            figures.on_replicas.add(1);
-        }
-        self.account.usage.queries.add(1);
-        self.account.usage.busy_us.add(took_us);
-        if ends_transaction {
-            let lasted_us = self.card.ends_transaction(now_us);
-            figures.transactions.add(1);
-            figures.transaction_us.observe(lasted_us);
-            self.account.usage.transactions.add(1);
+    /// What the command was, for the figures. To prepare a statement counts as one only if it
+    /// fails.
+    fn ran(&self, server: &mut ServerConnection, is_ok: bool) -> Ran {
+        let what = &self.unit.what;
+        let is_statement = what.is_run() || !is_ok && matches!(what, What::Prepare(_));
+        let meaning = self.unit.sense.meaning();
+        Ran {
+            digest: is_statement.then(|| meaning.map_or(0, |meaning| meaning.digest)),
+            rows_sent: server.boundaries.take_rows(),
+            rows_affected: self.unit.rows_affected,
+            has_failed: !is_ok,
         }
     }
 }
 
-fn after(ms: u64) -> Pin<Box<dyn Future<Output = ()>>> {
+pub(super) fn after(ms: u64) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(compio::time::sleep(Duration::from_millis(ms)))
 }

@@ -12,29 +12,12 @@ use super::complaint::Complaint;
 use super::server::Ask;
 use super::unit::{Sense, Unit, What};
 use super::{End, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
-use crate::session::card::Doing;
+use crate::session::input::Input;
 use crate::socket::Chunk;
 
 /// In the beginning of an execution are the types of its parameters: 65,535 at most, of three bytes
 /// if they have no names.
 const TYPES_LENGTH_MAX: usize = 256 * 1024;
-
-/// Bytes of a client.
-pub(super) enum Input<'a> {
-    /// As they were received.
-    Chunk(Chunk<'a>),
-    /// In memory of our own.
-    Held(Vec<u8>),
-}
-
-impl Input<'_> {
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Input::Chunk(chunk) => chunk.bytes(),
-            Input::Held(bytes) => bytes,
-        }
-    }
-}
 
 /// What is still to come of a payload that may go on over several packets, or of a file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -112,6 +95,10 @@ impl Session<'_> {
             return Err(End::Fatal(Complaint::new(1156, b"08S01", text)));
         }
         let first = bytes.get(HEADER_LENGTH).copied();
+        if first == Some(Code::StmtPrepare as u8) {
+            // Whoever refuses it: an execution of the last one must not run the one before.
+            self.numbers.not_prepared();
+        }
         self.rest = Rest::begin(header);
         let length = self.rest.span(bytes);
         let payload = &bytes[HEADER_LENGTH..length.min(header.frame_length())];
@@ -121,21 +108,28 @@ impl Session<'_> {
         };
         let look = match lost {
             Some(complaint) => Look::Refuse(complaint),
-            None => self.look(payload)?,
+            None => {
+                self.ruling = None;
+                self.look(payload)?
+            }
         };
-        match look {
+        let refused = match &look {
+            Look::Send(what, _) => self.refused_by_rule(what),
+            Look::Done | Look::Refuse(_) => None,
+        };
+        match refused.map_or(look, Look::Refuse) {
             Look::Done => {
                 self.hold(&bytes[length..]);
-                self.used_up(input);
+                input.used_up(self.worker);
             }
             Look::Refuse(complaint) => {
                 self.hold(&bytes[length..]);
-                self.used_up(input);
+                input.used_up(self.worker);
                 self.tell(complaint);
             }
             Look::Send(what, sense) if self.is_ours(&what, &sense) => {
                 self.hold(&bytes[length..]);
-                self.used_up(input);
+                input.used_up(self.worker);
                 self.track_for_client(what, sense);
             }
             Look::Send(what, sense) => {
@@ -149,7 +143,7 @@ impl Session<'_> {
     /// Whether what is held is only the beginning of a command.
     pub(super) fn holds_too_little(&self) -> bool {
         let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
-        is_between && command_of(&self.held).is_none()
+        is_between && command_of(self.held.bytes()).is_none()
     }
 
     /// The rest of a command that was refused. False: nothing of it is here.
@@ -163,12 +157,6 @@ impl Session<'_> {
             self.tell(complaint);
         }
         length > 0
-    }
-
-    pub(super) fn used_up(&mut self, input: Input<'_>) {
-        if let Input::Held(bytes) = input {
-            self.worker.keep_spare(bytes);
-        }
     }
 
     /// The command is answered by an error of ours, once all of it has come.
@@ -209,6 +197,7 @@ impl Session<'_> {
             }
         };
         self.holding = None;
+        self.card.limit_query(self.ruling.as_ref());
         let meaning = self.unit.sense.meaning();
         let asks = meaning.is_some_and(|meaning| !meaning.needs.is_empty());
         if !asks && self.is_held_for_questions() {
@@ -218,12 +207,13 @@ impl Session<'_> {
             return self.refuse(complaint);
         }
         if let Some(server) = self.server.take() {
-            // What it asks of the statement before may be another client's there.
+            // What it asks of the statement before may be another client's there; and a reset that
+            // its client has asked for has made the settings the server's.
             let meaning = self.unit.sense.meaning();
             let asks = meaning.is_some_and(|meaning| !self.shared.asked.needs(meaning).is_empty());
-            let _ = asks && self.compare(&server);
+            let _ = (asks || server.settings.is_doubtful()) && self.compare(&server);
             self.server = Some(server);
-            self.begins_work();
+            self.unit.since_us = self.borrower.begins_work();
             return self.launch(chunk);
         }
         let view = self.seat.service().view_owned();
@@ -237,6 +227,9 @@ impl Session<'_> {
     /// The connection is there: what must be in place is asked for, and the command is sent with
     /// that if it does no harm without. `chunk`: the command as it came, and nothing else.
     pub(super) fn launch(&mut self, chunk: Option<Chunk<'_>>) -> Result<(), End> {
+        if !self.has_room_for_types() {
+            return self.refuse(Complaint::types_left_out());
+        }
         if !self.can_be_prepared() {
             return self.refuse(Complaint::must_prepare_again());
         }
@@ -324,7 +317,7 @@ impl Session<'_> {
         };
         if length == 0 {
             self.hold(bytes);
-            self.used_up(input);
+            input.used_up(self.worker);
             return Ok(false);
         }
         self.unit.is_kept = false;
@@ -337,7 +330,7 @@ impl Session<'_> {
             self.rest
                 .renumber
                 .apply(&mut out, 0_u8.wrapping_sub(excess));
-            self.used_up(input);
+            input.used_up(self.worker);
             self.send_to_server(out)?;
         } else {
             match input {
@@ -397,14 +390,6 @@ impl Session<'_> {
             Err(error) => self.server_lost(&error.to_string()),
         }
     }
-
-    /// Its server is to do something now.
-    pub(super) fn begins_work(&mut self) {
-        self.does(Doing::Active);
-        let now_us = crate::clock::now_us();
-        self.unit.since_us = now_us;
-        self.card.begins_transaction(now_us);
-    }
 }
 
 /// Whether a command has an answer that its client waits for.
@@ -416,7 +401,7 @@ fn is_answered(first: Option<u8>) -> bool {
 }
 
 /// The header of the command that begins here, if enough of it is here to look at it.
-fn command_of(bytes: &[u8]) -> Option<frame::Header> {
+pub(super) fn command_of(bytes: &[u8]) -> Option<frame::Header> {
     let Parsed::Frame(header, _) = frame::header(bytes) else {
         return None;
     };

@@ -5,20 +5,20 @@
 use std::sync::Arc;
 
 use evenkeel_policy::route::rescue::Mishap;
+use evenkeel_wire::flight::Flight;
 use evenkeel_wire::mysql::backend::Report;
 use evenkeel_wire::mysql::boundaries::{Answer, Event, HELD_LENGTH_MAX, Step};
 use evenkeel_wire::mysql::conversation::{Delivery, Settled};
 use evenkeel_wire::mysql::rewrite::Rewrite;
 use evenkeel_wire::mysql::{Parsed, frame};
-use evenkeel_wire::postgres::flight::{Flight, Outcome};
 
 use super::complaint::Complaint;
-use super::from_client::Input;
 use super::rescue::mishap_of;
 use super::server::{Ask, ServerConnection};
 use super::unit::What;
 use super::{End, Session, Stage, Then};
 use crate::relay::Way;
+use crate::session::input::Input;
 use crate::socket::Chunk;
 
 /// What a replica says of what it was told to wait for, at most.
@@ -45,14 +45,7 @@ impl Session<'_> {
             return Ok(());
         };
         let mut walked = Walked::default();
-        let input = match server.held.is_empty() {
-            true => Input::Chunk(chunk),
-            false => {
-                let mut held = std::mem::take(&mut server.held);
-                held.extend_from_slice(chunk.bytes());
-                Input::Held(held)
-            }
-        };
+        let input = Input::behind(&mut server.held, chunk);
         let mut out = self.worker.spare();
         let is_whole = self.walk(&mut server, &input, &mut out, &mut walked);
         self.server = Some(server);
@@ -73,7 +66,7 @@ impl Session<'_> {
         }
         if walked.mishap == Some(Mishap::NotFresh) {
             self.worker.keep_spare(out);
-            let text = "the replica has not got in time what the session wrote before";
+            let text = "the server has not got in time what the session wrote before";
             return self.own_refused(Complaint::new(1205, b"HY000", text), walked);
         }
         self.pass_on(input, out, is_whole)?;
@@ -126,19 +119,7 @@ impl Session<'_> {
                 break;
             }
         }
-        let taken = flight.at();
-        match flight.finish() {
-            Outcome::Whole(whole) if whole.len() == bytes.len() => true,
-            Outcome::Whole(whole) => {
-                out.extend_from_slice(whole);
-                server.held.extend_from_slice(&bytes[taken..]);
-                false
-            }
-            Outcome::Edited => {
-                server.held.extend_from_slice(&bytes[taken..]);
-                false
-            }
-        }
+        flight.settle(&mut server.held)
     }
 
     /// The rest of a packet of which only the beginning was held.
@@ -213,6 +194,7 @@ impl Session<'_> {
             }
         };
         if is_own {
+            server.boundaries.take_rows();
             self.own_event(server, event, settled, walked);
             return flight.drop(packet.len());
         }
@@ -241,6 +223,7 @@ impl Session<'_> {
                 Some(Ask::Several(takes)) => server.takes_several = takes,
                 Some(Ask::Other) => self.statements_hold(server),
                 Some(Ask::Wait) if !self.is_caught_up() => walked.mishap = Some(Mishap::NotFresh),
+                Some(Ask::Wait) => self.caught_up(),
                 _ => {}
             },
             Settled::Prepared { statement, .. } => {
@@ -276,6 +259,15 @@ impl Session<'_> {
         }
     }
 
+    /// The server has what the session must see.
+    fn caught_up(&mut self) {
+        self.unit.patience = None;
+        if self.borrower.is_at_primary() {
+            // As if it had written there: that is of this primary's time, and nobody waits again.
+            self.wrote();
+        }
+    }
+
     /// Whether the row that a wait gave says that all is there.
     fn is_caught_up(&self) -> bool {
         let (mut rest, mut last) = (self.unit.word.as_slice(), None);
@@ -295,6 +287,10 @@ impl Session<'_> {
         walked: &mut Walked,
     ) {
         self.hear_trackers(event);
+        if let Event::Ok(ok) = event {
+            let affected = &mut self.unit.rows_affected;
+            *affected = affected.wrapping_add(ok.affected_rows);
+        }
         match settled {
             Settled::Nothing | Settled::Done(_) => self.result_came(server, event),
             Settled::Prepared { statement, .. } => self.prepared(server, event, statement),
@@ -319,12 +315,11 @@ impl Session<'_> {
         if self.unit.results == 0 {
             walked.mishap = Some(mishap_of(report));
         }
-        if let What::Prepare(_) = self.unit.what {
-            self.numbers.not_prepared();
-        }
         self.text_failed(server, report.code);
-        let Some(at) = &self.at else { return };
-        let is_doubtful = report.is_fatal() || report.is_read_only() && !at.is_replica;
+        let Some(at) = &self.borrower.at else { return };
+        let is_doubtful = report.is_fatal()
+            || report.is_without_cluster()
+            || report.is_read_only() && !at.is_replica;
         if is_doubtful {
             self.service.knowledge.doubt(at.server.id);
         }
@@ -339,29 +334,29 @@ impl Session<'_> {
         walked: &mut Walked,
     ) {
         let mut own = self.worker.spare();
-        own.extend_from_slice(packet);
-        let is_renamed = matches!(event, Event::PrepareOk(_)) && self.rename(&mut own);
-        let is_renumbered = self.transcoder.difference() != 0;
-        let mut written = self.worker.spare();
         let journal = &self.journal;
-        let rewrite = self
-            .transcoder
-            .event(event, &mut own, &mut written, |tracker| {
-                journal.keeps(&tracker.change)
-            });
+        let mut rewrite = self.transcoder.event(event, packet, &mut own, |tracker| {
+            journal.keeps(&tracker.change)
+        });
+        if matches!(event, Event::PrepareOk(_)) {
+            if rewrite == Rewrite::Same {
+                own.extend_from_slice(packet);
+            }
+            self.rename(&mut own);
+            rewrite = Rewrite::Written;
+        }
         match rewrite {
-            Rewrite::Same if is_renamed || is_renumbered => flight.insert(&own),
             Rewrite::Same => flight.keep(packet.len()),
-            Rewrite::Written => flight.insert(&written),
+            Rewrite::Written => {
+                flight.insert(&own);
+                flight.drop(packet.len());
+            }
             Rewrite::Impossible => {
                 walked.broken = Some("sent a packet that is too long to be rewritten".to_owned());
+                flight.drop(packet.len());
             }
         }
-        if rewrite != Rewrite::Same || is_renamed || is_renumbered {
-            flight.drop(packet.len());
-        }
         self.worker.keep_spare(own);
-        self.worker.keep_spare(written);
     }
 
     /// Sends on what is the client's.
@@ -379,19 +374,15 @@ impl Session<'_> {
         self.unit.is_kept = false;
         let length = length as u64;
         self.live
-            .moved_at(worker, Way::ToClient, length, self.at_server());
-        self.account.usage.to_clients.add(length);
+            .moved_at(worker, Way::ToClient, length, self.borrower.server());
+        self.borrower.usage.to_clients.add(length);
         let client = self.client()?;
-        let sent = match (is_whole, input) {
-            (false, _) => client.send_own(worker, out),
-            (true, Input::Chunk(chunk)) => {
+        let sent = match is_whole {
+            true => {
                 worker.keep_spare(out);
-                client.send_chunk(worker, chunk)
+                input.send(worker, client)
             }
-            (true, Input::Held(bytes)) => {
-                worker.keep_spare(out);
-                client.send_own(worker, bytes)
-            }
+            false => client.send_own(worker, out),
         };
         sent.map_err(|error| End::ClientBroke(error.to_string()))
     }
@@ -420,7 +411,8 @@ impl Session<'_> {
             Event::PrepareOk(ok) => ok.parameters,
             _ => 0,
         };
-        self.numbers.prepared(&statement, parameters);
+        let ruling = self.ruling.take();
+        self.numbers.prepared(&statement, parameters, ruling);
         self.prepared_there(server, statement.id, number);
     }
 }

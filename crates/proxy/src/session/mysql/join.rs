@@ -139,7 +139,7 @@ async fn join(
     shared.logins.faces.learn(server.id, face);
     let own = view.database.as_ref();
     if let Some(connector) = own.and_then(|own| own.connectors.get(&server.id)) {
-        line.encrypt(&greeting, connector).await?;
+        line.encrypt(&greeting, connector, pooled).await?;
     }
     let logged_in = line.log_in(&greeting, shared, pooled).await?;
     let variables = line.set_up(logged_in.agreed, version.mariadb).await?;
@@ -220,6 +220,7 @@ impl<'a> Line<'a> {
         &mut self,
         greeting: &Greeting<'_>,
         connector: &Connector,
+        pooled: &Pooled,
     ) -> Result<(), JoinError> {
         if !greeting.capabilities.has(Capabilities::SSL) {
             let why = "does not speak TLS: see [service.server_tls] mode";
@@ -227,7 +228,9 @@ impl<'a> Line<'a> {
         }
         let mut request = Vec::new();
         let offered = greeting.capabilities;
-        let ours = wanted(0).both(offered).with(Capabilities::PROTOCOL_41);
+        // MySQL goes by these, not by those of the login behind it.
+        let ours = self.wanted(pooled).both(offered);
+        let ours = ours.with(Capabilities::PROTOCOL_41);
         build::ssl_request(&mut request, self.next, ours, COLLATION);
         self.say(&request).await?;
         let channel = connector.connect().map_err(|fault| self.broken(fault))?;
@@ -414,7 +417,7 @@ mod tests {
         let with = wanted(identity.0);
         assert!(with.has(Capabilities::FOUND_ROWS) && !with.has(Capabilities::LOCAL_FILES));
         assert!(!with.has(Capabilities::SSL) && !with.has(Capabilities::CONNECT_WITH_DB));
-        assert!(with.has(Capabilities::SESSION_TRACK) && with.has(Capabilities::DEPRECATE_EOF));
+        assert!(with.has(Capabilities::SESSION_TRACK) && !with.has(Capabilities::DEPRECATE_EOF));
         assert!(with.has(Capabilities::MULTI_STATEMENTS));
         assert!(
             !wanted(0).has(Capabilities::MULTI_RESULTS),

@@ -1,7 +1,6 @@
 //! The end of a session: what its client is told, and what becomes of the server connection.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::Farewell;
@@ -10,15 +9,8 @@ use evenkeel_wire::mysql::flags::Status;
 use super::complaint::Complaint;
 use super::login::Changing;
 use super::server::ServerConnection;
-use super::{End, Lending, Session, Stage};
-use crate::engine::worker::Worker;
+use super::{End, Session, Stage};
 use crate::record::Ending;
-
-/// A reset that takes longer is not worth the connection.
-const RESET_LIMIT: Duration = Duration::from_secs(5);
-
-/// A client that takes longer to hear why it is over need not know.
-const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
     /// It is over, for a reason of its own.
@@ -64,14 +56,9 @@ impl Session<'_> {
         let waits = !matches!(self.stage, Stage::Command) || !self.rest.is_over();
         let sequence = if waits { self.rest.sequence } else { 1 };
         complaint.write(sequence, &mut out);
-        let Some(client) = &mut self.client else {
-            return;
-        };
-        let saying = async {
-            let _ = client.send(self.worker, &out).await;
-            let _ = client.flush().await;
-        };
-        let _ = compio::time::timeout(LAST_WORD_LIMIT, saying).await;
+        if let Some(client) = &mut self.client {
+            client.say_last(self.worker, &out).await;
+        }
     }
 
     /// What the client leaves behind on its connection decides what becomes of that.
@@ -89,34 +76,23 @@ impl Session<'_> {
             farewell => farewell,
         };
         match farewell {
-            Farewell::Keep if is_quiet => self.lending.give_back(server, Condition::Clean),
-            Farewell::Reset if is_quiet => reset(self.worker, &self.lending, server),
-            _ => self.lending.give_back(server, Condition::Unclean),
+            Farewell::Keep if is_quiet => self.borrower.give_back(server, Condition::Clean),
+            Farewell::Reset if is_quiet => {
+                let home = Rc::clone(self.worker);
+                let renew = async move |server: &mut ServerConnection| {
+                    server.renew(&home).await.is_ok() && server.is_idle()
+                };
+                self.borrower.give_back_renewed(server, renew);
+            }
+            _ => self.borrower.give_back(server, Condition::Unclean),
         }
     }
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        self.leave_lines();
-        self.let_next_follow();
         if let Some(server) = self.server.take() {
-            self.card.has_none();
             self.give_back_at_the_end(server);
         }
     }
-}
-
-/// Makes a connection fit for another client, while nobody waits for that.
-fn reset(worker: &Rc<Worker>, lending: &Rc<Lending>, mut server: Box<ServerConnection>) {
-    let (home, lending) = (Rc::clone(worker), Rc::clone(lending));
-    worker.spawn(async move {
-        let resetting = server.renew(&home);
-        let went_well = compio::time::timeout(RESET_LIMIT, resetting).await;
-        let condition = match went_well {
-            Ok(Ok(())) if server.is_idle() => Condition::Clean,
-            _ => Condition::Unclean,
-        };
-        lending.give_back(server, condition);
-    });
 }

@@ -40,9 +40,14 @@ use crate::random::secret;
 use crate::record::Ending;
 use crate::service::database::DatabaseService;
 use crate::service::{Seat, View};
+use crate::session::cancel;
 use crate::session::card::Card;
 use crate::stream::Stream;
 use crate::upstream::lending::Lending;
+
+/// Right behind the start a client waits for what routines and triggers do; where servers do not
+/// tell, not for ever.
+const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the workers of a service share for logins.
 #[derive(Debug, Default)]
@@ -189,8 +194,7 @@ impl<'a> Door<'a> {
         let figures = &self.service.figures()[self.worker.index];
         figures.refused_logins.add(1);
         if let Some(mut talk) = talk {
-            let telling = talk.say_last(self.worker, complaint);
-            let _ = compio::time::timeout(Duration::from_secs(1), telling).await;
+            talk.say_last(self.worker, complaint).await;
         }
         Ending::Told(complaint.message.clone())
     }
@@ -211,6 +215,8 @@ impl<'a> Door<'a> {
         };
         let proof = self.prove(talk, view, &wish).await?;
         talk.must_be_over()?;
+        let known = self.service.knowledge.routines_expected();
+        let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
         let (account, begin) = self.prepare(view, &wish, proof).await?;
         self.say_ok(talk, &begin, wish.entrance.agreed).await?;
         let talk = place.take().ok_or(Outside::Gone)?;
@@ -222,7 +228,7 @@ impl<'a> Door<'a> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let offered = least.offered(acceptor.is_some());
         let nonce = Nonce::of_random(secret());
-        let id = Card::draw_number();
+        let id = Card::draw_number(cancel::generation(self.worker));
         let mut out = Vec::new();
         least.write((offered, id as u32), &nonce, &mut out);
         talk.say(self.worker, &out).await?;
@@ -282,29 +288,28 @@ fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
     }
 }
 
-/// A client that knows plugins is asked anew, with other random bytes: those of the greeting have
-/// been used up.
+/// The proof is made with the random bytes of the greeting, as at the servers: libraries made of
+/// MariaDB's use no others for it, not even if they are asked anew. Who sends none is asked.
 fn changed(entrance: Entrance, payload: &[u8], least: &Least) -> Result<Wish, Outside> {
     let request = match frontend::request(payload, entrance.agreed) {
         Ok(Request::ChangeUser(request)) => request,
         Ok(_) => return Err(words::bad_handshake().into()),
         Err(fault) => return Err(words::of_fault(fault).into()),
     };
-    let knows_plugins = request.plugin.is_some();
+    let has_proof = !request.proof.is_empty();
     let asked = ChangeUser {
-        plugin: knows_plugins.then_some(&b""[..]),
+        plugin: request
+            .plugin
+            .map(|plugin| if has_proof { plugin } else { b"" }),
         ..request
     };
     Ok(Wish {
         entrance,
         user: String::from_utf8_lossy(request.user).into_owned(),
         claim: Claim::of_change_user(&asked),
-        plugin: None,
-        has_proof: !request.proof.is_empty(),
-        nonce: match knows_plugins {
-            true => Nonce::of_random(secret()),
-            false => entrance.nonce,
-        },
+        plugin: asked.plugin.map(<[u8]>::to_vec),
+        has_proof,
+        nonce: entrance.nonce,
         schema: (!request.schema.is_empty()).then(|| request.schema.into()),
         collation: request.collation.unwrap_or_default(),
         usual: least.plugin,

@@ -1,59 +1,63 @@
-//! How a session comes to a server connection: it borrows one, waits for one, or for a primary; and
-//! what must be in place there before its command.
+//! What follows when a session asks for a server connection, and what must be in place there before
+//! its command.
 
-use std::sync::Arc;
-
-use evenkeel_policy::lending::Condition;
+use evenkeel_policy::causality::{Consistency, Position};
 use evenkeel_policy::route::{Kind, Statement};
-use evenkeel_policy::waiting::{Primary, Trouble};
 use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::frontend;
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
 use super::complaint::Complaint;
+use super::finish::after;
 use super::server::{Ask, ServerConnection};
-use super::unit::{Missing, Sense, Unit, Wanted, What};
-use super::{At, End, Session, Stage};
-use crate::clock;
+use super::unit::{Missing, Sense, Unit, What};
+use super::{End, Session, Stage};
 use crate::service::View;
-use crate::service::line::Told;
+use crate::session::borrower::{Denial, Got};
 use crate::session::card::Doing;
+use crate::session::placing::{Awaited, Wanted};
 use crate::state::mysql::{Difference, Needs, difference};
-use crate::upstream::join::{self, JoinError};
-use crate::upstream::lending;
-
-type Borrowed = lending::Borrowed<ServerConnection>;
-type Delivery = lending::Delivery<ServerConnection>;
-
-/// Connections that do not fit are closed, up to so many in a row.
-const UNFIT_MAX: u32 = 100;
-
-/// What came of asking for a connection.
-enum Got {
-    /// It is lent.
-    Server,
-    /// It comes.
-    Later,
-    /// The command is not run, and its client is told this.
-    Refused(Complaint),
-}
+use crate::upstream::join;
 
 impl Session<'_> {
     /// Asks for a connection for the command. True: it is there.
-    pub(super) fn obtain(&mut self, wanted: Wanted, view: &Arc<View>) -> Result<bool, End> {
-        match self.ask(wanted, view) {
-            Got::Server => Ok(true),
-            Got::Later => Ok(false),
-            Got::Refused(complaint) => {
-                self.refuse(complaint)?;
-                Ok(false)
-            }
+    pub(super) fn obtain(&mut self, wanted: Wanted, view: &View) -> Result<bool, End> {
+        let got = self.borrower.ask(&wanted, view);
+        self.unit.wait = match wanted {
+            Wanted::Soon(_, position) => Some(Awaited::Position(position)),
+            Wanted::Causal(_) => Some(Awaited::Everything),
+            _ if self.must_catch_up(view) => Some(Awaited::Everything),
+            _ => None,
+        };
+        match got {
+            Got::Server(server) => Ok(self.lent(server)),
+            got => self.follow(got).map(|()| false),
         }
+    }
+
+    /// Whether it has come to a primary that has followed the one that the session wrote on, and
+    /// that may still have to apply what it wrote there (Galera).
+    fn must_catch_up(&self, view: &View) -> bool {
+        let (Some(own), Some(at)) = (&view.database, &self.borrower.at) else {
+            return false;
+        };
+        let positions = || self.service.knowledge.positions();
+        let is_first = || {
+            positions()
+                .sample
+                .as_ref()
+                .is_none_or(|one| one.epoch != own.epoch)
+        };
+        let may_lack = match own.consistency {
+            Consistency::Eventual => false,
+            Consistency::ReadYourWrites => self.token.is_of_earlier(own.epoch),
+            Consistency::Global => self.service.knowledge.writes().last_us() > 0 && is_first(),
+        };
+        may_lack && !at.is_replica && positions().is_causal(at.server.id)
     }
 
     /// Decides anew where the command goes, whose bytes are kept, and sends it there.
     pub(super) fn try_again(&mut self) -> Result<(), End> {
-        self.stage = Stage::Command;
         let view = self.seat.service().view_owned();
         let wanted = self.decide(&view);
         match self.obtain(wanted, &view)? {
@@ -62,85 +66,53 @@ impl Session<'_> {
         }
     }
 
-    fn ask(&mut self, wanted: Wanted, view: &Arc<View>) -> Got {
-        match wanted {
-            Wanted::Reader(index) => self.ask_at(view, index, true),
-            Wanted::Named(index) => self.ask_at(view, index, false),
-            Wanted::Primary => self.ask_primary(view),
-        }
-    }
-
-    fn ask_primary(&mut self, view: &Arc<View>) -> Got {
-        let primary = view.database.as_ref().and_then(|own| own.primary);
-        let is_calm = self.resumed.is_some() || self.service.line.is_calm();
-        if let Some(index) = primary.filter(|_| is_calm) {
-            return self.ask_at(view, index, false);
-        }
-        if primary.is_none() {
-            self.service.line.turn(Primary::Away);
-        }
-        match self.service.line.ask(clock::now_ms()) {
-            Told::Go => match primary {
-                Some(index) => self.ask_at(view, index, false),
-                None => Got::Refused(Complaint::of_trouble(Trouble::NoPrimary { waited_ms: 0 })),
+    /// What follows for the command.
+    pub(super) fn follow(&mut self, got: Got<ServerConnection>) -> Result<(), End> {
+        self.stage = Stage::Command;
+        match got {
+            Got::Server(server) => match self.lent(server) {
+                true => self.launch(None),
+                false => Ok(()),
             },
-            Told::Wait(ticket, turn) => {
-                self.does(Doing::WaitingForPrimary);
-                self.stage = Stage::Primary { ticket, turn };
-                Got::Later
+            Got::Later => {
+                self.stage = Stage::Waiting;
+                Ok(())
             }
-            Told::Fail(trouble) => Got::Refused(Complaint::of_trouble(trouble)),
+            Got::Again => self.try_again(),
+            Got::Nothing => self.try_elsewhere(),
+            Got::Denied(denial) => self.denied(&denial),
         }
     }
 
-    /// Borrows a connection to a server of the view.
-    fn ask_at(&mut self, view: &Arc<View>, index: usize, is_reserved: bool) -> Got {
-        let (Some(own), Some(at)) = (&view.database, At::new(view, index, is_reserved)) else {
-            return Got::Refused(Complaint::of_trouble(Trouble::NoPrimary { waited_ms: 0 }));
-        };
-        let server = Arc::clone(&at.server);
-        self.at = Some(at);
-        for _ in 0..UNFIT_MAX {
-            let pooled = self.account.pooled(&server, own);
-            let borrowed = self.lending.borrow(&pooled, &self.place);
-            // An operator has had its connections opened anew just now: there is another pool.
-            if matches!(borrowed, Borrowed::Refused(_)) && pooled.pool.is_outdated() {
-                continue;
+    fn denied(&mut self, denial: &Denial) -> Result<(), End> {
+        let complaint = Complaint::of_denial(denial);
+        match denial {
+            // What the session is made of is good no more.
+            Denial::NotJoined(error)
+                if error.kind == join::Kind::Refused && complaint.code.sqlstate == *b"28000" =>
+            {
+                Err(End::Fatal(complaint))
             }
-            if let Some(got) = self.borrowed(borrowed) {
-                return got;
-            }
-        }
-        self.at = None;
-        Got::Refused(Complaint::waited())
-    }
-
-    /// `None`: the connection does not fit, and is closed.
-    fn borrowed(&mut self, borrowed: Borrowed) -> Option<Got> {
-        match borrowed {
-            Borrowed::Now(server) => self.lent(server).then_some(Got::Server),
-            Borrowed::Later(until_ms) => {
-                let since_us = clock::now_us();
-                self.stage = Stage::Connection { until_ms, since_us };
-                self.card.set_deadline(until_ms);
-                self.does(Doing::Waiting);
-                Some(Got::Later)
-            }
-            Borrowed::Refused(refusal) => {
-                self.at = None;
-                Some(Got::Refused(Complaint::refused(refusal)))
-            }
+            _ => self.refuse(complaint),
         }
     }
 
-    /// A connection is ours. False: it cannot be made as this client's, and was closed.
+    /// Nothing of the command was sent.
+    pub(super) fn try_elsewhere(&mut self) -> Result<(), End> {
+        let is_read = self.unit.is_read && !self.unit.primary_only && !self.unit.is_late;
+        let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
+        self.follow(got)
+    }
+
+    /// A connection is ours. False: it cannot be made as this client's, and a new one comes.
     fn lent(&mut self, server: Box<ServerConnection>) -> bool {
         if !self.compare(&server) {
-            self.lending.give_back(server, Condition::Unclean);
+            self.borrower.exchange(server);
+            self.stage = Stage::Waiting;
             return false;
         }
         self.card.has(&server.lent);
-        self.begins_work();
+        self.unit.since_us = self.borrower.begins_work();
         self.transcoder = Transcoder::new(server.agreed, self.entrance.agreed);
         self.stage = Stage::Command;
         self.server = Some(server);
@@ -153,12 +125,11 @@ impl Session<'_> {
         let meaning = self.unit.sense.meaning();
         let asked = &self.shared.asked;
         let needs = meaning.map_or(Needs::NONE, |meaning| asked.needs(meaning));
-        let goes = self.leaves_schema() && !self.keeps_connection();
         let mut sql = Vec::new();
         self.unit.missing = match difference(&server.settings, &mut self.journal, needs, &mut sql) {
             Difference::Nothing => None,
             // Where it comes from does not matter to whoever goes elsewhere.
-            Difference::Put { .. } if goes && sql.is_empty() => None,
+            Difference::Put { .. } if sql.is_empty() && self.goes_to_other_schema() => None,
             Difference::Put { schema } => Some(Missing {
                 schema,
                 sql,
@@ -170,7 +141,10 @@ impl Session<'_> {
     }
 
     /// It goes to another schema, and its own may be there no more.
-    fn leaves_schema(&self) -> bool {
+    fn goes_to_other_schema(&self) -> bool {
+        if self.keeps_connection() {
+            return false;
+        }
         let command = &self.unit.command;
         let payload = command.get(HEADER_LENGTH..).unwrap_or_default();
         match frontend::request(payload, self.entrance.agreed) {
@@ -214,14 +188,19 @@ impl Session<'_> {
             Self::prepare_as_then(server, &statement, &now, out);
             must_wait = true;
         }
-        if let Some(position) = &self.unit.wait {
+        if let Some(awaited) = &self.unit.wait {
             let view = self.seat.service().view();
             let wait_ms = view
                 .database
                 .as_ref()
                 .map_or(0, |own| own.causality.wait_ms);
-            let text = wait_text(server.version.mariadb, position, wait_ms);
+            let text = wait_text(server.version.mariadb, awaited, wait_ms);
             server.ask(Ask::Wait, text.as_bytes(), out);
+            must_wait |= !self.unit.is_read;
+            // The cluster's own limit is half a minute, and no statement can say otherwise.
+            if *awaited == Awaited::Everything && self.borrower.is_at_replica() {
+                self.unit.patience = Some(after(wait_ms));
+            }
         }
         Ok(must_wait)
     }
@@ -233,9 +212,9 @@ impl Session<'_> {
             return None;
         };
         // What cannot be read may be several.
-        let is_one =
-            |statements: &[Statement]| matches!(statements, [one] if one.kind != Kind::Unknown);
-        (!is_one(&meaning.statements)).then_some(self.takes_several)
+        let is_known = |one: &Statement| one.kind != Kind::Unknown && !meaning.makes_program;
+        let is_one = matches!(&*meaning.statements, [one] if is_known(one));
+        (!is_one).then_some(self.takes_several)
     }
 
     /// A setting of ours is in place.
@@ -251,110 +230,13 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn delivered(&mut self, delivery: Delivery) -> Result<(), End> {
-        self.card.set_deadline(0);
-        if let Stage::Connection { since_us, .. } = self.stage {
-            let waited_us = clock::now_us().saturating_sub(since_us);
-            self.figures().wait_us.observe(waited_us);
-        }
-        match delivery {
-            Delivery::Connection(server) => match self.lent(server) {
-                true => self.launch(None),
-                false => {
-                    self.at = None;
-                    self.try_again()
-                }
-            },
-            Delivery::Again => {
-                self.at = None;
-                self.try_again()
-            }
-            Delivery::Failed(error) => {
-                self.stage = Stage::Command;
-                self.not_joined(&error)
-            }
-        }
-    }
-
-    /// A connection could not be opened.
-    fn not_joined(&mut self, error: &JoinError) -> Result<(), End> {
-        let at = self.at.take();
-        if !error.is_passing() {
-            let complaint = Complaint::of_join(error);
-            let is_denied =
-                error.kind == join::Kind::Refused && complaint.code.sqlstate == *b"28000";
-            return match is_denied {
-                // What the session is made of is good no more.
-                true => Err(End::Fatal(complaint)),
-                false => self.refuse(complaint),
-            };
-        }
-        self.service.knowledge.doubt(error.server_id);
-        self.try_elsewhere(at)
-    }
-
-    /// Nothing of the command was sent: a read has other servers to go to, all else waits for one
-    /// that takes writes.
-    pub(super) fn try_elsewhere(&mut self, at: Option<At>) -> Result<(), End> {
-        let Some(at) = at else {
-            return self.wait_for_another_primary();
-        };
-        let is_read = self.unit.is_read && !self.unit.primary_only;
-        let is_new = !self.unit.tried.contains(&at.server.id);
-        if at.is_replica || is_read && is_new {
-            self.unit.tried.push(at.server.id);
-            return self.try_again();
-        }
-        self.wait_for_another_primary()
-    }
-
-    /// The server that should be the primary is none now: back to those who wait for one.
-    pub(super) fn wait_for_another_primary(&mut self) -> Result<(), End> {
-        self.does(Doing::WaitingForPrimary);
-        let line = &self.service.line;
-        if let Some(ticket) = self.resumed.take() {
-            let turn = line.wait_on(ticket);
-            self.stage = Stage::Primary { ticket, turn };
-            return Ok(());
-        }
-        line.turn(Primary::Away);
-        match line.ask(clock::now_ms()) {
-            Told::Wait(ticket, turn) => {
-                self.stage = Stage::Primary { ticket, turn };
-                Ok(())
-            }
-            Told::Fail(trouble) => self.refuse(Complaint::of_trouble(trouble)),
-            // Another worker has just heard that there is one again.
-            Told::Go => self.try_again(),
-        }
-    }
-
-    pub(super) fn turn_has_come(&mut self, outcome: Result<(), Trouble>) -> Result<(), End> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Command);
-        match (outcome, stage) {
-            (Ok(()), Stage::Primary { ticket, .. }) => {
-                self.resumed = Some(ticket);
-                self.try_again()
-            }
-            (Err(trouble), _) => self.refuse(Complaint::of_trouble(trouble)),
-            (Ok(()), _) => Ok(()),
-        }
-    }
-
-    /// The work that waited for a primary was answered by it: the next one may follow.
-    pub(super) fn let_next_follow(&mut self) {
-        if let Some(ticket) = self.resumed.take() {
-            self.service.line.done(ticket);
-        }
-    }
-
     /// The command is not run: its client is told why, and goes on with the next.
     pub(super) fn refuse(&mut self, complaint: Complaint) -> Result<(), End> {
         self.stage = Stage::Command;
         let Unit { what, .. } = self.drop_unit();
-        self.let_next_follow();
+        self.borrower.let_next_follow();
         if self.server.is_none() {
-            self.at = None;
+            self.borrower.at = None;
             self.does(Doing::Idle);
         }
         match what {
@@ -378,49 +260,29 @@ impl Session<'_> {
             let service = self.seat.service();
             crate::session::cancel::cancel(self.worker, &self.card, service);
         }
-        let is_waiting = matches!(self.stage, Stage::Connection { .. } | Stage::Primary { .. });
-        if self.card.take_cancel() && is_waiting {
-            self.leave_lines();
+        if self.card.take_cancel() && self.borrower.is_waiting() {
+            self.borrower.leave_lines();
             return self.refuse(Complaint::interrupted());
         }
-        match self.stage {
-            Stage::Connection { until_ms, .. } if clock::now_ms() >= until_ms => {
-                if !self.lending.give_up(&self.place) {
-                    // It comes after all.
-                    return Ok(());
-                }
-                self.figures().gave_up.add(1);
-                self.refuse(Complaint::waited())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits for nothing any more.
-    pub(super) fn leave_lines(&mut self) {
-        self.lending.leave_line(&self.place);
-        if let Some(Delivery::Connection(server)) = self.place.take_late() {
-            self.lending.give_back(server, Condition::Clean);
-        }
-        if let Stage::Primary { ticket, .. } = self.stage {
-            self.service.line.cancel(ticket);
+        match self.borrower.gives_up() {
+            true => self.refuse(Complaint::waited()),
+            false => Ok(()),
         }
     }
 }
 
-/// Waits on a replica until it has what the session wrote.
-fn wait_text(
-    is_mariadb: bool,
-    position: &evenkeel_policy::causality::Position,
-    wait_ms: u64,
-) -> String {
-    let evenkeel_policy::causality::Position::Gtids(gtids) = position else {
-        // Another database's: it is never reached.
-        return "SELECT 1".to_owned();
-    };
+/// Waits on a server until it has what the session must see.
+fn wait_text(is_mariadb: bool, awaited: &Awaited, wait_ms: u64) -> String {
     let (whole, thousandths) = (wait_ms / 1_000, wait_ms % 1_000);
-    match is_mariadb {
-        true => format!("SELECT MASTER_GTID_WAIT('{gtids}', {whole}.{thousandths:03})"),
-        false => format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {whole}.{thousandths:03})"),
+    match awaited {
+        Awaited::Everything => "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 0".to_owned(),
+        Awaited::Position(Position::Gtids(gtids)) if is_mariadb => {
+            format!("SELECT MASTER_GTID_WAIT('{gtids}', {whole}.{thousandths:03})")
+        }
+        Awaited::Position(Position::Gtids(gtids)) => {
+            format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {whole}.{thousandths:03})")
+        }
+        // Another database's: it is never reached.
+        Awaited::Position(_) => "SELECT 1".to_owned(),
     }
 }

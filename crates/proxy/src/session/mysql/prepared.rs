@@ -104,8 +104,9 @@ impl Session<'_> {
     }
 
     /// Puts the client's number into the answer to its COM_STMT_PREPARE.
-    pub(super) fn rename(&self, packet: &mut [u8]) -> bool {
-        set_statement(packet, self.numbers.last())
+    pub(super) fn rename(&self, packet: &mut [u8]) {
+        let is_whole = set_statement(packet, self.numbers.last());
+        debug_assert!(is_whole, "it was read");
     }
 
     /// Makes a command about a statement the server's: the number, and the types of its parameters
@@ -128,11 +129,34 @@ impl Session<'_> {
             _ => return true,
         };
         match given {
-            None => false,
-            Some(Given::Nothing) => true,
+            // What is malformed the server refuses in its own words.
+            None | Some(Given::Nothing) => true,
             Some(Given::Types(types)) => self.bound(number, types),
             Some(Given::Missing { at, mark }) => self.add_types(command, begin, (number, at, mark)),
         }
+    }
+
+    /// Whether the types that the server lacks can be put into the command if its client has left
+    /// them out: a full packet has no room for them.
+    pub(super) fn has_room_for_types(&self) -> bool {
+        let (command, what) = (&self.unit.command, &self.unit.what);
+        let named = what.number().and_then(|number| self.numbers.get(number));
+        let (Some(number), Some(named)) = (what.number(), named) else {
+            return true;
+        };
+        let is_full = |header| !has_room(header, named.types.len());
+        let is_full = matches!(frame::header(command), Parsed::Frame(header, _) if is_full(header));
+        if !is_full || named.types.is_empty() {
+            return true;
+        }
+        let server = self.server.as_ref();
+        let there = server.and_then(|server| server.prepared.types(named.statement.id));
+        let given = match what {
+            What::Execute(_) => self.types_of_execute(command, number),
+            What::Bulk(_) => self.types_of_bulk(command, number),
+            _ => None,
+        };
+        !matches!(given, Some(Given::Missing { .. })) || there == Some(&*named.types)
     }
 
     fn types_of_execute(&self, command: &[u8], number: u32) -> Option<Given> {

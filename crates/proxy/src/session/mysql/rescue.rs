@@ -2,7 +2,7 @@
 //! it, and else its client is told the truth.
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
 use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::mysql::backend::Report;
@@ -12,8 +12,9 @@ use super::complaint::Complaint;
 use super::from_server::Walked;
 use super::server::ServerConnection;
 use super::texts::within;
-use super::{At, End, Session, Stage, Then};
+use super::{End, Session, Stage, Then};
 use crate::session::card::Doing;
+use crate::session::placing::At;
 
 /// A command that fails again and again has a reason of its own.
 const RESCUES_MAX: u32 = 3;
@@ -23,11 +24,15 @@ pub(super) fn mishap_of(report: &Report<'_>) -> Mishap {
     if report.is_read_only() {
         return Mishap::ReadOnly;
     }
+    if report.is_without_cluster() {
+        return Mishap::TurnedAway;
+    }
     match report.code {
-        // ER_CON_COUNT_ERROR, ER_SERVER_SHUTDOWN
-        1040 | 1053 => Mishap::TurnedAway,
-        // ER_CONNECTION_KILLED, which may have come in the middle of it; ER_NORMAL_SHUTDOWN
-        1077 | 1927 => Mishap::Broken,
+        // ER_CON_COUNT_ERROR
+        1040 => Mishap::TurnedAway,
+        // ER_SERVER_SHUTDOWN and ER_CONNECTION_KILLED, which may have come in the middle of it, and
+        // not every engine takes back what was done; ER_NORMAL_SHUTDOWN
+        1053 | 1077 | 1927 => Mishap::Broken,
         _ => Mishap::Error,
     }
 }
@@ -35,7 +40,9 @@ pub(super) fn mishap_of(report: &Report<'_>) -> Mishap {
 impl Session<'_> {
     /// Whether what failed is run again, and the client never hears of it.
     pub(super) fn may_rescue(&self, mishap: Mishap) -> bool {
-        let Some(at) = &self.at else { return false };
+        let Some(at) = &self.borrower.at else {
+            return false;
+        };
         let attempt = Attempt {
             on_replica: at.is_replica,
             is_read: self.unit.is_read,
@@ -59,20 +66,34 @@ impl Session<'_> {
 
     pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: Walked) -> Result<(), End> {
         self.figures().rescued.add(1);
-        if let Some(at) = &self.at {
+        if let Some(at) = &self.borrower.at {
             // That a replica is late is known.
             if mishap != Mishap::NotFresh {
                 self.service.knowledge.doubt(at.server.id);
             }
             self.unit.tried.push(at.server.id);
         }
-        if matches!(mishap, Mishap::ReadOnly | Mishap::NotFresh) {
-            self.unit.primary_only = true;
-        }
+        // A write that was turned away by a primary waits for another one.
+        let is_write = mishap == Mishap::TurnedAway && !self.unit.is_read;
+        self.unit.primary_only |= is_write || mishap == Mishap::ReadOnly;
+        self.unit.is_late |= mishap == Mishap::NotFresh;
         self.unit.rescues += 1;
         self.forget_work();
         self.stage = Stage::Swallow(Then::RunAgain);
         self.swallowed(walked)
+    }
+
+    /// The replica does not catch up in time: the read runs on the primary, and nothing that the
+    /// replica still says reaches anybody.
+    pub(super) fn waited_long_enough(&mut self) -> Result<(), End> {
+        self.unit.patience = None;
+        if !self.may_rescue(Mishap::NotFresh) {
+            return Ok(());
+        }
+        if let Some(server) = self.server.take() {
+            self.borrower.give_back(server, Condition::Unclean);
+        }
+        self.begin_rescue(Mishap::NotFresh, Walked::default())
     }
 
     /// What the command would have done to the session it has not done.
@@ -135,13 +156,7 @@ impl Session<'_> {
             }
             Then::Tell(complaint) => self.tell_refusal(complaint),
             Then::Renewed { is_clean } => {
-                self.begin_anew();
-                match is_clean {
-                    true if self.keeps_connection() => {}
-                    true => self.let_go(Condition::Clean),
-                    false => self.let_go(Condition::Unclean),
-                }
-                self.answer_ok();
+                self.renewed(is_clean);
                 Ok(())
             }
             Then::Answered { is_question } => {
@@ -160,6 +175,23 @@ impl Session<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// COM_RESET_CONNECTION was answered: what it does not end goes with the connection.
+    fn renewed(&mut self, is_clean: bool) {
+        let mut left = self.journal.pins;
+        left.release(Release::ResetConnection);
+        self.begin_anew();
+        if is_clean && self.keeps_connection() {
+            self.journal.keep(left);
+            self.pins_changed();
+        } else {
+            self.let_go(match is_clean && left.is_empty() {
+                true => Condition::Clean,
+                false => Condition::Unclean,
+            });
+        }
+        self.answer_ok();
     }
 
     /// Whether the session was bound to its connection before the command.
@@ -193,23 +225,25 @@ impl Session<'_> {
 
     /// The command, elsewhere.
     fn run_again(&mut self, condition: Condition) -> Result<(), End> {
-        let was_primary = self.at.take().is_some_and(|at| !at.is_replica);
+        let was_primary = self.borrower.is_at_primary();
+        self.borrower.at = None;
         if let Some(server) = self.server.take() {
-            self.card.has_none();
             let condition = match server.is_idle() {
                 true => condition,
                 false => Condition::Unclean,
             };
-            self.lending.give_back(server, condition);
+            self.borrower.give_back(server, condition);
         }
         let unit = &mut self.unit;
         (unit.reached_server, unit.missing, unit.wait) = (false, None, None);
+        unit.patience = None;
         unit.results = 0;
         unit.has_failed = false;
         unit.word.clear();
         self.stage = Stage::Command;
         if was_primary && self.unit.primary_only {
-            return self.wait_for_another_primary();
+            let got = self.borrower.wait_for_another_primary();
+            return self.follow(got);
         }
         // Another connection, perhaps to the same server: if that is down it will be found out.
         self.try_again()
@@ -220,15 +254,14 @@ impl Session<'_> {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
-        if let Some(at) = &self.at {
+        if let Some(at) = &self.borrower.at {
             self.service.knowledge.doubt(at.server.id);
             at.server.counters.resets.add(1);
         }
         tracing::debug!(server = %server.lent.pooled.server.name, why, "server lost");
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let is_in_reply = server.is_in_reply() || self.unit.reached_client;
-        self.card.has_none();
-        self.lending.give_back(server, Condition::Unclean);
+        self.borrower.give_back(server, Condition::Unclean);
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
         match stage {
             Stage::Swallow(Then::RunAgain) => self.run_again(Condition::Unclean),
@@ -236,9 +269,8 @@ impl Session<'_> {
                 self.swallowed_all(then)
             }
             Stage::Preparing if self.unit.is_kept && !is_open && !self.was_bound() => {
-                let at = self.at.take();
                 self.unit.missing = None;
-                self.try_elsewhere(at)
+                self.try_elsewhere()
             }
             Stage::Preparing => self.tell_lost(is_open, why),
             Stage::Answer | Stage::File | Stage::Streaming if is_in_reply => {
@@ -260,7 +292,7 @@ impl Session<'_> {
     fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), End> {
         let detail = self.whereof(why);
         let bonds = self.bonds_besides_transaction();
-        self.at = None;
+        self.borrower.at = None;
         self.forget_work();
         self.does(Doing::Idle);
         if bonds {
@@ -278,7 +310,7 @@ impl Session<'_> {
     /// A command was under way that cannot be run again.
     fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), End> {
         let may_write = |at: &At| !at.is_replica && (self.unit.may_write || at.writes);
-        if self.at.as_ref().is_some_and(may_write) {
+        if self.borrower.at.as_ref().is_some_and(may_write) {
             // Perhaps it did: then the session must see it as well.
             self.wrote();
         }
@@ -287,7 +319,7 @@ impl Session<'_> {
         let may_have_ended =
             self.unit.reached_server && self.unit.sense.meaning().is_none_or(ends_transactions);
         self.figures().lost.add(u64::from(is_open || bonds));
-        self.at = None;
+        self.borrower.at = None;
         self.forget_work();
         if bonds {
             return Err(End::Fatal(Complaint::bound_lost().detail(detail)));
@@ -308,8 +340,8 @@ impl Session<'_> {
     }
 
     fn whereof(&self, why: &str) -> String {
-        let server = self.at.as_ref().map(|at| at.server.name.to_string());
-        format!("server {} {why}", server.unwrap_or_default())
+        let name = self.borrower.server().map_or("", |server| &server.name);
+        format!("server {name} {why}")
     }
 }
 

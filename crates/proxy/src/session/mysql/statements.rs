@@ -2,34 +2,50 @@
 //! them a server connection has.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use evenkeel_wire::mysql::StatementId;
 
-use crate::state::mysql::Meaning;
+use crate::service::rules::Ruling;
+use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh, new_id};
+use crate::state::mysql::{Effect, Meaning};
 
-/// Statements that nobody has a number for are kept up to this many, so that the next client that
-/// prepares the same finds it on the servers.
-const UNUSED_MAX: usize = 10_000;
+/// A statement as clients prepare it.
+pub(crate) type Statement = interned::Statement<Within, Meaning>;
 
-/// A statement as clients prepare it: the same for all who give the same text and whose sessions
-/// read it alike.
-#[derive(Debug)]
-pub(crate) struct Statement {
-    /// Unique in this process.
-    pub(crate) id: u64,
-    pub(crate) text: Box<[u8]>,
-    pub(crate) meaning: Meaning,
-    /// Which state of the catalog the meaning was found with.
-    pub(crate) catalog: u64,
-    /// What else makes statements of one text different.
-    pub(crate) within: Within,
+/// All statements of a service.
+pub(crate) type Interned = interned::Interned<Within, Meaning>;
+
+impl Statement {
+    /// The same, and yet another for the servers.
+    fn copy(&self) -> Statement {
+        Statement {
+            id: new_id(),
+            ..self.clone()
+        }
+    }
 }
 
+impl Weigh for Within {
+    fn weight(&self) -> usize {
+        self.schema.as_ref().map_or(0, |schema| schema.len()) + READING_WEIGHT
+    }
+}
+
+/// What modes, a character set and a collation take, as a rule.
+const READING_WEIGHT: usize = 200;
+
+impl Weigh for Meaning {
+    fn weight(&self) -> usize {
+        size_of_val(&*self.statements) + self.effects.len() * (size_of::<Effect>() + EFFECT)
+    }
+}
+
+/// What names and values of an effect take, as a rule.
+const EFFECT: usize = 64;
+
 /// What a text is prepared in: names and strings in it mean what they mean there.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Within {
     pub(crate) schema: Option<Box<[u8]>>,
     /// The values of [`READING`].
@@ -84,66 +100,6 @@ fn is_plain(value: &[u8]) -> bool {
     value.iter().all(is_of_name)
 }
 
-/// All statements of a service.
-#[derive(Debug, Default)]
-pub(crate) struct Interned {
-    known: Mutex<HashMap<u64, Vec<Arc<Statement>>>>,
-    hasher: RandomState,
-}
-
-fn new_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Relaxed)
-}
-
-impl Interned {
-    /// The statement of that text; `read` tells what it means if it is new, or if the catalog has
-    /// changed since.
-    pub(crate) fn statement(
-        &self,
-        text: &[u8],
-        within: &Within,
-        catalog: u64,
-        read: impl FnOnce() -> Meaning,
-    ) -> Arc<Statement> {
-        let key = self.hasher.hash_one((text, within));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() > UNUSED_MAX {
-            known.retain(|_, alike| {
-                alike.retain(|one| Arc::strong_count(one) > 1);
-                !alike.is_empty()
-            });
-        }
-        let alike = known.entry(key).or_default();
-        let is_same = |one: &&Arc<Statement>| *one.text == *text && one.within == *within;
-        let id = match alike.iter().find(is_same) {
-            Some(one) if one.catalog == catalog => return Arc::clone(one),
-            Some(one) => one.id,
-            None => new_id(),
-        };
-        let statement = Arc::new(Statement {
-            id,
-            text: text.into(),
-            meaning: read(),
-            catalog,
-            within: within.clone(),
-        });
-        alike.retain(|one| one.id != id);
-        alike.push(Arc::clone(&statement));
-        statement
-    }
-
-    /// The same statement, with what is known of the catalog now.
-    pub(crate) fn renewed(
-        &self,
-        statement: &Statement,
-        catalog: u64,
-        read: impl FnOnce() -> Meaning,
-    ) -> Arc<Statement> {
-        self.statement(&statement.text, &statement.within, catalog, read)
-    }
-}
-
 /// One client's statements, by the numbers that we gave it.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
@@ -151,6 +107,7 @@ pub(crate) struct Numbers {
     given: u32,
     /// What [`StatementId::LAST`] means.
     last: Option<u32>,
+    share: Share,
 }
 
 /// A client's statement.
@@ -162,6 +119,12 @@ pub(crate) struct Named {
     pub(crate) types: Box<[u8]>,
     /// Values that its client sent in advance have reached no server.
     pub(crate) lacks_data: bool,
+    /// What the rules say of it, if there were any when that was asked.
+    pub(crate) ruling: Option<Ruling>,
+    /// It may have a cursor open, or values that were sent in advance.
+    pub(crate) holds: bool,
+    /// No other number means the same at a server.
+    is_own: bool,
 }
 
 impl Numbers {
@@ -174,8 +137,20 @@ impl Numbers {
         })
     }
 
+    /// Whether the client may have one more.
+    pub(crate) fn has_room(&mut self, statement: &Statement) -> bool {
+        let known = &self.known;
+        let has = || known.values().map(|one| one.statement.weight()).sum();
+        known.len() < OF_CLIENT_MAX && self.share.takes(statement.weight(), has)
+    }
+
     /// A server has prepared it.
-    pub(crate) fn prepared(&mut self, statement: &Arc<Statement>, parameters: u16) {
+    pub(crate) fn prepared(
+        &mut self,
+        statement: &Arc<Statement>,
+        parameters: u16,
+        ruling: Option<Ruling>,
+    ) {
         let number = self.next().0;
         self.given = number;
         self.last = Some(number);
@@ -184,11 +159,38 @@ impl Numbers {
             parameters,
             types: Box::default(),
             lacks_data: false,
+            ruling,
+            holds: false,
+            is_own: false,
         };
         self.known.insert(number, named);
     }
 
-    /// A server would not: MariaDB forgets what LAST means.
+    /// A server has statements of the same text and session once. If another one of the client's
+    /// holds something there, which this one would take away, this becomes a statement of its own.
+    pub(crate) fn part(&mut self, number: u32) {
+        let Some(named) = self.known.get(&number) else {
+            return;
+        };
+        let id = named.statement.id;
+        let mut others = self.known.iter().filter(|(other, _)| **other != number);
+        let is_held = others.any(|(_, other)| other.holds && other.statement.id == id);
+        if is_held {
+            self.own(number);
+        }
+    }
+
+    /// A server takes what is sent in advance for what the last execution had in its place, be it
+    /// another client's: the statement becomes this client's own.
+    pub(crate) fn own(&mut self, number: u32) {
+        let named = self.known.get_mut(&number);
+        if let Some(named) = named.filter(|named| !named.is_own && !named.holds) {
+            named.statement = Arc::new(named.statement.copy());
+            named.is_own = true;
+        }
+    }
+
+    /// A statement is to be prepared; until it is, LAST means nothing, as in MariaDB.
     pub(crate) fn not_prepared(&mut self) {
         self.last = None;
     }
@@ -204,6 +206,11 @@ impl Numbers {
             StatementId::LAST => self.last.unwrap_or(u32::MAX),
             StatementId(number) => number,
         }
+    }
+
+    /// Whether any of them may have something at a server.
+    pub(crate) fn hold(&self) -> bool {
+        self.known.values().any(|named| named.holds)
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<&Named> {
@@ -262,6 +269,11 @@ impl Prepared {
     /// What the statement is called there, without using it.
     pub(crate) fn number(&self, id: u64) -> Option<StatementId> {
         self.known.get(&id).map(|there| there.number)
+    }
+
+    /// The types that its last execution there bound, without using it.
+    pub(crate) fn types(&self, id: u64) -> Option<&[u8]> {
+        self.known.get(&id).map(|there| &*there.types)
     }
 
     /// The server has prepared it under this number. The one that it has to close for that: the
@@ -343,6 +355,47 @@ mod tests {
         let both: &[u8] = b"SET @@session.sql_mode='ANSI,NO_ZERO_DATE', \
             @@session.collation_connection='utf8mb4_bin'";
         assert_eq!(there, both);
+    }
+
+    #[test]
+    fn a_statement_parts_from_one_of_its_client_s_that_holds_something() {
+        let statement =
+            Interned::default().statement(b"SELECT 1", &Within::default(), 0, Meaning::default);
+        let mut numbers = Numbers::default();
+        numbers.prepared(&statement, 0, None);
+        numbers.prepared(&statement, 0, None);
+        let id = |numbers: &Numbers, number| numbers.get(number).unwrap().statement.id;
+        numbers.part(2);
+        assert_eq!(id(&numbers, 2), statement.id);
+        numbers.get_mut(1).unwrap().holds = true;
+        numbers.part(1);
+        numbers.part(2);
+        assert_eq!(id(&numbers, 1), statement.id);
+        assert_ne!(id(&numbers, 2), statement.id);
+    }
+
+    #[test]
+    fn a_client_has_so_many_statements_and_no_more() {
+        let statement = |text: &[u8]| {
+            let within = Within::default();
+            Interned::default().statement(text, &within, 0, Meaning::default)
+        };
+        let (one, long) = (statement(b"SELECT 1"), statement(&[b' '; 1024 * 1024]));
+        let mut numbers = Numbers::default();
+        for _ in 0..OF_CLIENT_MAX {
+            assert!(numbers.has_room(&one));
+            numbers.prepared(&one, 0, None);
+        }
+        assert!(!numbers.has_room(&one));
+        numbers.remove(1);
+        assert!(numbers.has_room(&one));
+        numbers.clear();
+        let times = (0..100).take_while(|_| {
+            let has_room = numbers.has_room(&long);
+            numbers.prepared(&long, 0, None);
+            has_room
+        });
+        assert_eq!(times.count(), 63);
     }
 
     #[test]

@@ -3,26 +3,34 @@
 use std::task::{Context, Poll};
 
 use evenkeel_policy::lending::Condition;
+use evenkeel_wire::mysql::frame;
 
-use super::from_client::Input;
+use super::from_client::command_of;
 use super::{End, HELD_LENGTH_MAX, Session, Stage};
 use crate::relay::Way;
+use crate::session::input::Input;
+
+/// After so many steps the worker's other sessions have their turn.
+const STEPS_MAX: usize = 64;
 
 impl Session<'_> {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        loop {
+        for _ in 0..STEPS_MAX {
             match self.step(context) {
                 Ok(true) => {}
                 Ok(false) => return Poll::Pending,
                 Err(end) => return Poll::Ready(end),
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// One thing that can be done now. False: nothing can.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        if let Some(delivery) = self.place.take(context) {
-            self.delivered(delivery)?;
+        let service = self.seat.service();
+        if let Some(got) = self.borrower.poll_connection(context, service) {
+            self.follow(got)?;
             return Ok(true);
         }
         if self.card.take_call(context) {
@@ -58,24 +66,24 @@ impl Session<'_> {
             self.held_long_enough();
             return Ok(true);
         }
-        match &mut self.stage {
-            Stage::Primary { turn, .. } => {
-                let Poll::Ready(outcome) = turn.poll(context) else {
-                    return Ok(false);
-                };
-                self.turn_has_come(outcome)?;
-                Ok(true)
-            }
-            Stage::Killing(killing, id) => {
-                let id = *id;
-                let Poll::Ready(killed) = killing.as_mut().poll(context) else {
-                    return Ok(false);
-                };
-                self.killed(id, killed);
-                Ok(true)
-            }
-            _ => Ok(false),
+        if let Some(patience) = &mut self.unit.patience
+            && patience.as_mut().poll(context).is_ready()
+        {
+            self.waited_long_enough()?;
+            return Ok(true);
         }
+        if let Some(got) = self.borrower.poll_primary(context) {
+            self.follow(got)?;
+            return Ok(true);
+        }
+        if let Stage::Killing(killing, id) = &mut self.stage
+            && let Poll::Ready(killed) = killing.as_mut().poll(context)
+        {
+            let id = *id;
+            self.killed(id, killed);
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Takes what the server says. False: it says nothing.
@@ -152,8 +160,8 @@ impl Session<'_> {
         };
         let length = chunk.bytes().len() as u64;
         self.live
-            .moved_at(worker, Way::FromClient, length, self.at_server());
-        self.account.usage.from_clients.add(length);
+            .moved_at(worker, Way::FromClient, length, self.borrower.server());
+        self.borrower.usage.from_clients.add(length);
         if takes && self.held.is_empty() {
             self.take(Input::Chunk(chunk))?;
         } else {
@@ -164,8 +172,11 @@ impl Session<'_> {
 
     /// Goes on with what was held. False: it is only the beginning of something.
     fn go_on(&mut self) -> Result<bool, End> {
-        let held = std::mem::take(&mut self.held);
-        self.take(Input::Held(held))
+        let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
+        let first = command_of(self.held.bytes()).filter(|_| is_between);
+        let count = first.map_or(self.held.len(), frame::Header::frame_length);
+        let taken = self.held.take(count, || self.worker.spare());
+        self.take(Input::Held(taken))
     }
 
     /// Bytes of the client, from where the last ones ended. False: they are only the beginning of

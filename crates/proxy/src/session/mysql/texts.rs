@@ -9,6 +9,7 @@ use evenkeel_wire::gtid;
 use evenkeel_wire::mysql::boundaries::{End as ResultEnd, Event};
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::{Change, Trackers};
+use evenkeel_wire::sql::digest::digest;
 
 use super::Session;
 use super::server::{ServerConnection, session_state};
@@ -17,6 +18,7 @@ use super::unit::{Sense, What};
 use crate::clock;
 use crate::state::mysql::{Journal, Lookup, Meaning, Reply};
 use crate::state::settings::Settings;
+use crate::state::templates;
 
 impl Session<'_> {
     /// What a text means.
@@ -25,6 +27,33 @@ impl Session<'_> {
         let lookup = routines.as_deref().map(|routines| routines as &dyn Lookup);
         let meaning = self.journal.read(text, lookup);
         self.shared.asked.note(meaning.needs);
+        meaning
+    }
+
+    /// The same of a text that is run, and counted under its digest.
+    pub(super) fn read_query(&self, text: &[u8]) -> Meaning {
+        let Some(dialect) = self.journal.dialect() else {
+            return self.read(text);
+        };
+        let within = templates::Within {
+            dialect,
+            catalog: self.catalog(),
+        };
+        let mut templates = self.account.known.templates.borrow_mut();
+        let meaning = templates.meaning(text, within, Meaning::is_fixed, || {
+            let mut meaning = self.read(text);
+            meaning.digest = digest(text, dialect).0;
+            meaning
+        });
+        self.shared.asked.note(meaning.needs);
+        self.service.enter(meaning.digest, text, Some(dialect));
+        meaning
+    }
+
+    fn read_prepared(&self, text: &[u8]) -> Meaning {
+        let mut meaning = self.read(text).of_prepared();
+        let dialect = self.journal.dialect();
+        meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
         meaning
     }
 
@@ -38,7 +67,7 @@ impl Session<'_> {
         let (within, catalog) = (self.within(), self.catalog());
         self.shared
             .statements
-            .statement(text, &within, catalog, || self.read(text).of_prepared())
+            .statement(text, &within, catalog, || self.read_prepared(text))
     }
 
     /// What its texts are prepared in.
@@ -52,9 +81,8 @@ impl Session<'_> {
         if statement.catalog == catalog {
             return Arc::clone(statement);
         }
-        self.shared.statements.renewed(statement, catalog, || {
-            self.read(&statement.text).of_prepared()
-        })
+        let read = || self.read_prepared(&statement.text);
+        self.shared.statements.renewed(statement, catalog, read)
     }
 
     pub(super) fn pins_changed(&self) {
@@ -73,7 +101,7 @@ impl Session<'_> {
         self.unit.is_atomic = is_text && meaning.is_atomic;
         self.unit.may_write =
             meaning.writes || matches!(self.unit.what, What::Simple | What::Bulk(_));
-        if let Some(at) = &mut self.at {
+        if let Some(at) = &mut self.borrower.at {
             at.writes |= self.unit.may_write;
         }
         self.journal.sent(meaning, &mut server.settings);
@@ -138,7 +166,7 @@ impl Session<'_> {
                 }
                 Change::Schema(schema) => {
                     let schema = String::from_utf8_lossy(schema);
-                    self.card.set_database(schema.as_ref().into());
+                    self.borrower.is_in(&schema);
                 }
                 _ => {}
             }
@@ -161,16 +189,17 @@ impl Session<'_> {
         let Some(own) = view.database.as_ref() else {
             return;
         };
-        let matters = own.split.reads && own.consistency != Consistency::Eventual;
-        let Some(at) = self.at.as_mut() else {
+        let Some(at) = self.borrower.at.as_mut() else {
             return;
         };
         at.writes = false;
-        if !matters {
+        let is_causal = self.service.knowledge.positions().is_causal(at.server.id);
+        if !(own.split.reads || is_causal) || own.consistency == Consistency::Eventual {
             return;
         }
         let now_us = clock::now_us();
-        match self.unit.committed.take() {
+        // In Galera each node counts its log by itself.
+        match self.unit.committed.take().filter(|_| !is_causal) {
             Some(gtids) => self
                 .token
                 .wrote_at(&Position::Gtids(gtids), now_us, at.epoch),
@@ -196,6 +225,7 @@ impl Session<'_> {
             beginning.collation = 0;
         }
         self.journal = Journal::new(self.begin.fresh.pairs(), beginning, interner);
+        self.limit_idleness();
         self.pins_changed();
     }
 }
@@ -247,5 +277,6 @@ fn reply_of(event: &Event<'_>, known: Status) -> Option<Reply> {
         status,
         insert_id: ok.map_or(0, |ok| ok.last_insert_id),
         warnings,
+        tells: ok.is_some(),
     })
 }

@@ -2,24 +2,20 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::causality::{
-    Choice, Consistency, Freshness, Position, Replica, Requires, Token, choose, judge,
-};
 use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_policy::pool::{Pick, Request as PickRequest, Tried};
-use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Transaction};
+use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Transaction};
+use evenkeel_wire::mysql::flags::Status;
 use smallvec::SmallVec;
 
+use super::Session;
 use super::complaint::Complaint;
 use super::statements;
-use super::{At, Session};
-use crate::clock;
-use crate::dice::dice;
 use crate::service::View;
 use crate::service::database::DatabaseView;
-use crate::state::meaning;
+use crate::service::rules::Ruling;
+use crate::session::placing::{Awaited, Reading, Wanted};
 use crate::state::mysql::Meaning;
 
 /// One command of a client, and how it fares.
@@ -43,12 +39,16 @@ pub(super) struct Unit {
     pub(super) reached_client: bool,
     /// The server has answered by an error.
     pub(super) has_failed: bool,
+    /// Rows that it has changed.
+    pub(super) rows_affected: u64,
     /// Results that have come, so that each is told to its statement.
     pub(super) results: usize,
     /// Where in the log the server has put what it wrote.
     pub(super) committed: Option<Gtids>,
     /// What a replica must have before it reads; what it says of that.
-    pub(super) wait: Option<Position>,
+    pub(super) wait: Option<Awaited>,
+    /// Until then it may take, where no server sets a limit.
+    pub(super) patience: Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
     pub(super) word: Vec<u8>,
     /// Servers that failed it.
     pub(super) tried: SmallVec<[u64; 2]>,
@@ -56,6 +56,8 @@ pub(super) struct Unit {
     pub(super) rescues: u32,
     /// It must not go to a replica (again).
     pub(super) primary_only: bool,
+    /// No replica has in time what it must see: it reads, but at the primary.
+    pub(super) is_late: bool,
     pub(super) since_us: u64,
 }
 
@@ -93,6 +95,11 @@ pub(super) enum What {
 }
 
 impl What {
+    /// Whether a statement is run.
+    pub(super) fn is_run(&self) -> bool {
+        matches!(self, What::Query | What::Execute(_) | What::Bulk(_))
+    }
+
     /// Whose statement it is about.
     pub(super) fn number(&self) -> Option<u32> {
         match self {
@@ -128,84 +135,82 @@ impl Sense {
     }
 }
 
-/// Where a command is to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// Wherever writes go.
-    Primary,
-    /// At one of the view's servers, whose place among those that read is taken.
-    Reader(usize),
-    /// At this one of the view's servers: a hint says so, or it will have what must be seen.
-    Named(usize),
-}
-
-/// Who may serve a read of a session.
-#[derive(Default)]
-struct Readers {
-    /// Replicas that take reads and have not failed it.
-    replicas: usize,
-    /// Those of them that have all that it must see.
-    fresh: usize,
-    /// One that will have it soon, and what it is to wait for.
-    soon: Option<(usize, Position)>,
-    /// Servers that must not be chosen.
-    barred: Tried,
-}
-
 impl Session<'_> {
     /// Where the command ahead is to run, for a session that has no server connection.
     pub(super) fn decide(&mut self, view: &View) -> Wanted {
-        self.unit.wait = None;
-        let is_split = |own: &&DatabaseView| own.split.reads && !own.session_mode;
-        let Some(own) = view.database.as_ref().filter(is_split) else {
-            return self.goes_to_primary();
+        self.unit.is_read = false;
+        let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
+            return Wanted::Primary;
         };
-        if !self.takes_part_in_split() || self.is_better_at_primary(own) {
-            return self.goes_to_primary();
+        // Of what a replica could not run, or found to write, it is not known that it only reads.
+        let stays = self.unit.primary_only || !self.takes_part_in_split();
+        if stays || self.is_better_at_primary(own) {
+            return Wanted::Primary;
         }
-        let readers = self.readers(view, own);
-        let decision = self.decision(own, &readers);
-        if self.unit.primary_only {
-            // A replica found that it writes, or could not run it: that it only reads is not known.
-            return self.goes_to_primary();
-        }
+        let reading = Reading {
+            knowledge: &self.service.knowledge,
+            token: &mut self.token,
+            tried: &self.unit.tried,
+            among: self.ruling.as_ref().and_then(Ruling::among),
+            may_wait: self.unit.is_kept,
+        };
+        let found = reading.look(view, own);
+        let decision = self.decision(own, found.seen());
         self.unit.is_read = decision.is_read;
-        match decision.target {
-            Target::Primary | Target::Held => Wanted::Primary,
-            Target::Server(index) => Wanted::Named(index),
-            Target::Readers { and_primary } => self.reader(own, readers, and_primary),
+        if self.unit.is_late {
+            return Wanted::Primary;
         }
+        found.place(decision.target, own, self.account.who.user_number.get())
     }
 
     /// A session that is at a replica for a question or a READ ONLY transaction, and wants to do
     /// what is not for a replica: even where that would let it.
     pub(super) fn leave_replica(&mut self) -> Result<(), Complaint> {
-        let is_at_replica = self.at.as_ref().is_some_and(|at| at.is_replica);
         let Some(meaning) = self.unit.sense.meaning() else {
             return Ok(());
         };
-        if !is_at_replica || self.keeps_connection() || self.only_reads() {
+        if !self.borrower.is_at_replica() || self.keeps_connection() || self.only_reads() {
             return Ok(());
         }
-        let (writes, begins) = (meaning.writes, meaning.begins);
+        let begins = meaning.begins;
         let is_one = meaning.statements.len() == 1;
+        let is_harmful = meaning.writes || self.locks_or_begins(&meaning.statements);
         if self.is_held_for_questions() {
             self.let_go(Condition::Clean);
             return Ok(());
         }
-        let is_transaction = |pin| pin == Pin::Transaction;
-        if begins && self.journal.pins.iter().all(is_transaction) {
+        let is_over = |pin| match pin {
             // It ends the one before, which has done nothing that could be lost.
+            Pin::Transaction => begins,
+            // Closed, which the server has not answered yet.
+            Pin::Cursor | Pin::LongData => !self.numbers.hold(),
+            _ => false,
+        };
+        if self.journal.pins.iter().all(is_over) {
             self.forget_work();
             self.let_go(Condition::Unclean);
             return Ok(());
         }
-        let is_open = self.journal.pins.has(Pin::Transaction);
-        match writes && !(is_open && is_one) {
+        match is_harmful && !(is_one && self.is_in_read_only()) {
             true => Err(Complaint::bound_to_replica()),
             // The server has an answer to it.
             false => Ok(()),
         }
+    }
+
+    /// What a replica would do, and nobody else know of.
+    fn locks_or_begins(&self, statements: &[Statement]) -> bool {
+        let defaults = self.journal.transaction_defaults();
+        statements.iter().any(|one| match one.kind {
+            Kind::Begin(modes) => modes.or(defaults).read_only != Some(true),
+            kind => kind == Kind::Lock || one.traits.any(Traits::LOCKS_ROWS),
+        })
+    }
+
+    /// Its transaction is READ ONLY, as its server says.
+    fn is_in_read_only(&self) -> bool {
+        let status = self.server.as_ref().map(|one| one.conversation.status());
+        status.is_some_and(|status| status.has(Status::READ_ONLY))
     }
 
     /// Whether the command is known to read and nothing else.
@@ -216,44 +221,40 @@ impl Session<'_> {
         let unit = route::Unit {
             statements: &meaning.statements,
             hint: None,
+            rule: None,
         };
         let session = route::Session::default();
         route::obstacles(&unit, &session).next().is_none()
     }
 
-    /// What binds when it does not follow had better bind to the primary, while there is one.
+    /// What binds when it does not follow had better bind to the primary, while there is one; so
+    /// does COMMIT, which by `completion_type` begins a transaction.
     fn is_better_at_primary(&self, own: &DatabaseView) -> bool {
-        let sets = |one: &Statement| one.kind == Kind::Setting;
         let meaning = self.unit.sense.meaning();
-        let only_sets = meaning.is_some_and(|meaning| meaning.statements.iter().all(sets));
-        only_sets && own.primary.is_some() && self.service.line.is_calm()
+        let statements = meaning.map_or(&[][..], |meaning| &meaning.statements);
+        let sets = |one: &Statement| one.kind == Kind::Setting;
+        let may_bind = ends_another_s(statements) || statements.iter().all(sets);
+        may_bind && meaning.is_some() && own.primary.is_some() && self.service.line.is_calm()
     }
 
-    fn goes_to_primary(&mut self) -> Wanted {
-        self.unit.is_read = false;
-        Wanted::Primary
-    }
-
-    /// Texts, what was prepared, and what prepares it.
+    /// Texts, what was prepared, and what prepares it; but not what leaves a cursor, or values,
+    /// where it runs: its session may write next.
     fn takes_part_in_split(&self) -> bool {
-        self.unit.sense.meaning().is_some() && !matches!(self.unit.what, What::Bulk(_))
+        let number = self.unit.what.number();
+        let named = number.and_then(|number| self.numbers.get(number));
+        let holds = named.is_some_and(|named| named.holds);
+        let is_bulk = matches!(self.unit.what, What::Bulk(_));
+        self.unit.sense.meaning().is_some() && !holds && !is_bulk
     }
 
-    fn decision(&self, own: &DatabaseView, readers: &Readers) -> Decision {
+    fn decision(&self, own: &DatabaseView, seen: route::View) -> Decision {
         let none: &[Statement] = &[];
         let meaning = self.unit.sense.meaning();
         let hint = meaning.and_then(|meaning| meaning.hint.as_ref());
-        let hint = hint.map(|hint| match hint {
-            meaning::Hint::Primary => Hint::Primary,
-            meaning::Hint::Replica => Hint::Replica,
-            meaning::Hint::Server(name) => {
-                let mut names = own.names.iter();
-                Hint::Server(names.position(|known| known.as_bytes() == &**name))
-            }
-        });
         let unit = route::Unit {
             statements: meaning.map_or(none, |meaning| &meaning.statements),
-            hint,
+            hint: hint.map(|hint| own.routed(hint)),
+            rule: self.ruling.as_ref().and_then(Ruling::destination),
         };
         let session = route::Session {
             pinned: None,
@@ -262,97 +263,7 @@ impl Session<'_> {
             defaults: self.journal.transaction_defaults(),
             changed_catalog: self.changed_catalog.is_some_and(|at| at == self.catalog()),
         };
-        let seen = route::View {
-            replicas: readers.replicas,
-            replicas_fresh: readers.fresh + usize::from(readers.soon.is_some()),
-        };
         route::decide(&unit, &session, &own.split, &seen)
-    }
-
-    /// The servers as this session may read from them now.
-    fn readers(&mut self, view: &View, own: &DatabaseView) -> Readers {
-        self.settle_token(own);
-        let global = self.global_token(own);
-        let requires = match own.consistency {
-            Consistency::Eventual => Requires::Nothing,
-            _ => global.as_ref().unwrap_or(&self.token).requires(own.epoch),
-        };
-        let positions = self.service.knowledge.positions();
-        let now_us = clock::now_us();
-        let judged = |replica: &Replica<'_>| judge(requires, replica, now_us, &own.causality);
-        let mut readers = Readers::default();
-        let mut stale = SmallVec::<[(usize, u64); 4]>::new();
-        for (index, server) in view.servers.iter().enumerate() {
-            let is_primary = own.primary == Some(index);
-            let is_tried = self.unit.tried.contains(&server.id);
-            let is_replica = own.replicas[index] && !is_tried;
-            let is_fresh = is_replica && judged(&positions.replica(server.id)) == Freshness::Fresh;
-            readers.replicas += usize::from(is_replica);
-            readers.fresh += usize::from(is_fresh);
-            if is_replica && !is_fresh {
-                stale.push((index, server.id));
-            }
-            if is_tried || !is_primary && !is_fresh {
-                readers.barred.insert(index);
-            }
-        }
-        if let (0, Requires::Position(target)) = (readers.fresh, requires) {
-            let candidates = stale.iter().map(|(_, id)| positions.replica(*id));
-            let choice = choose(requires, candidates, now_us, &own.causality);
-            if let Choice::Wait { index, .. } = choice {
-                readers.soon = Some((stale[index].0, target.clone()));
-            }
-        }
-        readers
-    }
-
-    /// What the session wrote has a position once the primary was asked for one.
-    fn settle_token(&mut self, own: &DatabaseView) {
-        if self.token.requires(own.epoch) == Requires::Nothing {
-            return;
-        }
-        if let Some(sample) = &self.service.knowledge.positions().sample {
-            self.token.settle(sample);
-        }
-    }
-
-    /// What any session wrote, where that is to be seen.
-    fn global_token(&self, own: &DatabaseView) -> Option<Token> {
-        if own.consistency != Consistency::Global {
-            return None;
-        }
-        let mut token = self.service.knowledge.writes().token(own.epoch);
-        if let Some(sample) = &self.service.knowledge.positions().sample {
-            token.settle(sample);
-        }
-        Some(token)
-    }
-
-    /// One of those that may serve a read, as the service balances them.
-    fn reader(&mut self, own: &DatabaseView, readers: Readers, and_primary: bool) -> Wanted {
-        // If it does not come, the command is to be run elsewhere.
-        if let Some((index, position)) = readers.soon.filter(|_| self.unit.is_kept) {
-            self.unit.wait = Some(position);
-            return Wanted::Named(index);
-        }
-        let mut barred = readers.barred;
-        if let Some(primary) = own.primary.filter(|_| !and_primary) {
-            barred.insert(primary);
-        }
-        let request = PickRequest {
-            key: self.account.who.user_number,
-            tried: &barred,
-            random: dice(),
-            now_us: clock::now_us(),
-        };
-        match own.readers.pick(&request) {
-            Pick::Server(index) if !barred.contains(index) => Wanted::Reader(index),
-            Pick::Server(index) => {
-                own.busy[index].release();
-                Wanted::Primary
-            }
-            Pick::AllFull | Pick::NoneUp => Wanted::Primary,
-        }
     }
 
     /// Whether it does no harm with other settings than its session's, so that it may be sent
@@ -367,21 +278,9 @@ impl Session<'_> {
     }
 }
 
-impl At {
-    /// A server of the view; `is_reserved`: its place among those that read is taken already.
-    pub(super) fn new(view: &View, index: usize, is_reserved: bool) -> Option<Self> {
-        let own = view.database.as_ref()?;
-        let busy = Arc::clone(&own.busy[index]);
-        if !is_reserved {
-            // Without a limit: it only counts.
-            let _ = busy.try_reserve();
-        }
-        Some(Self {
-            server: Arc::clone(&view.servers[index]),
-            is_replica: own.primary != Some(index),
-            busy,
-            epoch: own.epoch,
-            writes: false,
-        })
-    }
+/// Whether a transaction ends that none of the statements has begun.
+fn ends_another_s(statements: &[Statement]) -> bool {
+    let mut kinds = statements.iter().map(|one| one.kind);
+    let first = kinds.find(|kind| matches!(kind, Kind::Begin(_) | Kind::EndTransaction));
+    first == Some(Kind::EndTransaction)
 }

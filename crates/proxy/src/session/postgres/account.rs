@@ -3,14 +3,17 @@
 
 pub(crate) mod greeting;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use self::greeting::{Greeter, Greeting};
 use super::server::ServerConnection;
 use crate::knowledge::{Catalog, Database};
 use crate::service::database::DatabaseService;
+use crate::state::meaning::Meaning;
 use crate::state::settings::{Interner, Journal, OnServer, Settings};
+use crate::state::templates::Templates;
 use crate::upstream::lender::Who;
 use crate::upstream::lending;
 
@@ -21,7 +24,12 @@ pub(crate) type Account = lending::Account<ServerConnection>;
 pub(crate) struct Known {
     greeting: Arc<Greeting>,
     greeter: RefCell<Greeter>,
-    database: Option<Arc<Database>>,
+    /// What its texts mean.
+    pub(crate) templates: RefCell<Templates<Meaning>>,
+    /// Somebody has asked for `currval` or `lastval`, on whichever worker.
+    asks_sequences: Arc<AtomicBool>,
+    /// Once a client has come in, and so it is there.
+    database: OnceCell<Arc<Database>>,
 }
 
 /// Names and values of ParameterStatus.
@@ -33,15 +41,34 @@ impl Known {
         Self {
             greeting: own.map_or_else(Arc::default, |own| own.greetings.of(who)),
             greeter: RefCell::default(),
-            database: service.knowledge.databases().want(&who.database),
+            templates: RefCell::default(),
+            asks_sequences: own.map_or_else(Arc::default, |own| own.asks_sequences(who)),
+            database: OnceCell::new(),
         }
     }
 }
 
 impl Account {
+    /// A client comes in: what is in the database is asked from now on. Anybody who may log in can
+    /// name one that is not there.
+    pub(crate) fn enters(&self, service: &DatabaseService) {
+        if self.known.database.get().is_none()
+            && let Some(database) = service.knowledge.databases().want(&self.who.database)
+        {
+            let _ = self.known.database.set(database);
+        }
+    }
+
     /// What is known of the database.
     pub(crate) fn catalog(&self) -> Option<Arc<Catalog>> {
-        self.known.database.as_ref()?.catalog()
+        self.known.database.get()?.catalog()
+    }
+
+    /// Waits until something is known of the database, or cannot be.
+    pub(crate) async fn catalog_expected(&self) {
+        if let Some(database) = self.known.database.get() {
+            database.first_reading().await;
+        }
     }
 
     /// Which state of that; zero: nothing is known.
@@ -50,15 +77,24 @@ impl Account {
     }
 
     pub(crate) fn catalog_changed(&self) {
-        if let Some(database) = &self.known.database {
+        if let Some(database) = self.known.database.get() {
             database.changed();
         }
     }
 
     /// Whether the catalog was read after this moment.
     pub(crate) fn knows_catalog_until(&self, us: u64) -> bool {
-        let database = self.known.database.as_ref();
+        let database = self.known.database.get();
         database.is_some_and(|database| database.knows_until(us))
+    }
+
+    /// Whether any client of it has ever asked what its session drew from a sequence.
+    pub(crate) fn asks_sequences(&self) -> bool {
+        self.known.asks_sequences.load(Relaxed)
+    }
+
+    pub(crate) fn asked_sequences(&self) {
+        self.known.asks_sequences.store(true, Relaxed);
     }
 
     /// What a client with these settings begins with; `None`: a server must be asked first.

@@ -30,7 +30,8 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
         }
         Addressee::OtherProcess => {
             if let Some(forward) = shared.former.load().as_ref() {
-                forward(key.process, key.secret.to_vec());
+                // A cancel request has no answer, whoever takes it.
+                let _ = forward(key.process, key.secret.to_vec());
             }
         }
         Addressee::Peer(instance) => {

@@ -6,6 +6,8 @@ use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
 
 use crate::record::{CutReason, Ending};
+use crate::session::borrower::Denial;
+use crate::session::interned::OF_CLIENT_MAX;
 use crate::upstream::join::JoinError;
 
 /// An error in the making. Every text names what happened, and what to do if there is anything.
@@ -46,6 +48,16 @@ impl Complaint {
         Self::new(b"08P01", format!("protocol violation: {what}"))
     }
 
+    /// A COPY has failed while more was on its way than can be told apart (§54.2.6).
+    pub(crate) fn undecidable() -> Self {
+        Self::new(
+            b"08P01",
+            "the session ends: a COPY failed, and what was sent with it leaves it open which \
+             replies are still to come",
+        )
+        .hint("Send nothing but data between the start of a COPY and its end.")
+    }
+
     /// The client has waited for a connection in vain.
     pub(crate) fn waited() -> Self {
         Self::new(
@@ -75,10 +87,34 @@ impl Complaint {
         }
     }
 
+    /// Its work is not run.
+    pub(super) fn of_denial(denial: &Denial) -> Self {
+        match denial {
+            Denial::Refused(refusal) => Self::refused(*refusal),
+            Denial::Waited => Self::waited(),
+            Denial::Trouble(trouble) => Self::of_trouble(*trouble),
+            Denial::NotJoined(error) => Self::of_join(error),
+        }
+    }
+
     /// No connection could be opened.
     pub(crate) fn of_join(error: &JoinError) -> Self {
         let sqlstate = error.code.map_or(*b"08006", |code| code.sqlstate);
         Self::new(&sqlstate, error.message.clone())
+    }
+
+    /// configuration_limit_exceeded: it would take the memory of all others.
+    pub(crate) fn too_many_statements() -> Self {
+        let text = format!(
+            "the session ends: it has more than {OF_CLIENT_MAX} prepared statements, or more than \
+             64 MiB of them"
+        );
+        Self::new(b"53400", text).hint("Close those that are not needed any more.")
+    }
+
+    /// insufficient_privilege: a rule refuses it.
+    pub(crate) fn by_rule(why: String) -> Self {
+        Self::new(b"42501", why)
     }
 
     /// There is no primary, or was none any more.

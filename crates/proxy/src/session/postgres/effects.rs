@@ -2,6 +2,7 @@
 //! did.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use evenkeel_policy::route::Kind;
 use evenkeel_wire::postgres::conversation::Token;
@@ -17,11 +18,21 @@ pub(super) struct Unnamed {
     pub(super) id: u64,
     pub(super) text: Vec<u8>,
     pub(super) types: Vec<u8>,
-    pub(super) meaning: Option<Meaning>,
+    pub(super) meaning: Option<Arc<Meaning>>,
     /// The server has taken its Parse.
     pub(super) is_parsed: bool,
     /// In which batch a Parse of it is under way.
     pub(super) open: Option<u64>,
+}
+
+impl Unnamed {
+    /// The server passed over its Parse, or is gone. A Parse of ours can be repeated; the client's
+    /// was for nothing.
+    pub(super) fn lost(&mut self) {
+        if self.open.take().is_some() {
+            self.id *= u64::from(self.is_parsed);
+        }
+    }
 }
 
 /// What requests that are under way will leave behind.
@@ -29,18 +40,26 @@ pub(super) struct Unnamed {
 pub(super) struct Effects {
     /// The meaning of the Query that comes next, if it was read to decide where it runs.
     pub(super) read_ahead: Option<Meaning>,
-    pending: VecDeque<(u64, Meaning)>,
+    pending: VecDeque<(u64, Arc<Meaning>)>,
     pub(super) last: u64,
 }
 
 impl Effects {
-    /// Notes what a request leaves behind; its token.
-    pub(super) fn note(&mut self, meaning: &Meaning) -> Token {
+    /// Notes what a text leaves behind; the token of its request.
+    pub(super) fn note_text(&mut self, meaning: &Meaning) -> Token {
+        if meaning.effects.is_empty() {
+            return Token(0);
+        }
+        self.note(&Arc::new(meaning.clone()))
+    }
+
+    /// The same of what was prepared, which may be run any number of times.
+    pub(super) fn note(&mut self, meaning: &Arc<Meaning>) -> Token {
         if meaning.effects.is_empty() {
             return Token(0);
         }
         let token = self.next();
-        self.pending.push_back((token, meaning.clone()));
+        self.pending.push_back((token, Arc::clone(meaning)));
         Token(token)
     }
 
@@ -76,30 +95,16 @@ pub(super) fn takes_statements_away(effect: &Effect) -> bool {
     )
 }
 
+/// Whether a statement of it makes the connection forget what it drew from sequences.
+pub(super) fn discards_draws(meaning: &Meaning, statement: usize) -> bool {
+    let discards = |does: &Does| matches!(does, Does::Discard(Discard::All | Discard::Sequences));
+    let of_statement = |effect: &&Effect| usize::try_from(effect.statement) == Ok(statement);
+    let mut own = meaning.effects.iter().filter(of_statement);
+    own.any(|effect| discards(&effect.does))
+}
+
 /// Whether it was run as a whole or not at all: it has no COMMIT of its own.
 pub(super) fn is_atomic(meaning: &Meaning) -> bool {
     let is_plain = |kind| !matches!(kind, Kind::Routine | Kind::Unknown | Kind::EndTransaction);
     matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
-}
-
-/// What the last Bind bound, if it leaves anything behind; an Execute of another portal is taken
-/// for the same.
-#[derive(Default)]
-pub(super) struct Bound {
-    pub(super) meaning: Option<Meaning>,
-}
-
-impl Bound {
-    pub(super) fn is(&mut self, meaning: &Meaning) {
-        let matters = !meaning.effects.is_empty() || meaning.changes_catalog;
-        self.meaning = matters.then(|| meaning.clone());
-    }
-
-    pub(super) fn nothing(&mut self) {
-        self.meaning = None;
-    }
-
-    pub(super) fn unknown(&mut self) {
-        self.is(&Meaning::unreadable());
-    }
 }

@@ -2,8 +2,8 @@
 //! leave behind is noted, all else goes as it came.
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_wire::flight::{Flight, Outcome};
 use evenkeel_wire::postgres::conversation::{Due, Origin, Request, Sending, Token};
-use evenkeel_wire::postgres::flight::{Flight, Outcome};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::requests::Step;
 
@@ -12,27 +12,10 @@ use super::server::ServerConnection;
 use super::unit::Look;
 use super::{End, KEPT_LENGTH_MAX, Session, Stage};
 use crate::session::card::Doing;
-use crate::socket::Chunk;
+use crate::session::input::Input;
 
 /// Requests that may be on their way to a server: the client can be far ahead of it.
 const OWED_MAX: usize = 10_000;
-
-/// Bytes of a client.
-pub(super) enum Input<'a> {
-    /// As they were received.
-    Chunk(Chunk<'a>),
-    /// In memory of our own.
-    Held(Vec<u8>),
-}
-
-impl Input<'_> {
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Input::Chunk(chunk) => chunk.bytes(),
-            Input::Held(bytes) => bytes,
-        }
-    }
-}
 
 /// Whether a ReadyForQuery comes for it.
 fn ends_a_unit(request: Request) -> bool {
@@ -49,7 +32,8 @@ impl Session<'_> {
         loop {
             let rest = input.bytes().get(at..).unwrap_or_default();
             if rest.is_empty() {
-                return self.used_up(input);
+                input.used_up(self.worker);
+                return Ok(());
             }
             match self.look(rest)? {
                 Look::Local(length) => at += length,
@@ -59,7 +43,7 @@ impl Session<'_> {
                     return Ok(());
                 }
                 Look::Unit(wanted, view) => {
-                    let is_there = self.obtain(wanted, &view)?;
+                    let is_there = self.obtain(&wanted, &view)?;
                     if is_there && at == 0 {
                         return self.forward(input);
                     }
@@ -71,17 +55,15 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn used_up(&mut self, input: Input<'_>) -> Result<(), End> {
-        if let Input::Held(bytes) = input {
-            self.worker.keep_spare(bytes);
-        }
-        Ok(())
-    }
-
     /// Bytes of a client that has one.
     pub(super) fn forward(&mut self, input: Input<'_>) -> Result<(), End> {
+        if !self.look_at_replica(input.bytes())? {
+            self.hold(input.bytes());
+            return Ok(());
+        }
         if matches!(self.card.doing(), Doing::InTransaction | Doing::Bound) {
-            self.begins_work();
+            self.forget_ruling();
+            self.unit.since_us = self.borrower.begins_work();
         }
         let mut out = self.worker.spare();
         let (is_whole, taken) = {
@@ -126,11 +108,7 @@ impl Session<'_> {
             return Ok(());
         };
         self.unit.reached_server = true;
-        let sent = match input {
-            Input::Chunk(chunk) => server.lent.stream.send_chunk(worker, chunk),
-            Input::Held(bytes) => server.lent.stream.send_own(worker, bytes),
-        };
-        match sent {
+        match input.send(worker, &mut server.lent.stream) {
             Ok(()) => Ok(()),
             Err(error) => self.server_lost(&error.to_string()),
         }
@@ -219,7 +197,9 @@ impl Session<'_> {
             if self.unit.is_sent {
                 // Sent ahead of the answer: both cannot be run again as one.
                 self.unit.kept = None;
+                self.unit.is_ruled = false;
             }
+            self.begin_without_draws(flight);
             let sending = self.message(flight, header, request, message, is_whole)?;
             // Up to here the message has decided of itself; what is left of it follows.
             self.passing = sending;
@@ -229,8 +209,7 @@ impl Session<'_> {
 
     /// The rest of the last message of a replica's unit has gone; what comes behind waits.
     pub(super) fn is_next_unit_of_replica(&self) -> bool {
-        let is_replica = self.at.as_ref().is_some_and(|at| at.is_replica);
-        is_replica && self.unit.is_sent
+        self.borrower.is_at_replica() && self.unit.is_sent
     }
 
     /// A replica gets one unit at a time: the next one may have to go elsewhere.
@@ -264,7 +243,7 @@ impl Session<'_> {
             Request::Bind | Request::DescribeStatement | Request::Close => {
                 self.named(flight, header, request, message)
             }
-            Request::Execute => Ok(self.execute(flight, message.len())),
+            Request::Execute => Ok(self.execute(flight, header, message)),
             Request::Sync => {
                 self.unit.is_sent = true;
                 self.segment += 1;
@@ -273,6 +252,7 @@ impl Session<'_> {
             Request::FunctionCall => {
                 // Nobody looks up what it calls.
                 self.pin(Pin::Unknown);
+                self.asked.runs(0);
                 self.unit.is_sent = true;
                 self.unit.may_write = true;
                 Ok(self.send(flight, request, Token(0), message.len()))
@@ -300,8 +280,11 @@ impl Session<'_> {
         if request == Request::Query {
             server.unnamed = 0;
         }
+        if request == Request::Sync && server.conversation.needs_fence() {
+            server.conversation.fence(flight.writer());
+        }
         if sending == Sending::Forward && ends_a_unit(request) {
-            self.in_flight += 1;
+            self.asked.is_sent();
             // What is prepared behind it must not be taken for what it takes away.
             self.stalled |= std::mem::take(&mut self.clears);
         }
@@ -318,7 +301,8 @@ impl Session<'_> {
             let mut out = std::mem::take(&mut self.answers);
             while let Some(due) = server.conversation.due() {
                 match due {
-                    Due::Answer(answer, _) => {
+                    Due::Answer(answer, token) => {
+                        self.names.answered(token.0);
                         // What we answer else belongs to what came before, and stays true.
                         self.unit.reached_client = true;
                         answer.write(&mut out, server.conversation.status());

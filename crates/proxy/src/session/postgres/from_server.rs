@@ -2,22 +2,24 @@
 //! ourselves; and what they tell about the session.
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::pins::Release;
+use evenkeel_policy::pins::{Pin, Release};
 use evenkeel_policy::route::rescue::Mishap;
+use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::boundaries::{Event, Step};
 use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
-use evenkeel_wire::postgres::flight::{Flight, Outcome};
 
-use super::from_client::Input;
-use super::prepared::{forget_statements, is_of_old_plan, statement_of, unnamed_of};
+use super::complaint::Complaint;
+use super::effects::discards_draws;
+use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of, unnamed_of};
 use super::rescue::mishap_of;
 use super::server::ServerConnection;
 use super::{End, Session, Stage, Unit};
 use crate::clock;
 use crate::relay::Way;
 use crate::session::card::Doing;
+use crate::session::input::Input;
 use crate::socket::Chunk;
 
 /// What a walk through a server's bytes has led to.
@@ -33,13 +35,15 @@ pub(super) struct Walked {
     pub(super) broken: Option<String>,
     /// It ends when its answer was complete: that is nothing to its client.
     pub(super) has_left: bool,
+    /// Replies cannot be told apart any more.
+    pub(super) is_undecidable: bool,
 }
 
 impl Walked {
     /// What was kept is run again as a whole: nothing of it may have ended before.
-    fn fails(&mut self, sqlstate: SqlState) {
+    fn fails(&mut self, mishap: Mishap) {
         if !self.is_ready {
-            self.mishap = Some(mishap_of(sqlstate));
+            self.mishap = Some(mishap);
         }
     }
 }
@@ -50,14 +54,7 @@ impl Session<'_> {
             return Ok(());
         };
         let mut walked = Walked::default();
-        let input = match server.held.is_empty() {
-            true => Input::Chunk(chunk),
-            false => {
-                let mut held = std::mem::take(&mut server.held);
-                held.extend_from_slice(chunk.bytes());
-                Input::Held(held)
-            }
-        };
+        let input = Input::behind(&mut server.held, chunk);
         let mut out = self.worker.spare();
         let is_whole = self.walk(&mut server, &input, &mut out, &mut walked);
         self.server = Some(server);
@@ -72,10 +69,13 @@ impl Session<'_> {
             return self.begin_rescue(mishap, &walked);
         }
         let is_over = |server: &ServerConnection| server.conversation.owed() == 0;
-        if walked.is_ready && self.server.as_deref().is_some_and(is_over) {
+        if (walked.is_ready || walked.ours_ended) && self.server.as_deref().is_some_and(is_over) {
             self.names.settled();
         }
         self.pass_on(input, out, is_whole)?;
+        if walked.is_undecidable {
+            return Err(End::Fatal(Complaint::undecidable()));
+        }
         if walked.has_left {
             return self.let_go(Condition::Unclean);
         }
@@ -124,26 +124,15 @@ impl Session<'_> {
         if !server.conversation.owes_reply() && server.boundaries.is_at_border() {
             self.give_due(server, &mut flight);
         }
-        let taken = flight.at();
-        match flight.finish() {
-            Outcome::Whole(whole) if whole.len() == bytes.len() => true,
-            Outcome::Whole(whole) => {
-                out.extend_from_slice(whole);
-                server.held.extend_from_slice(&bytes[taken..]);
-                false
-            }
-            Outcome::Edited => {
-                server.held.extend_from_slice(&bytes[taken..]);
-                false
-            }
-        }
+        flight.settle(&mut server.held)
     }
 
     /// Answers of ours whose turn has come, and what an error has made undone.
     fn give_due(&mut self, server: &mut ServerConnection, flight: &mut Flight<'_, '_>) {
         while let Some(due) = server.conversation.due() {
             match due {
-                Due::Answer(answer, _) => {
+                Due::Answer(answer, token) => {
+                    self.names.answered(token.0);
                     let status = server.conversation.status();
                     answer.write(flight.writer(), status);
                 }
@@ -169,36 +158,36 @@ impl Session<'_> {
         if let Event::ParameterStatus(Some((name, value))) = event {
             return self.reported(server, name, value, reply.delivery);
         }
+        let is_said = matches!(reply.settled, Settled::Ready | Settled::Failed { .. });
+        walked.is_undecidable |= is_said && !server.conversation.is_certain();
         match reply.settled {
-            Settled::Parsed(token) | Settled::Closed(token) => {
-                if let Some(id) = statement_of(token) {
-                    server.prepared.confirm(id);
-                }
-                if unnamed_of(token).is_some_and(|id| id == self.unnamed.id) {
-                    self.unnamed.is_parsed = true;
-                    self.unnamed.open = None;
-                }
-            }
+            Settled::Parsed(token) | Settled::Closed(token) => self.prepared(server, token),
             Settled::Nothing | Settled::Suspended(_) => {}
             Settled::Completed { token, nth } => {
-                if let Some(meaning) = self.effects.completed(token) {
-                    let statement = usize::try_from(nth).unwrap_or(usize::MAX);
-                    self.journal.succeeded(meaning, statement);
-                    forget_statements(meaning, statement, server, &mut self.names);
+                if let Event::CommandComplete(tag) = event {
+                    self.asked.completed(*tag);
                 }
+                let nth = usize::try_from(nth).unwrap_or(usize::MAX);
+                self.completed(server, token, nth);
             }
             Settled::Ready => {
                 walked.is_ready = true;
                 self.ready(server);
             }
-            Settled::OursEnded(_) => walked.ours_ended = true,
+            Settled::OursEnded(_) => {
+                walked.ours_ended = true;
+                self.settle(server);
+            }
             Settled::Failed { token, sqlstate } => {
                 if reply.delivery == Delivery::Swallow || matches!(self.stage, Stage::Preparing(_))
                 {
                     self.own_failed(event);
+                    // It may have been our DISCARD SEQUENCES.
+                    server.holds_draws = true;
+                    self.inherits_draws = true;
                     return Delivery::Swallow;
                 }
-                if is_of_old_plan(sqlstate, event) {
+                if is_missing(sqlstate, token) || is_of_old_plan(sqlstate, event) {
                     server.prepared.outdate();
                 }
                 self.failed(token, sqlstate, walked);
@@ -209,7 +198,7 @@ impl Session<'_> {
                 return Delivery::Swallow;
             }
             Settled::Fatal(sqlstate) => {
-                walked.fails(sqlstate);
+                walked.fails(mishap_of(sqlstate));
                 walked.broken = Some("ended the connection".to_owned());
                 self.unit.fatal_was_sent = reply.delivery == Delivery::Forward;
                 if reply.delivery == Delivery::Swallow {
@@ -220,11 +209,43 @@ impl Session<'_> {
         reply.delivery
     }
 
+    /// A statement of a request has ended well.
+    fn completed(&mut self, server: &mut ServerConnection, token: Token, statement: usize) {
+        self.names.answered(token.0);
+        let Some(meaning) = self.effects.completed(token) else {
+            return;
+        };
+        self.journal.succeeded(meaning, statement);
+        forget_statements(meaning, statement, server, &mut self.names);
+        if discards_draws(meaning, statement) {
+            server.holds_draws = false;
+            self.inherits_draws = false;
+            self.drew = false;
+        }
+    }
+
+    /// A statement is there, or is gone.
+    fn prepared(&mut self, server: &mut ServerConnection, token: Token) {
+        self.names.answered(token.0);
+        if let Some(id) = statement_of(token) {
+            server.prepared.confirm(id);
+        }
+        if unnamed_of(token).is_some_and(|id| id == self.unnamed.id) {
+            self.unnamed.is_parsed = true;
+            self.unnamed.open = None;
+        }
+    }
+
     fn failed(&mut self, token: Option<Token>, sqlstate: SqlState, walked: &mut Walked) {
+        self.asked.failed();
+        self.portals.failed();
         let meaning = token.and_then(|token| self.effects.completed(token));
         self.journal.failed(meaning);
-        walked.fails(sqlstate);
-        if let Some(at) = &self.at
+        match is_missing(sqlstate, token) {
+            true => walked.fails(Mishap::TurnedAway),
+            false => walked.fails(mishap_of(sqlstate)),
+        }
+        if let Some(at) = &self.borrower.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
         {
             self.shared.knowledge.doubt(at.server.id);
@@ -259,8 +280,8 @@ impl Session<'_> {
 
     /// ReadyForQuery: a query or a batch has ended.
     fn ready(&mut self, server: &mut ServerConnection) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        self.let_next_follow();
+        let ran = self.asked.ended();
+        self.borrower.let_next_follow();
         let status = server.conversation.status();
         let is_idle = status == TransactionStatus::Idle;
         let interner = self.worker.interner();
@@ -268,59 +289,49 @@ impl Session<'_> {
         if is_idle {
             self.journal.pins.release(Release::TransactionEnded);
         }
-        if !self.own.asks_sequences() {
-            // What was drawn binds only where somebody asks for it: see `guard_sequences`.
-            self.journal.pins.release(Release::DiscardSequences);
+        server.holds_draws |= self.unit.may_write;
+        if self.drew && self.account.asks_sequences() {
+            self.journal.pins.add(Pin::Sequence);
         }
         self.card.set_pins(self.journal.pins);
-        if server.conversation.owed() == 0 {
-            server.prepared.settled();
-            self.unnamed.open = None;
-            self.effects.settled();
-        }
-        self.count(is_idle);
+        self.settle(server);
+        self.unit.since_us = self.borrower.ends_work(self.unit.since_us, &ran, is_idle);
         if server.conversation.owed() > 0 {
             self.card.begins_next(is_idle, self.worker);
         }
-        if is_idle && self.unit.may_write && self.at.as_ref().is_some_and(|at| !at.is_replica) {
+        if is_idle && self.unit.may_write && self.borrower.is_at_primary() {
             self.wrote();
+        }
+    }
+
+    /// Where nothing is owed any more, all that was under way is decided.
+    fn settle(&mut self, server: &mut ServerConnection) {
+        if server.conversation.owed() > 0 {
+            return;
+        }
+        server.prepared.settled();
+        self.unnamed.open = None;
+        self.effects.settled();
+        self.asked.settled();
+        if server.conversation.status() == TransactionStatus::Idle {
+            self.portals.clear();
         }
     }
 
     /// Before the answer goes to the client: its next read must find what it wrote.
     pub(super) fn wrote(&mut self) {
+        if std::mem::take(&mut self.changes_catalog) {
+            self.changed_catalog_us = clock::now_us();
+            self.account.catalog_changed();
+        }
         let view = self.seat.service().view();
         let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);
-        let Some(at) = self.at.as_ref().filter(|_| reads_are_split) else {
+        let Some(at) = self.borrower.at.as_ref().filter(|_| reads_are_split) else {
             return;
         };
         let now_us = clock::now_us();
         self.token.wrote(now_us, at.epoch);
         self.shared.knowledge.wrote(self.worker.index, now_us);
-        if std::mem::take(&mut self.changes_catalog) {
-            self.changed_catalog_us = now_us;
-            self.account.catalog_changed();
-        }
-    }
-
-    fn count(&mut self, is_idle: bool) {
-        let now_us = clock::now_us();
-        let took_us = now_us.saturating_sub(self.unit.since_us);
-        let figures = self.figures();
-        figures.queries.add(1);
-        figures.query_us.observe(took_us);
-        if self.at.as_ref().is_some_and(|at| at.is_replica) {
-            figures.on_replicas.add(1);
-        }
-        self.account.usage.queries.add(1);
-        self.account.usage.busy_us.add(took_us);
-        if is_idle {
-            let lasted_us = self.card.ends_transaction(now_us);
-            figures.transactions.add(1);
-            figures.transaction_us.observe(lasted_us);
-            self.account.usage.transactions.add(1);
-        }
-        self.unit.since_us = now_us;
     }
 
     /// Sends on what is the client's.
@@ -341,18 +352,14 @@ impl Session<'_> {
         }
         let length = length as u64;
         self.live
-            .moved_at(worker, Way::ToClient, length, self.at_server());
-        self.account.usage.to_clients.add(length);
-        let sent = match (is_whole, input) {
-            (false, _) => self.client.send_own(worker, out),
-            (true, Input::Chunk(chunk)) => {
+            .moved_at(worker, Way::ToClient, length, self.borrower.server());
+        self.borrower.usage.to_clients.add(length);
+        let sent = match is_whole {
+            true => {
                 worker.keep_spare(out);
-                self.client.send_chunk(worker, chunk)
+                input.send(worker, &mut self.client)
             }
-            (true, Input::Held(bytes)) => {
-                worker.keep_spare(out);
-                self.client.send_own(worker, bytes)
-            }
+            false => self.client.send_own(worker, out),
         };
         sent.map_err(|error| End::ClientBroke(error.to_string()))
     }
@@ -371,6 +378,10 @@ impl Session<'_> {
         // An error passes over all up to a Sync, which may be what waits.
         let is_owed = |server: &ServerConnection| server.conversation.owes_ready();
         self.stalled &= self.server.as_deref().is_some_and(is_owed);
+        let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
+        if walked.ours_ended && self.server.as_deref().is_some_and(is_quiet) {
+            return self.release_if_idle();
+        }
         // There may be room for what waits: a batch can be longer than what may be under way.
         self.goes_on |= !self.held.is_empty() && !self.stalled && self.takes_more();
         Ok(())
@@ -410,20 +421,27 @@ impl Session<'_> {
     fn let_go(&mut self, condition: Condition) -> Result<(), End> {
         self.releases = false;
         if let Some(server) = self.server.take() {
-            self.card.has_none();
-            self.at = None;
+            self.borrower.at = None;
             // The next connection is made fit anyway.
             self.owes_restore = false;
-            self.in_flight = 0;
-            self.lending.give_back(server, condition);
+            self.forget_connection();
+            self.borrower.give_back(server, condition);
         }
-        self.let_next_follow();
+        self.borrower.let_next_follow();
         self.does(Doing::Idle);
         self.unit = Unit::new();
         self.stage = Stage::Ready;
         // In a step of its own: a client may have sent any number of them.
         self.goes_on = !self.held.is_empty();
         Ok(())
+    }
+
+    /// What was so on the connection that it had is so no more.
+    pub(super) fn forget_connection(&mut self) {
+        self.asked.forget();
+        self.portals.clear();
+        self.stalled = false;
+        self.clears = false;
     }
 
     fn go_on_with_same(&mut self) -> Result<(), End> {

@@ -4,13 +4,11 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use evenkeel_policy::lending::Refusal;
 use evenkeel_wire::postgres::backend::{self, Authentication, Message};
 use evenkeel_wire::postgres::frame;
 use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
 use evenkeel_wire::postgres::{Parsed, build};
 
-use super::complaint::Complaint;
 use super::server::ServerConnection;
 use crate::engine::worker::Worker;
 use crate::random::secret;
@@ -23,20 +21,6 @@ use crate::upstream::lender::Pooled;
 
 /// What a server may say in a login, and how long a message of it may be.
 const LOGIN_MESSAGE_LENGTH_MAX: u32 = 64 * 1024;
-
-/// There was no use in waiting for one.
-pub(super) fn not_lent(refusal: Refusal) -> JoinError {
-    ours(Complaint::refused(refusal))
-}
-
-/// None became free.
-pub(super) fn waited() -> JoinError {
-    ours(Complaint::waited())
-}
-
-fn ours(complaint: Complaint) -> JoinError {
-    JoinError::ours(code(complaint.sqlstate.0), complaint.message)
-}
 
 fn code(sqlstate: [u8; 5]) -> ErrorCode {
     ErrorCode {

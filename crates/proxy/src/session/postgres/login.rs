@@ -3,6 +3,9 @@
 
 mod credential;
 mod greeting;
+mod verifiers;
+
+pub(crate) use self::verifiers::Verifiers;
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -106,9 +109,7 @@ impl<'a> Door<'a> {
         if let Some(mut stream) = stream {
             let mut out = Vec::new();
             complaint.write_fatal(&mut out);
-            let _ = stream.send(self.worker, &out).await;
-            let limit = std::time::Duration::from_secs(1);
-            let _ = compio::time::timeout(limit, stream.flush()).await;
+            stream.say_last(self.worker, &out).await;
         }
         Ending::Told(complaint.message.clone())
     }
@@ -129,7 +130,7 @@ impl<'a> Door<'a> {
             let what = "bytes behind a login that is not over";
             return Err(Complaint::protocol(what).into());
         }
-        let greeted = self.greet(stream, view, &wish, proof).await?;
+        let greeted = self.greet(stream, &wish, proof).await?;
         let stream = place.take().ok_or(Outside::Gone)?;
         Ok(self.enter(stream, greeted))
     }

@@ -1,126 +1,87 @@
-//! How a session comes to a server connection: it borrows one, waits for one, or for a primary.
-
-use std::sync::Arc;
+//! What follows when a session asks for a server connection, and what must be in place there before
+//! its unit.
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::waiting::{Primary, Trouble};
 use evenkeel_wire::postgres::conversation::Token;
 use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 
 use super::complaint::Complaint;
+use super::rescue::RESCUES_MAX;
 use super::server::ServerConnection;
-use super::unit::Wanted;
-use super::{At, End, Session, Stage, Unit};
-use crate::clock;
+use super::{End, Session, Stage, Unit};
 use crate::service::View;
-use crate::service::line::Told;
-use crate::session::{self, card::Doing};
-use crate::upstream::join::JoinError;
-use crate::upstream::lending::{Borrowed, Delivery};
-
-/// What came of asking for a connection.
-enum Got {
-    /// It is lent, and fit.
-    Server,
-    /// It comes, or its settings are being put in place.
-    Later,
-    /// The unit is not run, and its client is told this.
-    Refused(Complaint),
-}
+use crate::session;
+use crate::session::borrower::{Denial, Got};
+use crate::session::card::Doing;
+use crate::session::placing::Wanted;
 
 impl Session<'_> {
     /// Asks for a connection for the unit ahead, whose bytes the caller has. True: it is there, and
     /// they can go. False: they are to be held.
-    pub(super) fn obtain(&mut self, wanted: Wanted, view: &Arc<View>) -> Result<bool, End> {
-        match self.ask(wanted, view) {
-            Got::Server => Ok(true),
-            Got::Later => Ok(false),
-            Got::Refused(complaint) => {
-                self.refusal = Some(complaint);
+    pub(super) fn obtain(&mut self, wanted: &Wanted, view: &View) -> Result<bool, End> {
+        match self.borrower.ask(wanted, view) {
+            Got::Server(server) => Ok(self.lent(server)),
+            Got::Denied(denial) => {
+                self.refusal = Some(Complaint::of_denial(&denial));
                 self.card.call();
+                Ok(false)
+            }
+            got => {
+                self.follow(got)?;
                 Ok(false)
             }
         }
     }
 
-    fn ask(&mut self, wanted: Wanted, view: &Arc<View>) -> Got {
-        match wanted {
-            Wanted::Reader(index) => self.ask_at(view, index, true),
-            Wanted::Named(index) => self.ask_at(view, index, false),
-            Wanted::Primary => self.ask_primary(view),
-        }
-    }
-
-    fn ask_primary(&mut self, view: &Arc<View>) -> Got {
-        let primary = view.database.as_ref().and_then(|own| own.primary);
-        if let Some(index) = primary
-            && (self.resumed.is_some() || self.shared.line.is_calm())
-        {
-            return self.ask_at(view, index, false);
-        }
-        if primary.is_none() {
-            self.shared.line.turn(Primary::Away);
-        }
-        match self.shared.line.ask(clock::now_ms()) {
-            Told::Go => match primary {
-                Some(index) => self.ask_at(view, index, false),
-                None => Got::Refused(Complaint::of_trouble(Trouble::NoPrimary { waited_ms: 0 })),
+    /// What follows for the unit ahead, whose bytes are held.
+    pub(super) fn follow(&mut self, got: Got<ServerConnection>) -> Result<(), End> {
+        self.stage = Stage::Ready;
+        match got {
+            Got::Server(server) => match self.lent(server) {
+                true => self.go_on(),
+                false => Ok(()),
             },
-            Told::Wait(ticket, turn) => {
-                self.does(Doing::WaitingForPrimary);
-                self.stage = Stage::Primary { ticket, turn };
-                Got::Later
+            Got::Later => {
+                self.stage = Stage::Waiting;
+                Ok(())
             }
-            Told::Fail(trouble) => Got::Refused(Complaint::of_trouble(trouble)),
+            Got::Again => self.go_on(),
+            Got::Nothing => self.try_elsewhere(),
+            Got::Denied(denial) => self.denied(&denial),
         }
     }
 
-    /// Borrows a connection to a server of the view.
-    fn ask_at(&mut self, view: &Arc<View>, index: usize, is_reserved: bool) -> Got {
-        let (Some(database), Some(at)) = (&view.database, At::new(view, index, is_reserved)) else {
-            return Got::Later;
-        };
-        let mut borrowed;
-        loop {
-            let pooled = self.account.pooled(&at.server, database);
-            borrowed = self.lending.borrow(&pooled, &self.place);
-            // An operator has had its connections opened anew just now: there is another pool.
-            let is_gone = matches!(borrowed, Borrowed::Refused(_)) && pooled.pool.is_outdated();
-            if !is_gone {
-                break;
-            }
-        }
-        self.at = Some(at);
-        match borrowed {
-            Borrowed::Now(server) => self.lent(server),
-            Borrowed::Later(until_ms) => {
-                let since_us = clock::now_us();
-                self.stage = Stage::Connection { until_ms, since_us };
-                self.card.set_deadline(until_ms);
-                self.does(Doing::Waiting);
-                Got::Later
-            }
-            Borrowed::Refused(refusal) => {
-                self.at = None;
-                Got::Refused(Complaint::refused(refusal))
-            }
+    fn denied(&mut self, denial: &Denial) -> Result<(), End> {
+        let complaint = Complaint::of_denial(denial);
+        match (denial, &complaint.sqlstate.0) {
+            // What the session is made of is good no more.
+            (Denial::NotJoined(_), b"28P01" | b"28000" | b"3D000") => Err(End::Fatal(complaint)),
+            _ => self.refuse(&complaint),
         }
     }
 
-    /// A connection is ours: first what the client has set is set on it.
-    fn lent(&mut self, mut server: Box<ServerConnection>) -> Got {
+    /// Nothing of the unit was sent.
+    pub(super) fn try_elsewhere(&mut self) -> Result<(), End> {
+        let is_read = self.unit.is_read && !self.unit.primary_only;
+        let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
+        self.follow(got)
+    }
+
+    /// A connection is ours. True: it is fit. False: first what the client has set is set on it.
+    fn lent(&mut self, mut server: Box<ServerConnection>) -> bool {
         self.card.has(&server.lent);
-        self.begins_work();
+        self.unit.since_us = self.borrower.begins_work();
         self.stage = Stage::Ready;
         self.drew = false;
+        self.inherits_draws = server.holds_draws;
         let interner = self.worker.interner();
         let mut sql = Vec::new();
         let wanted = server.settings.prepare(&self.journal, interner, &mut sql);
         let Some(wanted) = wanted else {
             self.catch_up(&server);
             self.server = Some(server);
-            return Got::Server;
+            return true;
         };
         let mut out = self.worker.spare();
         server.ask(&sql, Token::default(), &mut out);
@@ -129,8 +90,9 @@ impl Session<'_> {
         self.server = Some(server);
         self.stage = Stage::Preparing(Some(wanted));
         self.restoring = false;
+        self.was_cancelled = false;
         self.refused_setting = ([0; 5], String::new());
-        Got::Later
+        false
     }
 
     /// Puts back what a RESET has taken of the settings that the client began with, on a connection
@@ -187,14 +149,16 @@ impl Session<'_> {
             return Err(End::Fatal(Complaint::new(&text.0, why)));
         }
         if !went_well && self.refused_setting.0.starts_with(b"57P0") {
-            self.card.has_none();
-            self.lending.give_back(server, Condition::Unclean);
-            return self.lost_before_sending();
+            self.borrower.give_back(server, Condition::Unclean);
+            return self.try_elsewhere();
         }
         if !went_well {
-            self.card.has_none();
-            self.at = None;
-            self.lending.give_back(server, Condition::Unclean);
+            self.borrower.at = None;
+            self.borrower.give_back(server, Condition::Unclean);
+            if self.was_of_another() {
+                self.unit.rescues += 1;
+                return self.follow(Got::Again);
+            }
             let text = std::mem::take(&mut self.refused_setting);
             let complaint = Complaint::new(
                 &text.0,
@@ -213,104 +177,18 @@ impl Session<'_> {
         self.go_on()
     }
 
-    pub(super) fn delivered(&mut self, delivery: Delivery<ServerConnection>) -> Result<(), End> {
-        self.card.set_deadline(0);
-        if let Stage::Connection { since_us, .. } = self.stage {
-            let waited_us = clock::now_us().saturating_sub(since_us);
-            self.figures().wait_us.observe(waited_us);
-        }
-        match delivery {
-            Delivery::Connection(server) => match self.lent(server) {
-                Got::Server => self.go_on(),
-                Got::Later | Got::Refused(_) => Ok(()),
-            },
-            Delivery::Again => {
-                self.stage = Stage::Ready;
-                self.at = None;
-                self.go_on()
-            }
-            Delivery::Failed(error) => {
-                self.stage = Stage::Ready;
-                self.not_joined(&error)
-            }
-        }
-    }
-
-    /// A connection could not be opened.
-    fn not_joined(&mut self, error: &JoinError) -> Result<(), End> {
-        let at = self.at.take();
-        if !error.is_passing() {
-            let complaint = Complaint::of_join(error);
-            return match &complaint.sqlstate.0 {
-                // What the session is made of is good no more.
-                b"28P01" | b"28000" | b"3D000" => Err(End::Fatal(complaint)),
-                _ => self.refuse(&complaint),
-            };
-        }
-        self.shared.knowledge.doubt(error.server_id);
-        self.try_elsewhere(at)
-    }
-
-    /// Nothing of the unit was sent: a read has other servers to go to, all else waits for one that
-    /// takes writes.
-    pub(super) fn try_elsewhere(&mut self, at: Option<At>) -> Result<(), End> {
-        let Some(at) = at else {
-            return self.wait_for_another_primary();
-        };
-        let is_read = self.unit.is_read && !self.unit.primary_only;
-        let is_new = !self.unit.tried.contains(&at.server.id);
-        if at.is_replica || is_read && is_new {
-            self.unit.tried.push(at.server.id);
-            return self.go_on();
-        }
-        self.wait_for_another_primary()
-    }
-
-    /// The server that should be the primary is none now: back to those who wait for one.
-    pub(super) fn wait_for_another_primary(&mut self) -> Result<(), End> {
-        self.does(Doing::WaitingForPrimary);
-        let line = &self.shared.line;
-        if let Some(ticket) = self.resumed.take() {
-            let turn = line.wait_on(ticket);
-            self.stage = Stage::Primary { ticket, turn };
-            return Ok(());
-        }
-        line.turn(Primary::Away);
-        match line.ask(clock::now_ms()) {
-            Told::Wait(ticket, turn) => {
-                self.stage = Stage::Primary { ticket, turn };
-                Ok(())
-            }
-            Told::Fail(trouble) => self.refuse(&Complaint::of_trouble(trouble)),
-            // Another worker has just heard that there is one again.
-            Told::Go => self.go_on(),
-        }
-    }
-
-    pub(super) fn turn_has_come(&mut self, outcome: Result<(), Trouble>) -> Result<(), End> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Ready);
-        match (outcome, stage) {
-            (Ok(()), Stage::Primary { ticket, .. }) => {
-                self.resumed = Some(ticket);
-                self.go_on()
-            }
-            (Err(trouble), _) => self.refuse(&Complaint::of_trouble(trouble)),
-            (Ok(()), _) => Ok(()),
-        }
-    }
-
-    /// The work that waited for a primary was answered by it: the next one may follow.
-    pub(super) fn let_next_follow(&mut self) {
-        if let Some(ticket) = self.resumed.take() {
-            self.shared.line.done(ticket);
-        }
+    /// Our SETs run under what the client before has set, its `statement_timeout` among it: another
+    /// connection has nothing of that.
+    fn was_of_another(&self) -> bool {
+        let is_cancelled = self.refused_setting.0 == *b"57014";
+        is_cancelled && !self.was_cancelled && self.unit.rescues < RESCUES_MAX
     }
 
     /// The unit whose bytes are held is not run: its client is told why, and goes on with the next.
     pub(super) fn refuse(&mut self, complaint: &Complaint) -> Result<(), End> {
         self.stage = Stage::Ready;
-        self.at = None;
-        self.let_next_follow();
+        self.borrower.at = None;
+        self.borrower.let_next_follow();
         let is_over = self.drop_unit()?;
         self.unit = Unit::new();
         self.does(Doing::Idle);
@@ -379,34 +257,19 @@ impl Session<'_> {
         if let Some(complaint) = self.refusal.take() {
             return self.refuse(&complaint);
         }
-        let is_waiting = matches!(self.stage, Stage::Connection { .. } | Stage::Primary { .. });
-        if self.card.take_cancel() && is_waiting {
-            self.leave_lines();
+        let is_cancelled = self.card.take_cancel();
+        self.was_cancelled |= is_cancelled;
+        if is_cancelled && self.borrower.is_waiting() {
+            self.borrower.leave_lines();
             let text = "canceling statement due to user request";
             return self.refuse(&Complaint::new(b"57014", text));
         }
+        if self.borrower.gives_up() {
+            return self.refuse(&Complaint::waited());
+        }
         match self.stage {
-            Stage::Connection { until_ms, .. } if clock::now_ms() >= until_ms => {
-                if !self.lending.give_up(&self.place) {
-                    // It comes after all.
-                    return Ok(());
-                }
-                self.figures().gave_up.add(1);
-                self.refuse(&Complaint::waited())
-            }
             Stage::Ready if self.server.is_none() => self.go_on(),
             _ => Ok(()),
-        }
-    }
-
-    /// Waits for nothing any more.
-    pub(super) fn leave_lines(&mut self) {
-        self.lending.leave_line(&self.place);
-        if let Some(Delivery::Connection(server)) = self.place.take_late() {
-            self.lending.give_back(server, Condition::Clean);
-        }
-        if let Stage::Primary { ticket, .. } = self.stage {
-            self.shared.line.cancel(ticket);
         }
     }
 }

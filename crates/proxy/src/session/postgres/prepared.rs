@@ -4,22 +4,22 @@
 use std::sync::Arc;
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::backend::{Report, SqlState};
 use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::conversation::{Answer, Origin, Request, Sending, Token};
-use evenkeel_wire::postgres::flight::Flight;
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::postgres::names::{Name, names, parse_parts};
 use evenkeel_wire::postgres::{Parsed, build};
 
 use super::complaint::Complaint;
-use super::effects::{is_atomic, takes_statements_away};
+use super::effects::{Unnamed, takes_statements_away};
 use super::server::ServerConnection;
 use super::statements::Names;
-use super::statements::{self, NAME_PREFIX, name_of, new_id};
-use super::{End, Session};
-use crate::state::meaning::{Effect, Meaning};
+use super::statements::{self, NAME_PREFIX, is_ours, name_of, new_id};
+use super::{End, Session, sequences};
+use crate::state::meaning::{Does, Meaning};
 
 /// Marks tokens of Parses that name a statement; the others' are not asked for.
 pub(super) const PARSE: u64 = 1 << 62;
@@ -53,15 +53,31 @@ pub(super) fn forget_statements(
     server: &mut ServerConnection,
     names: &mut Names,
 ) {
-    let is_all = |effect: &&Effect| {
-        usize::try_from(effect.statement) == Ok(statement) && takes_statements_away(effect)
-    };
-    if meaning.effects.iter().any(|effect| is_all(&effect)) {
+    let effects = meaning.effects_of(statement);
+    if effects.iter().any(takes_statements_away) {
         server.prepared.clear();
         server.given.clear();
         server.unnamed = 0;
         names.clear();
     }
+}
+
+/// Why a text is refused that would reach a statement of ours.
+pub(super) const NOT_ITS_NAME: &str =
+    "prepared statements that are called evenkeel and a number belong to the pool, not to SQL";
+
+/// Whether a text prepares, runs or takes away what is called as only we call statements.
+pub(super) fn names_ours(meaning: &Meaning) -> bool {
+    meaning.effects.iter().any(|effect| match &effect.does {
+        Does::Prepare(name) | Does::Execute(name) | Does::Deallocate(name) => is_ours(name),
+        _ => false,
+    })
+}
+
+/// A statement that the server had by our account is not there: a text that nobody could read has
+/// taken it away.
+pub(super) fn is_missing(sqlstate: SqlState, token: Option<Token>) -> bool {
+    sqlstate.0 == *b"26000" && token.and_then(statement_of).is_some()
 }
 
 /// "cached plan must not change result type": tables are other than when it was prepared.
@@ -123,28 +139,26 @@ impl Session<'_> {
                 let what = "a malformed message 'P'";
                 return Err(End::Fatal(Complaint::protocol(what)));
             }
-            // Too long to be read: it is prepared here under its own name, and stays here.
-            self.unit.may_write = true;
-            self.pin(Pin::Unknown);
-            if message.get(5) == Some(&0) {
-                self.unnamed.id = UNREAD;
-                self.unnamed.meaning = None;
-                if let Some(server) = &mut self.server {
-                    server.unnamed = UNREAD;
-                }
-            }
-            return Ok(self.send(flight, Request::Parse, Token(0), message.len()));
+            return Ok(self.parse_unread(flight, message));
         };
         let text = message.get(parts.text.clone()).unwrap_or_default();
         let types = message.get(parts.types.clone()).unwrap_or_default();
         if !parts.statement.is_named() {
             return Ok(self.parse_unnamed(flight, text, types, message.len()));
         }
-        let statement = self.intern(text, types);
-        self.guard_sequences(flight, &statement.meaning);
+        let statement = self.prepares(text, types);
+        if let Some(words) = self.obey_parse(|session| session.ruling_of(&statement)) {
+            return Ok(self.refuse_parse(flight, &words, message.len()));
+        }
+        if let Some(words) = self.refuses_meaning(flight, &statement.meaning) {
+            return Ok(self.refuse_parse(flight, words, message.len()));
+        }
         let name = parts.statement.of(message);
         if let Some(known) = self.names.get(name).map(Arc::clone) {
             return Ok(self.parse_taken(flight, header, parts.statement, &known, message.len()));
+        }
+        if !self.names.has_room(name, &statement) {
+            return Err(End::Fatal(Complaint::too_many_statements()));
         }
         let id = statement.id;
         let Some(server) = &mut self.server else {
@@ -179,6 +193,33 @@ impl Session<'_> {
         Ok(sending)
     }
 
+    /// With which words what a Parse prepares is refused, whatever the rules say.
+    fn refuses_meaning(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        meaning: &Meaning,
+    ) -> Option<&'static str> {
+        if names_ours(meaning) {
+            return Some(NOT_ITS_NAME);
+        }
+        let is_behind_others = self.guard_sequences(flight, meaning);
+        is_behind_others.then_some(sequences::REFUSAL)
+    }
+
+    /// Too long to be read: it is prepared here under its own name, and stays here.
+    fn parse_unread(&mut self, flight: &mut Flight<'_, '_>, message: &[u8]) -> Sending {
+        self.unit.may_write = true;
+        self.pin(Pin::Unknown);
+        if message.get(5) == Some(&0) {
+            self.unnamed.id = UNREAD;
+            self.unnamed.meaning = None;
+            if let Some(server) = &mut self.server {
+                server.unnamed = UNREAD;
+            }
+        }
+        self.send(flight, Request::Parse, Token(0), message.len())
+    }
+
     /// A Parse of a name that the client has already: the server refuses it, as without us.
     pub(super) fn parse_taken(
         &mut self,
@@ -189,12 +230,8 @@ impl Session<'_> {
         length: usize,
     ) -> Sending {
         self.replay(flight, known);
-        self.send_renamed(
-            flight,
-            Request::Parse,
-            (header, name, length),
-            &known.name(),
-        )
+        let named = (header, name, length);
+        self.send_renamed(flight, Request::Parse, Token(0), named, &known.name())
     }
 
     pub(super) fn parse_unnamed(
@@ -204,8 +241,16 @@ impl Session<'_> {
         types: &[u8],
         length: usize,
     ) -> Sending {
-        let meaning = self.read(text);
-        self.guard_sequences(flight, &meaning);
+        if let Some(words) = self.obey_parse(|session| session.ruling(Some(text))) {
+            self.unnamed = Unnamed::default();
+            return self.refuse_parse(flight, &words, length);
+        }
+        let meaning = self.read_query(text);
+        self.asked.parses(meaning.digest);
+        if let Some(words) = self.refuses_meaning(flight, &meaning) {
+            self.unnamed = Unnamed::default();
+            return self.refuse_parse(flight, words, length);
+        }
         self.unit.may_write |= meaning.writes;
         let id = new_id();
         let unnamed = &mut self.unnamed;
@@ -214,7 +259,7 @@ impl Session<'_> {
         unnamed.text.extend_from_slice(text);
         unnamed.types.clear();
         unnamed.types.extend_from_slice(types);
-        unnamed.meaning = Some(meaning);
+        unnamed.meaning = Some(Arc::new(meaning));
         unnamed.is_parsed = false;
         let sending = self.send(flight, Request::Parse, Token(UNNAMED | id), length);
         if sending == Sending::Forward
@@ -263,11 +308,18 @@ impl Session<'_> {
         let Some(name) = found.statement else {
             return Ok(self.send(flight, request, Token(0), message.len()));
         };
+        if let Some(words) = self.refuses_bind(request, name.of(message)) {
+            let named = (header, name, message.len());
+            let words = words.as_bytes();
+            return Ok(self.send_renamed(flight, request, Token(0), named, words));
+        }
         if !name.is_named() {
             if request != Request::Close {
                 self.guard_unnamed(flight, request);
                 self.replay_unnamed(flight);
-                self.bind_unnamed(request);
+            }
+            if request == Request::Bind {
+                self.bind_unnamed(header, message);
             }
             return Ok(self.send(flight, request, Token(0), message.len()));
         }
@@ -285,10 +337,11 @@ impl Session<'_> {
         }
         if request == Request::Bind {
             self.guard_sequences(flight, &statement.meaning);
-            self.bind(&statement);
+            self.bind(header, message, &statement);
         }
         let named = (header, name, message.len());
-        Ok(self.send_renamed(flight, request, named, &statement.name()))
+        let token = Token(PARSE | statement.id);
+        Ok(self.send_renamed(flight, request, token, named, &statement.name()))
     }
 
     /// Sends a message with another name in it.
@@ -296,13 +349,14 @@ impl Session<'_> {
         &mut self,
         flight: &mut Flight<'_, '_>,
         request: Request,
+        token: Token,
         (header, name, length): (Header, Name, usize),
         new: &[u8],
     ) -> Sending {
         let Some(server) = &mut self.server else {
             return Sending::Drop;
         };
-        let sending = server.conversation.sent(request, Origin::Client, Token(0));
+        let sending = server.conversation.sent(request, Origin::Client, token);
         match sending {
             Sending::Forward => {
                 flight.rename(header, name, new);
@@ -322,7 +376,9 @@ impl Session<'_> {
         request: Request,
         message: &[u8],
     ) -> Sending {
-        self.bound.unknown();
+        if request == Request::Bind {
+            self.bind_unknown(header, message);
+        }
         self.unit.may_write = true;
         let Parsed::Frame(found, _) = names(header, message) else {
             return Sending::Drop;
@@ -334,7 +390,8 @@ impl Session<'_> {
             return self.send(flight, request, Token(0), message.len());
         }
         let other = [b"client's ", name.of(message)].concat();
-        self.send_renamed(flight, request, (header, name, message.len()), &other)
+        let named = (header, name, message.len());
+        self.send_renamed(flight, request, Token(0), named, &other)
     }
 
     /// The client closes its name; the statement stays for others.
@@ -384,7 +441,8 @@ impl Session<'_> {
         match sending {
             Sending::Forward => {
                 let name = statement.name();
-                build::parse(flight.writer(), &name, &statement.text, &statement.types);
+                let types = &statement.within.types;
+                build::parse(flight.writer(), &name, &statement.text, types);
                 true
             }
             Sending::Drop => {
@@ -428,40 +486,6 @@ impl Session<'_> {
                 &self.unnamed.types,
             );
         }
-    }
-
-    pub(super) fn guard_unnamed(&mut self, flight: &mut Flight<'_, '_>, request: Request) {
-        if request == Request::Bind
-            && let Some(meaning) = self.unnamed.meaning.take()
-        {
-            self.guard_sequences(flight, &meaning);
-            self.unnamed.meaning = Some(meaning);
-        }
-    }
-
-    /// The next Execute runs this statement, as far as can be told.
-    pub(super) fn bind(&mut self, statement: &statements::Statement) {
-        self.unit.may_write |= statement.meaning.writes;
-        self.unit.is_atomic &= is_atomic(&statement.meaning);
-        self.bound.is(&statement.meaning);
-        self.take_hold();
-    }
-
-    pub(super) fn bind_unnamed(&mut self, request: Request) {
-        if request != Request::Bind {
-            return;
-        }
-        match &self.unnamed.meaning {
-            // The server will say that there is none.
-            _ if self.unnamed.id == 0 => self.bound.nothing(),
-            Some(meaning) => {
-                self.unit.may_write |= meaning.writes;
-                self.unit.is_atomic &= is_atomic(meaning);
-                self.bound.is(meaning);
-            }
-            None => self.bound.unknown(),
-        }
-        self.take_hold();
     }
 
     pub(super) fn forget_name(&mut self, name: &[u8]) {

@@ -28,7 +28,9 @@ pub(super) fn mishap_of(sqlstate: SqlState) -> Mishap {
 impl Session<'_> {
     /// Whether what failed is run again, and the client never hears of it.
     pub(super) fn may_rescue(&self, mishap: Mishap) -> bool {
-        let Some(at) = &self.at else { return false };
+        let Some(at) = &self.borrower.at else {
+            return false;
+        };
         let is_held = !self.journal.pins.is_empty() || self.keeps_connection();
         let attempt = Attempt {
             on_replica: at.is_replica,
@@ -56,7 +58,7 @@ impl Session<'_> {
 
     pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
         self.figures().rescued.add(1);
-        if let Some(at) = &self.at {
+        if let Some(at) = &self.borrower.at {
             self.shared.knowledge.doubt(at.server.id);
             self.unit.tried.push(at.server.id);
         }
@@ -84,14 +86,14 @@ impl Session<'_> {
     }
 
     pub(super) fn run_again(&mut self, condition: Condition) -> Result<(), End> {
-        let was_primary = self.at.take().is_some_and(|at| !at.is_replica);
+        let was_primary = self.borrower.is_at_primary();
+        self.borrower.at = None;
         if let Some(server) = self.server.take() {
-            self.card.has_none();
             let condition = match server.is_idle() {
                 true => condition,
                 false => Condition::Unclean,
             };
-            self.lending.give_back(server, condition);
+            self.borrower.give_back(server, condition);
         }
         let kept = self.unit.kept.take().unwrap_or_default();
         let behind = std::mem::replace(&mut self.held, kept);
@@ -104,9 +106,10 @@ impl Session<'_> {
         self.unit.tried = tried;
         self.unit.primary_only = primary_only;
         self.stage = Stage::Ready;
-        self.in_flight = 0;
+        self.forget_connection();
         if was_primary && primary_only {
-            return self.wait_for_another_primary();
+            let got = self.borrower.wait_for_another_primary();
+            return self.follow(got);
         }
         // Another connection, perhaps to the same server: if that is down it will be found out.
         self.go_on()
@@ -117,7 +120,7 @@ impl Session<'_> {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
-        if let Some(at) = &self.at {
+        if let Some(at) = &self.borrower.at {
             self.shared.knowledge.doubt(at.server.id);
             at.server.counters.resets.add(1);
         }
@@ -126,10 +129,9 @@ impl Session<'_> {
         let is_in_message = server.is_in_message();
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
         let was_preparing = matches!(stage, Stage::Preparing(_)) && !self.restoring;
-        self.card.has_none();
-        self.lending.give_back(server, Condition::Unclean);
+        self.borrower.give_back(server, Condition::Unclean);
         if was_preparing {
-            return self.lost_before_sending();
+            return self.try_elsewhere();
         }
         if matches!(stage, Stage::Rescue) {
             return self.run_again(Condition::Unclean);
@@ -147,18 +149,12 @@ impl Session<'_> {
         self.tell_lost(is_transaction, why)
     }
 
-    /// Nothing of the client's was sent yet.
-    pub(super) fn lost_before_sending(&mut self) -> Result<(), End> {
-        let at = self.at.take();
-        self.try_elsewhere(at)
-    }
-
     pub(super) fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), End> {
-        if self.unit.may_write && self.at.as_ref().is_some_and(|at| !at.is_replica) {
+        if self.unit.may_write && self.borrower.is_at_primary() {
             // Perhaps it did: then the session must see it as well.
             self.wrote();
         }
-        let server = self.at.take().map(|at| at.server.name.to_string());
+        let server = self.borrower.at.take().map(|at| at.server.name.to_string());
         let server = server.unwrap_or_default();
         let is_bound = !self.journal.pins.is_empty() || self.keeps_connection();
         let detail = format!("server {server} {why}");
@@ -166,7 +162,7 @@ impl Session<'_> {
             self.figures().lost.add(u64::from(is_transaction));
             return Err(End::ServerEnded(detail));
         }
-        let is_single = self.unit.is_sent && self.in_flight == 1;
+        let is_single = self.unit.is_sent && self.asked.under_way() == 1;
         if is_transaction || is_bound || !is_single {
             self.figures().lost.add(1);
             let text = match is_transaction {
@@ -182,10 +178,11 @@ impl Session<'_> {
         // A single query or batch: its client goes on behind an error.
         self.journal.lost();
         self.unit = Unit::new();
-        self.in_flight = 0;
-        self.let_next_follow();
+        self.forget_connection();
+        self.borrower.let_next_follow();
         self.does(Doing::Idle);
-        self.names.settled();
+        self.names.lost();
+        self.unnamed.lost();
         self.effects.settled();
         let out = self.answers();
         let trouble = evenkeel_policy::waiting::Trouble::OutcomeUnknown;

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::boundaries::{Boundaries, Event, Step};
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{
@@ -36,6 +37,8 @@ pub(crate) struct ServerConnection {
     pub(crate) unnamed: u64,
     /// Statements that its client can call by its own names, in SQL.
     pub(crate) given: Vec<Box<[u8]>>,
+    /// What it drew from sequences may be remembered there.
+    pub(crate) holds_draws: bool,
     /// What was set on it, and what it reports.
     pub(crate) settings: OnServer,
     /// What it reported in its login, as it spells it.
@@ -48,6 +51,7 @@ pub(crate) struct Luggage {
     boundaries: Boundaries,
     prepared: Prepared,
     unnamed: u64,
+    holds_draws: bool,
     settings: Carried,
     reported: Reports,
 }
@@ -86,6 +90,7 @@ impl Connection for ServerConnection {
             boundaries: own.boundaries,
             prepared: own.prepared,
             unnamed: own.unnamed,
+            holds_draws: own.holds_draws,
             settings: own.settings.export(),
             reported: own.reported,
         };
@@ -105,6 +110,7 @@ impl Connection for ServerConnection {
             prepared: luggage.prepared,
             unnamed: luggage.unnamed,
             given: Vec::new(),
+            holds_draws: luggage.holds_draws,
             settings: OnServer::import(&luggage.settings, worker.interner()),
             reported: luggage.reported,
         }))
@@ -127,6 +133,7 @@ impl ServerConnection {
             prepared: Prepared::default(),
             unnamed: 0,
             given: Vec::new(),
+            holds_draws: false,
             settings: OnServer::new([], worker.interner()),
             reported: Vec::new(),
         })
@@ -201,6 +208,22 @@ impl ServerConnection {
             self.held = bytes;
         }
         refused.map_or(Ok(()), Err)
+    }
+
+    /// It is as it was behind its login, for a connection that nobody uses; a transaction is rolled
+    /// back by it.
+    pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), Complaint> {
+        let texts: &[&[u8]] = match self.conversation.status() {
+            TransactionStatus::Idle => &[b"DISCARD ALL"],
+            _ => &[b"ROLLBACK", b"DISCARD ALL"],
+        };
+        self.run(worker, texts).await?;
+        self.prepared.clear();
+        self.unnamed = 0;
+        self.given.clear();
+        self.holds_draws = false;
+        self.settings.discarded(worker.interner());
+        Ok(())
     }
 
     /// What the server says to queries of ours; how many bytes of it were whole.

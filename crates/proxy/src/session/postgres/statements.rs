@@ -2,15 +2,12 @@
 //! them a server connection has.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::state::meaning::Meaning;
+use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh};
+use crate::state::meaning::{Effect, Meaning};
 
-/// Statements that nobody has a name for are kept up to this many, so that the next client that
-/// prepares the same finds it on the servers.
-const UNUSED_MAX: usize = 10_000;
+pub(crate) use crate::session::interned::new_id;
 
 /// The length of every name that we give.
 pub(crate) const NAME_LENGTH: usize = 16;
@@ -18,20 +15,35 @@ pub(crate) const NAME_LENGTH: usize = 16;
 /// What every name that we give begins with.
 pub(crate) const NAME_PREFIX: &[u8] = b"evenkeel";
 
-/// A statement as clients prepare it: the same for all who give the same text.
-#[derive(Debug)]
-pub(crate) struct Statement {
-    /// Unique in this process.
-    pub(crate) id: u64,
-    pub(crate) text: Box<[u8]>,
+/// A statement as clients prepare it.
+pub(crate) type Statement = interned::Statement<Within, Arc<Meaning>>;
+
+/// All statements of a service.
+pub(crate) type Interned = interned::Interned<Within, Arc<Meaning>>;
+
+/// What makes statements of one text different.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Within {
     /// The OIDs of the parameters' types that the client gave.
     pub(crate) types: Box<[u8]>,
-    pub(crate) meaning: Meaning,
-    /// Which state of the catalog the meaning was found with.
-    pub(crate) catalog: u64,
-    /// What else makes statements of one text different: the settings that names are looked up by.
-    digest: u64,
+    /// Of the settings that names are looked up by.
+    pub(crate) digest: u64,
 }
+
+impl Weigh for Within {
+    fn weight(&self) -> usize {
+        self.types.len()
+    }
+}
+
+impl Weigh for Arc<Meaning> {
+    fn weight(&self) -> usize {
+        size_of_val(&*self.statements) + self.effects.len() * (size_of::<Effect>() + EFFECT)
+    }
+}
+
+/// What names and values of an effect take, as a rule.
+const EFFECT: usize = 64;
 
 impl Statement {
     /// What servers call it.
@@ -51,78 +63,9 @@ pub(crate) fn name_of(id: u64) -> [u8; NAME_LENGTH] {
     name
 }
 
-/// All statements of a service.
-#[derive(Debug, Default)]
-pub(crate) struct Interned {
-    known: Mutex<HashMap<u64, Vec<Arc<Statement>>>>,
-    hasher: RandomState,
-}
-
-/// A number for a statement; never zero.
-pub(crate) fn new_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Relaxed)
-}
-
-impl Interned {
-    /// The statement of that text and those types; `read` tells what it means if it is new, or if
-    /// the catalog has changed since.
-    pub(crate) fn statement(
-        &self,
-        text: &[u8],
-        types: &[u8],
-        digest: u64,
-        catalog: u64,
-        read: impl FnOnce() -> Meaning,
-    ) -> Arc<Statement> {
-        let key = self.hasher.hash_one((text, types, digest));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() > UNUSED_MAX {
-            known.retain(|_, alike| {
-                alike.retain(|one| Arc::strong_count(one) > 1);
-                !alike.is_empty()
-            });
-        }
-        let alike = known.entry(key).or_default();
-        let is_same = |one: &&mut Arc<Statement>| {
-            *one.text == *text && *one.types == *types && one.digest == digest
-        };
-        let found = alike.iter_mut().find(is_same);
-        let id = match found {
-            Some(one) if one.catalog == catalog => return Arc::clone(one),
-            Some(ref one) => one.id,
-            None => new_id(),
-        };
-        let statement = Arc::new(Statement {
-            id,
-            text: text.into(),
-            types: types.into(),
-            meaning: read(),
-            catalog,
-            digest,
-        });
-        alike.retain(|one| one.id != id);
-        alike.push(Arc::clone(&statement));
-        statement
-    }
-}
-
-impl Interned {
-    /// The same statement, with what is known of the catalog now.
-    pub(crate) fn renewed(
-        &self,
-        statement: &Statement,
-        catalog: u64,
-        read: impl FnOnce() -> Meaning,
-    ) -> Arc<Statement> {
-        let Statement {
-            text,
-            types,
-            digest,
-            ..
-        } = statement;
-        self.statement(text, types, *digest, catalog, read)
-    }
+/// Whether a name is one that we give: in a client's SQL it would be somebody else's statement.
+pub(crate) fn is_ours(name: &[u8]) -> bool {
+    name.len() == NAME_LENGTH && name.starts_with(NAME_PREFIX)
 }
 
 /// One client's names.
@@ -131,6 +74,7 @@ pub(crate) struct Names {
     known: HashMap<Box<[u8]>, Arc<Statement>>,
     /// What to undo if the server passes over a Parse or Close, oldest first.
     undo: Vec<Undo>,
+    share: Share,
 }
 
 #[derive(Debug)]
@@ -139,11 +83,25 @@ struct Undo {
     segment: u64,
     name: Box<[u8]>,
     before: Option<Arc<Statement>>,
+    /// The client knows that it was done.
+    is_answered: bool,
 }
 
 impl Names {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.known.get(name)
+    }
+
+    /// Whether the client may have one more.
+    pub(crate) fn has_room(&mut self, name: &[u8], statement: &Statement) -> bool {
+        let (known, undo) = (&self.known, &self.undo);
+        let weight = |name: &[u8], one: &Statement| 2 * name.len() + one.weight();
+        let has = || {
+            let known = known.iter().map(|(name, one)| weight(name, one));
+            let before = undo.iter().filter_map(|undo| undo.before.as_deref());
+            known.chain(before.map(|one| weight(b"", one))).sum()
+        };
+        known.len() < OF_CLIENT_MAX && self.share.takes(weight(name, statement), has)
     }
 
     /// A Parse names a statement; it holds once [`Names::settled`] and not [`Names::discarded`].
@@ -158,6 +116,7 @@ impl Names {
             segment,
             name,
             before,
+            is_answered: false,
         });
     }
 
@@ -171,8 +130,23 @@ impl Names {
                 segment,
                 name,
                 before,
+                is_answered: false,
             });
         }
+    }
+
+    /// The oldest of that token which is under way was answered; zero is nobody's.
+    pub(crate) fn answered(&mut self, token: u64) {
+        let is_it = |undo: &&mut Undo| undo.token == token && token != 0 && !undo.is_answered;
+        if let Some(undo) = self.undo.iter_mut().find(is_it) {
+            undo.is_answered = true;
+        }
+    }
+
+    /// The server is gone: what it has answered was done, and all else never was.
+    pub(crate) fn lost(&mut self) {
+        self.undo.retain(|undo| !undo.is_answered);
+        self.undone();
     }
 
     /// An error made the server pass over it.
@@ -217,8 +191,7 @@ impl Names {
 
     /// DEALLOCATE ALL, DISCARD ALL.
     pub(crate) fn clear(&mut self) {
-        self.known = HashMap::new();
-        self.undo.clear();
+        *self = Self::default();
     }
 }
 
@@ -366,8 +339,13 @@ impl Prepared {
 mod tests {
     use super::*;
 
-    fn plain() -> Meaning {
-        crate::state::meaning::read(b"select 1", false, None)
+    fn statement(text: &[u8]) -> Arc<Statement> {
+        let within = Within {
+            types: Box::default(),
+            digest: 0,
+        };
+        let read = || Arc::new(crate::state::meaning::read(text, false, None));
+        Interned::default().statement(text, &within, 0, read)
     }
 
     #[test]
@@ -414,7 +392,6 @@ mod tests {
 
     #[test]
     fn a_name_is_as_before_when_its_parse_was_passed_over() {
-        let statement = |text: &[u8]| Interned::default().statement(text, b"", 0, 0, plain);
         let mut names = Names::default();
         names.set((1, 0), b"a", statement(b"select 1"));
         names.settled();
@@ -435,14 +412,52 @@ mod tests {
     }
 
     #[test]
-    fn one_text_is_one_statement_until_types_or_settings_differ() {
-        let interned = Interned::default();
-        let id = |types: &[u8], digest| {
-            let read = plain;
-            interned.statement(b"select $1", types, digest, 0, read).id
+    fn of_a_server_that_is_gone_names_are_what_it_has_answered() {
+        let mut names = Names::default();
+        names.set((1, 0), b"gone", statement(b"select 1"));
+        names.settled();
+        names.set((2, 0), b"told", statement(b"select 2"));
+        names.set((3, 0), b"untold", statement(b"select 3"));
+        names.remove((4, 0), b"gone");
+        names.set((5, 0), b"gone", statement(b"select 4"));
+        names.answered(2);
+        names.answered(4);
+        names.lost();
+        assert!(names.is_settled());
+        assert!(names.get(b"told").is_some());
+        assert!(names.get(b"untold").is_none());
+        assert!(names.get(b"gone").is_none());
+    }
+
+    #[test]
+    fn a_client_has_so_many_names_and_no_more() {
+        let mut names = Names::default();
+        let one = statement(b"select 1");
+        for number in 0..OF_CLIENT_MAX {
+            let name = number.to_string();
+            assert!(names.has_room(name.as_bytes(), &one));
+            names.set((1, 0), name.as_bytes(), Arc::clone(&one));
+        }
+        assert!(!names.has_room(b"one more", &one));
+        names.remove((2, 0), b"0");
+        assert!(names.has_room(b"one more", &one));
+    }
+
+    #[test]
+    fn what_may_still_be_undone_counts_for_a_client() {
+        let mut names = Names::default();
+        let long = statement(&[b' '; 1024 * 1024]);
+        let mut prepares_and_closes = || {
+            let has_room = names.has_room(b"a", &long);
+            if has_room {
+                names.set((1, 0), b"a", Arc::clone(&long));
+                names.remove((2, 0), b"a");
+            }
+            has_room
         };
-        assert_eq!(id(b"", 1), id(b"", 1));
-        assert_ne!(id(b"", 1), id(b"\0\0\0\x17", 1));
-        assert_ne!(id(b"", 1), id(b"", 2));
+        let times = (0..100).take_while(|_| prepares_and_closes()).count();
+        assert_eq!(times, 63);
+        names.settled();
+        assert!(names.has_room(b"a", &long));
     }
 }

@@ -4,18 +4,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use evenkeel_policy::pins::Pin;
-use evenkeel_policy::route::{Statement, Traits};
+use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::conversation::{Answer, Origin, Request, Sending, Token};
-use evenkeel_wire::postgres::flight::Flight;
 use evenkeel_wire::postgres::{TransactionStatus, build};
+use evenkeel_wire::sql::Dialect;
+use evenkeel_wire::sql::digest::digest;
 
 use super::effects::{is_atomic, takes_statements_away};
-use super::prepared::take_given;
+use super::prepared::{NOT_ITS_NAME, names_ours, take_given};
 use super::server::ServerConnection;
 use super::statements::{self};
 use super::unit::text_of_query;
-use super::{End, Session};
+use super::{End, Session, sequences};
 use crate::state::meaning::{self, Does, Lookup, Meaning};
+use crate::state::templates::Within;
 
 impl Session<'_> {
     pub(super) fn query(
@@ -30,19 +32,31 @@ impl Session<'_> {
         // Behind requests without a Sync it is one of them: an error passes over it, too.
         let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
         self.segment += u64::from(self.server.as_deref().is_none_or(begins_anew));
+        let text = is_whole.then(|| text_of_query(message));
+        if let Some(words) = self.obey(|session| session.ruling(text)) {
+            self.effects.read_ahead = None;
+            return Ok(self.refuse_query(flight, &words, message.len()));
+        }
         if !is_whole {
             self.unit.may_write = true;
             self.pin(Pin::Unknown);
+            self.asked.runs(0);
             return Ok(self.send(flight, Request::Query, Token(0), message.len()));
         }
         let meaning = match self.effects.read_ahead.take() {
             Some(meaning) => meaning,
-            None => self.read(text_of_query(message)),
+            None => self.read_query(text_of_query(message)),
         };
+        self.asked.runs(meaning.digest);
+        if names_ours(&meaning) {
+            return Ok(self.refuse_query(flight, NOT_ITS_NAME, message.len()));
+        }
         if let Some(sending) = self.deallocate(flight, &meaning, message.len()) {
             return Ok(sending);
         }
-        self.guard_sequences(flight, &meaning);
+        if self.guard_sequences(flight, &meaning) {
+            return Ok(self.refuse_query(flight, sequences::REFUSAL, message.len()));
+        }
         self.prepare_for_execute(flight, &meaning);
         let token = self.meant(&meaning);
         Ok(self.send(flight, Request::Query, token, message.len()))
@@ -53,26 +67,16 @@ impl Session<'_> {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
         self.changes_catalog |= meaning.changes_catalog;
+        self.drew |= meaning.draws;
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
         }
-        self.effects.note(meaning)
+        self.effects.note_text(meaning)
     }
 
     pub(super) fn pin(&mut self, pin: Pin) {
         self.journal.pins.add(pin);
         self.card.set_pins(self.journal.pins);
-    }
-
-    pub(super) fn execute(&mut self, flight: &mut Flight<'_, '_>, length: usize) -> Sending {
-        let token = match &self.bound.meaning {
-            Some(meaning) => match self.deallocated(meaning).map(Box::from) {
-                Some(name) => return self.execute_deallocate(flight, &name, length),
-                None => self.effects.note(meaning),
-            },
-            None => Token(0),
-        };
-        self.send(flight, Request::Execute, token, length)
     }
 
     /// The name of a DEALLOCATE, if the client has prepared it by the protocol.
@@ -123,13 +127,13 @@ impl Session<'_> {
         if !server.conversation.is_between_batches() || has_failed {
             return None;
         }
-        self.names.remove((0, self.segment), name);
+        let token = Token(self.effects.next());
+        self.names.remove((token.0, self.segment), name);
         if take_given(&mut server.given, name) {
             return None;
         }
-        let sending = server
-            .conversation
-            .answer(Answer::Query("DEALLOCATE"), Token(0));
+        let answer = Answer::Query("DEALLOCATE");
+        let sending = server.conversation.answer(answer, token);
         flight.drop(length);
         Some(sending)
     }
@@ -156,7 +160,8 @@ impl Session<'_> {
                 .conversation
                 .sent(Request::Parse, Origin::Ours, token);
             if sent == Sending::Forward {
-                build::parse(flight.writer(), name, &statement.text, &statement.types);
+                let types = &statement.within.types;
+                build::parse(flight.writer(), name, &statement.text, types);
                 let sync = server.conversation.sent(Request::Sync, Origin::Ours, token);
                 if sync == Sending::Forward {
                     build::sync(flight.writer());
@@ -166,38 +171,10 @@ impl Session<'_> {
         }
     }
 
-    /// Pins hold from the Bind on: what runs later is not looked up by its portal.
-    pub(super) fn take_hold(&mut self) {
-        if let Some(meaning) = &self.bound.meaning {
-            self.changes_catalog |= meaning.changes_catalog;
-            let meaning = meaning.clone();
-            self.take_pins(&meaning);
-        }
-    }
-
     pub(super) fn take_pins(&mut self, meaning: &Meaning) {
         self.clears |= meaning.effects.iter().any(takes_statements_away);
         self.journal.sent(meaning);
-        self.drew |= self.journal.pins.has(Pin::Sequence);
         self.card.set_pins(self.journal.pins);
-    }
-
-    /// currval and lastval must never answer with another session's value. Where nobody has asked
-    /// for them yet, drawing from a sequence has bound nobody to its connection: this one has what
-    /// others drew, unless it was drawn here just now.
-    pub(super) fn guard_sequences(&mut self, flight: &mut Flight<'_, '_>, meaning: &Meaning) {
-        let asks = |one: &Statement| one.traits.any(Traits::REMEMBERS);
-        if !meaning.statements.iter().any(asks) {
-            return;
-        }
-        self.own.asked_sequences();
-        let is_own = self.drew || self.journal.pins.has(Pin::Sequence);
-        let Some(server) = self.server.as_mut().filter(|_| !is_own) else {
-            return;
-        };
-        if server.conversation.is_between_batches() {
-            server.ask(b"DISCARD SEQUENCES", Token(0), flight.writer());
-        }
     }
 
     /// What a text means; of a session whose encoding hides it, nothing can be told.
@@ -212,12 +189,55 @@ impl Session<'_> {
         meaning::read(text, backslashes, lookup)
     }
 
+    /// How texts are read; `None`: they cannot be.
+    pub(super) fn dialect(&self) -> Option<Dialect> {
+        let reported = &self.journal.reported;
+        let backslashes = reported.backslashes();
+        let is_readable = reported.is_readable();
+        is_readable.then_some(Dialect::Postgres { backslashes })
+    }
+
+    /// What a text means that is run, and counted under its digest.
+    pub(super) fn read_query(&self, text: &[u8]) -> Meaning {
+        let Some(dialect) = self.dialect() else {
+            return self.read(text);
+        };
+        let within = Within {
+            dialect,
+            catalog: self.account.catalog_version(),
+        };
+        let mut templates = self.account.known.templates.borrow_mut();
+        let meaning =
+            templates.meaning(text, within, Meaning::is_fixed, || self.read_prepared(text));
+        self.shared.enter(meaning.digest, text, Some(dialect));
+        meaning
+    }
+
+    fn read_prepared(&self, text: &[u8]) -> Meaning {
+        let mut meaning = self.read(text);
+        let dialect = self.dialect();
+        meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
+        meaning
+    }
+
     pub(super) fn intern(&self, text: &[u8], types: &[u8]) -> Arc<statements::Statement> {
-        let digest = self.digest();
+        let within = statements::Within {
+            types: types.into(),
+            digest: self.within(),
+        };
         let catalog = self.account.catalog_version();
-        self.own
-            .statements
-            .statement(text, types, digest, catalog, || self.read(text))
+        let read = || Arc::new(self.read_prepared(text));
+        let all = &self.own.statements;
+        all.statement(text, &within, catalog, read)
+    }
+
+    /// What a Parse prepares, which is counted if it fails or is run.
+    pub(super) fn prepares(&mut self, text: &[u8], types: &[u8]) -> Arc<statements::Statement> {
+        let statement = self.intern(text, types);
+        let digest = statement.meaning.digest;
+        self.shared.enter(digest, text, self.dialect());
+        self.asked.parses(digest);
+        statement
     }
 
     /// The statement with what is known of the catalog now.
@@ -229,16 +249,15 @@ impl Session<'_> {
         if statement.catalog == catalog {
             return Arc::clone(statement);
         }
-        self.own
-            .statements
-            .renewed(statement, catalog, || self.read(&statement.text))
+        let read = || Arc::new(self.read_prepared(&statement.text));
+        self.own.statements.renewed(statement, catalog, read)
     }
 
     /// The settings that names in a text are looked up by.
-    pub(super) fn digest(&self) -> u64 {
+    fn within(&self) -> u64 {
         let settings = self.journal.settings();
         let mut hasher = DefaultHasher::new();
-        self.account.who.database_number.hash(&mut hasher);
+        self.account.who.database_number.get().hash(&mut hasher);
         settings.get(b"search_path").hash(&mut hasher);
         settings.get(b"role").hash(&mut hasher);
         hasher.finish()

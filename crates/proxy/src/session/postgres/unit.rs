@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::causality::{Consistency, Freshness, Requires, Token, judge};
-use evenkeel_policy::pool::{Pick, Request as PickRequest, Tried};
-use evenkeel_policy::route::{self, Decision, Hint, Kind, Statement, Target, Traits, Volatility};
+use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Volatility};
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::build;
@@ -16,11 +14,12 @@ use evenkeel_wire::postgres::requests::Step;
 use smallvec::SmallVec;
 
 use super::complaint::Complaint;
-use super::{At, End, KEPT_LENGTH_MAX, Session};
-use crate::clock;
-use crate::dice::dice;
+use super::server::ServerConnection;
+use super::{End, KEPT_LENGTH_MAX, Session};
 use crate::service::View;
 use crate::service::database::DatabaseView;
+use crate::service::rules::Ruling;
+use crate::session::placing::{Reading, Wanted};
 use crate::state::meaning::{self, Meaning};
 
 /// What the client wants done as one, and how it fares.
@@ -46,6 +45,10 @@ pub(super) struct Unit {
     pub(super) since_us: u64,
     /// The rest of a batch that was refused is passed over up to its Sync.
     pub(super) skipping: bool,
+    /// What the rules say of it.
+    pub(super) ruling: Option<Ruling>,
+    /// All of it was held against the rules.
+    pub(super) is_ruled: bool,
 }
 
 impl Unit {
@@ -64,6 +67,8 @@ impl Unit {
             primary_only: false,
             since_us: 0,
             skipping: false,
+            ruling: None,
+            is_ruled: false,
         }
     }
 }
@@ -80,28 +85,6 @@ pub(super) enum Look {
     Unit(Wanted, Arc<View>),
 }
 
-/// Where a unit is to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// Wherever writes go.
-    Primary,
-    /// At one of the view's servers, whose place among those that read is taken.
-    Reader(usize),
-    /// At this one of the view's servers, because a hint says so.
-    Named(usize),
-}
-
-/// Who may serve a read of a session.
-#[derive(Default)]
-struct Readers {
-    /// Replicas that take reads and have not failed it.
-    replicas: usize,
-    /// Those of them that have all that it must see.
-    fresh: usize,
-    /// Servers that must not be chosen.
-    barred: Tried,
-}
-
 /// What is known of a unit while it is looked through.
 #[derive(Default)]
 struct Draft {
@@ -109,6 +92,9 @@ struct Draft {
     hint: Option<meaning::Hint>,
     is_complete: bool,
     may_write: bool,
+    ruling: Option<Ruling>,
+    /// Something in it is run, not only prepared.
+    runs: bool,
 }
 
 const UNKNOWN: Statement = Statement {
@@ -124,6 +110,10 @@ impl Draft {
         if self.hint.is_none() {
             self.hint.clone_from(&meaning.hint);
         }
+    }
+
+    fn rule(&mut self, ruling: Option<Ruling>) {
+        self.ruling = Ruling::join(self.ruling.take(), ruling);
     }
 
     fn add_unknown(&mut self) {
@@ -167,8 +157,8 @@ impl Session<'_> {
             return Ok(Look::Local(passed + length));
         }
         let view = self.seat.service().view_owned();
-        let is_split = |own: &&DatabaseView| own.split.reads && !own.session_mode;
-        let Some(own) = view.database.as_ref().filter(is_split) else {
+        let matters = |own: &&DatabaseView| own.splits_reads() || own.rules.is_some();
+        let Some(own) = view.database.as_ref().filter(matters) else {
             self.unit.is_read = false;
             self.unit.may_write = false;
             return Ok(Look::Unit(Wanted::Primary, view));
@@ -180,6 +170,10 @@ impl Session<'_> {
             }
             // What comes behind it in the same batch may be a write.
             draft.add_unknown();
+        } else if let Some(words) = self.obey_ahead(draft.ruling.take(), draft.runs) {
+            self.refusal = Some(Complaint::by_rule(words));
+            self.card.call();
+            return Ok(Look::More);
         }
         let wanted = self.decide(&view, own, &draft);
         Ok(Look::Unit(wanted, view))
@@ -246,6 +240,8 @@ impl Session<'_> {
                     let message = bytes.get(at..at + length).unwrap_or_default();
                     if matches!(request, Request::Query | Request::Parse) {
                         draft.add_unknown();
+                        draft.rule(self.ruling(None));
+                        draft.runs = true;
                         draft.is_complete = true;
                     } else {
                         self.add(&mut draft, header, request, message);
@@ -262,8 +258,10 @@ impl Session<'_> {
     fn add(&mut self, draft: &mut Draft, header: Header, request: Request, message: &[u8]) {
         match request {
             Request::Query => {
-                let meaning = self.read(text_of_query(message));
+                let meaning = self.read_query(text_of_query(message));
                 draft.add(&meaning);
+                draft.rule(self.ruling(Some(text_of_query(message))));
+                draft.runs = true;
                 self.effects.read_ahead = Some(meaning);
                 draft.is_complete = true;
             }
@@ -271,10 +269,12 @@ impl Session<'_> {
                 Some(parts) => {
                     let text = message.get(parts.text).unwrap_or_default();
                     draft.add(&self.read(text));
+                    draft.rule(self.ruling(Some(text)));
                 }
                 None => draft.add_unknown(),
             },
             Request::Bind | Request::DescribeStatement => {
+                draft.runs |= request == Request::Bind;
                 self.add_named(draft, header, message);
             }
             Request::FunctionCall => {
@@ -295,6 +295,7 @@ impl Session<'_> {
         if !name.is_named() {
             // The Parse of the same batch was added; one of an earlier batch is the last one.
             if draft.statements.is_empty() {
+                draft.rule(self.ruling(Some(&self.unnamed.text)));
                 match &self.unnamed.meaning {
                     Some(meaning) => draft.add(meaning),
                     None => draft.add_unknown(),
@@ -306,6 +307,7 @@ impl Session<'_> {
             Some(statement) => {
                 let statement = self.current(&Arc::clone(statement));
                 draft.add(&statement.meaning);
+                draft.rule(self.ruling_of(&statement));
             }
             // It is named in this very batch, and was added, or it does not exist.
             None if !draft.statements.is_empty() => {}
@@ -314,120 +316,75 @@ impl Session<'_> {
     }
 
     fn decide(&mut self, view: &View, own: &DatabaseView, draft: &Draft) -> Wanted {
-        let readers = self.readers(view, own);
-        let decision = self.decision(own, draft, &readers);
+        if !own.splits_reads() {
+            self.unit.is_read = false;
+            self.unit.may_write = false;
+            return Wanted::Primary;
+        }
         if self.unit.primary_only {
             // A replica found that it writes, or could not run it: that it only reads is not known.
             self.unit.may_write = true;
             return Wanted::Primary;
         }
+        let reading = Reading {
+            knowledge: &self.shared.knowledge,
+            token: &mut self.token,
+            tried: &self.unit.tried,
+            among: self.unit.ruling.as_ref().and_then(Ruling::among),
+            may_wait: false,
+        };
+        let found = reading.look(view, own);
+        let decision = self.decision(own, draft, found.seen());
         self.unit.is_read = decision.is_read;
         self.unit.may_write = draft.may_write || !decision.is_read;
-        match decision.target {
-            Target::Primary | Target::Held => Wanted::Primary,
-            Target::Server(index) => Wanted::Named(index),
-            Target::Readers { and_primary } => self.reader(own, readers, and_primary),
-        }
+        found.place(decision.target, own, self.account.who.user_number.get())
     }
 
-    fn decision(&self, own: &DatabaseView, draft: &Draft, readers: &Readers) -> Decision {
-        let hint = draft.hint.as_ref().map(|hint| match hint {
-            meaning::Hint::Primary => Hint::Primary,
-            meaning::Hint::Replica => Hint::Replica,
-            meaning::Hint::Server(name) => {
-                let mut names = own.names.iter();
-                Hint::Server(names.position(|known| known.as_bytes() == &**name))
-            }
-        });
+    fn decision(&self, own: &DatabaseView, draft: &Draft, seen: route::View) -> Decision {
         let unit = route::Unit {
             statements: &draft.statements,
-            hint,
+            hint: draft.hint.as_ref().map(|hint| own.routed(hint)),
+            rule: self.unit.ruling.as_ref().and_then(Ruling::destination),
         };
-        let session = route::Session {
+        route::decide(&unit, &self.routed(), &own.split, &seen)
+    }
+
+    /// The session, for the router.
+    fn routed(&self) -> route::Session {
+        route::Session {
             defaults: self.journal.transaction_defaults(),
             changed_catalog: self.changed_catalog_us > 0
                 && !self.account.knows_catalog_until(self.changed_catalog_us),
             ..route::Session::default()
-        };
-        let seen = route::View {
-            replicas: readers.replicas,
-            replicas_fresh: readers.fresh,
-        };
-        route::decide(&unit, &session, &own.split, &seen)
-    }
-
-    /// The servers as this session may read from them now.
-    fn readers(&mut self, view: &View, own: &DatabaseView) -> Readers {
-        self.settle_token(own);
-        let global = self.global_token(own);
-        let requires = match own.consistency {
-            Consistency::Eventual => Requires::Nothing,
-            _ => global.as_ref().unwrap_or(&self.token).requires(own.epoch),
-        };
-        let positions = self.shared.knowledge.positions();
-        let now_us = clock::now_us();
-        let may_read = |server_id: u64| {
-            let replica = positions.replica(server_id);
-            let freshness = judge(requires, &replica, now_us, &own.causality);
-            matches!(freshness, Freshness::Fresh | Freshness::Causal)
-        };
-        let mut readers = Readers::default();
-        for (index, server) in view.servers.iter().enumerate() {
-            let is_primary = own.primary == Some(index);
-            let is_tried = self.unit.tried.contains(&server.id);
-            let is_replica = own.replicas[index] && !is_tried;
-            let is_fresh = is_replica && (requires == Requires::Nothing || may_read(server.id));
-            readers.replicas += usize::from(is_replica);
-            readers.fresh += usize::from(is_fresh);
-            if is_tried || !is_primary && !is_fresh {
-                readers.barred.insert(index);
-            }
-        }
-        readers
-    }
-
-    /// What the session wrote has a position once the primary was asked for one.
-    fn settle_token(&mut self, own: &DatabaseView) {
-        if self.token.requires(own.epoch) == Requires::Nothing {
-            return;
-        }
-        if let Some(sample) = &self.shared.knowledge.positions().sample {
-            self.token.settle(sample);
         }
     }
 
-    /// What any session wrote, where that is to be seen.
-    fn global_token(&self, own: &DatabaseView) -> Option<Token> {
-        if own.consistency != Consistency::Global {
-            return None;
+    /// Looks at what a client wants that something binds to a replica, where it can never write.
+    /// False: it is not all there.
+    pub(super) fn look_at_replica(&mut self, bytes: &[u8]) -> Result<bool, End> {
+        let is_between = |server: &ServerConnection| server.conversation.is_idle();
+        let is_next = self.server.as_deref().is_some_and(is_between) && self.walker.is_at_border();
+        if !is_next || !self.borrower.is_at_replica() || self.journal.pins.is_empty() {
+            return Ok(true);
         }
-        let mut token = self.shared.knowledge.writes().token(own.epoch);
-        if let Some(sample) = &self.shared.knowledge.positions().sample {
-            token.settle(sample);
-        }
-        Some(token)
-    }
-
-    /// One of those that may serve a read, as the service balances them.
-    fn reader(&self, own: &DatabaseView, readers: Readers, and_primary: bool) -> Wanted {
-        let mut barred = readers.barred;
-        if let Some(primary) = own.primary.filter(|_| !and_primary) {
-            barred.insert(primary);
-        }
-        let request = PickRequest {
-            key: self.account.who.user_number,
-            tried: &barred,
-            random: dice(),
-            now_us: clock::now_us(),
+        self.effects.read_ahead = None;
+        let draft = self.draft(bytes)?;
+        let unit = route::Unit {
+            statements: &draft.statements,
+            hint: None,
+            rule: None,
         };
-        match own.readers.pick(&request) {
-            Pick::Server(index) if !barred.contains(index) => Wanted::Reader(index),
-            Pick::Server(index) => {
-                own.busy[index].release();
-                Wanted::Primary
-            }
-            Pick::AllFull | Pick::NoneUp => Wanted::Primary,
+        if !route::is_beyond_replica(&unit, &self.routed()) {
+            return Ok(draft.is_complete || bytes.len() >= KEPT_LENGTH_MAX);
         }
+        let text = format!(
+            "this session is bound to a replica, which cannot run what writes: {}",
+            self.journal.pins
+        );
+        let complaint = Complaint::new(b"57P01", text).hint(
+            "What binds was done in a transaction that was READ ONLY. Connect again to write.",
+        );
+        Err(End::Fatal(complaint))
     }
 }
 
@@ -435,22 +392,4 @@ impl Session<'_> {
 pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
     let text = message.get(5..).unwrap_or_default();
     text.strip_suffix(b"\0").unwrap_or(text)
-}
-
-impl At {
-    /// A server of the view; `is_reserved`: its place among those that read is taken already.
-    pub(super) fn new(view: &View, index: usize, is_reserved: bool) -> Option<Self> {
-        let postgres = view.database.as_ref()?;
-        let busy = Arc::clone(&postgres.busy[index]);
-        if !is_reserved {
-            // Without a limit: it only counts.
-            let _ = busy.try_reserve();
-        }
-        Some(Self {
-            server: Arc::clone(&view.servers[index]),
-            is_replica: postgres.primary != Some(index),
-            busy,
-            epoch: postgres.epoch,
-        })
-    }
 }

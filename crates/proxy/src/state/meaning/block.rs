@@ -8,12 +8,15 @@ use evenkeel_wire::sql::token::{Kind, Span, Token, Word};
 
 use smallvec::SmallVec;
 
+use super::super::settings::values;
+use super::body::{Body, whole};
 use super::effects::Effects;
 use super::{Does, Reader, pins};
 
 /// What SQL that is not in the text, or code in another language, may leave behind.
-const ANYTHING: [Pin; 6] = [
+pub(super) const ANYTHING: [Pin; 7] = [
     Pin::Settings,
+    Pin::Role,
     Pin::NamedLock,
     Pin::TemporaryTable,
     Pin::Listen,
@@ -39,41 +42,40 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
         }
     }
     match postgres::string_value(code.of(own), reader.backslashes) {
-        Some(code) if speaks => read(reader, &code, true, effects),
+        Some(code) if speaks => {
+            read(reader, &code, true, effects);
+            for relation in Body::read("plpgsql", &code).relations {
+                pins::changed(reader, &relation, effects);
+            }
+        }
         _ => anything(effects),
     }
 }
 
-/// What calling a function with this body, in SQL or PL/pgSQL, may leave behind: for
-/// [`super::Lookup::binds`].
-///
-/// SQL that the body makes at run time is not counted, nor are sequences, which nearly every
-/// function that inserts draws from.
-#[must_use]
-pub fn binds(body: &[u8]) -> Pins {
+/// What running this code in SQL or PL/pgSQL may leave behind, apart from what it calls, changes
+/// and makes at run time.
+pub(super) fn bound_by_code(code: &[u8]) -> Pins {
     let reader = Reader {
-        text: body,
+        text: code,
         backslashes: false,
         catalog: None,
     };
     let mut list = SmallVec::new();
-    let mut effects = Effects {
-        statement: 0,
-        list: &mut list,
+    let mut effects = Effects::of(0, &mut list);
+    read(&reader, code, false, &mut effects);
+    let mut pins = match effects.draws {
+        true => Pins::of(&[Pin::Sequence]),
+        false => Pins::NONE,
     };
-    read(&reader, body, false, &mut effects);
-    let mut pins = Pins::NONE;
     for effect in &list {
-        match effect.does {
-            Does::Pin(Pin::Sequence) => {}
-            Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(pin),
-            _ => {}
+        if let Does::Pin(pin) | Does::PinOnSuccess(pin) = effect.does {
+            pins.add(pin);
         }
     }
     pins
 }
 
-fn anything(effects: &mut Effects<'_>) {
+pub(super) fn anything(effects: &mut Effects<'_>) {
     for pin in ANYTHING {
         effects.pin(pin);
     }
@@ -83,14 +85,11 @@ fn anything(effects: &mut Effects<'_>) {
 ///
 /// `dynamic`: what it makes at run time may be anything.
 fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'_>) {
-    let whole = Statement {
-        span: Span {
-            start: 0,
-            end: u32::try_from(code.len()).unwrap_or(u32::MAX),
-        },
-        ..Statement::default()
+    let whole = whole(code);
+    let sets = Sets {
+        anything: !postgres::sets_locally(code, &whole, false),
+        role: postgres::may_set_role(code, &whole, false),
     };
-    let locally = postgres::sets_locally(code, &whole, false);
     let mut tokens = Tokens::new(code, false);
     let mut last = Token::default();
     let mut token = tokens.next_token();
@@ -99,16 +98,17 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
         match token.kind {
             Kind::Broken | Kind::EscapedName if dynamic => anything(effects),
             Kind::Word | Kind::QuotedName if next.kind == Kind::Open => {
-                call(reader, &identifier(token.span.of(code)), locally, effects);
+                call(reader, &identifier(token.span.of(code)), &sets, effects);
             }
-            Kind::Word if token.word == EXECUTE => {
-                // GRANT EXECUTE ON …, CREATE TRIGGER … EXECUTE FUNCTION …
-                let names = next.is(ON) || next.is(FUNCTION) || next.is(PROCEDURE);
-                if dynamic && !names {
-                    anything(effects);
-                }
+            Kind::Word if dynamic && is_dynamic(token, next) => anything(effects),
+            Kind::Word if is_set(token, last, next) => {
+                let name = (next.kind == Kind::Word).then(|| identifier(next.span.of(code)));
+                set(name.as_deref(), effects);
             }
-            Kind::Word => word(token, last, next, effects),
+            Kind::Word if is_temporary(token, last, next) && !drops_on_commit(tokens.clone()) => {
+                effects.pin_on_success(Pin::TemporaryTable);
+            }
+            Kind::Word => word(token, last, effects),
             _ => {}
         }
         last = token;
@@ -116,10 +116,23 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
     }
 }
 
-fn call(reader: &Reader<'_>, name: &[u8], locally: bool, effects: &mut Effects<'_>) {
+/// What the calls of `set_config` may set for longer than their transaction.
+struct Sets {
+    anything: bool,
+    role: bool,
+}
+
+fn call(reader: &Reader<'_>, name: &[u8], sets: &Sets, effects: &mut Effects<'_>) {
     match name {
-        b"set_config" if !locally => effects.pin_on_success(Pin::Settings),
-        b"nextval" | b"setval" => effects.pin(Pin::Sequence),
+        b"set_config" => {
+            if sets.anything {
+                effects.pin_on_success(Pin::Settings);
+            }
+            if sets.anything && sets.role {
+                effects.pin_on_success(Pin::Role);
+            }
+        }
+        b"nextval" | b"setval" => effects.draws = true,
         b"setseed" => effects.pin(Pin::Seed),
         // Within a block, other calls may follow it.
         b"pg_advisory_unlock_all" => {}
@@ -127,11 +140,51 @@ fn call(reader: &Reader<'_>, name: &[u8], locally: bool, effects: &mut Effects<'
     }
 }
 
-fn word(token: Token, last: Token, next: Token, effects: &mut Effects<'_>) {
+/// SET or RESET of something that outlives the transaction.
+fn is_set(token: Token, last: Token, next: Token) -> bool {
+    let of_transaction = [CONSTRAINTS, LOCAL, TRANSACTION];
+    let locally = token.is(SET) && of_transaction.iter().any(|word| next.is(*word));
+    (token.is(SET) || token.is(RESET)) && !locally && begins_statement(last)
+}
+
+/// `name`: the first word behind SET, perhaps that of SESSION AUTHORIZATION.
+fn set(name: Option<&[u8]>, effects: &mut Effects<'_>) {
+    effects.pin_on_success(Pin::Settings);
+    if name.is_none_or(|name| values::is_role(name) || name == b"session") {
+        effects.pin_on_success(Pin::Role);
+    }
+}
+
+/// Whether it runs SQL that is made at run time; GRANT EXECUTE ON … and CREATE TRIGGER … EXECUTE
+/// FUNCTION … do not.
+pub(super) fn is_dynamic(token: Token, next: Token) -> bool {
+    token.is(EXECUTE) && !(next.is(ON) || next.is(FUNCTION) || next.is(PROCEDURE))
+}
+
+/// TEMP in CREATE TEMP TABLE and SELECT … INTO TEMP; variables are called so too.
+fn is_temporary(token: Token, last: Token, next: Token) -> bool {
+    let before = [CREATE, GLOBAL, INTO, LOCAL, REPLACE];
+    let is_behind = before.iter().any(|word| last.is(*word));
+    let makes = is_behind || next.is(TABLE) || next.is(VIEW) || next.is(SEQUENCE);
+    (token.is(TEMP) || token.is(TEMPORARY)) && makes
+}
+
+/// ON COMMIT DROP before the end of the statement.
+fn drops_on_commit(mut tokens: Tokens<'_>) -> bool {
+    let mut last = [Token::default(); 2];
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            Kind::End | Kind::Semicolon => return false,
+            Kind::Word if token.is(DROP) && last[0].is(ON) && last[1].is(COMMIT) => return true,
+            _ => last = [last[1], token],
+        }
+    }
+}
+
+fn word(token: Token, last: Token, effects: &mut Effects<'_>) {
     match token.word {
-        SET if next.is(LOCAL) || next.is(TRANSACTION) => {}
-        SET | RESET if begins_statement(last) => effects.pin_on_success(Pin::Settings),
-        TEMP | TEMPORARY | PG_TEMP => effects.pin_on_success(Pin::TemporaryTable),
+        PG_TEMP => effects.pin_on_success(Pin::TemporaryTable),
         LISTEN if begins_statement(last) => effects.pin_on_success(Pin::Listen),
         LOAD if begins_statement(last) => effects.pin(Pin::Library),
         _ => {}
@@ -157,16 +210,26 @@ fn begins_statement(last: Token) -> bool {
     }
 }
 
+const COMMIT: Word = Word::of("commit");
+const CONSTRAINTS: Word = Word::of("constraints");
+const CREATE: Word = Word::of("create");
+const DROP: Word = Word::of("drop");
 const EXECUTE: Word = Word::of("execute");
 const FUNCTION: Word = Word::of("function");
+const GLOBAL: Word = Word::of("global");
+const INTO: Word = Word::of("into");
 const LISTEN: Word = Word::of("listen");
 const LOAD: Word = Word::of("load");
 const LOCAL: Word = Word::of("local");
 const ON: Word = Word::of("on");
 const PG_TEMP: Word = Word::of("pg_temp");
 const PROCEDURE: Word = Word::of("procedure");
+const REPLACE: Word = Word::of("replace");
 const RESET: Word = Word::of("reset");
+const SEQUENCE: Word = Word::of("sequence");
 const SET: Word = Word::of("set");
+const TABLE: Word = Word::of("table");
 const TEMP: Word = Word::of("temp");
 const TEMPORARY: Word = Word::of("temporary");
 const TRANSACTION: Word = Word::of("transaction");
+const VIEW: Word = Word::of("view");

@@ -1,6 +1,6 @@
 //! What each kind of statement leaves behind.
 
-use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_wire::sql::facts::{
     Discard, Isolation, Kind, Modes, SetConfig, Setting, SettingName, SettingValue, Statement,
     Traits,
@@ -17,9 +17,24 @@ use super::{Does, Effect, Reader, block, pins, routing};
 pub(super) struct Effects<'a> {
     pub(super) statement: u32,
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
+    /// It draws from sequences, which binds only where somebody asks for that.
+    pub(super) draws: bool,
+    /// The pins of it that the list has already.
+    pins: Pins,
+    pins_on_success: Pins,
 }
 
-impl Effects<'_> {
+impl<'a> Effects<'a> {
+    pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
+        Self {
+            statement,
+            list,
+            draws: false,
+            pins: Pins::NONE,
+            pins_on_success: Pins::NONE,
+        }
+    }
+
     pub(super) fn push(&mut self, does: Does) {
         self.list.push(Effect {
             statement: self.statement,
@@ -27,19 +42,18 @@ impl Effects<'_> {
         });
     }
 
-    /// A pin, once: the list may have it already.
+    /// A pin, once.
     pub(super) fn pin(&mut self, pin: Pin) {
-        self.once(Does::Pin(pin));
+        if !self.pins.has(pin) {
+            self.pins.add(pin);
+            self.push(Does::Pin(pin));
+        }
     }
 
     pub(super) fn pin_on_success(&mut self, pin: Pin) {
-        self.once(Does::PinOnSuccess(pin));
-    }
-
-    fn once(&mut self, does: Does) {
-        let same = |effect: &Effect| effect.statement == self.statement && effect.does == does;
-        if !self.list.iter().any(same) {
-            self.push(does);
+        if !self.pins_on_success.has(pin) {
+            self.pins_on_success.add(pin);
+            self.push(Does::PinOnSuccess(pin));
         }
     }
 }
@@ -105,7 +119,10 @@ fn discard(what: Discard, effects: &mut Effects<'_>) {
 
 fn set(reader: &Reader<'_>, setting: Setting, effects: &mut Effects<'_>) {
     let Some(name) = setting_name(reader, setting.name) else {
-        return unfollowed(setting.local, effects);
+        if !setting.local {
+            unfollowed(None, effects);
+        }
+        return;
     };
     if of_transaction(&name, effects, || value_word(reader, setting.value)) {
         return;
@@ -114,29 +131,31 @@ fn set(reader: &Reader<'_>, setting: Setting, effects: &mut Effects<'_>) {
         _ if &*name == b"seed" => effects.pin(Pin::Seed),
         _ if setting.local => {}
         SettingValue::Default => effects.push(Does::Reset(name)),
-        SettingValue::Unknown => effects.pin_on_success(Pin::Settings),
+        SettingValue::Unknown => unfollowed(Some(&name), effects),
         SettingValue::Literals(span) => {
             let written = span.of(reader.text);
             let values = postgres::set_values(written, reader.backslashes);
             match values.map(|values| values::flattened(&name, &values)) {
                 Some(value) => effects.push(Does::Set { name, value }),
-                None => effects.pin_on_success(Pin::Settings),
+                None => unfollowed(Some(&name), effects),
             }
         }
     }
 }
 
-/// A setting changed in a way that cannot be followed, for longer than its transaction.
-fn unfollowed(local: bool, effects: &mut Effects<'_>) {
-    if !local {
-        effects.pin_on_success(Pin::Settings);
+/// A setting changed in a way that cannot be followed, for longer than its transaction; `None`: not
+/// even which.
+fn unfollowed(name: Option<&[u8]>, effects: &mut Effects<'_>) {
+    effects.pin_on_success(Pin::Settings);
+    if name.is_none_or(values::is_role) {
+        effects.pin_on_success(Pin::Role);
     }
 }
 
 fn reset(reader: &Reader<'_>, setting: SettingName, effects: &mut Effects<'_>) {
     match setting_name(reader, setting) {
         Some(name) => effects.push(Does::Reset(name)),
-        None => effects.pin_on_success(Pin::Settings),
+        None => unfollowed(None, effects),
     }
 }
 
@@ -146,7 +165,10 @@ fn set_config(reader: &Reader<'_>, call: SetConfig, effects: &mut Effects<'_>) {
     let is_null = call.value.of(reader.text).eq_ignore_ascii_case(b"null");
     let value = text(call.value);
     let Some(name) = name else {
-        return unfollowed(call.local, effects);
+        if !call.local {
+            unfollowed(None, effects);
+        }
+        return;
     };
     if of_transaction(&name, effects, || value.as_deref().map(<[u8]>::to_vec)) || call.local {
         return;
@@ -158,7 +180,7 @@ fn set_config(reader: &Reader<'_>, call: SetConfig, effects: &mut Effects<'_>) {
             name,
             value: value.into(),
         }),
-        None => effects.pin_on_success(Pin::Settings),
+        None => unfollowed(Some(&name), effects),
     }
 }
 

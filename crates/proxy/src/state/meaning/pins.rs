@@ -1,12 +1,13 @@
 //! What binds a session to its connection, by what its statements call and make.
 
-use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_wire::sql::facts::{Kind, Statement, Traits};
+use evenkeel_wire::sql::name::identifier;
 use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Kind as TokenKind, Word};
 
 use super::effects::Effects;
-use super::{Does, Reader};
+use super::{Does, Reader, block};
 
 /// Functions, by the beginnings of their names, that leave behind what only the end of the
 /// connection takes away.
@@ -30,6 +31,10 @@ const BINDING: Traits = Traits::TEMPORARY
 /// Whether there is anything to look for.
 pub(super) fn may_be(reader: &Reader<'_>, statement: &Statement) -> bool {
     let names = statement.functions.as_slice();
+    let has_tables = changes(statement) || !statement.tables.as_slice().is_empty();
+    if statement.kind == Kind::Call || has_tables && reader.catalog.is_some() {
+        return true;
+    }
     if statement.traits == Traits::NONE && names.is_empty() {
         return false;
     }
@@ -76,13 +81,16 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
 fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
     let traits = statement.traits;
     if traits.any(Traits::NEXT_VALUE) {
-        effects.pin(Pin::Sequence);
+        effects.draws = true;
     }
     if traits.any(Traits::SEED) {
         effects.pin(Pin::Seed);
     }
     if traits.any(Traits::SETS_UNKNOWN) && !sets_locally(reader, statement) {
         effects.pin_on_success(Pin::Settings);
+        if may_set_role(reader, statement) {
+            effects.pin_on_success(Pin::Role);
+        }
     }
     if traits.any(Traits::ADVISORY_LOCK) && statement.functions.is_cut() {
         effects.pin(Pin::NamedLock);
@@ -96,6 +104,11 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
     for name in names {
         function(reader, &named(name), effects);
     }
+    let procedure = names.first().filter(|name| is_known(reader, &named(name)));
+    if statement.kind == Kind::Call && procedure.is_none() {
+        block::anything(effects);
+    }
+    relations(reader, statement, effects);
     // In which order a statement takes and gives back is not said.
     let takes = names.iter().any(|name| takes_lock(&named(name)));
     if statement.calls(reader.text, b"pg_advisory_unlock_all") && !takes {
@@ -105,16 +118,117 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
 
 /// What a call of that name binds.
 pub(super) fn function(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
-    if FOR_EVER.iter().any(|prefix| name.starts_with(prefix)) {
+    if is_for_ever(name) {
         effects.pin(Pin::Unknown);
     } else if takes_lock(name) {
         effects.pin(Pin::NamedLock);
     } else if name == b"set_limit" {
         // pg_trgm's: sets a setting.
         effects.pin_on_success(Pin::Settings);
-    } else if let Some(catalog) = reader.catalog {
-        for pin in catalog.binds(name).iter() {
-            effects.pin(pin);
+    } else if let Some(pins) = reader.catalog.and_then(|catalog| catalog.binds(name)) {
+        bind(pins, effects);
+    }
+}
+
+fn is_known(reader: &Reader<'_>, name: &[u8]) -> bool {
+    let known = |catalog: &dyn super::Lookup| catalog.binds(name).is_some();
+    reader.catalog.is_some_and(known)
+}
+
+/// What calling a function of that name leaves behind, if it is the server's own or that of an
+/// extension.
+#[must_use]
+pub fn of_function(name: &[u8]) -> Pins {
+    match name {
+        b"set_config" => Pins::of(&[Pin::Settings, Pin::Role]),
+        b"set_limit" => Pins::of(&[Pin::Settings]),
+        b"nextval" | b"setval" => Pins::of(&[Pin::Sequence]),
+        b"setseed" => Pins::of(&[Pin::Seed]),
+        name if takes_lock(name) => Pins::of(&[Pin::NamedLock]),
+        name if is_for_ever(name) => Pins::of(&[Pin::Unknown]),
+        _ => Pins::NONE,
+    }
+}
+
+fn is_for_ever(name: &[u8]) -> bool {
+    FOR_EVER.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether what it changes may run triggers, rules and defaults.
+fn changes(statement: &Statement) -> bool {
+    matches!(statement.kind, Kind::Write | Kind::CopyIn { .. })
+        || statement.traits.any(Traits::WRITES)
+}
+
+/// Tables have triggers, and views call functions.
+fn relations(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    let tables = statement.tables.as_slice();
+    for table in tables {
+        relation(reader, statement, &table.name_in(reader.text), effects);
+    }
+    if statement.tables.is_cut() || statement.functions.is_cut() {
+        all_names(reader, statement, effects);
+    }
+    if tables.is_empty() && changes(statement) {
+        first_table(reader, statement, effects);
+    }
+}
+
+fn relation(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut Effects<'_>) {
+    match reader.catalog {
+        Some(_) if changes(statement) => changed(reader, name, effects),
+        Some(catalog) => bind(catalog.views(name), effects),
+        None => {}
+    }
+}
+
+/// What changing a table of that name binds.
+pub(super) fn changed(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
+    if let Some(catalog) = reader.catalog {
+        bind(catalog.triggers(name), effects);
+    }
+}
+
+/// A statement with more names than are listed: any may be that of a function or a table.
+fn all_names(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End => return,
+            TokenKind::Word | TokenKind::QuotedName => {
+                let name = identifier(token.span.of(own));
+                function(reader, &name, effects);
+                relation(reader, statement, &name, effects);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `COPY [BINARY] [schema.]name`, `TRUNCATE [ONLY] [schema.]name`: it is not among the tables of
+/// the statement.
+fn first_table(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    tokens.next_token();
+    let mut name = tokens.next_token();
+    while name.is(Word::of("binary")) || name.is(Word::of("only")) {
+        name = tokens.next_token();
+    }
+    while tokens.clone().next_token().kind == TokenKind::Dot {
+        tokens.next_token();
+        name = tokens.next_token();
+    }
+    changed(reader, &identifier(name.span.of(own)), effects);
+}
+
+fn bind(pins: Pins, effects: &mut Effects<'_>) {
+    for pin in pins.iter() {
+        match pin {
+            Pin::Sequence => effects.draws = true,
+            pin => effects.pin(pin),
         }
     }
 }
@@ -131,8 +245,17 @@ fn sets_locally(reader: &Reader<'_>, statement: &Statement) -> bool {
     if matches!(statement.kind, Kind::Set(_)) {
         return true;
     }
-    let by_view = statement.names_table(reader.text, b"pg_settings");
-    !by_view && postgres::sets_locally(reader.text, statement, reader.backslashes)
+    !by_view(reader, statement)
+        && postgres::sets_locally(reader.text, statement, reader.backslashes)
+}
+
+fn may_set_role(reader: &Reader<'_>, statement: &Statement) -> bool {
+    by_view(reader, statement) || postgres::may_set_role(reader.text, statement, reader.backslashes)
+}
+
+/// UPDATE pg_settings.
+fn by_view(reader: &Reader<'_>, statement: &Statement) -> bool {
+    statement.names_table(reader.text, b"pg_settings")
 }
 
 /// EXPLAIN ANALYZE of what makes something: CREATE TEMP TABLE … AS.

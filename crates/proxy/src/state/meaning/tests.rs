@@ -25,12 +25,26 @@ impl Lookup for Catalog {
         }
     }
 
-    fn binds(&self, name: &[u8]) -> Pins {
-        let mut pins = Pins::NONE;
-        if name == b"audit" {
-            pins.add(Pin::Settings);
+    fn binds(&self, name: &[u8]) -> Option<Pins> {
+        match name {
+            b"audit" => Some(Pins::of(&[Pin::Settings])),
+            b"lower" | b"now" | b"count" | b"random" => Some(Pins::NONE),
+            _ => None,
         }
-        pins
+    }
+
+    fn triggers(&self, name: &[u8]) -> Pins {
+        match name {
+            b"audited" => Pins::of(&[Pin::NamedLock, Pin::Sequence]),
+            name => self.views(name),
+        }
+    }
+
+    fn views(&self, name: &[u8]) -> Pins {
+        match name {
+            b"v_audit" => Pins::of(&[Pin::Settings]),
+            _ => Pins::NONE,
+        }
     }
 }
 

@@ -11,15 +11,16 @@ use std::rc::Rc;
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Isolation, Modes};
 use evenkeel_wire::mysql::flags::Status;
-use evenkeel_wire::mysql::trackers::Change;
+use evenkeel_wire::mysql::trackers::{Change, STATE_CHANGED};
+use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::mysql::{self, Modes as Reading};
 use smallvec::SmallVec;
 
 use super::collations::{self, Collation};
 use super::leftover::{Asked, Hold, InsertId, Left};
-use super::meaning::{Lookup, Meaning, Thing};
+use super::meaning::{Does, Lookup, Meaning, Thing};
 use super::server::{self, OnServer};
-use super::tracking::Tracking;
+use super::tracking::{self, Tracking};
 use super::values;
 use super::variables;
 use crate::state::settings::{Interner, Settings};
@@ -47,6 +48,8 @@ pub struct Reply {
     pub insert_id: u64,
     /// How many warnings.
     pub warnings: u16,
+    /// It is an OK, whose trackers tell what was set; an EOF has none.
+    pub tells: bool,
 }
 
 /// A client's settings, and what binds it to its server connection.
@@ -85,6 +88,8 @@ pub struct Journal {
     begun: Settings,
     left: Left,
     heard: Heard,
+    /// A routine may have set what the server has not told of.
+    is_untold: bool,
     /// What it had when the text under way was sent, if that may change any of it.
     sent_in: Option<Settings>,
     /// How many statements of it have succeeded.
@@ -138,6 +143,7 @@ impl Journal {
             tracking,
             left: Left::default(),
             heard: Heard::default(),
+            is_untold: false,
             sent_in: None,
             done: 0,
             is_readable: true,
@@ -179,6 +185,12 @@ impl Journal {
         }
     }
 
+    /// How its texts are read; `None`: they cannot be.
+    #[must_use]
+    pub fn dialect(&self) -> Option<Dialect> {
+        self.is_readable.then_some(Dialect::Mysql(self.reading))
+    }
+
     /// How its texts are read.
     #[must_use]
     pub fn modes(&self) -> Reading {
@@ -202,6 +214,18 @@ impl Journal {
     pub fn autocommit(&self) -> bool {
         let value = self.now.get(variables::AUTOCOMMIT);
         value.and_then(values::boolean) != Some(false)
+    }
+
+    /// What the client has set `wait_timeout` to.
+    #[must_use]
+    pub fn wait_timeout_ms(&self) -> Option<u64> {
+        // Most clients have set nothing.
+        if self.now == self.begun {
+            return None;
+        }
+        let value = self.now.get(b"wait_timeout")?;
+        let seconds: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+        seconds.checked_mul(1_000)
     }
 
     /// What tells prepared statements of the same text apart.
@@ -238,6 +262,21 @@ impl Journal {
         self.tracking.keeps(change)
     }
 
+    /// What the OK to a SET of its trackers tells it, if they tell of such changes now. Of the one
+    /// that does only MariaDB tells.
+    #[must_use]
+    pub fn told_of_trackers(&self, meaning: &Meaning) -> &'static [u8] {
+        let tells = |does: &Does| match does {
+            Does::Track(name, _) => self.reading.mariadb || **name != *tracking::STATE_CHANGE,
+            _ => false,
+        };
+        let is_told = meaning.effects.iter().any(|effect| tells(&effect.does));
+        match self.tracking.tells_state() && is_told {
+            true => STATE_CHANGED,
+            false => b"",
+        }
+    }
+
     /// How long the connection is to be kept though nothing binds.
     #[must_use]
     pub fn hold(&self, asked: &Asked) -> Hold {
@@ -264,7 +303,13 @@ impl Journal {
         self.insert_on = 0;
         self.tracking = self.tracking_begun.clone();
         self.left = Left::default();
+        self.is_untold = false;
         self.look();
+    }
+
+    /// Its session is as new, and these bind it all the same.
+    pub fn keep(&mut self, pins: Pins) {
+        pins.iter().for_each(|pin| self.bind(pin));
     }
 
     /// The server connection is gone, and with it all that bound to it.
@@ -276,6 +321,7 @@ impl Journal {
         self.next = None;
         self.left = Left::default();
         self.heard = Heard::default();
+        self.is_untold = false;
         self.last_on = 0;
         self.insert_on = 0;
         if self.insert_id == InsertId::Unknown {
@@ -302,13 +348,18 @@ impl Journal {
         if let Some(status) = status {
             self.note_status(status, on, interner);
         }
-        if self.owes_collation() {
+        if self.owes_settings() {
             self.pins.add(Pin::Settings);
         }
         if self.insert_id == InsertId::Unknown {
             self.pins.add(Pin::InsertId);
         }
         self.sent_in = None;
+    }
+
+    /// What it has set is the server's secret: any OK with trackers tells.
+    fn owes_settings(&self) -> bool {
+        self.is_untold || self.owes_collation()
     }
 
     fn owes_collation(&self) -> bool {
@@ -340,7 +391,7 @@ impl Journal {
         let wanted = self.lasting.has(pin)
             || self.binding.iter().any(|(_, binds)| *binds == pin)
             || ALL_THINGS.iter().any(is_thing)
-            || pin == Pin::Settings && self.owes_collation()
+            || pin == Pin::Settings && self.owes_settings()
             || pin == Pin::InsertId && self.insert_id == InsertId::Unknown
             || pin == Pin::Transaction && self.next.is_some();
         if !wanted {

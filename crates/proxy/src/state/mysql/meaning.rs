@@ -4,6 +4,7 @@
 mod body;
 mod calls;
 mod effects;
+mod parts;
 mod routing;
 mod set;
 mod tables;
@@ -16,10 +17,12 @@ use evenkeel_wire::sql::mysql::{self, Modes as Reading};
 use evenkeel_wire::sql::{hint, mysql::TokenKind};
 use smallvec::{SmallVec, smallvec};
 
+use super::super::meaning::EFFECTS_MAX;
 pub use super::super::meaning::Hint;
 use super::leftover::Needs;
 use super::variables;
 pub use body::bound_by_body;
+pub use parts::parts;
 
 /// What is known of a schema's routines, tables and views. Names come without quotes, as they are
 /// written.
@@ -73,6 +76,10 @@ pub struct Meaning {
     pub kill: Option<Kill>,
     /// It sets nothing but session trackers, which are virtual: it is answered, not sent.
     pub is_ours: bool,
+    /// It makes a stored program: where that ends, and whether more follows, is not known.
+    pub makes_program: bool,
+    /// Its text's, under which it is counted; zero: none.
+    pub digest: u64,
     /// Each of its statements has just one reply.
     pub(super) is_counted: bool,
 }
@@ -144,6 +151,9 @@ pub enum Does {
     InsertIdUnknown,
     /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will be asked.
     FoundRows,
+    /// A routine or trigger that it runs may set system variables: where the result ends in an EOF,
+    /// the server has told of none.
+    SetsWithin,
     /// MariaDB's SET STATEMENT: the server tells of what it takes back when the statement is over.
     Restores,
 }
@@ -180,6 +190,21 @@ pub(super) const ANYTHING: [Pin; 5] = [
 ];
 
 impl Meaning {
+    /// Whether other literals in its text would make no difference: one plain read or write that
+    /// leaves nothing behind.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        let is_plain = |one: &Statement| matches!(one.kind, Kind::Read | Kind::Write);
+        self.statements.len() == 1
+            && self.statements.iter().all(is_plain)
+            && self.effects.is_empty()
+            && self.hint.is_none()
+            && !self.changes_catalog
+            && !self.begins
+            && self.kill.is_none()
+            && !self.is_ours
+    }
+
     /// Of a text that cannot be read, because its character set hides what it says.
     #[must_use]
     pub fn unreadable() -> Meaning {
@@ -198,6 +223,23 @@ impl Meaning {
             needs: Needs::ALL.perhaps(),
             ..Meaning::default()
         }
+    }
+
+    /// Of a text with more in it than is followed.
+    fn too_much(hint: Option<Hint>) -> Meaning {
+        Meaning {
+            hint,
+            ..Meaning::unreadable()
+        }
+    }
+
+    /// What one statement of the text leaves behind, as long as each has one reply.
+    pub(super) fn effects_of(&self, statement: usize) -> &[Effect] {
+        let statement = u32::try_from(statement).unwrap_or(u32::MAX);
+        let effects = &self.effects;
+        let begin = effects.partition_point(|effect| effect.statement < statement);
+        let end = effects.partition_point(|effect| effect.statement <= statement);
+        effects.get(begin..end).unwrap_or_default()
     }
 
     /// The same of a statement that COM_STMT_PREPARE has prepared: it names tables of the schema
@@ -224,7 +266,7 @@ impl Meaning {
                 Does::SetUser { .. } => pins.add(Pin::Variables),
                 Does::Make(thing, _) | Does::Unknown(thing) => pins.add(thing.pin()),
                 Does::Prepare(..) => pins.add(Pin::Prepared),
-                Does::SetTimestamp(_) => pins.add(Pin::Settings),
+                Does::SetTimestamp(_) | Does::SetsWithin => pins.add(Pin::Settings),
                 Does::Track(..) => pins.add(Pin::Unknown),
                 Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
                 Does::Release(_)
@@ -269,6 +311,9 @@ const DEPTH_MAX: u32 = 3;
 
 fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32) -> Meaning {
     let facts = mysql::facts(text, modes);
+    if facts.is_cut() {
+        return Meaning::too_much(facts.hint().map(owned_hint));
+    }
     let reader = Reader {
         text,
         modes,
@@ -297,12 +342,14 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         meaning.needs = meaning.needs.and(needs.without(answered));
         answered = answered.and(routing::answers(statement.kind));
         meaning.is_counted &= routing::has_one_reply(statement.kind);
+        meaning.makes_program |= statement.traits.any(mysql::Traits::STORED_PROGRAM);
         meaning.statements.push(routed);
-        let mut effects = effects::Effects {
-            statement: u32::try_from(index).unwrap_or(u32::MAX),
-            list: &mut meaning.effects,
-        };
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
+        if meaning.effects.len() > EFFECTS_MAX {
+            return Meaning::too_much(meaning.hint);
+        }
     }
     if let Some(one) = facts.single() {
         meaning.is_atomic = routing::is_atomic(one.kind);

@@ -131,6 +131,12 @@ impl OnServer {
         self.schema.as_deref()
     }
 
+    /// Whether it was reset, and its next client's settings were not put in place yet.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful
+    }
+
     /// What it has.
     #[must_use]
     pub fn settings(&self) -> &Settings {

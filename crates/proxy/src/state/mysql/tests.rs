@@ -151,6 +151,7 @@ impl Scene {
                     status: answer.status,
                     insert_id: answer.insert_id,
                     warnings: answer.warnings,
+                    tells: true,
                 };
                 status = Some(answer.status);
                 journal.succeeded(meaning, 0, &reply, on, &self.interner);

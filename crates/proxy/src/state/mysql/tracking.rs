@@ -4,6 +4,9 @@ use evenkeel_wire::mysql::trackers::Change;
 
 use super::values;
 
+/// The variable of the tracker that tells that anything has changed.
+pub(super) const STATE_CHANGE: &[u8] = b"session_track_state_change";
+
 /// What switches the trackers of a server connection on, as one text.
 #[must_use]
 pub fn trackers(mariadb: bool) -> &'static str {
@@ -31,7 +34,7 @@ pub(super) fn is_understood(name: &[u8], value: Option<&[u8]>) -> bool {
     };
     let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
     match name {
-        b"session_track_schema" | b"session_track_state_change" => values::boolean(value).is_some(),
+        b"session_track_schema" | STATE_CHANGE => values::boolean(value).is_some(),
         // ALL_GTIDS is more than we have.
         b"session_track_gtids" => is(b"OFF") || is(b"0") || is(b"OWN_GTID") || is(b"1"),
         b"session_track_transaction_info" => info(value).is_some(),
@@ -89,7 +92,7 @@ impl Tracking {
     pub(super) fn set(&mut self, name: &[u8], value: &[u8]) {
         match name {
             b"session_track_schema" => self.schema = values::boolean(value) == Some(true),
-            b"session_track_state_change" => self.state = values::boolean(value) == Some(true),
+            STATE_CHANGE => self.state = values::boolean(value) == Some(true),
             b"session_track_gtids" => {
                 self.gtids = !(value.eq_ignore_ascii_case(b"OFF") || value == b"0");
             }
@@ -105,12 +108,17 @@ impl Tracking {
     pub(super) fn reset(&mut self, name: &[u8], begun: &Tracking) {
         match name {
             b"session_track_schema" => self.schema = begun.schema,
-            b"session_track_state_change" => self.state = begun.state,
+            STATE_CHANGE => self.state = begun.state,
             b"session_track_gtids" => self.gtids = begun.gtids,
             b"session_track_transaction_info" => self.info = begun.info,
             b"session_track_system_variables" => self.variables = begun.variables.clone(),
             _ => {}
         }
+    }
+
+    /// Whether it is told that anything has changed.
+    pub(super) fn tells_state(&self) -> bool {
+        self.state
     }
 
     /// Whether the client is to see a change.

@@ -56,6 +56,13 @@ enum Change {
     Everything,
 }
 
+/// More bytes of what a client has set are not followed. Every server connection of its own would
+/// have to be told all of it.
+const LENGTH_MAX: usize = 64 * 1024;
+
+/// What a setting takes beside its name and value.
+const CHANGE_LENGTH: usize = 64;
+
 const ROLE: &[u8] = b"role";
 const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
 
@@ -112,19 +119,19 @@ impl Journal {
 
     /// A statement of it is complete.
     pub fn succeeded(&mut self, meaning: &Meaning, statement: usize) {
-        for effect in &meaning.effects {
-            if usize::try_from(effect.statement) == Ok(statement) {
-                self.apply(&effect.does);
-            }
+        for effect in meaning.effects_of(statement) {
+            self.apply(&effect.does);
         }
     }
 
     /// An error ended the text, or the batch up to its Sync.
     pub fn failed(&mut self, meaning: Option<&Meaning>) {
         self.has_failed = true;
-        // A release that was under way when the text was sent may have ended its pins.
-        if let Some(meaning) = meaning {
-            self.sent(meaning);
+        // A release before it may have ended its pins, or be about to when it is committed.
+        for effect in meaning.into_iter().flat_map(|meaning| &meaning.effects) {
+            if let Does::Pin(pin) = effect.does {
+                self.bind(pin);
+            }
         }
     }
 
@@ -209,7 +216,7 @@ impl Journal {
             Does::Prepare(_) => self.bind(Pin::Prepared),
             Does::Release(release) => self.pending().releases.push(*release),
             Does::Set { name, value } => self.set(name, value),
-            Does::Reset(name) => self.change(Change::Reset(name.clone())),
+            Does::Reset(name) => self.follow(Change::Reset(name.clone())),
             Does::ResetAll => self.change(Change::ResetAll),
             Does::Discard(Discard::All) => self.change(Change::Everything),
             Does::Commit => self.end(true),
@@ -246,10 +253,31 @@ impl Journal {
         let readable = value.is_ascii() || self.reported.is_utf8() && str::from_utf8(value).is_ok();
         // In another encoding it could be put in place only in that one; what one may set by way
         // of a role, the user that logs in may not.
-        if !readable || self.has_role() && values::is_of_superusers(name) {
+        if !readable || values::is_of_superusers(name) && self.has_role() {
+            if values::is_role(name) {
+                self.bind(Pin::Role);
+            }
             return self.bind(Pin::Settings);
         }
-        self.change(Change::Set(name.into(), value.into()));
+        self.follow(Change::Set(name.into(), value.into()));
+    }
+
+    /// A change, as long as all that was set can be followed.
+    fn follow(&mut self, change: Change) {
+        let pending = self.pending.as_deref().into_iter();
+        let changes = pending.flat_map(|pending| pending.committed.iter().chain(&pending.changes));
+        let changed: usize = changes.chain([&change]).map(Change::length).sum();
+        let length = |(name, value): (&[u8], &[u8])| CHANGE_LENGTH + name.len() + value.len();
+        let now: usize = self.now.iter().map(length).sum();
+        if changed + now <= LENGTH_MAX {
+            return self.change(change);
+        }
+        if let Change::Set(name, _) | Change::Reset(name) = &change
+            && values::is_role(name)
+        {
+            self.bind(Pin::Role);
+        }
+        self.bind(Pin::Settings);
     }
 
     fn has_role(&self) -> bool {
@@ -372,6 +400,15 @@ impl Pending {
 }
 
 impl Change {
+    fn length(&self) -> usize {
+        let own = match self {
+            Change::Set(name, value) => name.len() + value.len(),
+            Change::Reset(name) => name.len(),
+            Change::ResetAll | Change::Everything => 0,
+        };
+        CHANGE_LENGTH + own
+    }
+
     fn touches(&self, name: &[u8]) -> bool {
         match self {
             Change::Set(own, _) | Change::Reset(own) => **own == *name,

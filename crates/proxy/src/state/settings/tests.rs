@@ -369,6 +369,32 @@ fn a_lock_taken_by_a_text_that_failed_outlives_a_release_that_was_under_way() {
 }
 
 #[test]
+fn reset_all_ends_what_cannot_be_followed_but_for_roles() {
+    let role = "SELECT set_config('role', $1, false)";
+    for (texts, expect) in [
+        (["SELECT set_config('a.b', $1, false)", "RESET ALL"], ""),
+        ([role, "RESET ALL"], "a role that cannot be followed"),
+        ([role, "DISCARD ALL"], ""),
+    ] {
+        assert_eq!(pins(&texts), expect, "{texts:?}");
+    }
+}
+
+#[test]
+fn a_lock_taken_by_a_statement_that_failed_outlives_the_release_before_it_in_its_transaction() {
+    let mut scene = Scene::new();
+    scene.script(&[
+        "BEGIN",
+        "SELECT pg_advisory_unlock_all()",
+        "SAVEPOINT s",
+        "SELECT pg_advisory_lock(1), 1/0!",
+        "ROLLBACK TO s",
+        "COMMIT",
+    ]);
+    assert!(scene.journal.pins.has(Pin::NamedLock));
+}
+
+#[test]
 fn a_value_in_an_encoding_other_than_utf_8_binds() {
     let mut scene = Scene::new();
     scene.script(&["SET a.b = 'Ä'"]);
@@ -382,5 +408,27 @@ fn a_value_in_an_encoding_other_than_utf_8_binds() {
         .hear(b"client_encoding", b"LATIN1", &scene.interner);
     scene.script(&["SET c.d = 'Ä'"]);
     assert_eq!(scene.has(), "a.b=Ä");
+    assert!(scene.journal.pins.has(Pin::Settings));
+}
+
+#[test]
+fn more_settings_than_can_be_followed_bind() {
+    let mut scene = Scene::new();
+    let length = |scene: &Scene| {
+        let settings = scene.journal.settings().iter();
+        settings.map(|(name, value)| name.len() + value.len()).sum()
+    };
+    for number in 0..2_000 {
+        scene.run(&format!("SET a.b{number} = 'c'"), TransactionStatus::Idle);
+    }
+    let now: usize = length(&scene);
+    assert!(scene.journal.pins.has(Pin::Settings) && now <= 64 * 1024);
+    let mut scene = Scene::new();
+    let long = format!("SET a.b = '{}'", "c".repeat(60 * 1024));
+    scene.run(&long, TransactionStatus::Idle);
+    assert!(!scene.journal.pins.has(Pin::Settings));
+    scene.run("BEGIN; SET a.c = 'd'", TransactionStatus::InTransaction);
+    assert!(!scene.journal.pins.has(Pin::Settings));
+    scene.run(&long, TransactionStatus::InTransaction);
     assert!(scene.journal.pins.has(Pin::Settings));
 }

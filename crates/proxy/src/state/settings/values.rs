@@ -52,6 +52,11 @@ pub(super) fn is_list_of_names(name: &[u8]) -> bool {
     LISTS_OF_NAMES.contains(&name)
 }
 
+/// Whether it is who the session acts as, which RESET ALL leaves alone.
+pub(crate) fn is_role(name: &[u8]) -> bool {
+    matches!(name, b"role" | b"session_authorization")
+}
+
 /// Whether it may take a superuser to set it.
 pub(super) fn is_of_superusers(name: &[u8]) -> bool {
     let mut names = OF_SUPERUSERS.iter();

@@ -1,11 +1,11 @@
 //! Databases whose clients are made to wait by an operator, and pools that are opened anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{MutexGuard, PoisonError};
 
 use evenkeel_policy::lending::{Order, Ticket};
 
-use super::Lender;
+use super::{Lender, Number};
 use crate::clock;
 
 /// What an operator has paused.
@@ -35,7 +35,9 @@ impl Lender {
         let mut paused = self.lock_paused();
         match database {
             Some(name) => {
-                self.books.pause(self.number(name.as_bytes()));
+                let number = self.number(name.as_bytes());
+                self.books.pause(number.get());
+                self.lock_numbers().insert(name.to_owned(), number);
                 paused.databases.insert(name.to_owned());
             }
             None => {
@@ -51,12 +53,14 @@ impl Lender {
         let now_ms = clock::now_ms();
         match database {
             Some(name) => {
-                self.books
-                    .resume(self.number(name.as_bytes()), now_ms, orders);
+                if let Some(number) = self.lock_numbers().remove(name) {
+                    self.books.resume(number.get(), now_ms, orders);
+                }
                 paused.databases.remove(name)
             }
             None => {
                 self.books.resume_all(now_ms, orders);
+                self.lock_numbers().clear();
                 !std::mem::take(&mut *paused).is_empty()
             }
         }
@@ -72,6 +76,11 @@ impl Lender {
         meant
             .flat_map(|one| self.books.outdate(&one.pool))
             .collect()
+    }
+
+    fn lock_numbers(&self) -> MutexGuard<'_, HashMap<String, Number>> {
+        let numbers = self.paused_numbers.lock();
+        numbers.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_paused(&self) -> MutexGuard<'_, Paused> {

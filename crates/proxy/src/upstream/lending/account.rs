@@ -8,13 +8,11 @@ use std::sync::Arc;
 use super::Connection;
 use crate::server::Server;
 use crate::service::database::{DatabaseService, DatabaseView};
-use crate::service::figures::Usage;
 use crate::upstream::lender::{Lender, Pooled, Who};
 
 /// What the sessions of one worker share that are the same user in the same database.
 pub(crate) struct Account<C: Connection> {
     pub(crate) who: Arc<Who>,
-    pub(crate) usage: Arc<Usage>,
     /// What else is known, as the protocol has it.
     pub(crate) known: C::Known,
     lender: Arc<Lender>,
@@ -22,11 +20,10 @@ pub(crate) struct Account<C: Connection> {
 }
 
 impl<C: Connection> Account<C> {
-    pub(super) fn new(who: Who, service: &DatabaseService, usage: Arc<Usage>) -> Rc<Self> {
+    pub(super) fn new(who: Who, service: &DatabaseService) -> Rc<Self> {
         Rc::new(Self {
             known: C::known(&who, service),
             who: Arc::new(who),
-            usage,
             lender: Arc::clone(&service.lender),
             pooled: RefCell::default(),
         })

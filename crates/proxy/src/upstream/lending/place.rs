@@ -21,6 +21,8 @@ pub(crate) enum Delivery<C> {
 /// One session's place; it is in line at most once.
 pub(crate) struct Place<C> {
     ticket: Cell<Option<Ticket>>,
+    /// Something is brought to it alone.
+    is_expecting: Cell<bool>,
     delivery: RefCell<Option<Delivery<C>>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -29,6 +31,7 @@ impl<C> Place<C> {
     pub(crate) fn new() -> Rc<Self> {
         Rc::new(Self {
             ticket: Cell::default(),
+            is_expecting: Cell::default(),
             delivery: RefCell::default(),
             waker: RefCell::default(),
         })
@@ -38,7 +41,17 @@ impl<C> Place<C> {
         self.ticket.set(Some(ticket));
     }
 
+    /// It waits for what is brought to it alone.
+    pub(super) fn expect(&self) {
+        self.is_expecting.set(true);
+    }
+
+    pub(super) fn is_expecting(&self) -> bool {
+        self.is_expecting.get()
+    }
+
     pub(super) fn leave_line(&self) -> Option<Ticket> {
+        self.is_expecting.set(false);
         self.ticket.take()
     }
 
@@ -48,6 +61,7 @@ impl<C> Place<C> {
 
     pub(super) fn deliver(&self, delivery: Delivery<C>) {
         self.ticket.set(None);
+        self.is_expecting.set(false);
         self.delivery.replace(Some(delivery));
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();

@@ -1,11 +1,16 @@
 //! What a server of the MySQL family understands: found out once per connection.
 
+use super::galera;
 use crate::watch::row::{Nonsense, Row};
+
+/// WSREP_LAST_SEEN_GTID() ("Galera Functions").
+const SEEN_SINCE: (u32, u32, u32) = (10, 4, 3);
 
 /// Tells the dialects apart: by what a server has rather than by what it calls itself. It answers
 /// even where a Galera node refuses to read tables.
 pub(super) const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
-    ('version', 'gtid_binlog_state', 'super_read_only', 'wsrep_on', 'pxc_maint_mode')";
+    ('version', 'gtid_binlog_state', 'super_read_only', 'wsrep_on', 'wsrep_provider', \
+    'pxc_maint_mode')";
 
 const MARIADB: &str = "SELECT @@global.server_id AS server_identity, \
     @@global.read_only AS read_only, @@global.gtid_binlog_state AS binlog_state, \
@@ -53,6 +58,8 @@ const MAY_SEE_WORKERS: &str = "SELECT APPLYING_TRANSACTION_ORIGINAL_COMMIT_TIMES
 pub(super) struct Dialect {
     mariadb: bool,
     wsrep: bool,
+    /// It has a Galera library that tells how far it is.
+    tells_seen: bool,
     version: (u32, u32, u32),
     facts: String,
 }
@@ -72,10 +79,13 @@ impl Dialect {
                 facts.push_str(columns);
             }
         }
+        let version = version(variables.text(&["version"])?);
+        let is_loaded = wsrep && is_loaded(variables)?;
         Ok(Self {
             mariadb,
             wsrep,
-            version: version(variables.text(&["version"])?),
+            tells_seen: mariadb && is_loaded && version >= SEEN_SINCE,
+            version,
             facts,
         })
     }
@@ -92,9 +102,16 @@ impl Dialect {
     /// The question for its position alone.
     pub(super) fn position(&self) -> &'static str {
         match self.mariadb {
+            true if self.tells_seen => galera::POSITION,
             true => MARIADB_POSITION,
             false => MYSQL_POSITION,
         }
+    }
+
+    /// What it answers once it has applied all that was acknowledged elsewhere; `None`: whoever
+    /// becomes the primary has done that before.
+    pub(super) fn catch_up(&self) -> Option<&'static str> {
+        self.tells_seen.then_some(galera::CATCH_UP)
     }
 
     /// The question for the replication channels.
@@ -123,11 +140,7 @@ impl Dialect {
 
     /// Whether a Galera library is configured, so that it is worth asking for its state.
     pub(super) fn may_be_galera(&self, facts: &Row) -> Result<bool, Nonsense> {
-        if !self.wsrep {
-            return Ok(false);
-        }
-        let provider = facts.value(&["wsrep_provider"])?.unwrap_or_default();
-        Ok(!matches!(provider, "" | "none"))
+        Ok(self.wsrep && is_loaded(facts)?)
     }
 
     /// The privilege that shows the replication channels.
@@ -137,6 +150,14 @@ impl Dialect {
             _ => "REPLICATION CLIENT ON *.*",
         }
     }
+}
+
+fn is_loaded(facts: &Row) -> Result<bool, Nonsense> {
+    if !facts.has("wsrep_provider") {
+        return Ok(false);
+    }
+    let provider = facts.value(&["wsrep_provider"])?.unwrap_or_default();
+    Ok(!matches!(provider, "" | "none"))
 }
 
 /// "10.11.19-MariaDB-0+deb12u1-log": the first three numbers.
@@ -168,7 +189,18 @@ mod tests {
         assert_eq!(mariadb.privilege(), "SLAVE MONITOR ON *.*");
         assert!(mariadb.facts().contains("wsrep_desync"));
         assert!(!mariadb.facts().contains("super_read_only"));
+        assert_eq!(mariadb.position(), MARIADB_POSITION);
+        assert_eq!(mariadb.catch_up(), None);
         assert_eq!(mariadb.may_see_workers(), None);
+
+        let galera = dialect(&[
+            ("version", "10.11.19-MariaDB-0+deb12u1-log"),
+            ("gtid_binlog_state", ""),
+            ("wsrep_on", "ON"),
+            ("wsrep_provider", "/usr/lib/galera/libgalera_smm.so"),
+        ]);
+        assert_eq!(galera.position(), galera::POSITION);
+        assert_eq!(galera.catch_up(), Some(galera::CATCH_UP));
 
         let mysql = dialect(&[("version", "9.4.0"), ("super_read_only", "OFF")]);
         assert_eq!(mysql.channels(), "SHOW REPLICA STATUS");

@@ -1,11 +1,25 @@
 //! A Galera node's state.
 
-use evenkeel_policy::cluster::report::{Galera, GaleraState};
+use evenkeel_policy::cluster::{
+    Gtids,
+    report::{Galera, GaleraState},
+};
+use evenkeel_wire::gtid;
 
 use crate::watch::row::{Nonsense, Row};
 
 /// Answers in every state of the node.
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS LIKE 'wsrep%'";
+
+/// The question for its position alone.
+pub(super) const POSITION: &str =
+    "SELECT @@global.read_only AS read_only, WSREP_LAST_SEEN_GTID() AS seen_gtid";
+
+/// The position in an answer to it.
+pub(super) const SEEN: &str = "seen_gtid";
+
+/// Is answered once it has applied all that the cluster had committed before.
+pub(super) const CATCH_UP: &str = "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 0";
 
 /// Whether the library runs. One that was switched off while it did (`wsrep_on`) still makes a
 /// node, which writes past its cluster.
@@ -29,7 +43,17 @@ pub(super) fn read(facts: &Row, status: &Row) -> Result<Galera, Nonsense> {
             // Before it has connected for the first time.
             false => 0,
         },
+        causal: facts.has("binlog_state"),
     })
+}
+
+/// How many transactions of its cluster it has committed: each node all of them, in one order.
+pub(super) fn committed(facts: &Row) -> Result<Gtids, Nonsense> {
+    let text = facts.text(&[SEEN])?;
+    let mut read = gtid::mysql(text.as_bytes());
+    let malformed = || Nonsense::new(format!("{text:?} is no position in a cluster"));
+    let seen = read.next().and_then(Result::ok).ok_or_else(malformed)?;
+    Ok(Gtids::mysql([(seen.uuid, "", 1, seen.last)]))
 }
 
 /// The library names the node anew at each start; before it has connected it has no name.

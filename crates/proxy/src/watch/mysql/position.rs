@@ -6,7 +6,7 @@ use evenkeel_policy::causality::{Position, Wait};
 use evenkeel_policy::cluster::Gtids;
 use mysql_async::Conn;
 
-use super::{Link, Monitor, Trouble, dialect, replication, rows};
+use super::{Link, Monitor, Trouble, dialect, galera, replication, rows};
 use crate::now_us;
 use crate::probe::{Account, AskerError, Progress, Target, Tls, mysql::calmly, mysql::malformed};
 use crate::watch::row::{Nonsense, Row, only};
@@ -51,27 +51,55 @@ impl Asker {
         self.kept = None;
     }
 
+    /// Waits until it has applied all that was acknowledged before, where that is not certain.
+    pub(in crate::watch) async fn catch_up(
+        &mut self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<(), WatchError> {
+        let progress = Progress::new(timeout);
+        let asking = async {
+            let link = self.monitor.connect(target, &progress).await?;
+            let Some(question) = link.dialect.catch_up() else {
+                return Ok(());
+            };
+            self.answer(link, question, target, &progress)
+                .await
+                .map(drop)
+        };
+        let answer = tokio::time::timeout(timeout, asking).await;
+        answer.unwrap_or_else(|_| Err(WatchError::Away(progress.timed_out(timeout))))
+    }
+
     async fn run(
         &self,
         link: Option<Link>,
         target: &Target,
         progress: &Progress,
     ) -> Result<(Place, Link), WatchError> {
-        let mut link = match link {
+        let link = match link {
             Some(link) => link,
             None => self.monitor.connect(target, progress).await?,
         };
+        let (asked_us, question) = (now_us(), link.dialect.position());
+        let (facts, link) = self.answer(link, question, target, progress).await?;
+        Ok((read(&facts, asked_us)?, link))
+    }
+
+    async fn answer(
+        &self,
+        mut link: Link,
+        question: &'static str,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(Row, Link), WatchError> {
         progress.logged_in(STEP);
-        let asked_us = now_us();
         let asking = calmly(async move {
-            let answer = facts(&mut link.connection, link.dialect.position()).await;
+            let answer = facts(&mut link.connection, question).await;
             (link, answer)
         });
         match asking.await {
-            Some((link, Ok(facts))) => {
-                let place = read(&facts, asked_us)?;
-                Ok((place, link))
-            }
+            Some((link, Ok(facts))) => Ok((facts, link)),
             Some((link, Err(trouble))) => {
                 let dialect = Some(&link.dialect);
                 let judged = self.monitor.judge(trouble, dialect, target, progress);
@@ -87,16 +115,25 @@ async fn facts(connection: &mut Conn, question: &str) -> Result<Row, Trouble> {
 }
 
 fn read(facts: &Row, asked_us: u64) -> Result<Place, Nonsense> {
-    let writable = !facts.flag(&[dialect::READ_ONLY])? && names_all(facts)?;
-    let written = writable.then(|| replication::executed(facts)).transpose()?;
-    let applied = replication::visible(facts)?;
+    let takes_writes = !facts.flag(&[dialect::READ_ONLY])?;
+    let (written, applied) = match facts.has(galera::SEEN) {
+        true => {
+            let committed = galera::committed(facts)?;
+            (takes_writes.then(|| committed.clone()), committed)
+        }
+        false => {
+            let writable = takes_writes && names_all(facts)?;
+            let written = writable.then(|| replication::executed(facts)).transpose()?;
+            (written, replication::visible(facts)?)
+        }
+    };
     // One that keeps no GTIDs tells nothing: everybody would have that.
     let position = |gtids: Gtids| (!gtids.is_empty()).then_some(Position::Gtids(gtids));
     Ok(Place {
         written: written.and_then(position),
         applied: position(applied),
         asked_us,
-        wait: Wait::Nothing,
+        wait: Wait::Position,
     })
 }
 
@@ -159,5 +196,29 @@ mod tests {
             !gtids(9).unwrap().is_reached_by(&applied),
             "logged, not applied"
         );
+    }
+
+    #[test]
+    fn a_galera_node_has_all_of_its_cluster_up_to_what_it_has_committed() {
+        let seen = |gtid: &str| {
+            let facts = row(&[("read_only", Some("0")), ("seen_gtid", Some(gtid))]);
+            read(&facts, 5)
+        };
+        let cluster = "bd0b172a-e527-11f1-b902-aa2c679c480e";
+        let at = |number| seen(&format!("{cluster}:{number}")).unwrap();
+        assert!(
+            at(9)
+                .written
+                .unwrap()
+                .is_reached_by(&at(9).applied.unwrap())
+        );
+        assert!(
+            !at(9)
+                .written
+                .unwrap()
+                .is_reached_by(&at(8).applied.unwrap())
+        );
+        let none = seen("00000000-0000-0000-0000-000000000000:-1");
+        assert!(none.is_err(), "it is in no cluster");
     }
 }

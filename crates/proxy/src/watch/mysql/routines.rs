@@ -27,6 +27,19 @@ const ROUTINES: &str = "SELECT ROUTINE_NAME AS name, ROUTINE_TYPE AS kind, \
 const TRIGGERS: &str = "SELECT EVENT_OBJECT_TABLE AS name, ACTION_STATEMENT AS body, \
     SQL_MODE AS sql_mode FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA <> 'sys'";
 
+/// Schemas whose triggers it may not see, by privileges of its own: those of its roles are not
+/// looked at.
+const BLIND: &str = "SELECT SCHEMA_NAME AS name FROM information_schema.SCHEMATA, \
+    (SELECT CONCAT(QUOTE(LEFT(who, CHAR_LENGTH(who) - CHAR_LENGTH(host) - 1)), '@', QUOTE(host)) \
+    AS grantee FROM (SELECT CURRENT_USER() AS who, \
+    SUBSTRING_INDEX(CURRENT_USER(), '@', -1) AS host) AS account) AS us \
+    WHERE SCHEMA_NAME NOT IN ('information_schema', 'performance_schema', 'mysql', 'sys') \
+    AND NOT EXISTS (SELECT 1 FROM information_schema.USER_PRIVILEGES AS own \
+    WHERE own.PRIVILEGE_TYPE = 'TRIGGER' AND own.GRANTEE = us.grantee) \
+    AND NOT EXISTS (SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES AS own \
+    WHERE own.PRIVILEGE_TYPE = 'TRIGGER' AND own.GRANTEE = us.grantee \
+    AND SCHEMATA.SCHEMA_NAME LIKE own.TABLE_SCHEMA)";
+
 /// Asks servers, over a connection for each reading.
 pub struct RoutineAsker {
     monitor: Monitor,
@@ -91,6 +104,7 @@ async fn listed(link: &mut Link) -> Result<Listed, Trouble> {
         views: all(connection, VIEWS, view).await?,
         routines: all(connection, ROUTINES, routine).await?,
         triggers: all(connection, TRIGGERS, trigger).await?,
+        blind: all(connection, BLIND, name).await?,
     })
 }
 

@@ -2,7 +2,7 @@
 
 mod questions;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use evenkeel_policy::route::Volatility;
@@ -11,8 +11,9 @@ use tokio_postgres::{Error, SimpleQueryMessage};
 
 use super::line::{Caller, Line, cells};
 use super::{Nonsense, WatchError, is_about_the_question};
-use crate::knowledge::{Builder, Catalog, Function, Relation, RelationKind};
+use crate::knowledge::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 use crate::probe::{Account, AskerError, Progress, Target, Tls, words};
+use crate::state::meaning::Body;
 
 const STEP: &str = "reading the catalog";
 
@@ -23,9 +24,11 @@ pub struct CatalogAsker {
     fingerprint: Option<String>,
     /// What each version of a view uses: to find out is the dearest part.
     views: HashMap<Version, Uses>,
+    /// What was seen in each version of a function.
+    bodies: HashMap<Version, Body>,
 }
 
-/// A view's rule, and which writing of it.
+/// A view's rule or a function, and which writing of it.
 type Version = (u32, u64);
 
 /// What runs and what is read when something is.
@@ -62,6 +65,7 @@ impl CatalogAsker {
             caller: Caller::new(account, tls, "evenkeel-catalog")?,
             fingerprint: None,
             views: HashMap::new(),
+            bodies: HashMap::new(),
         })
     }
 
@@ -112,13 +116,74 @@ impl CatalogAsker {
             return Ok(None);
         }
         let mut builder = Builder::default();
-        read_functions(line, &mut builder).await?;
+        self.read_functions(line, &mut builder).await?;
         self.read_relations(line, &mut builder).await?;
         self.fingerprint = found;
         Ok(Some(builder.build(generation)))
     }
 
+    async fn read_functions(&mut self, line: &Line, builder: &mut Builder) -> Result<(), Trouble> {
+        let bodies = self.read_bodies(line).await?;
+        let body = |oid| bodies.get(&oid).copied().cloned().unwrap_or_default();
+        rows(
+            line,
+            questions::FUNCTIONS,
+            |[oid, name, declared, parts]| {
+                let oid = number(oid)?;
+                builder.function(Function {
+                    oid,
+                    name: text(name)?.to_owned(),
+                    declared: declared_as(text(declared)?),
+                    parts: numbers(parts)?,
+                    body: body(oid),
+                });
+                Ok(())
+            },
+        )
+        .await?;
+        rows(line, questions::IMPLIED, |[oid]| {
+            builder.implied([number(oid)?]);
+            Ok(())
+        })
+        .await
+    }
+
+    /// What was seen in the body of each function. Only what has changed is looked at.
+    async fn read_bodies(&mut self, line: &Line) -> Result<HashMap<u32, &Body>, Trouble> {
+        let mut listed: HashSet<Version> = HashSet::new();
+        rows(line, questions::BODIES, |[oid, version]| {
+            listed.insert((number(oid)?, number(version)?));
+            Ok(())
+        })
+        .await?;
+        self.bodies.retain(|version, _| listed.contains(version));
+        let known = &self.bodies;
+        let news = listed.iter().filter(|one| !known.contains_key(one));
+        let news: Vec<Version> = news.copied().collect();
+        for part in news.chunks(questions::AT_ONCE) {
+            let versions: HashMap<u32, u64> = part.iter().copied().collect();
+            let question = questions::bodies(versions.keys().copied());
+            rows(line, &question, |[oid, language, code]| {
+                let oid = number(oid)?;
+                let body = match code {
+                    Some(code) => Body::read(text(language)?, code.as_bytes()),
+                    None => Body::unread(),
+                };
+                let version = versions.get(&oid).map(|version| (oid, *version));
+                self.bodies.extend(version.map(|version| (version, body)));
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(self
+            .bodies
+            .iter()
+            .map(|((oid, _), body)| (*oid, body))
+            .collect())
+    }
+
     async fn read_relations(&mut self, line: &Line, builder: &mut Builder) -> Result<(), Trouble> {
+        let mut changes = read_changes(line).await?;
         let mut uses = policies_and_children(line).await?;
         for (view, of_view) in self.read_views(line).await? {
             uses.entry(view).or_default().add(of_view);
@@ -132,6 +197,7 @@ impl CatalogAsker {
                 kind: kind_of(text(kind)?, unlogged == Some("t") || uses.locks),
                 functions: uses.functions,
                 relations: uses.relations,
+                changes: changes.remove(&oid).unwrap_or_default(),
             });
             Ok(())
         })
@@ -153,7 +219,7 @@ impl CatalogAsker {
             .iter()
             .filter(|(version, _)| !known.contains_key(version));
         let news: Vec<Version> = news.map(|(version, _)| *version).collect();
-        for part in news.chunks(questions::VIEWS_AT_ONCE) {
+        for part in news.chunks(questions::AT_ONCE) {
             read_rules(line, part, &mut known).await?;
         }
         let uses = listed.iter().map(|(version, view)| {
@@ -198,28 +264,6 @@ impl Uses {
     }
 }
 
-async fn read_functions(line: &Line, builder: &mut Builder) -> Result<(), Trouble> {
-    rows(
-        line,
-        questions::FUNCTIONS,
-        |[oid, name, declared, parts]| {
-            builder.function(Function {
-                oid: number(oid)?,
-                name: text(name)?.to_owned(),
-                declared: declared_as(text(declared)?),
-                parts: numbers(parts)?,
-            });
-            Ok(())
-        },
-    )
-    .await?;
-    rows(line, questions::IMPLIED, |[oid]| {
-        builder.implied([number(oid)?]);
-        Ok(())
-    })
-    .await
-}
-
 /// What row security calls and reads, and what is read along with a parent.
 async fn policies_and_children(line: &Line) -> Result<HashMap<u32, Uses>, Trouble> {
     let mut all: HashMap<u32, Uses> = HashMap::new();
@@ -239,6 +283,19 @@ async fn policies_and_children(line: &Line) -> Result<HashMap<u32, Uses>, Troubl
     rows(line, questions::CHILDREN, |[parent, child]| {
         let uses = all.entry(number(parent)?).or_default();
         uses.relations.push(number(child)?);
+        Ok(())
+    })
+    .await?;
+    Ok(all)
+}
+
+/// What happens when each table is written to.
+async fn read_changes(line: &Line) -> Result<HashMap<u32, Changes>, Trouble> {
+    let mut all: HashMap<u32, Changes> = HashMap::new();
+    rows(line, questions::CHANGES, |[table, functions, relations]| {
+        let changes = all.entry(number(table)?).or_default();
+        changes.functions.extend(numbers(functions)?);
+        changes.relations.extend(numbers(relations)?);
         Ok(())
     })
     .await?;

@@ -63,6 +63,14 @@ impl<'a> Report<'a> {
         }
     }
 
+    /// Whether a Galera node that has lost its cluster, or has not joined it yet, refuses whatever
+    /// it is asked.
+    #[must_use]
+    pub fn is_without_cluster(&self) -> bool {
+        // ER_UNKNOWN_COM_ERROR, in other words than for an unknown command
+        self.code == 1047 && self.message.starts_with(b"WSREP")
+    }
+
     /// Whether the server has no place for more connections: that is not death.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -41,6 +41,9 @@ fn errors_say_whether_another_server_can_help() {
     assert!(!report(other).is_read_only());
     assert!(report(b"\xff\x1d\x04#08S01Server shutdown in progress").is_fatal());
     assert!(report(b"\xff\x10\x04#08004Too many connections").is_full());
+    let alone = b"\xff\x17\x04#08S01WSREP has not yet prepared node for application use";
+    assert!(report(alone).is_without_cluster());
+    assert!(!report(b"\xff\x17\x04#08S01Unknown command").is_without_cluster());
 }
 
 #[test]

@@ -109,6 +109,21 @@ fn a_cursor_has_no_rows() {
 }
 
 #[test]
+fn a_procedure_s_own_cursor_hides_no_rows() {
+    let row = b"\0\0\x01a";
+    let of_result = [
+        b"\x01",
+        DEFINITION,
+        b"\xfe\0\0\x4a\0",
+        row,
+        b"\xfe\0\0\x4a\0",
+    ];
+    let old = packets(&[&of_result[..], &[b"\0\0\0\x22\0\0\0"]].concat());
+    let expect = ["header 1", "metadata end 3", "end 74", "ok 34"];
+    check(&old, OLD, Answer::Results, &expect);
+}
+
+#[test]
 fn values_that_begin_like_an_end_are_none() {
     // A first value of 16 MiB and more, in two packets; then one whose second packet begins so.
     let mut long = b"\xfe\0\0\0\x01\0\0\0\0".to_vec();
@@ -179,6 +194,12 @@ fn other_replies() {
     check(&progress, agreed, Answer::Results, &["progress", "ok 2"]);
     let events = packets(&[b"\0event", b"\0\xfe", b"\xff\xd4\x04#HY000no"]);
     check(&events, NEW, Answer::Stream, &["error 1236"]);
+    // MariaDB's own end of a log, and MySQL's.
+    for end in [b"\xfe\0\0\x02\0".as_slice(), b"\xfe\0\0\x02\0\0\0"] {
+        let events = packets(&[b"\0event", end]);
+        let expect = if end.len() > 5 { "ok 2" } else { "eof 2" };
+        check(&events, NEW, Answer::Stream, &[expect]);
+    }
     let cached = packets(&[b"\x01\0", b"\x011", b"\xfe\0\0\x02\0\0\0"]);
     let agreed = NEW.with(Capabilities::CACHE_METADATA);
     check(
@@ -240,4 +261,40 @@ fn check_long_ok(length: usize) {
     };
     assert!(matches!(event, Event::Ok(ok) if !ok.is_cut));
     assert!(passed > 50_000);
+}
+
+#[test]
+fn rows_are_counted_whatever_is_agreed_and_however_they_are_cut() {
+    for agreed in [OLD, NEW] {
+        let mut bytes = Vec::new();
+        let mut sequence = build::column_count(&mut bytes, 1, 1, agreed);
+        sequence = build::column(&mut bytes, sequence, b"a", agreed);
+        if agreed == OLD {
+            sequence = build::result_end(&mut bytes, sequence, Status::default(), agreed);
+        }
+        let long = vec![b'x'; PAYLOAD_LENGTH_MAX as usize];
+        for value in [Some(&b"1"[..]), None, Some(&long)] {
+            sequence = build::text_row(&mut bytes, sequence, &[value]);
+        }
+        build::result_end(&mut bytes, sequence, Status::default(), agreed);
+        for piece in [1_000, bytes.len()] {
+            let mut boundaries = Boundaries::new(agreed);
+            let (mut at, mut end) = (0, 0);
+            while at < bytes.len() {
+                end = (end + piece).min(bytes.len());
+                loop {
+                    match boundaries.next(&bytes[at..end], Answer::Results) {
+                        Step::Event { passed, length, .. } => at += passed + length,
+                        Step::Wait { passed, .. } => {
+                            at += passed;
+                            break;
+                        }
+                        Step::Invalid(fault) => panic!("{fault}"),
+                    }
+                }
+            }
+            assert_eq!(boundaries.take_rows(), 3);
+            assert_eq!(boundaries.take_rows(), 0);
+        }
+    }
 }

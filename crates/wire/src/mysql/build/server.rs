@@ -170,6 +170,19 @@ pub fn text_row(out: &mut Vec<u8>, sequence: u8, values: &[Option<&[u8]>]) -> u8
     })
 }
 
+/// The end of a result's rows, or of its columns where EOFs are not deprecated.
+pub fn result_end(out: &mut Vec<u8>, sequence: u8, status: Status, agreed: Capabilities) -> u8 {
+    if !agreed.has(Capabilities::DEPRECATE_EOF) {
+        let warnings = 0;
+        return eof(out, sequence, Eof { warnings, status });
+    }
+    let ok = OkPacket {
+        status,
+        ..OkPacket::default()
+    };
+    ok_as_eof(out, sequence, &ok, agreed)
+}
+
 /// The answer to COM_STMT_PREPARE; column definitions follow if the counts say so.
 pub fn prepare_ok(out: &mut Vec<u8>, sequence: u8, ok: &PrepareOk) -> u8 {
     packet(out, sequence, |out| {

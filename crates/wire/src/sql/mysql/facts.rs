@@ -10,6 +10,7 @@ pub struct Facts<'a> {
     pub(super) text: &'a [u8],
     pub(super) first: Statement,
     pub(super) more: Vec<Statement>,
+    pub(super) is_cut: bool,
     pub(super) hint: Option<Hint<'a>>,
 }
 
@@ -20,7 +21,8 @@ impl<'a> Facts<'a> {
         self.text
     }
 
-    /// The statements in order; none for an empty text.
+    /// The statements in order; none for an empty text, and
+    /// [`STATEMENTS_MAX`](crate::sql::facts::STATEMENTS_MAX) at most.
     pub fn statements(&self) -> impl Iterator<Item = &Statement> {
         let first = (self.first.kind != Kind::Empty).then_some(&self.first);
         first.into_iter().chain(&self.more)
@@ -43,7 +45,13 @@ impl<'a> Facts<'a> {
         self.statements().count()
     }
 
-    /// The first hint in the text's comments.
+    /// Whether there were more than are told of.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The first hint in the comments of what was read.
     #[must_use]
     pub fn hint(&self) -> Option<Hint<'a>> {
         self.hint
@@ -52,7 +60,7 @@ impl<'a> Facts<'a> {
     /// Whether every statement only reads, as far as the text tells; see [`Statement::only_reads`].
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        self.statements().all(Statement::only_reads)
+        !self.is_cut && self.statements().all(Statement::only_reads)
     }
 }
 
@@ -69,6 +77,8 @@ pub struct Statement {
     pub tables: Names,
     /// Its text, without the semicolon.
     pub span: Span,
+    /// It begins within a comment that is run.
+    pub(super) in_comment: bool,
 }
 
 impl Statement {

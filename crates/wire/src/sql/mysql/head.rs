@@ -107,6 +107,25 @@ pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> Kind {
     }
 }
 
+/// Whether CREATE or ALTER, before `tokens`, is about something whose body may hold semicolons.
+pub(super) fn is_program(tokens: &Tokens<'_>) -> bool {
+    const PROGRAMS: [Word; 5] = [w::PROCEDURE, w::FUNCTION, w::TRIGGER, w::EVENT, w::PACKAGE];
+    let mut head = Head::new(tokens);
+    if head.take(w::OR) {
+        head.take(w::REPLACE);
+    }
+    if head.take(w::DEFINER) {
+        // `=` and a name, then `@host` or the parentheses of CURRENT_USER().
+        head.advance();
+        head.advance();
+        while !head.at_end() && head.token.kind != TokenKind::Word {
+            head.advance();
+        }
+    }
+    head.take(w::AGGREGATE);
+    head.take_any(&PROGRAMS)
+}
+
 /// Commands on the transaction and the session; `None`: not built as the manual says.
 fn session(word: Word, mut head: Head<'_>) -> Option<Kind> {
     match word {

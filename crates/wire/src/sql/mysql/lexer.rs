@@ -97,6 +97,20 @@ impl<'a> Tokens<'a> {
         }
     }
 
+    /// From a place in a text that is not within a token; perhaps within a comment that is run.
+    pub(crate) fn from(text: &'a [u8], modes: Modes, at: u32, in_comment: bool) -> Self {
+        Tokens {
+            at: at as usize,
+            in_comment,
+            ..Tokens::new(text, modes)
+        }
+    }
+
+    /// Whether it is within a comment that is run.
+    pub(crate) fn in_comment(&self) -> bool {
+        self.in_comment
+    }
+
     /// The whole text.
     pub(crate) fn text(&self) -> &'a [u8] {
         self.text

@@ -2,6 +2,7 @@
 
 use super::builtin;
 use super::facts::{Kind as StatementKind, Statement, Traits};
+use super::head;
 use super::lexer::{Kind, Token, Tokens};
 use super::words::{self as w, Role};
 use crate::sql::name::Name;
@@ -47,8 +48,6 @@ pub(super) struct Scan<'t, 'a> {
     depth: u32,
     /// It goes to the end of the text, semicolons and all: a stored program, or unknown.
     to_the_end: bool,
-    /// What a CREATE or ALTER makes may have a body.
-    creates: bool,
     expect: Expect,
     /// Within SELECT or DELETE of this depth: FROM begins a list of sources.
     selecting: Depths,
@@ -67,6 +66,8 @@ impl<'t, 'a> Scan<'t, 'a> {
         token: Token,
         kind: StatementKind,
     ) -> (Statement, Token) {
+        let makes = token.is(w::CREATE) || token.is(w::ALTER);
+        let is_program = makes && head::is_program(tokens);
         let next = tokens.next_token();
         let mut statement = Statement {
             kind,
@@ -81,13 +82,15 @@ impl<'t, 'a> Scan<'t, 'a> {
             next,
             last: Token::default(),
             depth: 0,
-            to_the_end: kind == StatementKind::Unknown,
-            creates: token.is(w::CREATE) || token.is(w::ALTER),
+            to_the_end: kind == StatementKind::Unknown || is_program,
             expect: Expect::Anything,
             selecting: Depths::default(),
             sources: Depths::default(),
             with: Depths::default(),
         };
+        if is_program {
+            scan.add(Traits::STORED_PROGRAM);
+        }
         if kind == StatementKind::Show {
             scan.show();
         }
@@ -322,7 +325,6 @@ impl<'t, 'a> Scan<'t, 'a> {
                 self.expect = Expect::Anything;
             }
             Role::Temporary => self.temporary(),
-            Role::Program => self.program(),
             Role::Next if self.next.is(w::VALUE) => self.add(Traits::NEXT_VALUE),
             Role::Previous if self.next.is(w::VALUE) => self.add(Traits::CURRENT_VALUE),
             Role::Next | Role::Previous => self.name(),
@@ -384,15 +386,6 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn temporary(&mut self) {
         if self.statement.kind == StatementKind::Ddl {
             self.add(Traits::TEMPORARY);
-        }
-        self.expect = Expect::Anything;
-    }
-
-    /// PROCEDURE, FUNCTION, TRIGGER, EVENT: what is made has a body that may hold semicolons.
-    fn program(&mut self) {
-        if self.creates && self.depth == 0 {
-            self.add(Traits::STORED_PROGRAM);
-            self.to_the_end = true;
         }
         self.expect = Expect::Anything;
     }

@@ -227,6 +227,37 @@ fn a_stored_program_goes_to_the_end_of_the_text() {
 }
 
 #[test]
+fn a_program_is_known_by_where_its_word_stands() {
+    for text in [
+        "create or replace aggregate function f() returns int begin select 1; end",
+        "CREATE DEFINER = CURRENT_USER() TRIGGER t BEFORE INSERT ON a FOR EACH ROW SET @a = 1; b",
+        "CREATE DEFINER='a'@'%' EVENT e ON SCHEDULE EVERY 1 DAY DO BEGIN SELECT 1; END",
+        "/*!50003 CREATE*/ /*!50020 DEFINER=`a`@`b`*/ /*!50003 TRIGGER t BEGIN SELECT 1; END */",
+        "ALTER DEFINER=a@b EVENT e DO SELECT 1; SELECT 2",
+        "CREATE PACKAGE BODY p AS a INT; b INT; END",
+    ] {
+        assert!(one(text).traits.any(Traits::STORED_PROGRAM), "{text}");
+    }
+    for text in [
+        "ALTER TABLE event ADD c INT; LOCK TABLES event WRITE",
+        "CREATE TEMPORARY TABLE package (a INT); SELECT 1",
+        "ALTER TABLE t ADD function INT; SELECT 1",
+        "CREATE INDEX event ON t (a); SELECT 1",
+        "CREATE DEFINER=event@localhost SQL SECURITY INVOKER VIEW v AS SELECT 1; SELECT 2",
+        "CREATE OR REPLACE VIEW event AS SELECT 1; SELECT 2",
+    ] {
+        let facts = facts(text.as_bytes(), MYSQL);
+        assert_eq!(facts.count(), 2, "{text}");
+        let is_program = |one: &Statement| one.traits.any(Traits::STORED_PROGRAM);
+        assert!(!facts.statements().any(is_program), "{text}");
+    }
+    assert_eq!(
+        tables("SELECT * FROM event, function"),
+        ["event", "function"]
+    );
+}
+
+#[test]
 fn functions_of_the_other_kind_of_server_may_be_stored_ones() {
     let named = |text: &'static str, modes: Modes| {
         let facts = facts(text.as_bytes(), modes);

@@ -34,8 +34,6 @@ pub(super) enum Role {
     With,
     /// TEMPORARY.
     Temporary,
-    /// PROCEDURE and others whose body may hold semicolons.
-    Program,
     /// NEXT, perhaps of a sequence.
     Next,
     /// PREVIOUS, perhaps of a sequence.
@@ -45,6 +43,7 @@ pub(super) enum Role {
 }
 
 pub(super) const ASSIGN: Word = Word::of(":=");
+pub(super) const AGGREGATE: Word = Word::of("aggregate");
 pub(super) const ALL: Word = Word::of("all");
 pub(super) const ALTER: Word = Word::of("alter");
 pub(super) const ANALYZE: Word = Word::of("analyze");
@@ -81,6 +80,7 @@ pub(super) const DATA: Word = Word::of("data");
 pub(super) const DATABASES: Word = Word::of("databases");
 pub(super) const DEALLOCATE: Word = Word::of("deallocate");
 pub(super) const DEFAULT: Word = Word::of("default");
+pub(super) const DEFINER: Word = Word::of("definer");
 pub(super) const DELAYED: Word = Word::of("delayed");
 pub(super) const DELETE: Word = Word::of("delete");
 pub(super) const DESC: Word = Word::of("desc");
@@ -253,7 +253,6 @@ pub(super) fn role(word: Word) -> Role {
         | EXISTS => Role::KeepsExpecting,
         WITH => Role::With,
         TEMPORARY => Role::Temporary,
-        PROCEDURE | FUNCTION | TRIGGER | EVENT | PACKAGE => Role::Program,
         NEXT => Role::Next,
         PREVIOUS => Role::Previous,
         ON | USING | AND | OR | XOR | IN | LIKE | RLIKE | REGEXP | BETWEEN | CASE | WHEN | THEN

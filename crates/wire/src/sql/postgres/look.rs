@@ -52,26 +52,67 @@ pub fn creation(text: &[u8], statement: &Statement, backslashes: bool) -> Creati
 /// what.
 #[must_use]
 pub fn sets_locally(text: &[u8], statement: &Statement, backslashes: bool) -> bool {
+    let own = statement.span.of(text);
+    set_config_calls(text, statement, backslashes).all(|tokens| is_local_call(tokens, own))
+}
+
+/// Whether a `set_config(…)` of the statement may change who the session acts as: it names `role`
+/// or `session_authorization`, or what its text does not tell.
+#[must_use]
+pub fn may_set_role(text: &[u8], statement: &Statement, backslashes: bool) -> bool {
+    let own = statement.span.of(text);
+    set_config_calls(text, statement, backslashes).any(|mut tokens| {
+        let opens = tokens.next_token().kind == Kind::Open;
+        let name = tokens.next_token();
+        // Else it is a part of the name only.
+        let is_whole = tokens.next_token().kind == Kind::Comma;
+        let is_told = opens && is_whole && name.kind == Kind::String;
+        let name = is_told.then(|| string_value(name.span.of(own), backslashes));
+        name.flatten().is_none_or(|name| {
+            let is = |role: &&[u8]| name.eq_ignore_ascii_case(role);
+            ROLES.iter().any(is)
+        })
+    })
+}
+
+/// Settings that are who the session acts as.
+const ROLES: [&[u8]; 2] = [b"role", b"session_authorization"];
+
+/// What stands behind each `set_config` of the statement.
+fn set_config_calls<'a>(
+    text: &'a [u8],
+    statement: &Statement,
+    backslashes: bool,
+) -> impl Iterator<Item = Tokens<'a>> {
+    let own = statement.span.of(text);
     let mut tokens = tokens_of(text, statement, backslashes);
-    loop {
-        let token = tokens.next_token();
-        let named = match token.kind {
-            Kind::End => return true,
-            Kind::Word => token.is(SET_CONFIG),
-            Kind::QuotedName => {
-                let name = identifier(token.span.of(statement.span.of(text)));
-                name.eq_ignore_ascii_case(b"set_config")
+    std::iter::from_fn(move || {
+        loop {
+            let token = tokens.next_token();
+            if token.kind == Kind::End {
+                return None;
             }
-            _ => false,
-        };
-        if named && !is_local_call(tokens.clone()) {
-            return false;
+            if is_set_config(token, own) {
+                return Some(tokens.clone());
+            }
         }
+    })
+}
+
+fn is_set_config(token: Token, own: &[u8]) -> bool {
+    match token.kind {
+        Kind::Word => token.is(SET_CONFIG),
+        Kind::QuotedName => {
+            let name = identifier(token.span.of(own));
+            name.eq_ignore_ascii_case(b"set_config")
+        }
+        _ => false,
     }
 }
 
-/// Whether `( …, …, true )` follows.
-fn is_local_call(mut tokens: Tokens<'_>) -> bool {
+/// Whether `( …, …, true )` follows, without another such call in it: each would be read as often
+/// as it is deep.
+fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
     if tokens.next_token().kind != Kind::Open {
         return false;
     }
@@ -82,6 +123,7 @@ fn is_local_call(mut tokens: Tokens<'_>) -> bool {
         let token = tokens.next_token();
         match token.kind {
             Kind::End | Kind::Semicolon | Kind::Broken => return false,
+            _ if is_set_config(token, own) => return false,
             Kind::Open | Kind::OpenBracket => depth = depth.saturating_add(1),
             Kind::Close | Kind::CloseBracket => depth = depth.saturating_sub(1),
             Kind::Comma if depth == 1 => commas = commas.saturating_add(1),
@@ -122,12 +164,17 @@ pub fn defines_query(text: &[u8], statement: &Statement, name: &[u8], backslashe
     }
 }
 
-/// `[(column, …)] AS [[NOT] MATERIALIZED] (query`
+/// `[(column, …)] AS [[NOT] MATERIALIZED] (query`. The columns are names and nothing else, or the
+/// rest of the text would be read once for each `, name (` in it.
 fn is_query_definition(tokens: &mut Tokens<'_>) -> bool {
     let mut token = tokens.next_token();
     if token.kind == Kind::Open {
-        while !matches!(token.kind, Kind::Close | Kind::End) {
+        token = tokens.next_token();
+        while token.is_name() || token.kind == Kind::Comma {
             token = tokens.next_token();
+        }
+        if token.kind != Kind::Close {
+            return false;
         }
         token = tokens.next_token();
     }

@@ -1,14 +1,20 @@
 //! The tables of SHOW by name, and their columns.
 
+/// What SELECT may put before a table's name.
+pub(in crate::admin::console) const SCHEMA: &str = "evenkeel";
+
 /// SHOW HELP.
 pub(in crate::admin::console) const HELP: &str = "the console knows:
 SHOW HELP | CONFIG | DATABASES | POOLS | CLIENTS | SERVERS | USERS | VERSION | LISTS
-SHOW STATS | STATS_TOTALS | STATS_AVERAGES
+SHOW STATS | STATS_TOTALS | STATS_AVERAGES | STATS_USERS | STATS_SERVERS | DIGESTS
+SHOW RULES | PROCESSLIST | VARIABLES | TABLES | SCHEMAS
+SHOW table LIKE 'pattern' | WHERE column = value   ORDER BY column [DESC]   LIMIT n
+SELECT * | column, ... FROM [evenkeel.]table ...   the same rows
 PAUSE [database]        new transactions wait; answers when nothing runs
 RESUME [database]       ends a pause
 RECONNECT [database]    server connections close as soon as nobody uses them
 KILL [database]         ends all clients and pauses; RESUME lets new ones work
-KILL_CLIENT id          cancels what a client does, and ends it
+KILL_CLIENT id          cancels what a client does, and ends it (mysql: KILL id too)
 RELOAD                  reads the config file again
 A database is that of all services; service/database is that of one, service/ all of one.";
 
@@ -18,14 +24,23 @@ pub(in crate::admin::console) enum Show {
     Clients,
     Config,
     Databases,
+    Digests,
     Lists,
     Pools,
+    Processlist,
+    Rules,
+    Schemas,
     Servers,
     Stats,
     StatsAverages,
+    StatsServers,
     StatsTotals,
+    StatsUsers,
+    Tables,
     Users,
+    Variables,
     Version,
+    Warnings,
 }
 
 /// A name as it is asked for, what it shows, and its columns.
@@ -78,6 +93,25 @@ const TABLES: &[(&str, Show, &[&str])] = &[
             "service",
         ],
     ),
+    (
+        "DIGESTS",
+        Show::Digests,
+        &[
+            "service",
+            "digest",
+            "queries",
+            "on_replicas",
+            "errors",
+            "rows_sent",
+            "rows_affected",
+            "total_us",
+            "mean_us",
+            "p95_us",
+            "first_seen",
+            "last_seen",
+            "statement",
+        ],
+    ),
     ("LISTS", Show::Lists, &["list", "items"]),
     (
         "POOLS",
@@ -98,6 +132,19 @@ const TABLES: &[(&str, Show, &[&str])] = &[
             "service",
         ],
     ),
+    (
+        "PROCESSLIST",
+        Show::Processlist,
+        &[
+            "Id", "User", "Host", "db", "Command", "Time", "State", "Info",
+        ],
+    ),
+    (
+        "RULES",
+        Show::Rules,
+        &["service", "name", "active", "does", "hits"],
+    ),
+    ("SCHEMAS", Show::Schemas, &["Database"]),
     (
         "SERVERS",
         Show::Servers,
@@ -146,6 +193,21 @@ const TABLES: &[(&str, Show, &[&str])] = &[
         ],
     ),
     (
+        "STATS_SERVERS",
+        Show::StatsServers,
+        &[
+            "service",
+            "server",
+            "queries",
+            "errors",
+            "rows_sent",
+            "rows_affected",
+            "total_us",
+            "mean_us",
+            "p95_us",
+        ],
+    ),
+    (
         "STATS_TOTALS",
         Show::StatsTotals,
         &[
@@ -158,6 +220,26 @@ const TABLES: &[(&str, Show, &[&str])] = &[
         ],
     ),
     (
+        "STATS_USERS",
+        Show::StatsUsers,
+        &[
+            "service",
+            "user",
+            "database",
+            "transactions",
+            "queries",
+            "errors",
+            "rows_sent",
+            "rows_affected",
+            "total_us",
+            "mean_us",
+            "p95_us",
+            "bytes_received",
+            "bytes_sent",
+        ],
+    ),
+    ("TABLES", Show::Tables, &["Tables_in_evenkeel"]),
+    (
         "USERS",
         Show::Users,
         &[
@@ -168,19 +250,22 @@ const TABLES: &[(&str, Show, &[&str])] = &[
             "service",
         ],
     ),
+    ("VARIABLES", Show::Variables, &["Variable_name", "Value"]),
     ("VERSION", Show::Version, &["version"]),
+    ("WARNINGS", Show::Warnings, &["Level", "Code", "Message"]),
 ];
 
 impl Show {
-    /// What a word asks for; `Some(None)`: for help.
-    pub(in crate::admin::console) fn named(word: &str) -> Option<Option<Self>> {
-        if word.eq_ignore_ascii_case("HELP") {
-            return Some(None);
-        }
+    /// What a word asks for.
+    pub(in crate::admin::console) fn named(word: &str) -> Option<Self> {
         let mut known = TABLES.iter();
-        known
-            .find(|(name, ..)| word.eq_ignore_ascii_case(name))
-            .map(|(_, show, _)| Some(*show))
+        let found = known.find(|(name, ..)| word.eq_ignore_ascii_case(name));
+        found.map(|(_, show, _)| *show)
+    }
+
+    /// Every table's name, as SELECT takes it.
+    pub(super) fn names() -> impl Iterator<Item = String> {
+        TABLES.iter().map(|(name, ..)| name.to_lowercase())
     }
 
     pub(in crate::admin::console) fn columns(self) -> &'static [&'static str] {
@@ -199,6 +284,7 @@ impl Show {
                 | Show::Databases
                 | Show::Lists
                 | Show::Pools
+                | Show::Processlist
                 | Show::Servers
                 | Show::Users
         )
@@ -212,10 +298,9 @@ mod tests {
     #[test]
     fn every_table_has_a_name_and_columns() {
         for (name, show, columns) in TABLES {
-            assert_eq!(Show::named(&name.to_lowercase()), Some(Some(*show)));
+            assert_eq!(Show::named(&name.to_lowercase()), Some(*show));
             assert_eq!(show.columns(), *columns);
         }
-        assert_eq!(Show::named("help"), Some(None));
         assert_eq!(Show::named("mem"), None);
     }
 }

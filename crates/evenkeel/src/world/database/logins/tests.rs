@@ -3,7 +3,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use evenkeel_policy::Load;
 use evenkeel_proxy::knowledge::Verifier;
+use evenkeel_proxy::probe::Tls;
+use evenkeel_proxy::{Endpoint, Server};
 use tokio::sync::Semaphore;
 
 use super::*;
@@ -133,4 +136,78 @@ fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
     let got = answers.iter_mut().all(|answer| answer.try_recv().is_ok());
     assert!(got && book.users.is_empty() && book.turn.is_empty());
     assert_eq!((book.waiting, book.under_way), (0, 0));
+}
+
+/// Answers after so long.
+struct After(Duration);
+
+impl Asks for After {
+    type Of = Login;
+
+    async fn ask(&self, _: &Target, _: &str, limit: Duration) -> Answer<Login> {
+        let answering = tokio::time::sleep(self.0);
+        match tokio::time::timeout(limit, answering).await {
+            Ok(()) => login(true),
+            Err(_) => Err(NoLogin::Unavailable("is late".to_owned())),
+        }
+    }
+}
+
+/// Servers that answer after so many seconds each, none of them up yet.
+fn servers(answer_s: &[u64], wait_ms: u64) -> (watch::Sender<Roster>, Servers<After>) {
+    let listed = |index: usize| {
+        let server = Server::new(index as u64, "db".into(), Arc::new(Load::new(None)), 1);
+        server.set_endpoints(vec![Endpoint::Tcp(([127, 0, 0, 1], 1).into())]);
+        Listed {
+            server: Arc::new(server),
+            tls: Tls::Off,
+        }
+    };
+    let askers = answer_s.iter().enumerate();
+    let (roster, seen) = watch::channel(Roster::default());
+    let askers = askers
+        .map(|(index, seconds)| (listed(index), After(Duration::from_secs(*seconds))))
+        .collect();
+    let wait = Duration::from_millis(wait_ms);
+    let servers = Servers {
+        askers,
+        roster: seen,
+        wait,
+    };
+    (roster, servers)
+}
+
+fn up(servers: u64) -> Roster {
+    let up = (0..servers).collect();
+    Roster {
+        up,
+        ..Roster::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_waits_for_a_server_that_can_be_asked() {
+    let (roster, servers) = servers(&[0], 1_000);
+    let asking = tokio::spawn(async move { servers.look_up("app").await });
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    roster.send_replace(up(1));
+    assert_eq!(asking.await.unwrap(), login(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_that_has_waited_in_vain_is_told_why() {
+    let (_roster, servers) = servers(&[0], 1_000);
+    let begin = tokio::time::Instant::now();
+    let told = servers.look_up("app").await.unwrap_err().to_string();
+    assert_eq!(told, "no server is up");
+    assert_eq!(begin.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_last_server_that_can_tell_is_waited_for_longer() {
+    let (roster, servers) = servers(&[3, 5], 0);
+    roster.send_replace(up(2));
+    let begin = tokio::time::Instant::now();
+    assert_eq!(servers.look_up("app").await, login(true));
+    assert_eq!(begin.elapsed(), ANSWER_LIMIT + Duration::from_secs(5));
 }

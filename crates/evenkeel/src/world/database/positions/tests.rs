@@ -18,6 +18,8 @@ struct World {
     /// The replica replays whatever is written.
     keeps_up: AtomicBool,
     is_away: AtomicBool,
+    /// The primary has not applied yet what another one acknowledged.
+    is_behind: AtomicBool,
     samples: AtomicU64,
     looks: AtomicU64,
 }
@@ -53,6 +55,13 @@ impl Tells for Fake {
             asked_us,
             wait: Wait::Nothing,
         })
+    }
+
+    async fn catch_up(&mut self) -> Result<(), WatchError> {
+        match self.world.is_behind.load(SeqCst) {
+            true => Err(WatchError::Away("it still applies".to_owned())),
+            false => Ok(()),
+        }
     }
 }
 
@@ -194,6 +203,18 @@ async fn a_new_primarys_time_begins_with_a_sample_of_its_own() {
             .is_some_and(|sample| sample.epoch == 2)
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_primary_that_still_applies_what_others_acknowledged_is_not_sampled() {
+    let rig = Rig::start();
+    rig.world.is_behind.store(true, SeqCst);
+    rig.seat(2);
+    let wrote_us = rig.write();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(rig.asked().0, 0);
+    rig.world.is_behind.store(false, SeqCst);
+    until("it is sampled", || rig.is_settled(wrote_us)).await;
 }
 
 #[tokio::test]

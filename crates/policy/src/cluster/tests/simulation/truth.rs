@@ -378,6 +378,7 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
             set_aside: false,
             read_only: false,
             receive_queue: 0,
+            causal: true,
         }),
         Kind::Group => Said::Group(Group {
             group_name: "g".to_owned(),

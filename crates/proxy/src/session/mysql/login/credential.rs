@@ -309,17 +309,13 @@ fn proof(wish: &Wish, user: &FileUser, secrets: &[&[u8]]) -> Proof {
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
     let server_user = server_user.unwrap_or_else(|| wish.user.clone());
-    let mut all = Zeroizing::new(Vec::new());
     let own = password.map_or(&b""[..], |password| password.as_bytes());
-    for secret in secrets.iter().chain(&[server_user.as_bytes(), own]) {
-        all.extend_from_slice(&secret.len().to_le_bytes());
-        all.extend_from_slice(secret);
-    }
+    let all = [&[server_user.as_bytes(), own], secrets].concat();
     Proof {
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
-        server_user,
         generation: generation_of(&all),
+        server_user,
         complaint: None,
         keeps: Keeps::Nothing,
         warms: false,
@@ -327,12 +323,11 @@ fn proof(wish: &Wish, user: &FileUser, secrets: &[&[u8]]) -> Proof {
 }
 
 fn vouched(wish: &Wish, user: &FileUser) -> Proof {
-    let mut proof = proof(wish, user, &[]);
-    if let (None, Some(FileCredential::Password(password))) = (&proof.credential, &user.credential)
-    {
-        let password = Zeroizing::new(password.as_bytes().to_vec());
-        proof.credential = Some(Credential::Password(password));
-    }
-    proof.credential.get_or_insert(Credential::Nothing);
+    let known = user.password();
+    let mut proof = proof(wish, user, &[known.unwrap_or_default()]);
+    proof.credential.get_or_insert_with(|| match known {
+        Some(known) => Credential::Password(Zeroizing::new(known.to_vec())),
+        None => Credential::Nothing,
+    });
     proof
 }

@@ -19,12 +19,14 @@ use super::{Begin, Door, Entrance, Outside, Parts, Wish};
 use crate::clock;
 use crate::service::View;
 use crate::session::card::Card;
+use crate::session::visit;
 use crate::stream::Stream;
 use crate::upstream::lender::{self, Pooled, Who};
 use crate::upstream::lending::Connection;
 
 /// What server connections agree on exactly as their clients have: it changes what statements mean,
-/// how they are written, or what their results look like.
+/// how they are written, or what their results look like. The EOF behind columns tells flags and
+/// warnings that a server tells nowhere else.
 const IDENTITY: Capabilities = Capabilities::FOUND_ROWS
     .with(Capabilities::NO_SCHEMA)
     .with(Capabilities::LOCAL_FILES)
@@ -32,6 +34,7 @@ const IDENTITY: Capabilities = Capabilities::FOUND_ROWS
     .with(Capabilities::INTERACTIVE)
     .with(Capabilities::MULTI_RESULTS)
     .with(Capabilities::PS_MULTI_RESULTS)
+    .with(Capabilities::DEPRECATE_EOF)
     .with(Capabilities::QUERY_ATTRIBUTES)
     .with(Capabilities::EXTENDED_METADATA)
     .with(Capabilities::BULK)
@@ -68,11 +71,16 @@ impl<'a> Door<'a> {
         let schema = wish.schema.as_deref();
         let is_known = |schema| account.known.may_use(schema, clock::now_ms());
         if account.known.fresh().is_none() || !schema.is_none_or(is_known) {
-            match self.visit(view, &account, schema).await {
+            // While nobody can be asked, what was so the last time is good enough: whoever comes
+            // in has servers to wait for.
+            let may_enter = has_been_in(&account, schema);
+            let view = match may_enter {
+                true => Arc::clone(view),
+                false => visit::awaited(self.seat.service()).await,
+            };
+            match self.visit(&view, &account, schema).await {
                 Ok(()) => {}
-                // While nobody can be asked, what was so the last time is good enough: whoever
-                // comes in has servers to wait for.
-                Err(Failure::OfServer(_)) if has_been_in(&account, schema) => {}
+                Err(Failure::OfServer(_)) if may_enter => {}
                 Err(Failure::OfServer(complaint) | Failure::Told(complaint)) => {
                     return Err(complaint.into());
                 }

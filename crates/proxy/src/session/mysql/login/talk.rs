@@ -122,9 +122,7 @@ impl Talk {
     pub(super) async fn say_last(&mut self, worker: &Worker, complaint: &Complaint) {
         let mut out = Vec::new();
         complaint.write(self.next, &mut out);
-        // Whoever cannot be told has left.
-        let _ = self.stream.send(worker, &out).await;
-        let _ = self.stream.flush().await;
+        self.stream.say_last(worker, &out).await;
     }
 
     pub(super) fn into_stream(self) -> Stream {

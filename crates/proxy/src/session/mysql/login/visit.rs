@@ -1,55 +1,18 @@
 //! A visit at a server in the name of a client that has proved who it is: its account is let in
 //! there, its schema is there, and what its connections begin with is known.
 
-use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
-
-use evenkeel_policy::lending::Condition;
 
 use super::super::account::Account;
 use super::super::complaint::Complaint;
-use super::super::server::ServerConnection;
 use super::Door;
 use crate::clock;
 use crate::server::Server;
 use crate::service::View;
 use crate::service::database::DatabaseView;
-use crate::upstream::join::{JoinError, Kind};
-use crate::upstream::lending::{Borrowed, Delivery, Lending, Place};
-
-/// How long a server may take, while there are others.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// Waits for a connection, and is out of the line when it is dropped.
-struct InLine<'a> {
-    lending: &'a Rc<Lending<ServerConnection>>,
-    place: Rc<Place<ServerConnection>>,
-}
-
-impl Drop for InLine<'_> {
-    fn drop(&mut self) {
-        self.lending.leave_line(&self.place);
-        if let Some(Delivery::Connection(server)) = self.place.take_late() {
-            self.lending.give_back(server, Condition::Clean);
-        }
-    }
-}
-
-/// A connection that goes back whatever becomes of the visit.
-struct Guest<'a> {
-    lending: &'a Rc<Lending<ServerConnection>>,
-    server: Option<Box<ServerConnection>>,
-}
-
-impl Drop for Guest<'_> {
-    fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
-            self.lending.give_back(server, Condition::Unclean);
-        }
-    }
-}
+use crate::session::borrower::Denial;
+use crate::session::visit;
+use crate::upstream::join::Kind;
 
 /// Why a visit did not succeed.
 pub(super) enum Failure {
@@ -57,14 +20,6 @@ pub(super) enum Failure {
     OfServer(Complaint),
     /// It is about the client.
     Told(Complaint),
-}
-
-/// Any server will do: the primary if there is one, else whoever reads; and each once more, since
-/// its connection may have ended while it was idle.
-fn candidates(view: &View, own: &DatabaseView) -> Vec<usize> {
-    let others = (0..view.servers.len()).filter(|index| own.replicas[*index]);
-    let once: Vec<usize> = own.primary.into_iter().chain(others).collect();
-    once.repeat(2)
 }
 
 impl Door<'_> {
@@ -80,14 +35,7 @@ impl Door<'_> {
         let Some(own) = &view.database else {
             return Err(Failure::OfServer(last));
         };
-        let candidates = candidates(view, own);
-        for (place, index) in candidates.iter().enumerate() {
-            // One that hangs must not keep clients out whom another one can greet.
-            let patience = match place + 1 < candidates.len() {
-                true => PATIENCE,
-                false => own.times.login.max(PATIENCE),
-            };
-            let server = &view.servers[*index];
+        for (server, patience) in visit::candidates(view, own) {
             let visiting = self.visit_one(account, (server, own), schema);
             match compio::time::timeout(patience, visiting).await {
                 Ok(Ok(())) => return Ok(()),
@@ -108,12 +56,8 @@ impl Door<'_> {
         (server, view): (&Arc<Server>, &DatabaseView),
         schema: Option<&[u8]>,
     ) -> Result<(), Failure> {
-        let borrowed = self.wait(account, server, view).await;
-        let server = borrowed.map_err(|error| judge(&error))?;
-        let mut guest = Guest {
-            lending: &self.lending,
-            server: Some(server),
-        };
+        let borrowed = visit::borrow(&self.lending, account, server, view).await;
+        let mut guest = borrowed.map_err(|denial| judge(&denial))?;
         let mut used = Ok(());
         if let Some(server) = &mut guest.server {
             account.known.learn(&server.fresh);
@@ -123,8 +67,8 @@ impl Door<'_> {
         }
         let used = used.map_err(of_use);
         // A connection on which something broke is not idle, and ends with the guest.
-        if let Some(server) = guest.server.take_if(|server| server.is_idle()) {
-            self.lending.give_back(server, Condition::Clean);
+        if guest.server.as_ref().is_some_and(|server| server.is_idle()) {
+            guest.leave();
         }
         used?;
         if let Some(schema) = schema {
@@ -132,55 +76,15 @@ impl Door<'_> {
         }
         Ok(())
     }
-
-    async fn wait(
-        &self,
-        account: &Account,
-        server: &Arc<Server>,
-        view: &DatabaseView,
-    ) -> Result<Box<ServerConnection>, Arc<JoinError>> {
-        let in_line = InLine {
-            lending: &self.lending,
-            place: Place::new(),
-        };
-        loop {
-            // It may be another one after each waiting.
-            let pooled = account.pooled(server, view);
-            let until_ms = match self.lending.borrow(&pooled, &in_line.place) {
-                Borrowed::Now(server) => return Ok(server),
-                Borrowed::Later(until_ms) => until_ms,
-                Borrowed::Refused(_) if pooled.pool.is_outdated() => continue,
-                Borrowed::Refused(refusal) => {
-                    let complaint = Complaint::refused(refusal);
-                    let error = JoinError::ours(complaint.code, complaint.message);
-                    return Err(Arc::new(error));
-                }
-            };
-            let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
-            let place = &in_line.place;
-            let delivered = std::future::poll_fn(|context| match place.take(context) {
-                Some(delivery) => Poll::Ready(delivery),
-                None => Poll::Pending,
-            });
-            match compio::time::timeout(wait, delivered).await {
-                Ok(Delivery::Connection(server)) => return Ok(server),
-                Ok(Delivery::Failed(error)) => return Err(error),
-                Ok(Delivery::Again) => {}
-                Err(_) => {
-                    let complaint = Complaint::waited();
-                    let error = JoinError::ours(complaint.code, complaint.message);
-                    return Err(Arc::new(error));
-                }
-            }
-        }
-    }
 }
 
-fn judge(error: &JoinError) -> Failure {
-    let complaint = Complaint::of_join(error);
-    match error.is_passing() || error.kind == Kind::Outdated {
-        true => Failure::OfServer(complaint),
-        false => Failure::Told(complaint),
+fn judge(denial: &Denial) -> Failure {
+    let complaint = Complaint::of_denial(denial);
+    match denial {
+        Denial::NotJoined(error) if error.is_passing() || error.kind == Kind::Outdated => {
+            Failure::OfServer(complaint)
+        }
+        _ => Failure::Told(complaint),
     }
 }
 

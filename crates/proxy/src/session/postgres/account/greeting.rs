@@ -124,7 +124,8 @@ impl Greeter {
 }
 
 fn identity(who: &Who) -> Identity {
-    (who.user_number, who.database_number, who.generation)
+    let database = who.database_number.get();
+    (who.user_number.get(), database, who.generation)
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

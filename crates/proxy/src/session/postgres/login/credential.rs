@@ -17,9 +17,6 @@ use crate::upstream::lender::generation_of;
 /// Iterations of made-up verifiers: PostgreSQL's default.
 const MOCK_ITERATIONS: u32 = 4_096;
 
-/// Of a password that is only known as such.
-const OWN_ITERATIONS: u32 = 4_096;
-
 /// A client that has proved, or is about to prove, who it is.
 pub(in super::super) struct Proof {
     /// What logs in to servers; `None`: what the login gives.
@@ -110,9 +107,8 @@ impl Door<'_> {
     ) -> Known {
         match credential {
             FileCredential::Password(password) => {
-                let salt: [u8; 16] = secret();
                 let bytes = password.as_bytes();
-                let verifier = scram::Verifier::of_password(bytes, &salt, OWN_ITERATIONS);
+                let verifier = self.own.verifiers.of(&wish.user, bytes);
                 let method = Method::Scram {
                     verifier,
                     binding,
@@ -164,29 +160,29 @@ fn method(text: &str, binding: Option<Vec<u8>>) -> Option<Method> {
     Some(Method::Md5 { hash, salt })
 }
 
+/// `secret`: what the login is checked against.
 fn proof(wish: &Wish, user: &FileUser, secret: &[u8]) -> Proof {
     let password = user.server_password.as_ref();
-    let credential =
-        password.map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec())));
     let server_user = user.server_user.clone();
+    let server_user = server_user.unwrap_or_else(|| wish.user.clone());
+    let own = password.map_or(&b""[..], |password| password.as_bytes());
     Proof {
-        credential,
-        server_user: server_user.unwrap_or_else(|| wish.user.clone()),
-        generation: generation_of(secret),
+        credential: password
+            .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
+        generation: generation_of(&[server_user.as_bytes(), own, secret]),
+        server_user,
         complaint: None,
         last_word: Vec::new(),
     }
 }
 
 fn vouched(wish: &Wish, user: &FileUser) -> Proof {
-    let secret = user.server_password.as_ref();
-    let mut proof = proof(wish, user, secret.map_or(b"", |secret| secret.as_bytes()));
-    if let (None, Some(FileCredential::Password(password))) = (&proof.credential, &user.credential)
-    {
-        let password = Zeroizing::new(password.as_bytes().to_vec());
-        proof.credential = Some(Credential::Password(password));
-    }
-    proof.credential.get_or_insert(Credential::Nothing);
+    let known = user.password();
+    let mut proof = proof(wish, user, known.unwrap_or_default());
+    proof.credential.get_or_insert_with(|| match known {
+        Some(known) => Credential::Password(Zeroizing::new(known.to_vec())),
+        None => Credential::Nothing,
+    });
     proof.last_word.clone_from(&wish.negotiation);
     proof
 }
@@ -204,5 +200,40 @@ pub(super) fn refused(user: &str, refusal: Refusal) -> Complaint {
     Complaint {
         sqlstate: refusal.sqlstate(),
         ..Complaint::new(b"28000", format!("the login failed: {refusal}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_logs_in_to_servers_makes_another_generation() {
+        let wish = Wish {
+            minor: 0,
+            user: "app".to_owned(),
+            database: "shop".to_owned(),
+            parameters: Vec::new(),
+            negotiation: Vec::new(),
+        };
+        let secret = |text: &str| Zeroizing::new(text.to_owned());
+        let user = |server_user: &str, server_password: &str, password: &str| FileUser {
+            credential: Some(FileCredential::Password(secret(password))),
+            server_user: Some(server_user.to_owned()),
+            server_password: Some(secret(server_password)),
+            ..FileUser::default()
+        };
+        let generation = |user: &FileUser| proof(&wish, user, b"p").generation;
+        let before = generation(&user("one", "s", "p"));
+        assert_eq!(generation(&user("one", "s", "p")), before);
+        assert_ne!(generation(&user("two", "s", "p")), before);
+        assert_ne!(generation(&user("one", "rotated", "p")), before);
+        assert_ne!(generation(&user("ones", "", "p")), before);
+        let vouched = |user: &FileUser| vouched(&wish, user).generation;
+        let of_file = |password: &str| FileUser {
+            server_password: None,
+            ..user("one", "", password)
+        };
+        assert_ne!(vouched(&of_file("p")), vouched(&of_file("rotated")));
     }
 }

@@ -1,15 +1,17 @@
 //! What texts leave behind that is no setting.
 
-use super::check;
+use super::{check, read};
+use crate::state::meaning::Body;
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
+const ROLE: &str = "PinOnSuccess(Role)";
 const TEMPORARY: &str = "PinOnSuccess(TemporaryTable)";
 const LOCK: &str = "Pin(NamedLock)";
 const UNKNOWN: &str = "PinOnSuccess(Unknown)";
-const SEQUENCE: &str = "Pin(Sequence)";
 
 const DYNAMIC: &[&str] = &[
     "Pin(Settings)",
+    "Pin(Role)",
     "Pin(NamedLock)",
     "Pin(TemporaryTable)",
     "Pin(Listen)",
@@ -86,14 +88,24 @@ fn temporary_tables_bind_unless_they_go_with_the_transaction() {
 }
 
 #[test]
-fn sequences_bind_where_they_are_drawn_from_not_where_they_are_a_default() {
+fn sequences_are_drawn_from_by_name_by_defaults_and_by_functions() {
+    for (text, expect) in [
+        ("SELECT nextval('s')", true),
+        ("INSERT INTO t VALUES (nextval('s'))", true),
+        ("SELECT setval('s', 1)", true),
+        ("CREATE TABLE x AS SELECT nextval('s')", true),
+        ("INSERT INTO audited VALUES (1)", true),
+        ("COPY audited FROM STDIN", true),
+        ("DO $$ BEGIN PERFORM nextval('s'); END $$", true),
+        ("SELECT currval('s'), lastval()", false),
+        ("CREATE TABLE x (a int DEFAULT nextval('s'))", false),
+        ("INSERT INTO t VALUES (1)", false),
+        ("SELECT * FROM audited", false),
+    ] {
+        assert_eq!(read(text).draws, expect, "{text}");
+    }
     check(&[
-        ("SELECT nextval('s')", &[SEQUENCE]),
-        ("INSERT INTO t VALUES (nextval('s'))", &[SEQUENCE]),
-        ("SELECT setval('s', 1)", &[SEQUENCE]),
-        ("SELECT currval('s'), lastval()", &[]),
-        ("CREATE TABLE x (a int DEFAULT nextval('s'))", &[]),
-        ("CREATE TABLE x AS SELECT nextval('s')", &[SEQUENCE]),
+        ("SELECT nextval('s')", &[]),
         (
             "DISCARD SEQUENCES",
             &["Discard(Sequences)", "Release(DiscardSequences)"],
@@ -215,9 +227,18 @@ fn blocks_of_code_are_read_word_by_word() {
             &[SETTINGS],
         ),
         (
+            "DO $$ BEGIN SET SESSION AUTHORIZATION x; END $$",
+            &[SETTINGS, ROLE],
+        ),
+        (
+            "DO $$ BEGIN PERFORM set_config('role', x, false); END $$",
+            &[SETTINGS, ROLE],
+        ),
+        (
             "DO $$ BEGIN SET LOCAL a.b = 1; PERFORM set_config('a', 'b', true); END $$",
             &[],
         ),
+        ("DO $$ BEGIN SET CONSTRAINTS ALL DEFERRED; END $$", &[]),
         (
             "DO $$ BEGIN PERFORM set_config('a', 'b', false); END $$",
             &[SETTINGS],
@@ -226,7 +247,7 @@ fn blocks_of_code_are_read_word_by_word() {
         ("DO $$ BEGIN PERFORM pg_advisory_xact_lock(1); END $$", &[]),
         (
             "DO $$ BEGIN PERFORM nextval('s'); PERFORM audit(); END $$",
-            &[SEQUENCE, "Pin(Settings)"],
+            &["Pin(Settings)"],
         ),
         (
             "DO $$ BEGIN CREATE TEMP TABLE x (a int); END $$",
@@ -245,23 +266,184 @@ fn blocks_of_code_are_read_word_by_word() {
 }
 
 #[test]
-fn a_function_binds_by_what_its_body_says() {
-    for (body, expect) in [
-        ("SELECT a FROM t", ""),
-        ("SELECT set_config('a.b', $1, true)", ""),
+fn triggers_and_views_bind_who_writes_and_reads() {
+    check(&[
+        ("INSERT INTO audited VALUES (1)", &[LOCK]),
+        ("UPDATE ONLY public.audited SET a = 1", &[LOCK]),
+        ("DELETE FROM audited USING t", &[LOCK]),
         (
+            "MERGE INTO \"audited\" USING t ON true WHEN MATCHED THEN DELETE",
+            &[LOCK],
+        ),
+        (
+            "WITH x AS (INSERT INTO audited TABLE t RETURNING 1) TABLE x",
+            &[LOCK],
+        ),
+        ("COPY BINARY public.audited FROM STDIN", &[LOCK]),
+        ("TRUNCATE ONLY audited", &[LOCK]),
+        ("TRUNCATE TABLE audited", &[LOCK]),
+        ("SELECT * FROM audited", &[]),
+        ("COPY audited TO STDOUT", &[]),
+        ("EXPLAIN INSERT INTO audited VALUES (1)", &[]),
+        ("EXPLAIN ANALYZE INSERT INTO audited VALUES (1)", &[LOCK]),
+        ("SELECT * FROM t, v_audit", &["Pin(Settings)"]),
+        ("CREATE TABLE x AS TABLE v_audit", &["Pin(Settings)"]),
+        ("CREATE VIEW x AS TABLE v_audit", &[]),
+        ("INSERT INTO t VALUES (1)", &[]),
+        (
+            "DO $$ BEGIN INSERT INTO audited VALUES (1); END $$",
+            &[LOCK],
+        ),
+        (
+            "SELECT f(), f(), f(), f(), f(), f(), f(), f(), audit()",
+            &["Pin(Settings)"],
+        ),
+        ("CALL lower('A')", &[]),
+        ("CALL nobody_knows(lower('A'))", DYNAMIC),
+    ]);
+}
+
+const ROLES: &str = "settings that cannot be followed, a role that cannot be followed";
+
+#[track_caller]
+fn check_bodies(table: &[(&str, &str, &str)]) {
+    for (language, code, expect) in table {
+        let body = Body::read(language, code.as_bytes());
+        assert_eq!(body.pins.to_string(), *expect, "{language}: {code}");
+    }
+}
+
+#[test]
+fn a_function_binds_by_what_its_body_says() {
+    const ALL: &str = "cursor WITH HOLD, temporary tables, LISTEN, advisory or named locks, \
+        PREPARE in SQL, settings that cannot be followed, a role that cannot be followed";
+    check_bodies(&[
+        ("sql", "SELECT a FROM t", ""),
+        ("sql", "SELECT set_config('a.b', $1, true)", ""),
+        (
+            "sql",
             "SELECT set_config('a.b', $1, false)",
             "settings that cannot be followed",
         ),
+        ("sql", "SELECT set_config($1, $2, false)", ROLES),
         (
+            "plpgsql",
             "BEGIN PERFORM pg_advisory_lock(1); END",
             "advisory or named locks",
         ),
-        ("BEGIN CREATE TEMP TABLE x (a int); END", "temporary tables"),
-        ("BEGIN EXECUTE format('x'); PERFORM nextval('s'); END", ""),
-        ("it ends in a 'string", ""),
+        (
+            "plpgsql",
+            "BEGIN CREATE TEMP TABLE x (a int); END",
+            "temporary tables",
+        ),
+        (
+            "plpgsql",
+            "BEGIN CREATE TEMP TABLE x ON COMMIT DROP AS SELECT 1; temp := 1; END",
+            "",
+        ),
+        (
+            "plpgsql",
+            "BEGIN PERFORM nextval('s'); END",
+            "values of sequences",
+        ),
+        // What is run is made of the strings, or comes from elsewhere.
+        (
+            "plpgsql",
+            "BEGIN EXECUTE format('INSERT INTO %I', x); END",
+            "",
+        ),
+        (
+            "plpgsql",
+            "BEGIN EXECUTE 'SET ROLE ' || quote_ident(x); END",
+            ROLES,
+        ),
+        (
+            "plpgsql",
+            "BEGIN EXECUTE format('SET %I = 1', x); END",
+            ROLES,
+        ),
+        (
+            "plpgsql",
+            "BEGIN EXECUTE format('SET LOCAL %I = 1', x); END",
+            "",
+        ),
+        ("plpgsql", "BEGIN RAISE NOTICE 'Set it'; END", ""),
+        ("plpgsql", "BEGIN EXECUTE $1; END", ALL),
+        ("plpgsql", "it ends in a 'string", ""),
+    ]);
+}
+
+#[test]
+fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name() {
+    check_bodies(&[
+        ("c", "ST_Area", ""),
+        ("c", "dblink_connect", "something that cannot be told"),
+        (
+            "internal",
+            "pg_advisory_lock_int8",
+            "advisory or named locks",
+        ),
+        ("internal", "set_config_by_name", ROLES),
+        ("plpython3u", "return set([1])", ""),
+        ("plpython3u", "plpy.execute('UPDATE t SET a = 1')", ""),
+        (
+            "plpython3u",
+            "plpy.execute(\"set search_path = %s\" % x)",
+            "settings that cannot be followed",
+        ),
+        (
+            "plperl",
+            "spi_exec_query('SELECT set_config($1, $2, false)');",
+            ROLES,
+        ),
+        (
+            "plperl",
+            "spi_exec_query(\"SELECT set_config('a', 'b', true)\");",
+            "",
+        ),
+        (
+            "plv8",
+            "plv8.execute(`create temp table x (a int)`)",
+            "temporary tables",
+        ),
+        (
+            "pltcl",
+            "spi_exec \"select pg_try_advisory_lock(1)\"",
+            "advisory or named locks",
+        ),
+    ]);
+}
+
+#[test]
+fn a_body_names_what_it_calls_and_changes() {
+    let names = |names: &std::collections::BTreeSet<Box<[u8]>>| {
+        let texts = names.iter().map(|name| String::from_utf8_lossy(name));
+        texts.collect::<Vec<_>>().join(" ")
+    };
+    for (language, code, calls, relations) in [
+        (
+            "plpgsql",
+            "BEGIN PERFORM app.\"F\"(1); INSERT INTO app.t (a) SELECT g(b) FROM ONLY u; END",
+            "F g t",
+            "only t u",
+        ),
+        (
+            "plpgsql",
+            "BEGIN EXECUTE 'DELETE FROM t WHERE f()'; END",
+            "f",
+            "t",
+        ),
+        ("plpgsql", "BEGIN RAISE 'FROM t f()'; END", "", ""),
+        (
+            "plpython3u",
+            "plpy.execute('insert into t select f()')",
+            "execute f",
+            "t",
+        ),
+        ("c", "anything", "", ""),
     ] {
-        let pins = crate::state::meaning::bound_by_body(body.as_bytes());
-        assert_eq!(pins.to_string(), expect, "{body}");
+        let body = Body::read(language, code.as_bytes());
+        let found = (names(&body.calls), names(&body.relations));
+        assert_eq!(found, (calls.to_owned(), relations.to_owned()), "{code}");
     }
 }

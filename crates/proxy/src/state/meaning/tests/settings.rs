@@ -3,6 +3,7 @@
 use super::{Does, check, effects};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
+const ROLE: &str = "PinOnSuccess(Role)";
 
 #[test]
 fn settings_are_named_in_lower_case_with_the_value_that_the_server_makes_of_it() {
@@ -47,7 +48,7 @@ fn settings_are_named_in_lower_case_with_the_value_that_the_server_makes_of_it()
             "SET SESSION AUTHORIZATION 'x'",
             &["session_authorization = x"],
         ),
-        ("SET x.ünlaut = 1", &[SETTINGS]),
+        ("SET x.ünlaut = 1", &[SETTINGS, ROLE]),
         ("SET a.b = 'Ärger'", &["a.b = Ärger"]),
     ]);
 }
@@ -114,7 +115,10 @@ fn what_cannot_be_followed_binds() {
         ("SET a.b = U&'\\0041'", &[SETTINGS]),
         ("SET a.b = 'x'\n'y'", &[SETTINGS]),
         ("SELECT set_config('a.b', $1, false)", &[SETTINGS]),
-        ("SELECT set_config($1, $2, $3)", &[SETTINGS]),
+        ("SELECT set_config($1, $2, $3)", &[SETTINGS, ROLE]),
+        ("SELECT set_config('role', $1, false)", &[SETTINGS, ROLE]),
+        ("SET ROLE FROM CURRENT", &[SETTINGS, ROLE]),
+        ("SET role = U&'\\0041'", &[SETTINGS, ROLE]),
         ("SELECT set_config('a.b', 'c', false) FROM t", &[SETTINGS]),
         ("SELECT set_config('a', 'b', NOT true)", &[SETTINGS]),
         (
@@ -124,7 +128,7 @@ fn what_cannot_be_followed_binds() {
         ("SELECT set_config('a', 'b', true OR false)", &[SETTINGS]),
         (
             "UPDATE pg_settings SET setting = 'x' WHERE name = 'work_mem'",
-            &[SETTINGS],
+            &[SETTINGS, ROLE],
         ),
         (
             "EXPLAIN ANALYZE SELECT set_config('a', $1, false)",

@@ -16,8 +16,14 @@ use crate::state::settings::Interner;
 /// The server does not understand the text: nothing of it was run.
 const PARSE_ERROR: u16 = 1064;
 
+/// There was nothing to be run.
+const EMPTY_QUERY: u16 = 1065;
+
 /// More bytes of user variables are not moved.
 const VARIABLES_LENGTH_MAX: usize = 16_384;
+
+/// What a variable takes beside its name and value: moving it costs as much as some bytes do.
+const VARIABLE_LENGTH: usize = 32;
 
 /// Whether a statement may begin a transaction where autocommit is off.
 pub(super) fn may_begin(statement: &Statement) -> bool {
@@ -41,6 +47,10 @@ impl Journal {
         self.take_collation(on, interner);
         self.note_insert_id(meaning, reply, on);
         let statement = meaning.statements.get(index);
+        if meaning.is_counted && statement.is_none() {
+            // The server has run what we have not read.
+            self.bind(Pin::Unknown);
+        }
         let rows = statement.is_some_and(counts);
         self.left = Left {
             diagnostics: reply.warnings > 0,
@@ -57,14 +67,13 @@ impl Journal {
         let is_clean = reply.warnings == 0 && statement.is_some_and(clears);
         on.leftovers.warned = !is_clean && (on.leftovers.warned || reply.warnings > 0);
         let is_last = !reply.status.has(Status::MORE_RESULTS);
-        for effect in &meaning.effects {
-            let is_now = match meaning.is_counted {
-                true => usize::try_from(effect.statement) == Ok(index),
-                false => is_last,
-            };
-            if is_now {
-                self.apply(&effect.does, reply, on, interner);
-            }
+        let effects = match meaning.is_counted {
+            true => meaning.effects_of(index),
+            false if is_last => &meaning.effects,
+            false => &[],
+        };
+        for effect in effects {
+            self.apply(&effect.does, reply, on, interner);
         }
         let begins = meaning.statements.get(index).is_some_and(may_begin);
         if begins && !self.autocommit() {
@@ -94,6 +103,10 @@ impl Journal {
             return self.doubt(meaning);
         }
         let done = self.done;
+        let is_unread = meaning.is_counted && done >= meaning.statements.len();
+        if is_unread && !matches!(code, EMPTY_QUERY | PARSE_ERROR) {
+            self.bind(Pin::Unknown);
+        }
         let is_this =
             |effect: &&Effect| !meaning.is_counted || usize::try_from(effect.statement) == Ok(done);
         let is_whole = meaning.is_counted || meaning.statements.len() <= 1;
@@ -200,6 +213,7 @@ impl Journal {
                 self.has_insert_id(on);
             }
             Does::FoundRows => self.left.found_rows = true,
+            Does::SetsWithin => self.is_untold |= !reply.tells,
             Does::Restores => self.restore(on, interner),
         }
     }
@@ -244,6 +258,7 @@ impl Journal {
             Does::Pin(pin) => self.bind(*pin),
             Does::Unknown(thing) => self.bind_thing(*thing),
             Does::Execute(name) => self.execute(name),
+            Does::SetsWithin => self.is_untold = true,
             // All are looked at before the first is set, but not all is seen by looking.
             Does::SetUser { .. } if several => self.bind(Pin::Variables),
             Does::SetTimestamp(_) if several => self.bind(Pin::Settings),
@@ -301,7 +316,8 @@ impl Journal {
         let key = [b"@", name].concat();
         let is_own = |(name, _): &(&[u8], &[u8])| name.first() == Some(&b'@');
         let others = self.now.iter().filter(is_own);
-        let length: usize = others.map(|(name, value)| name.len() + value.len()).sum();
+        let length = |(name, value): (&[u8], &[u8])| VARIABLE_LENGTH + name.len() + value.len();
+        let length: usize = others.map(length).sum();
         if length.saturating_add(literal.len()) > VARIABLES_LENGTH_MAX {
             return self.bind(Pin::Variables);
         }
@@ -317,13 +333,20 @@ impl Journal {
         }
     }
 
-    fn has_heard(&self, name: &[u8]) -> bool {
+    pub(super) fn has_heard(&self, name: &[u8]) -> bool {
         self.heard.names.iter().any(|heard| **heard == *name)
     }
 
     /// The server says that something has changed that its text does not tell of: a routine, or a
     /// trigger, has set a variable, or made a table.
     fn explain(&mut self, meaning: &Meaning) {
+        let is_of_clock = |effect: &Effect| {
+            let is_set = matches!(effect.does, Does::SetTimestamp(_) | Does::Restores);
+            is_set || effect.does == Does::PinOnSuccess(Pin::Settings)
+        };
+        if self.has_heard(variables::TIMESTAMP) && !meaning.effects.iter().any(is_of_clock) {
+            self.bind(Pin::Settings);
+        }
         let explained = !self.heard.state
             || self.heard.schema
             || !self.heard.names.is_empty()

@@ -18,7 +18,7 @@ impl Journal {
         const INSERT_ID: &[u8] = b"SET @@session.last_insert_id=LAST_INSERT_ID()";
         const BOTH: &[u8] = b"SET @@session.collation_connection=@@session.collation_connection,\
             @@session.last_insert_id=LAST_INSERT_ID()";
-        match (self.owes_collation(), self.is_insert_id_open(asked)) {
+        match (self.owes_settings(), self.is_insert_id_open(asked)) {
             (true, true) => Some(BOTH),
             (true, false) => Some(COLLATION),
             (false, true) => Some(INSERT_ID),
@@ -37,7 +37,11 @@ impl Journal {
     /// The answer to the question has come, its trackers heard.
     pub fn answered(&mut self, on: &mut OnServer, interner: &Interner) {
         self.take_collation(on, interner);
+        if self.is_untold && self.has_heard(variables::TIMESTAMP) {
+            self.bind(Pin::Settings);
+        }
         self.heard = Heard::default();
+        self.is_untold = false;
         on.disturbed();
         self.loosen(Pin::Settings);
         self.loosen(Pin::InsertId);

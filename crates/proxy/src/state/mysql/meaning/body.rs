@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_wire::sql::mysql::{Modes, TokenKind, Tokens};
+use evenkeel_wire::sql::mysql::{self, Kind, Modes, Scope, Target, Token, TokenKind, Tokens};
 use evenkeel_wire::sql::token::Word;
 
 use crate::state::mysql::values;
 
-/// What running this body of a routine or trigger may leave behind in the session, apart from
-/// system variables, of which the server tells. It says too much rather than too little.
+/// What running this body of a routine or trigger may leave behind in the session. It says too much
+/// rather than too little. [`Pin::Settings`] stands for system variables, of which the server tells
+/// unless the result ends in an EOF.
 #[must_use]
 pub fn bound_by_body(body: &[u8], modes: Modes) -> Pins {
     let found = look(body, modes);
@@ -20,15 +21,25 @@ pub fn bound_by_body(body: &[u8], modes: Modes) -> Pins {
         (found.temporary, Pin::TemporaryTable),
         (found.prepared, Pin::Prepared),
         (found.sequence, Pin::Sequence),
+        (found.settings, Pin::Settings),
     ] {
         if is_found || found.anything {
+            pins.add(pin);
+        }
+    }
+    // What cannot be read binds without these.
+    for (is_found, pin) in [
+        (found.read_lock, Pin::GlobalReadLock),
+        (found.backup_lock, Pin::BackupLock),
+    ] {
+        if is_found {
             pins.add(pin);
         }
     }
     pins
 }
 
-/// What was seen in a body; [`super::ANYTHING`] has the same five.
+/// What was seen in a body; [`super::ANYTHING`] has the first five.
 #[derive(Default)]
 struct Found {
     anything: bool,
@@ -37,54 +48,170 @@ struct Found {
     temporary: bool,
     prepared: bool,
     sequence: bool,
+    settings: bool,
+    read_lock: bool,
+    backup_lock: bool,
 }
 
 fn look(body: &[u8], modes: Modes) -> Found {
-    let mut found = Found::default();
     let mut tokens = Tokens::new(body, modes);
-    // Behind SET and INTO a user variable may be assigned to.
-    let mut assigns = false;
+    let mut look = Look {
+        body,
+        modes,
+        found: Found::default(),
+        last: Token::default(),
+        assigns: false,
+        changes_rows: false,
+        flushes: false,
+        declares: false,
+        locals: Vec::new(),
+    };
     loop {
         let token = tokens.next_token();
-        let ahead = tokens.clone().next_token();
-        match token.kind {
-            TokenKind::End => return found,
-            TokenKind::Broken => found.anything = true,
-            TokenKind::Semicolon => assigns = false,
-            TokenKind::UserVariable => {
-                let assigned = ahead.kind == TokenKind::Operator && ahead.word == Word::of(":=");
-                found.variables |= assigns || assigned;
-            }
-            TokenKind::Word => match token.word {
-                SET | INTO => assigns = true,
-                FROM | WHERE | VALUES => assigns = false,
-                TEMPORARY => found.temporary = true,
-                PREPARE => found.prepared = true,
-                EXECUTE | CALL => found.anything = true,
-                NEXT if ahead.is(VALUE) => found.sequence = true,
-                NEXTVAL | SETVAL => found.sequence = true,
-                GET_LOCK => found.locks = true,
-                _ => {}
-            },
-            _ => {}
+        if token.kind == TokenKind::End {
+            return look.found;
         }
+        look.step(token, &tokens);
+        look.last = token;
     }
 }
 
+/// A look at a body, token by token.
+struct Look<'a> {
+    body: &'a [u8],
+    modes: Modes,
+    found: Found,
+    last: Token,
+    /// Behind SET and INTO a user variable may be assigned to.
+    assigns: bool,
+    /// What is set behind UPDATE and INSERT are columns.
+    changes_rows: bool,
+    flushes: bool,
+    /// Names of local variables follow.
+    declares: bool,
+    locals: Vec<Cow<'a, [u8]>>,
+}
+
+impl<'a> Look<'a> {
+    fn step(&mut self, token: Token, behind: &Tokens<'a>) {
+        let ahead = behind.clone().next_token();
+        let is_assigned = ahead.kind == TokenKind::Operator && ahead.word == Word::of(":=");
+        if self.declares && token.is_name() {
+            let name = token.span.of(self.body);
+            self.locals.push(mysql::identifier(name));
+            self.declares = ahead.kind == TokenKind::Comma;
+            return;
+        }
+        match token.kind {
+            TokenKind::Broken => self.found.anything = true,
+            TokenKind::Semicolon => {
+                (self.assigns, self.changes_rows, self.flushes) = (false, false, false);
+            }
+            TokenKind::UserVariable => self.found.variables |= self.assigns || is_assigned,
+            TokenKind::Word => {
+                // In Oracle's mode SET is left out.
+                self.found.settings |= is_assigned && !self.assigns;
+                self.word(token, ahead, behind);
+            }
+            _ => {}
+        }
+    }
+
+    fn word(&mut self, token: Token, ahead: Token, behind: &Tokens<'a>) {
+        let found = &mut self.found;
+        match token.word {
+            SET => {
+                let is_statement = !self.changes_rows && !self.last.is(CHARACTER);
+                self.assigns = true;
+                self.found.settings |= is_statement && self.sets_system(token, behind);
+            }
+            INTO => self.assigns = true,
+            FROM | WHERE | VALUES => self.assigns = false,
+            THEN | ELSE | DO | BEGIN | LOOP | REPEAT => self.changes_rows = false,
+            // REPLACE(…) is a function, and SELECT … FOR UPDATE sets nothing.
+            INSERT | REPLACE | UPDATE => {
+                let is_statement = ahead.kind != TokenKind::Open && !self.last.is(FOR);
+                self.changes_rows |= is_statement;
+            }
+            DECLARE => self.declares = true,
+            TEMPORARY => found.temporary = true,
+            PREPARE => found.prepared = true,
+            EXECUTE | CALL => found.anything = true,
+            NEXT if ahead.is(VALUE) => found.sequence = true,
+            NEXTVAL | SETVAL => found.sequence = true,
+            GET_LOCK => found.locks = true,
+            FLUSH => self.flushes = true,
+            LOCK | EXPORT if self.flushes => found.read_lock = true,
+            LOCK if ahead.is(INSTANCE) => found.backup_lock = true,
+            BACKUP if ahead.is(STAGE) || ahead.is(LOCK) => found.backup_lock = true,
+            _ => {}
+        }
+    }
+
+    /// Whether the SET that begins here may set a system variable of the session: parameters look
+    /// the same.
+    fn sets_system(&self, set: Token, behind: &Tokens<'a>) -> bool {
+        let mut ahead = behind.clone();
+        let mut end = ahead.next_token();
+        while !super::is_end(end.kind) {
+            end = ahead.next_token();
+        }
+        let (from, to) = (set.span.start as usize, end.span.start as usize);
+        let text = self.body.get(from..to).unwrap_or_default();
+        let facts = mysql::facts(text, self.modes);
+        let is_plain = |one: &&mysql::Statement| one.kind == Kind::Set;
+        let set = facts.single().filter(is_plain);
+        let all = set.and_then(|set| mysql::assignments(text, set, self.modes));
+        all.is_none_or(|all| {
+            all.iter().any(|one| match one.target {
+                Target::User(_) | Target::System(Scope::Global, _) => false,
+                Target::System(Scope::Unwritten, name) => !self.is_local(name.of(text)),
+                Target::System(Scope::Session, _) | Target::Names | Target::CharacterSet => true,
+            })
+        })
+    }
+
+    /// A variable that was declared, or a column of the row that a trigger is about.
+    fn is_local(&self, name: &[u8]) -> bool {
+        let first = name.split(|byte| *byte == b'.').next().unwrap_or_default();
+        let is_column = first.len() < name.len() && first.eq_ignore_ascii_case(b"new");
+        let first = mysql::identifier(first);
+        let is_it = |local: &Cow<'_, [u8]>| local.eq_ignore_ascii_case(&first);
+        is_column || self.locals.iter().any(is_it)
+    }
+}
+
+const BACKUP: Word = Word::of("backup");
+const BEGIN: Word = Word::of("begin");
 const CALL: Word = Word::of("call");
+const CHARACTER: Word = Word::of("character");
+const DECLARE: Word = Word::of("declare");
+const DO: Word = Word::of("do");
+const ELSE: Word = Word::of("else");
 const EXECUTE: Word = Word::of("execute");
+const EXPORT: Word = Word::of("export");
+const FLUSH: Word = Word::of("flush");
 const FOR: Word = Word::of("for");
 const FROM: Word = Word::of("from");
 const GET_LOCK: Word = Word::of("get_lock");
 const IMMEDIATE: Word = Word::of("immediate");
+const INSERT: Word = Word::of("insert");
+const INSTANCE: Word = Word::of("instance");
 const INTO: Word = Word::of("into");
+const LOCK: Word = Word::of("lock");
+const LOOP: Word = Word::of("loop");
 const NEXT: Word = Word::of("next");
 const NEXTVAL: Word = Word::of("nextval");
 const PREPARE: Word = Word::of("prepare");
+const REPEAT: Word = Word::of("repeat");
+const REPLACE: Word = Word::of("replace");
 const SET: Word = Word::of("set");
 const SETVAL: Word = Word::of("setval");
+const STAGE: Word = Word::of("stage");
 const STATEMENT: Word = Word::of("statement");
 const TEMPORARY: Word = Word::of("temporary");
+const THEN: Word = Word::of("then");
+const UPDATE: Word = Word::of("update");
 const USING: Word = Word::of("using");
 const VALUE: Word = Word::of("value");
 const VALUES: Word = Word::of("values");

@@ -70,7 +70,7 @@ pub(super) fn procedure(
 fn routine(reader: &Reader<'_>, name: Span, effects: &mut Effects<'_>) {
     let name = mysql::identifier(name.of(reader.text));
     match reader.lookup.and_then(|lookup| lookup.binds(&name)) {
-        Some(pins) => pins.iter().for_each(|pin| effects.pin(pin)),
+        Some(pins) => effects.bound(pins),
         None => effects.anything(),
     }
 }
@@ -84,10 +84,10 @@ fn tables(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effec
     let writes = writes || statement.traits.any(Traits::WRITES);
     for table in statement.tables.as_slice() {
         let name = mysql::identifier(table.name.of(reader.text));
-        let triggers = writes.then(|| lookup.triggers(&name));
-        let pins = triggers.into_iter().chain([lookup.views(&name)]);
-        pins.flat_map(|pins| Pin::ALL.into_iter().filter(move |pin| pins.has(*pin)))
-            .for_each(|pin| effects.pin(pin));
+        if writes {
+            effects.bound(lookup.triggers(&name));
+        }
+        effects.bound(lookup.views(&name));
     }
     if statement.tables.is_cut() && writes {
         effects.anything();

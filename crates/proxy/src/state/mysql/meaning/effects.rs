@@ -1,21 +1,35 @@
 //! What each kind of statement leaves behind.
 
-use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::Modes;
 use evenkeel_wire::sql::mysql::{self, Kind, Scope, TokenKind, Traits};
 use evenkeel_wire::sql::token::{Span, Word};
 use smallvec::SmallVec;
 
-use super::{ANYTHING, Does, Effect, Reader, Thing, calls, routing, set, tables};
+use super::{ANYTHING, Does, Effect, Reader, Thing, calls, parts, routing, set, tables};
 use crate::state::mysql::values;
 
 /// Where the effects of one statement are put.
 pub(super) struct Effects<'a> {
     pub(super) statement: u32,
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
+    /// The pins of it that the list has already, and whether [`Does::SetsWithin`] is there.
+    pins: Pins,
+    pins_on_success: Pins,
+    sets_within: bool,
 }
 
-impl Effects<'_> {
+impl<'a> Effects<'a> {
+    pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
+        Self {
+            statement,
+            list,
+            pins: Pins::NONE,
+            pins_on_success: Pins::NONE,
+            sets_within: false,
+        }
+    }
+
     pub(super) fn push(&mut self, does: Does) {
         self.list.push(Effect {
             statement: self.statement,
@@ -23,25 +37,38 @@ impl Effects<'_> {
         });
     }
 
-    /// A pin, once: the list may have it already.
+    /// A pin, once.
     pub(super) fn pin(&mut self, pin: Pin) {
-        self.once(Does::Pin(pin));
+        if !self.pins.has(pin) {
+            self.pins.add(pin);
+            self.push(Does::Pin(pin));
+        }
     }
 
     pub(super) fn pin_on_success(&mut self, pin: Pin) {
-        self.once(Does::PinOnSuccess(pin));
+        if !self.pins_on_success.has(pin) {
+            self.pins_on_success.add(pin);
+            self.push(Does::PinOnSuccess(pin));
+        }
+    }
+
+    /// What is known of a routine, a trigger or a view ([`super::bound_by_body`]).
+    pub(super) fn bound(&mut self, pins: Pins) {
+        for pin in pins.iter() {
+            match pin {
+                Pin::Settings if self.sets_within => {}
+                Pin::Settings => {
+                    self.sets_within = true;
+                    self.push(Does::SetsWithin);
+                }
+                pin => self.pin(pin),
+            }
+        }
     }
 
     /// What nobody can read may leave anything behind.
     pub(super) fn anything(&mut self) {
         ANYTHING.into_iter().for_each(|pin| self.pin(pin));
-    }
-
-    fn once(&mut self, does: Does) {
-        let same = |effect: &Effect| effect.statement == self.statement && effect.does == does;
-        if !self.list.iter().any(same) {
-            self.push(does);
-        }
     }
 }
 
@@ -233,19 +260,7 @@ fn prepare(
     let Some(name) = name else {
         return effects.push(Does::Unknown(Thing::Prepared));
     };
-    let own = statement.span.of(reader.text);
-    let mut tokens = reader.tokens(statement);
-    for _ in 0..3 {
-        tokens.next_token();
-    }
-    let literal = tokens.next_token();
-    let is_alone = super::is_end(tokens.next_token().kind);
-    let text = match literal.kind {
-        TokenKind::String if is_alone => {
-            values::string(literal.span.of(own), reader.modes.no_backslash_escapes)
-        }
-        _ => None,
-    };
+    let text = parts::prepared(statement.span.of(reader.text), reader.modes);
     let depth = reader.depth.saturating_add(1);
     let binds = match text {
         Some(text) if depth <= super::DEPTH_MAX => {

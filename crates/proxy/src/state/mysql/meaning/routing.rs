@@ -137,6 +137,9 @@ fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
             read_only,
             isolation: None,
         }),
+        Found::Commit(ending) | Found::Rollback(ending) if ending.chain => {
+            Kind::Begin(Modes::default())
+        }
         Found::Commit(_)
         | Found::Rollback(_)
         | Found::Savepoint(_)

@@ -1,5 +1,8 @@
 //! What binds a client, and what lets it go again.
 
+use evenkeel_policy::pins::Pins;
+use evenkeel_policy::route::Volatility;
+
 use super::*;
 
 /// Runs texts of one client and compares what binds it behind each.
@@ -28,6 +31,30 @@ fn transactions_bind_until_the_server_says_that_none_is_open() {
         ("BEGIN", "transaction"),
         ("ROLLBACK", ""),
     ]);
+}
+
+#[test]
+fn what_runs_behind_a_text_that_seemed_to_be_over_binds() {
+    let mut scene = Scene::new(2, 1);
+    let text = b"CREATE PROCEDURE p() SELECT 1; SELECT GET_LOCK('x', 0)";
+    let on = &mut scene.lent[0].on;
+    let mut behind = |client: usize, error: Option<u16>| {
+        let journal = &mut scene.clients[client].journal;
+        let meaning = journal.read(text, None);
+        assert!(meaning.makes_program);
+        journal.sent(&meaning, on);
+        journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+        assert!(journal.pins.is_empty());
+        match error {
+            None => journal.succeeded(&meaning, 1, &Reply::default(), on, &scene.interner),
+            Some(code) => journal.failed(&meaning, code, on),
+        }
+        journal.pins.has(Pin::Unknown)
+    };
+    // A comment, or what the server cannot read either, does nothing.
+    assert!(!behind(0, Some(1065)) && !behind(0, Some(1064)));
+    assert!(behind(0, Some(1146)));
+    assert!(behind(1, None));
 }
 
 /// TO SEE THIS RED: let go where the status says that no transaction is open.
@@ -120,6 +147,59 @@ fn a_variable_that_the_server_did_not_tell_of_binds() {
     journal.sent(&meaning, on);
     journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
     assert!(journal.pins.has(Pin::Settings));
+}
+
+struct Sets;
+
+impl Lookup for Sets {
+    fn function(&self, _: &[u8]) -> Volatility {
+        Volatility::Stable
+    }
+
+    fn relation(&self, _: &[u8]) -> Volatility {
+        Volatility::Stable
+    }
+
+    fn binds(&self, _: &[u8]) -> Option<Pins> {
+        let mut pins = Pins::NONE;
+        pins.add(Pin::Settings);
+        Some(pins)
+    }
+}
+
+/// TO SEE THIS RED: take an EOF for an OK that tells of nothing.
+#[test]
+fn what_a_function_may_have_set_untold_is_asked_for_before_anybody_else_has_the_connection() {
+    let mut scene = Scene::new(1, 1);
+    let journal = &mut scene.clients[0].journal;
+    let on = &mut scene.lent[0].on;
+    let meaning = journal.read(b"SELECT f()", Some(&Sets));
+    let mut run = |tells, fails| {
+        journal.sent(&meaning, on);
+        let reply = Reply {
+            tells,
+            ..Reply::default()
+        };
+        match fails {
+            true => journal.failed(&meaning, 1644, on),
+            false => journal.succeeded(&meaning, 0, &reply, on, &scene.interner),
+        }
+        journal.ready(None, on, &scene.interner);
+        let pins = journal.pins.has(Pin::Settings);
+        let asks = journal.question(&scene.asked).is_some();
+        let told = Change::Variable {
+            name: b"group_concat_max_len",
+            value: b"4321",
+        };
+        journal.hear(&told, &scene.interner);
+        journal.answered(on, &scene.interner);
+        (pins, asks, journal.pins.has(Pin::Settings))
+    };
+    assert_eq!(run(true, false), (false, false, false), "an OK");
+    assert_eq!(run(false, false), (true, true, false), "an EOF");
+    assert_eq!(run(false, true), (true, true, false), "an error");
+    let own = journal.settings().get(b"group_concat_max_len");
+    assert_eq!(own, Some(b"4321".as_slice()), "it is the client's");
 }
 
 #[test]

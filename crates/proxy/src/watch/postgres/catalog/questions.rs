@@ -1,7 +1,10 @@
 //! The questions about a database's catalog, all within one snapshot of it.
 
-/// So many views' rules are looked at with one question.
-pub(super) const VIEWS_AT_ONCE: usize = 200;
+/// So many views' rules, or functions' bodies, are looked at with one question.
+pub(super) const AT_ONCE: usize = 200;
+
+/// A longer body is not looked at.
+const BODY_LENGTH_MAX: usize = 256 * 1024;
 
 /// The search path of the account is not ours: nobody's operators are to run here.
 pub(super) const BEGIN: [&str; 3] = [
@@ -24,9 +27,12 @@ pub(super) const FINGERPRINT: &str = "SELECT concat_ws(' ', \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_cast), \
     (SELECT count(*) FROM pg_amproc), \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_constraint \
-     WHERE contypid <> 0), \
+     WHERE contypid <> 0 OR contype = 'f'), \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_type \
-     WHERE typinput::oid >= 16384))";
+     WHERE typinput::oid >= 16384), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_trigger \
+     WHERE NOT tgisinternal), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_attrdef))";
 
 /// Oid, name, volatility; of an aggregate what it is made of.
 pub(super) const FUNCTIONS: &str = "SELECT f.oid, f.proname, f.provolatile, \
@@ -34,6 +40,24 @@ pub(super) const FUNCTIONS: &str = "SELECT f.oid, f.proname, f.provolatile, \
      a.aggserialfn::oid, a.aggdeserialfn::oid, a.aggmtransfn::oid, a.aggminvtransfn::oid, \
      a.aggmfinalfn::oid) \
     FROM pg_proc AS f LEFT JOIN pg_aggregate AS a ON a.aggfnoid = f.oid";
+
+/// Users' functions, and which writing of each.
+pub(super) const BODIES: &str = "SELECT oid, xmin FROM pg_proc WHERE oid >= 16384";
+
+/// A function with the language and the text of its body, which may be too long.
+pub(super) fn bodies(oids: impl Iterator<Item = u32>) -> String {
+    let oids: Vec<String> = oids.map(|oid| oid.to_string()).collect();
+    format!(
+        "SELECT body.oid, body.language, \
+         CASE WHEN octet_length(body.text) <= {BODY_LENGTH_MAX} THEN body.text END FROM ( \
+         SELECT f.oid, l.lanname AS language, CASE \
+          WHEN l.lanname = 'sql' AND f.prosrc = '' THEN pg_get_functiondef(f.oid) \
+          ELSE f.prosrc END AS text \
+         FROM pg_proc AS f JOIN pg_language AS l ON l.oid = f.prolang \
+         WHERE f.oid IN ({})) AS body",
+        oids.join(", ")
+    )
+}
 
 /// Users' functions that statements call without naming them.
 pub(super) const IMPLIED: &str = "SELECT DISTINCT one.called FROM ( \
@@ -70,6 +94,27 @@ pub(super) const VIEWS: &str = "SELECT r.oid, r.xmin, r.ev_class \
 pub(super) const CHILDREN: &str = "SELECT i.inhparent, i.inhrelid \
     FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid \
     WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'";
+
+/// Tables with what runs when they are written to: functions of triggers, defaults and rules, and
+/// what rules change. An identity draws as nextval does.
+pub(super) const CHANGES: &str = "\
+    SELECT t.tgrelid, string_agg(DISTINCT t.tgfoid::oid::text, ' '), NULL FROM pg_trigger AS t \
+     WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' GROUP BY t.tgrelid \
+    UNION ALL SELECT d.adrelid, string_agg(DISTINCT found[1], ' '), NULL FROM pg_attrdef AS d, \
+     regexp_matches(d.adbin::text, ':funcid (\\d+)', 'g') AS found GROUP BY d.adrelid \
+    UNION ALL SELECT d.refobjid, 'pg_catalog.nextval(regclass)'::regprocedure::oid::text, NULL \
+     FROM pg_class AS s JOIN pg_depend AS d ON d.objid = s.oid \
+     AND d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass \
+     AND d.deptype = 'i' WHERE s.relkind = 'S' \
+    UNION ALL SELECT r.ev_class, \
+     (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(r.ev_action::text, \
+      ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\\d+)', 'g') AS found), \
+     (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(r.ev_action::text, \
+      ':relid (\\d+)', 'g') AS found) \
+     FROM pg_rewrite AS r WHERE r.ev_type <> '1' AND r.ev_class >= 16384 \
+    UNION ALL SELECT confrelid, NULL, conrelid::text FROM pg_constraint \
+     WHERE contype = 'f' AND confrelid <> conrelid \
+     AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))";
 
 /// Tables with what their row security uses when they are read.
 pub(super) const POLICIES: &str = "SELECT p.polrelid, \

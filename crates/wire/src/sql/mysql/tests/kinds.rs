@@ -240,3 +240,22 @@ fn a_set_behind_another_statement_has_its_own_spans() {
     };
     assert_eq!(value.of(text), b"'y'");
 }
+
+#[test]
+fn a_set_in_a_comment_that_is_run_is_read_as_outside_of_one() {
+    assert_eq!(assigned("/*!40101 SET NAMES utf8 */"), ["Names = utf8"]);
+    let dumped = "/*!40101 SET @a = 1, sql_mode = 'ANSI' */;";
+    let expect = ["@a = 1", "Unwritten sql_mode = 'ANSI'"];
+    assert_eq!(assigned(dumped), expect);
+}
+
+/// TO SEE THIS RED: read the tokens before a statement, too. Not a measurement: an upper bound.
+#[test]
+fn a_text_of_very_many_sets_is_read_in_little_time() {
+    let text = b"SET a=1;".repeat(32 * 1024);
+    let begin = std::time::Instant::now();
+    let read = |set| assignments(&text, &set, MYSQL).map_or(0, |all| all.len());
+    let count: usize = statements(&text, MYSQL).map(read).sum();
+    assert_eq!(count, 32 * 1024);
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+}

@@ -2,7 +2,8 @@
 
 use super::one;
 use crate::sql::postgres::{
-    Creation, creation, defines_query, encoding_is_safe, set_values, sets_locally, string_value,
+    Creation, creation, defines_query, encoding_is_safe, may_set_role, set_values, sets_locally,
+    string_value,
 };
 
 #[test]
@@ -87,6 +88,34 @@ fn set_config_is_local_only_if_it_says_so_in_one_word() {
             expect,
             "{text}"
         );
+    }
+}
+
+#[test]
+fn set_config_may_set_the_role_unless_it_names_another_setting() {
+    for (text, expect) in [
+        ("SELECT set_config('app.tenant', $1, false)", false),
+        (
+            "SELECT set_config('a', $1, false), set_config('b', 'c', x)",
+            false,
+        ),
+        ("SELECT set_config('role', $1, false)", true),
+        (
+            "SELECT \"set_config\"(E'Session_Authorization', $1, false)",
+            true,
+        ),
+        (
+            "SELECT set_config('a', 'b', true), set_config('ROLE', 'c', x)",
+            true,
+        ),
+        ("SELECT set_config('ro' || 'le', $1, false)", true),
+        ("SELECT set_config('ro'\n'le', $1, false)", true),
+        ("SELECT set_config(setting_name => 'a', $1, false)", true),
+        ("SELECT set_config($1, $2, $3)", true),
+        ("SELECT set_config(name, value, false) FROM t", true),
+    ] {
+        let found = may_set_role(text.as_bytes(), &one(text), false);
+        assert_eq!(found, expect, "{text}");
     }
 }
 

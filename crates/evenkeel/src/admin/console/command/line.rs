@@ -1,0 +1,75 @@
+//! What is left of a statement while it is understood.
+
+use super::words::Word;
+use crate::admin::console::complaint::{Complaint, Why};
+
+/// Words that have not been looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a>(pub(super) &'a [Word]);
+
+impl<'a> Line<'a> {
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn first(&self) -> Option<&'a Word> {
+        self.0.first()
+    }
+
+    /// Whether this word of the language comes next.
+    pub(super) fn sees(&self, word: &str) -> bool {
+        self.first().is_some_and(|first| first.is(word))
+    }
+
+    /// Passes over this word of the language if it comes next.
+    pub(super) fn takes(&mut self, word: &str) -> bool {
+        let is_next = self.sees(word);
+        if is_next {
+            self.0 = &self.0[1..];
+        }
+        is_next
+    }
+
+    pub(super) fn next(&mut self) -> Option<&'a Word> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    /// The next word, which must be there.
+    pub(super) fn word(&mut self) -> Result<&'a Word, Complaint> {
+        self.next().ok_or_else(|| misses("a word"))
+    }
+
+    /// `( )` behind a name.
+    pub(super) fn takes_call(&mut self) -> bool {
+        let mut ahead = *self;
+        let is_call = ahead.takes("(") && ahead.takes(")");
+        if is_call {
+            *self = ahead;
+        }
+        is_call
+    }
+
+    pub(super) fn must_take(&mut self, word: &str) -> Result<(), Complaint> {
+        match self.takes(word) {
+            true => Ok(()),
+            false => Err(misses(word)),
+        }
+    }
+
+    /// Nothing may be left.
+    pub(super) fn ends(&self) -> Result<(), Complaint> {
+        match self.first() {
+            None => Ok(()),
+            Some(word) => {
+                let message = format!("{:?} is not understood here: see SHOW HELP", word.text);
+                Err(Complaint::new(Why::Syntax, message))
+            }
+        }
+    }
+}
+
+fn misses(what: &str) -> Complaint {
+    Complaint::new(Why::Syntax, format!("{what} is missing: see SHOW HELP"))
+}

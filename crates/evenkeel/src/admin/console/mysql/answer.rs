@@ -1,0 +1,91 @@
+//! What a client is answered, packet after packet.
+
+use evenkeel_wire::mysql::backend::OkPacket;
+use evenkeel_wire::mysql::build::{self, ErrorText};
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
+
+use crate::admin::console::complaint::Complaint;
+use crate::admin::console::show::Table;
+
+/// The bytes of an answer to one command.
+pub(super) struct Answer {
+    out: Vec<u8>,
+    /// The number of the next packet.
+    sequence: u8,
+    agreed: Capabilities,
+    /// Another result follows the one that is written now.
+    pub(super) goes_on: bool,
+}
+
+impl Answer {
+    /// `sequence`: the number of its first packet.
+    pub(super) fn new(sequence: u8, agreed: Capabilities) -> Self {
+        Self {
+            out: Vec::new(),
+            sequence,
+            agreed,
+            goes_on: false,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.out
+    }
+
+    fn status(&self) -> Status {
+        match self.goes_on {
+            true => Status::AUTOCOMMIT.with(Status::MORE_RESULTS),
+            false => Status::AUTOCOMMIT,
+        }
+    }
+
+    /// OK, with words that clients show.
+    pub(super) fn ok(&mut self, info: &str) {
+        let ok = OkPacket {
+            status: self.status(),
+            info: info.as_bytes(),
+            ..OkPacket::default()
+        };
+        self.sequence = build::ok(&mut self.out, self.sequence, &ok, self.agreed);
+    }
+
+    pub(super) fn error(&mut self, complaint: &Complaint) {
+        let (code, sqlstate) = complaint.why.mysql();
+        let text = ErrorText {
+            code,
+            sqlstate,
+            message: complaint.message.as_bytes(),
+        };
+        self.sequence = build::error(&mut self.out, self.sequence, &text);
+    }
+
+    /// A text, which is no result.
+    pub(super) fn text(&mut self, text: &str) {
+        let put = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
+        self.sequence = build::packet(&mut self.out, self.sequence, put);
+    }
+
+    pub(super) fn table(&mut self, table: &Table) {
+        let (out, agreed) = (&mut self.out, self.agreed);
+        let count = table.columns.len() as u64;
+        self.sequence = build::column_count(out, self.sequence, count, agreed);
+        for name in &table.columns {
+            self.sequence = build::column(out, self.sequence, name.as_bytes(), agreed);
+        }
+        if !agreed.has(Capabilities::DEPRECATE_EOF) {
+            self.end();
+        }
+        for row in &table.rows {
+            let values = row.iter().map(|value| value.as_ref().map(String::as_bytes));
+            let values: Vec<_> = values.collect();
+            self.sequence = build::text_row(&mut self.out, self.sequence, &values);
+        }
+        self.end();
+    }
+
+    /// The end of rows, or of other lists.
+    pub(super) fn end(&mut self) {
+        let status = self.status();
+        self.sequence = build::result_end(&mut self.out, self.sequence, status, self.agreed);
+    }
+}

@@ -1,0 +1,134 @@
+//! A client comes in.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use evenkeel_proxy::secret;
+use evenkeel_wire::mysql::build::{self, GreetingFields};
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
+use evenkeel_wire::mysql::frame::Frame;
+use evenkeel_wire::mysql::login::{Accept, Accepted, Channel, Claim, Method, wave_through};
+use evenkeel_wire::mysql::password::{self, Nonce};
+use evenkeel_wire::mysql::startup::{self, First, Response};
+use evenkeel_wire::mysql::{Fault, What};
+
+use super::answer::Answer;
+use super::{End, OFFERED, VERSION, packet};
+use crate::admin::console::complaint::{Complaint, Why};
+use crate::admin::console::guard::{Entry, Guard, Token};
+use crate::admin::console::operator::Who;
+use crate::admin::console::stream::Stream;
+
+/// utf8mb4_general_ci, which every client knows.
+const COLLATION: u8 = 45;
+
+/// Connections so far.
+static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
+
+/// A client that was let in.
+pub(super) struct Admitted {
+    pub(super) who: Who,
+    pub(super) agreed: Capabilities,
+}
+
+/// Lets a client in. None: it was told why not.
+pub(super) async fn admit(
+    guard: &Guard,
+    stream: &mut Stream,
+    peer: IpAddr,
+) -> Result<Option<Admitted>, End> {
+    let nonce = Nonce::of_random(secret());
+    let connection = CONNECTIONS.fetch_add(1, Relaxed).wrapping_add(1);
+    greet(stream, &nonce, connection).await?;
+    let first = packet(stream, 1).await?;
+    let First::Response(response) = startup::first(&first).map_err(End::Fault)? else {
+        // TLS was not offered.
+        return Err(End::Fault(Fault::Malformed(What::HandshakeResponse)));
+    };
+    let agreed = OFFERED.both(response.capabilities);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut who = Who {
+        user: text(response.user),
+        schema: response.schema.map(text),
+        connection,
+        may_change: false,
+    };
+    let mut out = Vec::new();
+    let next = match guard.entry(&who.user, peer) {
+        Entry::Open => Ok(wave_through(&Claim::of_response(&response), (2, &mut out))),
+        Entry::Token(token) => {
+            who.may_change = true;
+            prove(stream, (token, nonce), &response, &mut out).await?
+        }
+        Entry::Closed(complaint) => Err((complaint, 2)),
+    };
+    let (answer, admitted) = match next {
+        Ok(sequence) => {
+            let mut answer = Answer::new(sequence, agreed);
+            answer.ok("");
+            (answer, Some(Admitted { who, agreed }))
+        }
+        Err((complaint, sequence)) => {
+            let mut answer = Answer::new(sequence, agreed);
+            answer.error(&complaint);
+            (answer, None)
+        }
+    };
+    out.extend_from_slice(answer.bytes());
+    stream.send(&out).await?;
+    Ok(admitted)
+}
+
+async fn greet(stream: &mut Stream, nonce: &Nonce, connection: u32) -> Result<(), End> {
+    let mut out = Vec::new();
+    let fields = GreetingFields {
+        version: VERSION.as_bytes(),
+        connection,
+        capabilities: OFFERED,
+        collation: COLLATION,
+        status: Status::AUTOCOMMIT,
+        nonce: nonce.bytes(),
+        plugin: password::CACHING_SHA2,
+    };
+    build::greeting(&mut out, &fields);
+    Ok(stream.send(&out).await?)
+}
+
+/// Asks for the token. The number of the packet that comes next; or why not, and that number.
+async fn prove(
+    stream: &mut Stream,
+    (token, nonce): (&Token, Nonce),
+    response: &Response<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Result<u8, (Complaint, u8)>, End> {
+    // Old clients know no other way than the native one.
+    let method = match response.plugin {
+        None | Some(password::NATIVE) => Method::Native(token.native),
+        Some(_) => Method::Known(token.sha2),
+    };
+    let claim = Claim::of_response(response);
+    let mut accepted = Accept::begin(claim, nonce, Channel::Plain, method, (2, out));
+    loop {
+        let (refusal, sequence) = match accepted {
+            Accepted::Done(_, sequence) => return Ok(Ok(sequence)),
+            Accepted::More(login) => {
+                stream.send(out).await?;
+                out.clear();
+                // What was asked is the one packet behind the response.
+                let payload = packet(stream, 3).await?;
+                let frame = Frame {
+                    sequence: 3,
+                    payload: &payload,
+                };
+                accepted = login.message(frame, out);
+                continue;
+            }
+            Accepted::Refused(refusal, sequence) => (refusal.to_string(), sequence),
+            Accepted::Check(check) => ("the password is not asked for".into(), check.sequence()),
+        };
+        let user = response.user.escape_ascii();
+        let message =
+            format!("Access denied for user '{user}': {refusal}; the password is the admin token");
+        return Ok(Err((Complaint::new(Why::Stranger, message), sequence)));
+    }
+}

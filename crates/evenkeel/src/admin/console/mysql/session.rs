@@ -1,0 +1,136 @@
+//! One client of the console: texts, and as much of the rest as clients use.
+
+use std::net::IpAddr;
+
+use evenkeel_wire::mysql::Fault;
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::frontend::{self, Code, Request};
+use tokio::time::timeout;
+
+use super::answer::Answer;
+use super::login::{self, Admitted};
+use super::{End, packet};
+use crate::admin::HEADER_TIMEOUT;
+use crate::admin::console::command::{Statement, statements};
+use crate::admin::console::complaint::{Complaint, Why};
+use crate::admin::console::operator::{Done, Operator};
+use crate::admin::console::show::lines;
+use crate::admin::console::stream::Stream;
+use crate::admin::console::{Console, Dialect};
+
+struct Session<'a> {
+    operator: Operator<'a>,
+    agreed: Capabilities,
+}
+
+/// Serves a client until it leaves.
+pub(in crate::admin::console) async fn converse(
+    console: &Console,
+    mut stream: Stream,
+    peer: IpAddr,
+) -> Result<(), End> {
+    let admitted = timeout(
+        HEADER_TIMEOUT,
+        login::admit(&console.guard, &mut stream, peer),
+    );
+    let Ok(admitted) = admitted.await else {
+        return Ok(());
+    };
+    let Admitted { who, agreed } = match admitted {
+        Ok(Some(admitted)) => admitted,
+        Ok(None) => return Ok(()),
+        Err(end) => return last_word(&mut stream, 2, end).await,
+    };
+    let dialect = Dialect::MySql;
+    let operator = Operator {
+        console,
+        dialect,
+        who,
+    };
+    let mut session = Session { operator, agreed };
+    loop {
+        let payload = match packet(&mut stream, 0).await {
+            Ok(payload) => payload,
+            Err(end) => return last_word(&mut stream, 1, end).await,
+        };
+        let Some(answer) = session.take(&payload).await else {
+            return Ok(());
+        };
+        stream.send(answer.bytes()).await?;
+    }
+}
+
+async fn last_word(stream: &mut Stream, sequence: u8, end: End) -> Result<(), End> {
+    let End::Fault(fault) = end else {
+        return Err(end);
+    };
+    let mut answer = Answer::new(sequence, Capabilities::PROTOCOL_41);
+    answer.error(&violation(fault));
+    Ok(stream.send(answer.bytes()).await?)
+}
+
+fn violation(fault: Fault) -> Complaint {
+    Complaint::new(Why::Protocol, format!("protocol violation: {fault}"))
+}
+
+impl Session<'_> {
+    /// Answers a command. None: the client leaves.
+    async fn take(&mut self, payload: &[u8]) -> Option<Answer> {
+        let mut answer = Answer::new(1, self.agreed);
+        let request = match frontend::request(payload, self.agreed) {
+            Ok(request) => request,
+            Err(fault) => {
+                answer.error(&violation(fault));
+                return Some(answer);
+            }
+        };
+        match request {
+            Request::Quit => return None,
+            Request::Query { text, .. } => {
+                let text = String::from_utf8_lossy(text);
+                if let Err(complaint) = self.query(&text, &mut answer).await {
+                    answer.goes_on = false;
+                    answer.error(&complaint);
+                }
+            }
+            Request::InitDb(schema) => {
+                let schema = String::from_utf8_lossy(schema).into_owned();
+                self.operator.who.schema = Some(schema);
+                answer.ok("");
+            }
+            Request::Ping | Request::ResetConnection => answer.ok(""),
+            // Several statements are always taken; and columns of tables are shown by SHOW.
+            Request::SetOption { .. } | Request::FieldList { .. } => answer.end(),
+            // These have no answer.
+            Request::Close(_) | Request::LongData { .. } => {}
+            Request::Other {
+                code: Code::Statistics,
+                ..
+            } => answer.text("See SHOW STATS."),
+            _ => {
+                let message = "the console takes texts only";
+                answer.error(&Complaint::new(Why::NotHere, message));
+            }
+        }
+        Some(answer)
+    }
+
+    async fn query(&mut self, text: &str, answer: &mut Answer) -> Result<(), Complaint> {
+        let all = statements(text);
+        if all.is_empty() {
+            return Err(Complaint::new(Why::Syntax, "the text is empty"));
+        }
+        for (index, text) in all.iter().enumerate() {
+            let statement = Statement::parse(text, Dialect::MySql)?;
+            let done = self.operator.run(&statement).await?;
+            answer.goes_on = index + 1 < all.len();
+            match done {
+                Done::Table(table) => answer.table(&table),
+                Done::Said(help) if statement == Statement::Help => answer.table(&lines(&help)),
+                Done::Said(message) => answer.ok(&message),
+                Done::Nothing => answer.ok(""),
+            }
+        }
+        Ok(())
+    }
+}

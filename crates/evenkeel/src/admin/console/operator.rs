@@ -1,0 +1,168 @@
+//! Whoever is at the console: what is asked and told of the control plane, whatever the protocol.
+
+use std::time::Duration;
+
+use super::command::{Named, Of, Statement, Value};
+use super::complaint::{Complaint, Why};
+use super::show::{self, Table};
+use super::{Console, Dialect};
+use crate::status::{Command, KillWhich, Reply, Stopped};
+
+/// How long PAUSE waits for what runs.
+const PAUSE_LIMIT: Duration = Duration::from_secs(60);
+
+/// One client, as far as its protocol does not matter.
+pub(super) struct Operator<'a> {
+    pub(super) console: &'a Console,
+    pub(super) dialect: Dialect,
+    pub(super) who: Who,
+}
+
+/// Who a client is.
+pub(super) struct Who {
+    pub(super) user: String,
+    /// The schema that it has named; it means nothing.
+    pub(super) schema: Option<String>,
+    pub(super) connection: u32,
+    pub(super) may_change: bool,
+}
+
+/// What a statement gave.
+pub(super) enum Done {
+    Table(Table),
+    Said(String),
+    Nothing,
+}
+
+impl Operator<'_> {
+    pub(super) async fn run(&mut self, statement: &Statement) -> Result<Done, Complaint> {
+        if statement.changes() && !self.who.may_change {
+            return Err(Complaint::new(
+                Why::Forbidden,
+                "changing something takes the token: set token_file in [admin], and log in as the \
+                 user admin with the token as password",
+            ));
+        }
+        let said = match statement {
+            Statement::Query(query) => {
+                return Ok(Done::Table(show::table(query, self.console).await?));
+            }
+            Statement::Values(values) => return Ok(Done::Table(self.values(values))),
+            Statement::Help => return Ok(Done::Said(show::HELP.to_owned())),
+            Statement::Use(schema) => {
+                self.who.schema = Some(schema.clone());
+                return Ok(Done::Nothing);
+            }
+            Statement::Empty | Statement::Set => return Ok(Done::Nothing),
+            Statement::Reload => self.tell(Command::Reload).await?,
+            Statement::Pause(of) => self.pause(of).await?,
+            Statement::Resume(of) => {
+                let resume = |service, database| Command::Resume { service, database };
+                self.tell_services(of, resume).await?
+            }
+            Statement::Reconnect(of) => {
+                let reconnect = |service, database| Command::Reconnect { service, database };
+                self.tell_services(of, reconnect).await?
+            }
+            Statement::Kill(of) => {
+                let pause = |service, database| Command::Pause { service, database };
+                self.tell_services(of, pause).await?;
+                let kill = |service, database| Command::Kill {
+                    service,
+                    which: KillWhich::Database(database),
+                };
+                self.tell_services(of, kill).await?
+            }
+            Statement::KillClient(id) => {
+                let kill = |service, _| Command::Kill {
+                    service,
+                    which: KillWhich::Client(*id),
+                };
+                self.tell_services(&None, kill).await?
+            }
+        };
+        Ok(Done::Said(said))
+    }
+
+    fn values(&self, values: &[Named]) -> Table {
+        let who = &self.who;
+        let value = |one: &Named| match &one.value {
+            Value::Text(text) => Some(text.clone()),
+            Value::Version => Some(self.dialect.version().to_owned()),
+            Value::Schema => who.schema.clone(),
+            Value::User => Some(who.user.clone()),
+            Value::Connection => Some(who.connection.to_string()),
+        };
+        Table {
+            columns: values.iter().map(|one| one.name.clone()).collect(),
+            rows: vec![values.iter().map(value).collect()],
+        }
+    }
+
+    async fn tell(&self, command: Command) -> Result<String, Complaint> {
+        said(self.console.control.command(command).await?)
+    }
+
+    /// All that are meant are told; one that has done it is enough.
+    async fn tell_services(
+        &self,
+        of: &Of,
+        command: impl Fn(String, Option<String>) -> Command,
+    ) -> Result<String, Complaint> {
+        let (services, database) = self.services(of).await?;
+        let (mut done, mut failed) = (Vec::new(), None);
+        for service in services {
+            match self.tell(command(service, database.clone())).await {
+                Ok(message) => done.push(message),
+                Err(complaint) => failed = Some(complaint),
+            }
+        }
+        match failed {
+            Some(complaint) if done.is_empty() => Err(complaint),
+            _ => Ok(done.join("; ")),
+        }
+    }
+
+    async fn pause(&self, of: &Of) -> Result<String, Complaint> {
+        let (services, database) = self.services(of).await?;
+        let mut done = Vec::new();
+        for service in services {
+            let (control, database) = (self.console.control.clone(), database.clone());
+            // The client may leave: a pause that does not come about is taken back all the same.
+            let pausing = tokio::spawn(async move {
+                let database = database.as_deref();
+                control.pause(&service, database, PAUSE_LIMIT).await
+            });
+            done.push(said(pausing.await.map_err(|_| Stopped)??)?);
+        }
+        Ok(done.join("; "))
+    }
+
+    /// The services that are meant, and the database: `service/database` means one service.
+    async fn services(&self, of: &Of) -> Result<(Vec<String>, Option<String>), Complaint> {
+        let status = self.console.control.status().await?;
+        let pooled = status.services.iter().filter(|one| one.database.is_some());
+        let names: Vec<String> = pooled.map(|one| one.name.clone()).collect();
+        if names.is_empty() {
+            let message = "no service pools server connections: there is nothing to do that to";
+            return Err(Complaint::new(Why::NotNow, message));
+        }
+        let Some(name) = of else {
+            return Ok((names, None));
+        };
+        match name.split_once('/') {
+            Some((service, database)) if names.iter().any(|one| one == service) => {
+                let database = (!database.is_empty()).then(|| database.to_owned());
+                Ok((vec![service.to_owned()], database))
+            }
+            _ => Ok((names, Some(name.clone()))),
+        }
+    }
+}
+
+fn said(reply: Reply) -> Result<String, Complaint> {
+    match reply.ok {
+        true => Ok(reply.message),
+        false => Err(Complaint::new(Why::NotNow, reply.message)),
+    }
+}

@@ -1,0 +1,326 @@
+//! One client of the console: simple queries, and as much of the extended protocol as drivers use.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use evenkeel_wire::postgres::backend::SqlState;
+use evenkeel_wire::postgres::build::{self, ErrorText};
+use evenkeel_wire::postgres::frame::Frame;
+use evenkeel_wire::postgres::frontend::{self, Request, Target};
+use evenkeel_wire::postgres::{Fault, TransactionStatus};
+use tokio::time::timeout;
+
+use super::{End, login, message};
+use crate::admin::HEADER_TIMEOUT;
+use crate::admin::console::command::{Statement, statements};
+use crate::admin::console::complaint::{Complaint, Why};
+use crate::admin::console::operator::{Done, Operator};
+use crate::admin::console::stream::Stream;
+use crate::admin::console::{Console, Dialect};
+
+/// Statements and portals that one client may keep; drivers keep a few.
+const NAMES_MAX: usize = 100;
+
+/// Bytes for the client.
+#[derive(Default)]
+pub(super) struct Answer(Vec<u8>);
+
+impl Answer {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn fatal(&mut self, sqlstate: SqlState, message: &str) {
+        build::error(&mut self.0, &text("FATAL", sqlstate, message));
+    }
+
+    fn complain(&mut self, complaint: &Complaint) {
+        let text = text("ERROR", complaint.why.postgres(), &complaint.message);
+        build::error(&mut self.0, &text);
+    }
+
+    fn notice(&mut self, message: &str) {
+        build::notice(&mut self.0, &text("NOTICE", SqlState(*b"00000"), message));
+    }
+
+    fn columns(&mut self, names: &[String]) {
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        build::row_description(&mut self.0, &names);
+    }
+
+    fn row(&mut self, row: &[Option<String>]) {
+        let values: Vec<_> = row
+            .iter()
+            .map(|value| value.as_ref().map(String::as_bytes))
+            .collect();
+        build::data_row(&mut self.0, &values);
+    }
+
+    fn ready(&mut self) {
+        build::ready_for_query(&mut self.0, TransactionStatus::Idle);
+    }
+}
+
+fn text<'a>(severity: &'a str, sqlstate: SqlState, message: &'a str) -> ErrorText<'a> {
+    ErrorText {
+        severity,
+        sqlstate,
+        message,
+        detail: "",
+        hint: "",
+    }
+}
+
+struct Session<'a> {
+    operator: Operator<'a>,
+    answer: Answer,
+    statements: HashMap<Vec<u8>, Statement>,
+    portals: HashMap<Vec<u8>, Portal>,
+    /// After an error, up to the next Sync.
+    is_skipping: bool,
+}
+
+/// A statement that can run, or runs: its rows may be fetched piece by piece.
+struct Portal {
+    statement: Statement,
+    rows: Option<VecDeque<Vec<Option<String>>>>,
+}
+
+/// Serves a client until it leaves.
+pub(in crate::admin::console) async fn converse(
+    console: &Console,
+    mut stream: Stream,
+    peer: IpAddr,
+) -> Result<(), End> {
+    let admitted = timeout(
+        HEADER_TIMEOUT,
+        login::admit(&console.guard, &mut stream, peer),
+    );
+    let Ok(admitted) = admitted.await else {
+        return Ok(());
+    };
+    let who = match admitted {
+        Ok(Some(who)) => who,
+        Ok(None) => return Ok(()),
+        Err(end) => return last_word(&mut stream, end).await,
+    };
+    let mut session = Session {
+        operator: Operator {
+            console,
+            dialect: Dialect::Postgres,
+            who,
+        },
+        answer: Answer::default(),
+        statements: HashMap::new(),
+        portals: HashMap::new(),
+        is_skipping: false,
+    };
+    loop {
+        match message(&mut stream).await {
+            Err(end) => return last_word(&mut stream, end).await,
+            Ok((b'X', _)) => return Ok(()),
+            Ok((tag, body)) => session.take(Frame { tag, body: &body }).await,
+        }
+        if session.must_send(&stream) {
+            stream.send(session.answer.bytes()).await?;
+            session.answer = Answer::default();
+        }
+    }
+}
+
+async fn last_word(stream: &mut Stream, end: End) -> Result<(), End> {
+    let End::Fault(fault) = end else {
+        return Err(end);
+    };
+    let mut answer = Answer::default();
+    answer.fatal(Why::Protocol.postgres(), &violation(fault));
+    Ok(stream.send(answer.bytes()).await?)
+}
+
+fn violation(fault: Fault) -> String {
+    format!("protocol violation: {fault}")
+}
+
+impl Session<'_> {
+    /// A pipeline is answered as a whole, as far as it is there.
+    fn must_send(&self, stream: &Stream) -> bool {
+        !stream.has_more() && !self.answer.0.is_empty()
+    }
+
+    async fn take(&mut self, frame: Frame<'_>) {
+        let request = match frontend::request(frame) {
+            Ok(request) => request,
+            Err(fault) => return self.fail(&Complaint::new(Why::Protocol, violation(fault))),
+        };
+        match request {
+            Request::Query { text } => {
+                self.is_skipping = false;
+                self.query(&String::from_utf8_lossy(text)).await;
+                self.answer.ready();
+            }
+            Request::Sync => {
+                self.is_skipping = false;
+                self.portals.clear();
+                self.answer.ready();
+            }
+            _ if self.is_skipping => {}
+            request => {
+                if let Err(complaint) = self.step(request).await {
+                    self.fail(&complaint);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, complaint: &Complaint) {
+        self.is_skipping = true;
+        self.answer.complain(complaint);
+    }
+
+    async fn query(&mut self, text: &str) {
+        let all = statements(text);
+        if all.is_empty() {
+            return build::empty(&mut self.answer.0, b'I');
+        }
+        for text in all {
+            if let Err(complaint) = self.run_simple(text).await {
+                return self.answer.complain(&complaint);
+            }
+        }
+    }
+
+    async fn run_simple(&mut self, text: &str) -> Result<(), Complaint> {
+        let statement = Statement::parse(text, Dialect::Postgres)?;
+        match self.operator.run(&statement).await? {
+            Done::Table(table) => {
+                self.answer.columns(&table.columns);
+                table.rows.iter().for_each(|row| self.answer.row(row));
+            }
+            Done::Said(message) => self.answer.notice(&message),
+            Done::Nothing => {}
+        }
+        build::command_complete(&mut self.answer.0, statement.tag().as_bytes());
+        Ok(())
+    }
+
+    /// A message of the extended protocol.
+    async fn step(&mut self, request: Request<'_>) -> Result<(), Complaint> {
+        match request {
+            Request::Parse {
+                statement, text, ..
+            } => {
+                let text = String::from_utf8_lossy(text);
+                let parsed = Statement::parse(&text, Dialect::Postgres)?;
+                let name = statement.to_vec();
+                keep(&mut self.statements, name, parsed)?;
+                build::empty(&mut self.answer.0, b'1');
+            }
+            Request::Bind {
+                portal, statement, ..
+            } => {
+                let statement = self.prepared(statement)?.clone();
+                let rows = None;
+                keep(
+                    &mut self.portals,
+                    portal.to_vec(),
+                    Portal { statement, rows },
+                )?;
+                build::empty(&mut self.answer.0, b'2');
+            }
+            Request::Describe(target) => self.describe(target)?,
+            Request::Execute { portal, rows_max } => self.execute(portal, rows_max).await?,
+            Request::Close(Target::Statement(name)) => {
+                self.statements.remove(name);
+                build::empty(&mut self.answer.0, b'3');
+            }
+            Request::Close(Target::Portal(name)) => {
+                self.portals.remove(name);
+                build::empty(&mut self.answer.0, b'3');
+            }
+            Request::Flush => {}
+            _ => {
+                let message = "the console takes queries only";
+                return Err(Complaint::new(Why::NotHere, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn prepared(&self, name: &[u8]) -> Result<&Statement, Complaint> {
+        let missing = || {
+            let name = String::from_utf8_lossy(name);
+            Complaint::new(
+                Why::NoStatement,
+                format!("there is no statement \"{name}\""),
+            )
+        };
+        self.statements.get(name).ok_or_else(missing)
+    }
+
+    fn describe(&mut self, target: Target<'_>) -> Result<(), Complaint> {
+        let statement = match target {
+            Target::Statement(name) => {
+                let statement = self.prepared(name)?.clone();
+                // ParameterDescription: there are none.
+                self.answer.0.extend_from_slice(b"t\0\0\0\x06\0\0");
+                statement
+            }
+            Target::Portal(name) => {
+                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                portal.statement.clone()
+            }
+        };
+        match statement.columns() {
+            Some(columns) => self.answer.columns(&columns),
+            None => build::empty(&mut self.answer.0, b'n'),
+        }
+        Ok(())
+    }
+
+    async fn execute(&mut self, name: &[u8], rows_max: u32) -> Result<(), Complaint> {
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        if portal.statement == Statement::Empty {
+            build::empty(&mut self.answer.0, b'I');
+            return Ok(());
+        }
+        if portal.rows.is_none() {
+            portal.rows = Some(match self.operator.run(&portal.statement).await? {
+                Done::Table(table) => table.rows.into(),
+                Done::Said(message) => {
+                    self.answer.notice(&message);
+                    VecDeque::new()
+                }
+                Done::Nothing => VecDeque::new(),
+            });
+        }
+        let rows = portal.rows.get_or_insert_default();
+        let count = match rows_max {
+            0 => rows.len(),
+            max => rows.len().min(usize::try_from(max).unwrap_or(usize::MAX)),
+        };
+        rows.drain(..count).for_each(|row| self.answer.row(&row));
+        if rows.is_empty() {
+            let tag = portal.statement.tag();
+            build::command_complete(&mut self.answer.0, tag.as_bytes());
+        } else {
+            build::empty(&mut self.answer.0, b's');
+        }
+        self.portals.insert(name.to_vec(), portal);
+        Ok(())
+    }
+}
+
+fn no_portal(name: &[u8]) -> Complaint {
+    let name = String::from_utf8_lossy(name);
+    Complaint::new(Why::NoPortal, format!("there is no portal \"{name}\""))
+}
+
+/// The unnamed one may be replaced, as in a server; a client does not keep more than it may.
+fn keep<T>(all: &mut HashMap<Vec<u8>, T>, name: Vec<u8>, thing: T) -> Result<(), Complaint> {
+    if all.len() >= NAMES_MAX && !all.contains_key(&name) {
+        let message = format!("a client of the console keeps {NAMES_MAX} statements at most");
+        return Err(Complaint::new(Why::TooMany, message));
+    }
+    all.insert(name, thing);
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Reads `[[service.rule]]`: which statements are meant, and what is done with them.
+
+use evenkeel_policy::rules::{BadPattern, Pattern, RULES_MAX};
+use evenkeel_wire::sql::digest::Digest;
+use toml::de::DeValue;
+
+use super::keys;
+use super::plan::{RulePlan, RuleTo, ServerPlan};
+use super::problem::Problems;
+use super::reader::{Table, Value, listed, wrong_type};
+use super::server;
+
+const GROUPS: [&str; 3] = ["primary", "replicas", "any"];
+
+/// The rules of a service, in order. `splits`: its reads are split off.
+pub(super) fn read(
+    service: &Table<'_>,
+    servers: &[ServerPlan],
+    splits: bool,
+    problems: &mut Problems,
+) -> Vec<RulePlan> {
+    let mut rules: Vec<RulePlan> = Vec::new();
+    for table in service.tables("rule", &keys::RULE, problems) {
+        let rule = read_one(&table, servers, problems);
+        check_place(&table, &rule, &rules, problems);
+        check_split(&table, splits, problems);
+        rules.push(rule);
+    }
+    rules
+}
+
+fn read_one(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -> RulePlan {
+    let text = |key, problems: &mut Problems| table.text(key, problems).map(str::to_owned);
+    let rule = RulePlan {
+        active: table.flag("active", problems).unwrap_or(true),
+        user: text("user", problems),
+        database: text("database", problems),
+        digest: read_digest(table, problems),
+        pattern: read_pattern(table, problems),
+        to: read_to(table, servers, problems),
+        assume_read: table.flag("assume_read", problems).unwrap_or(false),
+        timeout_ms: table.number("timeout_ms", problems),
+        reject: text("reject", problems),
+        ..RulePlan::named(read_name(table, problems))
+    };
+    check_effect(table, &rule, problems);
+    rule
+}
+
+fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
+    if table.value("name").is_none() && !table.has_unknown {
+        let help = "add `name = \"…\"`; errors, `status` and `explain` call it by its name";
+        problems.error(
+            &table.place,
+            "E_MISSING_KEY",
+            "this rule has no `name`",
+            help,
+        );
+    }
+    let name = table.text("name", problems).unwrap_or_default();
+    if !name.is_empty() {
+        server::check_name(table, "rule", problems);
+    }
+    name.to_owned()
+}
+
+fn read_digest(table: &Table<'_>, problems: &mut Problems) -> Option<u64> {
+    let written = table.text("digest", problems)?;
+    let digest = written.parse::<Digest>().ok();
+    if digest.is_none() {
+        let message = format!("`{written}` is not a digest");
+        let help = "16 hexadecimal digits; `evenkeel explain \"SELECT …\"` says those of a text";
+        problems.error(&table.value_place("digest"), "E_VALUE", message, help);
+    }
+    digest.map(|digest| digest.0)
+}
+
+fn read_pattern(table: &Table<'_>, problems: &mut Problems) -> Option<Pattern> {
+    let written = table.text("match", problems)?;
+    match Pattern::new(written) {
+        Ok(pattern) => Some(pattern),
+        Err(BadPattern(why)) => {
+            let message = format!("`match` is not a regular expression: {why}");
+            let help = "write it in single quotes, so that backslashes stay as they are: \
+                        `match = '^select\\b'`";
+            problems.error(&table.value_place("match"), "E_VALUE", message, help);
+            None
+        }
+    }
+}
+
+/// A word, or an array of servers.
+fn read_to(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -> Option<RuleTo> {
+    let value = table.value("to")?;
+    if let DeValue::Array(names) = value.get_ref() {
+        if names.is_empty() {
+            let help = format!("name servers of this service, or write {}", listed(&GROUPS));
+            problems.error(&Some(value.span()), "E_VALUE", "`to` is empty", help);
+        }
+        let places = names.iter().map(|name| place_of(name, servers, problems));
+        let places: Vec<_> = places.collect();
+        return places
+            .into_iter()
+            .collect::<Option<_>>()
+            .map(RuleTo::Servers);
+    }
+    match table.word_of("to", &GROUPS, problems)? {
+        "primary" => Some(RuleTo::Primary),
+        "replicas" => Some(RuleTo::Replicas),
+        _ => Some(RuleTo::Any),
+    }
+}
+
+fn place_of(value: &Value<'_>, servers: &[ServerPlan], problems: &mut Problems) -> Option<usize> {
+    let Some(name) = value.get_ref().as_str() else {
+        let help = "write `to = [\"db2\", \"db3\"]`";
+        wrong_type("to", "a word or names of servers", value, help, problems);
+        return None;
+    };
+    let place = servers.iter().position(|server| server.name == name);
+    if place.is_none() {
+        let message = format!("`{name}` is no server of this service");
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+        let help = match keys::nearest(name, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!(
+                "its servers are {}",
+                listed(&names).replace(" or ", " and ")
+            ),
+        };
+        problems.error(&Some(value.span()), "E_VALUE", message, help);
+    }
+    place
+}
+
+/// What a rule does must be something, and no contradiction.
+fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
+    let given = |key: &&str| table.value(key).is_some();
+    let effects = ["to", "timeout_ms", "reject"];
+    if !effects.iter().any(given) && !table.has_unknown {
+        let help = format!("add {}", listed(&effects));
+        problems.error(
+            &table.place,
+            "E_MISSING_KEY",
+            "this rule does nothing",
+            help,
+        );
+    }
+    let other = ["to", "timeout_ms"].into_iter().find(given);
+    if let (Some(other), true) = (other, given(&"reject")) {
+        let message = format!("`reject` and `{other}` exclude each other");
+        let help = "what is refused goes nowhere, and takes no time";
+        problems.error(&table.key_place(other), "E_BOTH", message, help);
+    }
+    let reads = !matches!(rule.to, None | Some(RuleTo::Primary));
+    if rule.assume_read && !reads {
+        let message = "`assume_read` has no effect: this rule sends nothing to replicas";
+        let help = "remove it, or set `to`";
+        problems.warning(
+            &table.key_place("assume_read"),
+            "W_NO_EFFECT",
+            message,
+            help,
+        );
+    }
+}
+
+/// How a rule stands to those before it.
+fn check_place(table: &Table<'_>, rule: &RulePlan, before: &[RulePlan], problems: &mut Problems) {
+    if before.len() == RULES_MAX {
+        let message = format!("a service has at most {RULES_MAX} rules");
+        let help = "each statement is held against all of them: let one say what several do";
+        problems.error(&table.place, "E_RANGE", message, help);
+    }
+    let is_same = |other: &RulePlan| !rule.name.is_empty() && other.name == rule.name;
+    if before.iter().any(is_same) {
+        let message = format!("this service has another rule `{}`", rule.name);
+        let help = "give each its own name";
+        problems.error(
+            &table.value_place("name"),
+            "E_DUPLICATE_RULE",
+            message,
+            help,
+        );
+    }
+    let is_last = |other: &&RulePlan| other.active && other.is_for_all();
+    if let Some(last) = before.iter().find(is_last) {
+        let message = format!(
+            "this rule has no effect: `{}` before it is for every statement",
+            last.name
+        );
+        let help = "put it before that one";
+        problems.warning(&table.place, "W_NO_EFFECT", message, help);
+    }
+}
+
+fn check_split(table: &Table<'_>, splits: bool, problems: &mut Problems) {
+    if table.value("to").is_some() && !splits {
+        let message = "`to` has no effect: all goes to the primary with `reads = false`";
+        let help = "set `reads = true` in [service.split]; a last rule without conditions and \
+                    with `to = \"primary\"` keeps all else there";
+        problems.warning(&table.key_place("to"), "W_NO_EFFECT", message, help);
+    }
+}

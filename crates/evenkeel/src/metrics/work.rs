@@ -1,0 +1,86 @@
+//! The metrics of what was run: for users, at servers, of statements.
+
+use std::fmt;
+
+use super::SECONDS;
+use super::families::{Emit, Family, Value, counter, gauge};
+use super::pools::{of, users};
+use crate::status::{ServerStatus, ServiceStatus, WorkStatus};
+use Value::{Count, Now, Sum};
+
+/// The same families for each object that bears such figures.
+macro_rules! families {
+    ($object:literal, $whose:literal, $each:path) => {
+        [
+            counter(
+                concat!("evenkeel_", $object, "_queries"),
+                concat!("Queries and batches ", $whose),
+                None,
+                |one, emit| $each(one, emit, |work| Count(work.queries_total)),
+            ),
+            counter(
+                concat!("evenkeel_", $object, "_query_errors"),
+                concat!("Queries and batches that failed, ", $whose),
+                None,
+                |one, emit| $each(one, emit, |work| Count(work.errors_total)),
+            ),
+            counter(
+                concat!("evenkeel_", $object, "_rows_sent"),
+                concat!("Rows that servers sent, ", $whose),
+                None,
+                |one, emit| $each(one, emit, |work| Count(work.rows_sent_total)),
+            ),
+            counter(
+                concat!("evenkeel_", $object, "_rows_affected"),
+                concat!("Rows that were changed, ", $whose),
+                None,
+                |one, emit| $each(one, emit, |work| Count(work.rows_affected_total)),
+            ),
+            counter(
+                concat!("evenkeel_", $object, "_busy"),
+                concat!("Time in which servers worked, ", $whose),
+                SECONDS,
+                |one, emit| $each(one, emit, |work| Sum(work.busy_us_total as f64 / 1e6)),
+            ),
+            gauge(
+                concat!("evenkeel_", $object, "_query_p95"),
+                concat!("95 % of all queries took no longer, ", $whose),
+                SECONDS,
+                |one, emit| $each(one, emit, |work| Now(work.p95_us as f64 / 1e6)),
+            ),
+        ]
+    };
+}
+
+pub(super) static USER: [Family<ServiceStatus>; 6] =
+    families!("user", "of a user in a database", of_users);
+
+pub(super) static SERVER: [Family<ServerStatus>; 6] = families!(
+    "server",
+    "at a server, for all services that speak a database's protocol",
+    of_server
+);
+
+pub(super) static DIGEST: [Family<ServiceStatus>; 6] = families!(
+    "digest",
+    "of a statement; only the 20 of a service that took most time",
+    of_digests
+);
+
+type Of = fn(&WorkStatus) -> Value;
+
+fn of_users(service: &ServiceStatus, emit: Emit, value: Of) -> fmt::Result {
+    users(service, emit, |user| value(&user.work))
+}
+
+fn of_server(server: &ServerStatus, emit: Emit, value: Of) -> fmt::Result {
+    let work = server.work.as_ref();
+    work.map_or(Ok(()), |work| emit(&[], value(work)))
+}
+
+fn of_digests(service: &ServiceStatus, emit: Emit, value: Of) -> fmt::Result {
+    of(service, |pooled| {
+        let mut digests = pooled.digests.iter();
+        digests.try_for_each(|one| emit(&[("digest", &one.digest)], value(&one.work)))
+    })
+}

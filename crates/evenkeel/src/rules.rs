@@ -1,0 +1,49 @@
+//! Rules as the config has them, made into those that statements are held against.
+
+use evenkeel_policy::rules::{Destination, Group, Rule, Rules, Then, When};
+use evenkeel_proxy::database::DatabaseService;
+use evenkeel_proxy::rules::RuleBook;
+
+use crate::config::plan::{RulePlan, RuleTo};
+
+/// The rules of a plan, with the hits that they have had.
+pub(crate) fn book(plans: &[RulePlan], shared: &DatabaseService) -> RuleBook {
+    let hits = plans.iter().map(|plan| shared.hits(&plan.name)).collect();
+    RuleBook::new(rules(plans, None), hits)
+}
+
+/// The rules of a plan; that of the name `tried` as if it were active.
+pub(crate) fn rules(plans: &[RulePlan], tried: Option<&str>) -> Rules {
+    let rule = |plan: &RulePlan| Rule {
+        name: plan.name.as_str().into(),
+        is_active: plan.active || tried == Some(&plan.name),
+        when: when(plan),
+        then: then(plan),
+    };
+    Rules::new(plans.iter().map(rule).collect())
+}
+
+fn when(plan: &RulePlan) -> When {
+    let boxed = |text: &String| text.as_str().into();
+    When {
+        user: plan.user.as_ref().map(boxed),
+        database: plan.database.as_ref().map(boxed),
+        digest: plan.digest,
+        pattern: plan.pattern.clone(),
+    }
+}
+
+fn then(plan: &RulePlan) -> Then {
+    let group = plan.to.as_ref().map(|to| match to {
+        RuleTo::Primary => Group::Primary,
+        RuleTo::Replicas => Group::Replicas,
+        RuleTo::Any => Group::Any,
+        RuleTo::Servers(places) => Group::Servers(places.as_slice().into()),
+    });
+    let assume_read = plan.assume_read;
+    Then {
+        to: group.map(|group| Destination { group, assume_read }),
+        timeout_ms: plan.timeout_ms,
+        reject: plan.reject.as_deref().map(Into::into),
+    }
+}

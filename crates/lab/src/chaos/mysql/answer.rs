@@ -1,0 +1,55 @@
+//! What a server says to a command.
+
+use evenkeel_wire::mysql::backend::Report;
+
+use crate::chaos::client::Rows;
+use crate::chaos::failure::{Failure, Means, SqlError};
+
+/// One result.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) rows: Rows,
+    pub(super) affected: u64,
+    /// The first number that was given to a row.
+    pub(super) insert_id: u64,
+    /// Another one follows.
+    pub(super) goes_on: bool,
+}
+
+impl Answer {
+    pub(super) fn value(&self, row: usize, column: usize) -> Option<&str> {
+        self.rows.value(row, column)
+    }
+}
+
+pub(super) fn text(value: Option<&[u8]>) -> Option<String> {
+    value.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// An error packet; `ends`: whatever it says, the session is over.
+pub(super) fn failure(payload: &[u8], ends: bool) -> Failure {
+    let Some(report) = Report::read(payload) else {
+        return Failure::Broken(format!("{payload:?} as an error"));
+    };
+    let error = SqlError {
+        code: report.code.to_string(),
+        text: String::from_utf8_lossy(report.message).into_owned(),
+        means: means(report.code),
+    };
+    match ends || report.is_fatal() {
+        true => Failure::Ended(error),
+        false => Failure::Refused(error),
+    }
+}
+
+fn means(code: u16) -> Means {
+    match code {
+        // ER_QUERY_INTERRUPTED
+        1317 => Means::Cancelled,
+        // ER_UNKNOWN_COM_ERROR (a Galera node without its cluster), ER_SERVER_SHUTDOWN,
+        // ER_NORMAL_SHUTDOWN, ER_ERROR_DURING_COMMIT, ER_CONNECTION_KILLED, CR_SERVER_LOST,
+        // ER_RUN_HOOK_ERROR
+        1047 | 1053 | 1077 | 1180 | 1927 | 2013 | 3100 => Means::Doubtful,
+        _ => Means::NotDone,
+    }
+}

@@ -1,0 +1,447 @@
+//! A MySQL client that sees every packet, and can leave in the middle of any.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_wire::mysql::backend::{self, OkPacket, PrepareOk, texts, values};
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
+use evenkeel_wire::mysql::frame::{self, Frame, HEADER_LENGTH, PAYLOAD_LENGTH_MAX};
+use evenkeel_wire::mysql::frontend::Code;
+use evenkeel_wire::mysql::greeting::{self, First};
+use evenkeel_wire::mysql::login::{Channel, Credential, Hello, Join, JoinStep, ServerKey};
+use evenkeel_wire::mysql::password::Nonce;
+use evenkeel_wire::mysql::startup::Attributes;
+use evenkeel_wire::mysql::{Parsed, StatementId, build};
+
+use super::answer::{Answer, failure, text};
+use crate::chaos::client::Rows;
+use crate::chaos::failure::Failure;
+use crate::chaos::socket::{Socket, nonce};
+
+const USER: &[u8] = b"sbtest";
+
+/// What most clients can do.
+const CAPABILITIES: Capabilities = Capabilities::LONG_PASSWORD
+    .with(Capabilities::LONG_FLAG)
+    .with(Capabilities::TRANSACTIONS)
+    .with(Capabilities::LOCAL_FILES)
+    .with(Capabilities::MULTI_STATEMENTS)
+    .with(Capabilities::MULTI_RESULTS)
+    .with(Capabilities::PS_MULTI_RESULTS)
+    .with(Capabilities::DEPRECATE_EOF);
+
+/// utf8mb4_general_ci
+const COLLATION: u8 = 45;
+
+/// A session, logged in.
+pub(in crate::chaos) struct Client {
+    socket: Socket,
+    /// The number that the next packet must have.
+    sequence: u8,
+    agreed: Capabilities,
+    nonce: [u8; 20],
+    /// As KILL knows it.
+    pub(super) connection: u32,
+    /// What was prepared to be executed again and again.
+    pub(super) insert: Option<StatementId>,
+    pub(super) reading: Option<StatementId>,
+}
+
+impl Client {
+    pub(super) fn log_in(address: SocketAddr, limit: Duration) -> Result<Client, Failure> {
+        let mut client = Client::reach(address, limit)?;
+        let mut answer = Vec::new();
+        let join = client.greeted(&mut answer)?;
+        client.say(&answer)?;
+        client.go_through(join)?;
+        Ok(client)
+    }
+
+    /// Only the TCP connection.
+    pub(super) fn reach(address: SocketAddr, limit: Duration) -> Result<Client, Failure> {
+        Ok(Client {
+            socket: Socket::reach(address, limit)?,
+            sequence: 0,
+            agreed: Capabilities::default(),
+            nonce: [0; 20],
+            connection: 0,
+            insert: None,
+            reading: None,
+        })
+    }
+
+    /// Hears the greeting; what there is to say to it is written to `out`.
+    pub(super) fn greeted(&mut self, out: &mut Vec<u8>) -> Result<Box<Join>, Failure> {
+        let payload = self.packet()?;
+        let greeting = match greeting::first(&payload) {
+            Ok(First::Greeting(greeting)) => greeting,
+            Ok(First::Error(_)) => return Err(failure(&payload, true)),
+            Err(fault) => return Err(Failure::Broken(fault.to_string())),
+        };
+        self.connection = greeting.connection;
+        self.nonce = greeting.nonce.whole().unwrap_or_default();
+        let begun = Join::begin(&greeting, &hello(), credential(), nonce(), (1, out));
+        begun.map_err(|refusal| Failure::Broken(refusal.to_string()))
+    }
+
+    /// COM_CHANGE_USER, to its end: the same user, in a new session.
+    pub(super) fn change_user(&mut self) -> Result<(), Failure> {
+        let mut out = Vec::new();
+        let agreed = (self.agreed, Nonce::given(self.nonce));
+        let begun = Join::change_user(agreed, &hello(), credential(), nonce(), &mut out);
+        let join = begun.map_err(|refusal| Failure::Broken(refusal.to_string()))?;
+        (self.insert, self.reading) = (None, None);
+        self.say(&out)?;
+        self.go_through(join)
+    }
+
+    fn go_through(&mut self, mut join: Box<Join>) -> Result<(), Failure> {
+        loop {
+            let payload = self.packet()?;
+            let frame = Frame {
+                sequence: self.sequence.wrapping_sub(1),
+                payload: &payload,
+            };
+            let mut out = Vec::new();
+            match join.message(frame, &mut out) {
+                JoinStep::More(next) => {
+                    join = next;
+                    self.say(&out)?;
+                }
+                JoinStep::Done(joined) => {
+                    self.agreed = joined.agreed;
+                    return Ok(());
+                }
+                JoinStep::Refused(_) if payload.first() == Some(&backend::ERROR) => {
+                    return Err(failure(&payload, true));
+                }
+                JoinStep::Refused(refusal) => return Err(Failure::Broken(refusal.to_string())),
+            }
+        }
+    }
+
+    /// One text, to the end of its last result; the first one is returned.
+    pub(super) fn query(&mut self, text: &str) -> Result<Answer, Failure> {
+        self.send_query(text)?;
+        let first = self.answer()?;
+        let mut goes_on = first.goes_on;
+        while goes_on {
+            goes_on = self.answer()?.goes_on;
+        }
+        Ok(first)
+    }
+
+    pub(super) fn send_query(&mut self, text: &str) -> Result<(), Failure> {
+        self.tell(Code::Query, text.as_bytes())
+    }
+
+    /// The next result of the text that was sent.
+    pub(super) fn answer(&mut self) -> Result<Answer, Failure> {
+        let payload = self.packet()?;
+        self.result(&payload, false)
+    }
+
+    /// COM_RESET_CONNECTION
+    pub(super) fn renew(&mut self) -> Result<(), Failure> {
+        (self.insert, self.reading) = (None, None);
+        self.tell(Code::ResetConnection, &[])?;
+        self.answer().map(drop)
+    }
+
+    /// The server's wish for a file; or its whole answer, if it wants none.
+    pub(super) fn wait_file(&mut self) -> Result<Option<Answer>, Failure> {
+        let payload = self.packet()?;
+        match payload.first() {
+            Some(&backend::LOCAL_INFILE) => Ok(None),
+            _ => self.result(&payload, false).map(Some),
+        }
+    }
+
+    /// The packets of a file, up to the empty one that ends it.
+    pub(super) fn packets(&self, file: &[u8]) -> Vec<u8> {
+        let (mut out, mut sequence) = (Vec::new(), self.sequence);
+        for part in file.chunks(50) {
+            sequence = build::packet(&mut out, sequence, |out| out.extend_from_slice(part));
+        }
+        build::packet(&mut out, sequence, |_| {});
+        out
+    }
+
+    pub(super) fn prepare(&mut self, text: &str) -> Result<StatementId, Failure> {
+        self.tell(Code::StmtPrepare, text.as_bytes())?;
+        let payload = self.packet()?;
+        if payload.first() == Some(&backend::ERROR) {
+            return Err(failure(&payload, false));
+        }
+        let prepared = PrepareOk::read(&payload);
+        let prepared = prepared.map_err(|fault| Failure::Broken(fault.to_string()))?;
+        self.definitions(prepared.parameters.into())?;
+        self.definitions(prepared.columns.into())?;
+        Ok(prepared.statement)
+    }
+
+    pub(super) fn execute(
+        &mut self,
+        statement: StatementId,
+        values: &[Value<'_>],
+    ) -> Result<Answer, Failure> {
+        self.execute_with(statement, values, 0)
+    }
+
+    /// Opens a cursor.
+    pub(super) fn open(&mut self, statement: StatementId) -> Result<(), Failure> {
+        self.execute_with(statement, &[], 1).map(drop)
+    }
+
+    fn execute_with(
+        &mut self,
+        statement: StatementId,
+        values: &[Value<'_>],
+        flags: u8,
+    ) -> Result<Answer, Failure> {
+        let mut out = Vec::new();
+        build::execute(&mut out, statement, flags, &parameters(values));
+        self.say(&out)?;
+        let payload = self.packet()?;
+        self.result(&payload, true)
+    }
+
+    /// Rows of a cursor, whose statement has one column.
+    pub(super) fn fetch(&mut self, statement: StatementId, count: u32) -> Result<Rows, Failure> {
+        let mut out = Vec::new();
+        build::fetch(&mut out, statement, count);
+        self.say(&out)?;
+        self.rows(1, true).map(|answer| answer.rows)
+    }
+
+    /// Is not answered.
+    pub(super) fn send_long_data(
+        &mut self,
+        statement: StatementId,
+        parameter: u16,
+        data: &str,
+    ) -> Result<(), Failure> {
+        let mut out = Vec::new();
+        build::long_data(&mut out, statement, parameter, data.as_bytes());
+        self.say(&out)
+    }
+
+    /// Is not answered.
+    pub(super) fn close(&mut self, statement: StatementId) -> Result<(), Failure> {
+        let mut out = Vec::new();
+        build::close(&mut out, statement);
+        self.say(&out)
+    }
+
+    /// A result whose first packet is this.
+    fn result(&mut self, payload: &[u8], is_binary: bool) -> Result<Answer, Failure> {
+        match payload.first() {
+            Some(&backend::OK) => self.end(payload),
+            Some(&backend::ERROR) => Err(failure(payload, false)),
+            Some(&columns @ 1..=250) => {
+                self.definitions(columns.into())?;
+                self.rows(columns.into(), is_binary)
+            }
+            _ => Err(Failure::Broken(format!("{payload:?} as an answer"))),
+        }
+    }
+
+    fn definitions(&mut self, count: usize) -> Result<(), Failure> {
+        (0..count).try_for_each(|_| self.packet().map(drop))?;
+        if count > 0 && !self.agreed.has(Capabilities::DEPRECATE_EOF) {
+            self.packet()?;
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, columns: usize, is_binary: bool) -> Result<Answer, Failure> {
+        let mut rows = Rows::default();
+        loop {
+            let payload = self.packet()?;
+            match payload.first() {
+                Some(&backend::ERROR) => return Err(failure(&payload, false)),
+                Some(&backend::EOF) if payload.len() < PAYLOAD_LENGTH_MAX as usize => {
+                    let end = self.end(&payload)?;
+                    return Ok(Answer { rows, ..end });
+                }
+                _ if is_binary => rows.0.push(texts(&payload, columns).map(text).collect()),
+                _ => rows.0.push(values(&payload).map(text).collect()),
+            }
+        }
+    }
+
+    /// One row of a result that goes on: the first value; `None` is the end.
+    pub(super) fn first_of_row(&mut self) -> Result<Option<String>, Failure> {
+        let payload = self.packet()?;
+        match payload.first() {
+            Some(&backend::ERROR) => Err(failure(&payload, false)),
+            Some(&backend::EOF) => Ok(None),
+            _ => Ok(values(&payload).next().and_then(text)),
+        }
+    }
+
+    /// The beginning of a result of which rows are read one by one.
+    pub(super) fn begin_rows(&mut self) -> Result<(), Failure> {
+        let payload = self.packet()?;
+        match payload.first() {
+            Some(&columns @ 1..=250) => self.definitions(columns.into()),
+            _ => self.result(&payload, false).map(drop),
+        }
+    }
+
+    fn end(&self, payload: &[u8]) -> Result<Answer, Failure> {
+        let is_eof = payload.first() == Some(&backend::EOF) && payload.len() == 5;
+        if is_eof && !self.agreed.has(Capabilities::DEPRECATE_EOF) {
+            let eof = backend::Eof::read(payload);
+            let eof = eof.map_err(|fault| Failure::Broken(fault.to_string()))?;
+            return Ok(Answer {
+                goes_on: eof.status.has(Status::MORE_RESULTS),
+                ..Answer::default()
+            });
+        }
+        let ok = OkPacket::read(payload, self.agreed);
+        let ok = ok.map_err(|fault| Failure::Broken(fault.to_string()))?;
+        Ok(Answer {
+            rows: Rows::default(),
+            affected: ok.affected_rows,
+            insert_id: ok.last_insert_id,
+            goes_on: ok.status.has(Status::MORE_RESULTS),
+        })
+    }
+
+    fn tell(&mut self, code: Code, body: &[u8]) -> Result<(), Failure> {
+        let mut out = Vec::new();
+        build::command(&mut out, code, body);
+        self.say(&out)
+    }
+
+    /// Sends whole packets.
+    pub(super) fn say(&mut self, packets: &[u8]) -> Result<(), Failure> {
+        let mut rest = packets;
+        while let Parsed::Frame(header, _) = frame::header(rest) {
+            self.sequence = header.sequence.wrapping_add(1);
+            rest = rest.get(header.frame_length()..).unwrap_or_default();
+        }
+        self.send(packets)
+    }
+
+    /// Sends bytes as they are.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.socket.send(bytes)
+    }
+
+    /// The next payload, however many packets it has.
+    fn packet(&mut self) -> Result<Vec<u8>, Failure> {
+        let deadline = self.socket.deadline();
+        let mut payload = Vec::new();
+        loop {
+            let bytes = self.socket.incoming();
+            let header = match frame::header(bytes) {
+                Parsed::Frame(header, _) if bytes.len() >= header.frame_length() => header,
+                _ => {
+                    self.socket.receive(deadline)?;
+                    continue;
+                }
+            };
+            payload.extend_from_slice(&bytes[HEADER_LENGTH..header.frame_length()]);
+            self.socket.read_away(header.frame_length());
+            if header.sequence != self.sequence {
+                return Err(self.unasked(header.sequence, &payload));
+            }
+            self.sequence = self.sequence.wrapping_add(1);
+            if !header.goes_on() {
+                return Ok(payload);
+            }
+        }
+    }
+
+    /// Whoever ends a session that asks for nothing may say why, in a packet numbered 0.
+    fn unasked(&self, sequence: u8, payload: &[u8]) -> Failure {
+        match payload.first() {
+            Some(&backend::ERROR) if sequence == 0 => failure(payload, true),
+            _ => Failure::Broken(format!(
+                "a packet numbered {sequence} in the place of {}: {payload:?}",
+                self.sequence
+            )),
+        }
+    }
+
+    /// From now on an answer may take so long; returns how long it could until now.
+    pub(super) fn limit(&mut self, limit: Duration) -> Duration {
+        self.socket.set_limit(limit)
+    }
+
+    /// KILL of this session, or of its query, over a connection of its own.
+    pub(super) fn kill(&self, what: &str) -> Result<(), Failure> {
+        let mut other = Client::log_in(self.socket.address, self.socket.limit())?;
+        other.query(&format!("KILL {what} {}", self.connection))?;
+        other.quit();
+        Ok(())
+    }
+
+    /// Leaves without a word: the connection is reset, or merely closed.
+    pub(super) fn vanish(self, by_reset: bool) {
+        self.socket.vanish(by_reset);
+    }
+
+    /// Leaves as clients do.
+    pub(super) fn quit(mut self) {
+        let _ = self.tell(Code::Quit, &[]);
+    }
+}
+
+/// A parameter of an execution.
+#[derive(Clone, Copy)]
+pub(super) enum Value<'a> {
+    /// Shorter than 251 bytes.
+    Text(&'a str),
+    Number(i64),
+    /// Was sent before, as long data.
+    Sent,
+}
+
+fn hello() -> Hello<'static> {
+    Hello {
+        capabilities: CAPABILITIES,
+        collation: COLLATION,
+        user: USER,
+        schema: Some(USER),
+        attributes: Attributes::default(),
+    }
+}
+
+fn credential() -> (Credential, Channel, ServerKey) {
+    let password = Credential::Password(USER.to_vec().into());
+    (password, Channel::Plain, ServerKey::Ask)
+}
+
+/// What follows the flags of an execution.
+fn parameters(values: &[Value<'_>]) -> Vec<u8> {
+    const VAR_STRING: u8 = 253;
+    const LONGLONG: u8 = 8;
+    let mut out = 1_u32.to_le_bytes().to_vec();
+    if values.is_empty() {
+        return out;
+    }
+    // None of them is NULL; the types follow.
+    out.resize(out.len() + values.len().div_ceil(8), 0);
+    out.push(1);
+    for value in values {
+        let kind = match value {
+            Value::Number(_) => LONGLONG,
+            Value::Text(_) | Value::Sent => VAR_STRING,
+        };
+        out.extend_from_slice(&[kind, 0]);
+    }
+    for value in values {
+        match value {
+            Value::Sent => {}
+            Value::Number(number) => out.extend_from_slice(&number.to_le_bytes()),
+            Value::Text(text) => {
+                out.push(u8::try_from(text.len()).expect("a tag is short"));
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+    out
+}

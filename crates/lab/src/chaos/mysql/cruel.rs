@@ -1,0 +1,330 @@
+//! Clients that leave in the middle: of a query, a file, results, a cursor, a transaction.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::client::Client;
+use crate::chaos::client::Client as _;
+use crate::chaos::cruel::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, part};
+use crate::chaos::failure::{Failure, Means};
+use crate::chaos::notes::Wrong;
+use crate::chaos::seed::Chance;
+use crate::chaos::stage::Stage;
+
+pub(super) const ALL: [(&str, Cruelty<Client>); 16] = [
+    ("left in a query", leave_query),
+    ("left in a file", leave_file),
+    ("left in several results", leave_results),
+    ("left in rows", leave_rows),
+    ("left with a cursor", leave_cursor),
+    ("left with long data", leave_long_data),
+    ("left in a transaction", leave_transaction),
+    ("left without autocommit", leave_without_autocommit),
+    ("left in a packet", leave_packet),
+    ("left with state", leave_state),
+    ("made anew", make_anew),
+    ("left with locked tables", leave_locked_tables),
+    ("cancelled", cancel),
+    ("killed", kill),
+    ("left while queued", leave_at_once),
+    ("left in a login", leave_login),
+];
+
+fn leave_query(
+    _: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    let text = format!("SELECT '{tag}', n, IF(n = 1, SLEEP(0.2), 0) FROM chaos_numbers");
+    client.send_query(&text)?;
+    linger(chance, 300);
+    client.vanish(chance.below(2) == 0);
+    Ok(())
+}
+
+/// Nothing of it may ever be there.
+fn leave_file(
+    _: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    client.send_query("LOAD DATA LOCAL INFILE 'rows' INTO TABLE chaos_ghost (tag)")?;
+    if client.wait_file()?.is_some() {
+        return Err(Failure::Broken("no file is wanted".to_owned()));
+    }
+    let lines = format!("{tag}\n").repeat(1 + chance.below(200) as usize);
+    let packets = client.packets(lines.as_bytes());
+    // The end of it is never sent.
+    let cut = packets.len() - 4 - chance.below(packets.len() as u64 / 2) as usize;
+    client.send(&packets[..cut])?;
+    linger(chance, 30);
+    client.vanish(chance.below(2) == 0);
+    Ok(())
+}
+
+fn leave_results(
+    stage: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    let one = |number| format!("SELECT '{tag}.{number}'");
+    let texts: Vec<String> = (0..10).map(one).collect();
+    client.send_query(&texts.join(";"))?;
+    for number in 0..chance.below(10) {
+        let answer = client.answer()?;
+        let wanted = format!("{tag}.{number}");
+        stage.notes.compare(tag, &wanted, answer.value(0, 0));
+    }
+    client.vanish(chance.below(2) == 0);
+    Ok(())
+}
+
+fn leave_rows(
+    stage: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    let text = format!("SELECT '{tag}', a.n FROM chaos_numbers a, chaos_numbers b LIMIT 50000");
+    client.send_query(&text)?;
+    client.begin_rows()?;
+    for _ in 0..chance.below(200) {
+        let came = client.first_of_row()?;
+        stage.notes.compare(tag, tag, came.as_deref());
+    }
+    client.vanish(chance.below(2) == 0);
+    Ok(())
+}
+
+fn leave_cursor(
+    stage: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    let text = format!("SELECT concat('{tag}.', n) FROM chaos_numbers ORDER BY n");
+    let statement = client.prepare(&text)?;
+    client.open(statement)?;
+    for number in 0..chance.below(5) {
+        let rows = client.fetch(statement, 2)?;
+        let wanted = format!("{tag}.{}", 2 * number);
+        stage.notes.compare(tag, &wanted, rows.value(0, 0));
+    }
+    leave(client, chance);
+    Ok(())
+}
+
+/// The statement is never executed.
+fn leave_long_data(
+    _: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    let statement = client.prepare("INSERT INTO chaos_ghost (tag) VALUES (?)")?;
+    client.send_long_data(statement, 0, tag)?;
+    linger(chance, 20);
+    leave(client, chance);
+    Ok(())
+}
+
+/// Nothing of it may ever be there.
+fn leave_transaction(
+    _: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    client.query("BEGIN")?;
+    client.query(&ghost(tag))?;
+    linger(chance, 20);
+    leave(client, chance);
+    Ok(())
+}
+
+fn leave_without_autocommit(
+    _: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    client.query("SET autocommit = 0")?;
+    client.query(&ghost(tag))?;
+    leave(client, chance);
+    Ok(())
+}
+
+fn leave_packet(
+    _: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    let mut packet = Vec::new();
+    evenkeel_wire::mysql::build::query(&mut packet, ghost(tag).as_bytes());
+    client.send(part(&packet, chance))?;
+    linger(chance, 10);
+    client.vanish(chance.below(2) == 0);
+    Ok(())
+}
+
+/// Whoever gets this server connection next must find none of it.
+fn leave_state(
+    _: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    set_state(&mut client, tag)?;
+    leave(client, chance);
+    Ok(())
+}
+
+/// It must itself find none of it in its new session.
+fn make_anew(
+    stage: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    set_state(&mut client, tag)?;
+    match chance.below(2) {
+        0 => client.change_user()?,
+        _ => client.renew()?,
+    }
+    let text = "SELECT coalesce(@owner, 'nobody'), concat(count(*)) FROM chaos_numbers";
+    let seen = client.query(text)?;
+    stage.notes.compare(tag, "nobody", seen.value(0, 0));
+    stage.notes.compare(tag, "1000", seen.value(0, 1));
+    leave(client, chance);
+    Ok(())
+}
+
+fn set_state(client: &mut Client, tag: &str) -> Result<(), Failure> {
+    // Nobody but those who have this number has the lock, one after the other.
+    let (number, _) = tag.split_once('.').unwrap_or((tag, ""));
+    for text in [
+        format!("SET @owner = '{tag}', @later = concat('{tag}', now())"),
+        "SET time_zone = '-11:11', sql_mode = 'ANSI_QUOTES', lock_wait_timeout = 7".to_owned(),
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED".to_owned(),
+        "SET NAMES latin1".to_owned(),
+        format!("DO GET_LOCK('chaos.{number}', 10)"),
+        "CREATE TEMPORARY TABLE chaos (session bigint, id bigint, tag text)".to_owned(),
+        "CREATE TEMPORARY TABLE chaos_numbers (n int)".to_owned(),
+        "PREPARE own FROM 'SELECT ''a stranger''''s'''".to_owned(),
+        "USE information_schema".to_owned(),
+    ] {
+        client.query(&text)?;
+    }
+    // Back, so that the temporary tables hide the others.
+    client.query("USE sbtest").map(drop)
+}
+
+fn leave_locked_tables(
+    _: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    client.query("LOCK TABLES chaos_ghost READ, chaos_numbers READ")?;
+    client.query(&format!("SELECT '{tag}', count(*) FROM chaos_numbers"))?;
+    leave(client, chance);
+    Ok(())
+}
+
+/// Its own query must be cancelled, and nobody else's: whoever else is, says so.
+fn cancel(
+    stage: &Stage,
+    mut client: Client,
+    chance: &mut Chance,
+    tag: &str,
+) -> Result<(), Failure> {
+    client.send_query(&format!("SELECT concat(SLEEP({SLEEP_S})), '{tag}'"))?;
+    sleep(Duration::from_millis(50 + chance.below(50)));
+    let limit = client.limit(CANCEL_LIMIT);
+    for _ in 0..CANCELS_MAX {
+        client.kill("QUERY")?;
+        match client.answer() {
+            // MariaDB says that it was interrupted, MySQL that it slept less than it should.
+            Err(Failure::Refused(error)) if error.means == Means::Cancelled => break,
+            Ok(answer) if answer.value(0, 0) == Some("1") => break,
+            // A server that has not begun with the query takes no notice.
+            Err(Failure::Late(_)) => {}
+            Err(other) => return Err(other),
+            Ok(_) => {
+                let what = format!("{tag}: a cancelled query ended as if it had not been");
+                stage.notes.wrong(Wrong::Stuck, what);
+                break;
+            }
+        }
+    }
+    client.limit(limit);
+    client.query("SELECT 1")?;
+    // A cancel that comes late is nobody's.
+    if chance.below(2) == 0 {
+        client.kill("QUERY")?;
+    }
+    client.leave();
+    Ok(())
+}
+
+/// It must be gone then, and nobody else.
+fn kill(stage: &Stage, mut client: Client, chance: &mut Chance, tag: &str) -> Result<(), Failure> {
+    let is_busy = chance.below(2) == 0;
+    if is_busy {
+        client.send_query(&format!("SELECT concat(SLEEP({SLEEP_S})), '{tag}'"))?;
+        sleep(Duration::from_millis(50 + chance.below(50)));
+    }
+    client.kill("CONNECTION")?;
+    client.limit(CANCEL_LIMIT);
+    let end = match is_busy {
+        true => client.answer(),
+        false => client.query("SELECT 1"),
+    };
+    match end {
+        Err(Failure::Lost(_) | Failure::Ended(_)) => Ok(()),
+        // What it was asked is over; then it is.
+        Err(Failure::Refused(_)) if client.query("SELECT 1").is_err() => Ok(()),
+        Err(failure @ Failure::Broken(_)) => Err(failure),
+        _ => {
+            let what = format!("{tag}: a session that was killed goes on");
+            stage.notes.wrong(Wrong::Stuck, what);
+            Ok(())
+        }
+    }
+}
+
+fn leave_at_once(_: &Stage, mut client: Client, _: &mut Chance, tag: &str) -> Result<(), Failure> {
+    client.send_query(&format!("SELECT '{tag}', SLEEP(0.05)"))?;
+    client.vanish(true);
+    Ok(())
+}
+
+/// With a connection of its own: the one it was given is logged in already.
+fn leave_login(stage: &Stage, other: Client, chance: &mut Chance, _: &str) -> Result<(), Failure> {
+    other.leave();
+    let mut client = Client::reach(stage.address, stage.limit)?;
+    if chance.below(3) > 0 {
+        let mut packet = Vec::new();
+        client.greeted(&mut packet)?;
+        client.send(part(&packet, chance))?;
+    }
+    linger(chance, 20);
+    client.vanish(chance.below(2) == 0);
+    Ok(())
+}
+
+fn ghost(tag: &str) -> String {
+    format!("INSERT INTO chaos_ghost (tag) VALUES ('{tag}')")
+}
+
+/// In one of the ways there are.
+fn leave(client: Client, chance: &mut Chance) {
+    match chance.below(3) {
+        0 => client.quit(),
+        by => client.vanish(by == 1),
+    }
+}

@@ -1,0 +1,145 @@
+//! The ways to write rows: as text, prepared, in a transaction, in a pipeline, by COPY.
+
+use evenkeel_wire::postgres::build;
+use evenkeel_wire::postgres::frontend::Target;
+
+use super::client::Client;
+use super::reply::Reply;
+use crate::chaos::failure::Failure;
+use crate::chaos::writer::{Act, Key, Way, Written};
+
+type Doing<'a> = crate::chaos::writer::Doing<'a, Client>;
+
+pub(super) const ALL: [Act<Client>; 6] = [
+    whole("an insert as text", 1, text),
+    whole("two inserts in one text", 2, statements),
+    whole("a transaction", 2, transaction),
+    whole("a prepared insert", 1, prepared),
+    Act {
+        name: "a pipeline",
+        rows: 3,
+        way: Way::Parts(pipeline),
+    },
+    whole("a COPY", 3, copy),
+];
+
+const fn whole(
+    name: &'static str,
+    rows: u64,
+    way: fn(&mut Doing<'_>, &[u64]) -> Result<Key, Failure>,
+) -> Act<Client> {
+    let way = Way::Whole(way);
+    Act { name, rows, way }
+}
+
+const PREPARED: &[u8] = b"INSERT INTO chaos VALUES ($1::bigint, $2::bigint, $3) RETURNING tag";
+
+fn text(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let reply = doing.session.client.query(&insert(doing, ids[0]))?;
+    check(doing, &reply, 0, ids[0])
+}
+
+/// One implicit transaction.
+fn statements(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let text: Vec<String> = ids.iter().map(|id| insert(doing, *id)).collect();
+    let reply = doing.session.client.query(&text.join("; "))?;
+    let mut rows = (0..).zip(ids);
+    rows.try_for_each(|(row, id)| check(doing, &reply, row, *id).map(drop))?;
+    Ok(None)
+}
+
+fn transaction(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    doing.session.client.query("BEGIN")?;
+    for id in ids {
+        let reply = doing.session.client.query(&insert(doing, *id))?;
+        check(doing, &reply, 0, *id)?;
+    }
+    let reply = doing.session.client.query("COMMIT")?;
+    match reply.tags.first().map(String::as_str) {
+        Some("COMMIT") => Ok(None),
+        other => Err(Failure::Broken(format!("COMMIT was answered by {other:?}"))),
+    }
+}
+
+fn prepared(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let mut packet = Vec::new();
+    if !doing.session.client.has_insert {
+        build::parse(&mut packet, b"own", PREPARED, &[]);
+    }
+    let id = ids[0];
+    let (number, key, tag) = (doing.number.to_string(), id.to_string(), doing.tag(id));
+    let values = [number.as_bytes(), key.as_bytes(), tag.as_bytes()].map(Some);
+    build::bind(&mut packet, b"", b"own", &values);
+    build::execute(&mut packet, b"", 0);
+    build::sync(&mut packet);
+    doing.session.client.send(&packet)?;
+    let reply = doing.session.client.reply()?.good()?;
+    doing.session.client.has_insert = true;
+    check(doing, &reply, 0, id)
+}
+
+/// Each insert with a Sync of its own, all sent before the first is answered.
+fn pipeline(doing: &mut Doing<'_>, ids: &[u64]) -> Vec<Written> {
+    let mut packet = Vec::new();
+    for id in ids {
+        unnamed(&mut packet, &insert(doing, *id));
+    }
+    let mut sent = doing.session.client.send(&packet);
+    let mut written = Vec::new();
+    for id in ids {
+        let one = match &sent {
+            Ok(()) => doing.session.client.reply().and_then(Reply::good),
+            Err(failure) => Err(failure.clone()),
+        };
+        let outcome = one.and_then(|reply| check(doing, &reply, 0, *id));
+        if let Err(failure) = &outcome
+            && !matches!(failure, Failure::Refused(_))
+        {
+            sent = Err(failure.clone());
+        }
+        written.push((vec![*id], outcome));
+    }
+    written
+}
+
+fn copy(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let line = |id: &u64| format!("{}\t{id}\t{}\n", doing.number, doing.tag(*id));
+    let lines: String = ids.iter().map(line).collect();
+    let reply = doing
+        .session
+        .client
+        .copy_in("COPY chaos FROM STDIN", &lines)?;
+    let wanted = format!("COPY {}", ids.len());
+    let came = reply.tags.first().map(String::as_str);
+    doing
+        .stage
+        .notes
+        .compare(&doing.session.name, &wanted, came);
+    Ok(None)
+}
+
+fn insert(doing: &Doing<'_>, id: u64) -> String {
+    let (number, tag) = (doing.number, doing.tag(id));
+    format!("INSERT INTO chaos VALUES ({number}, {id}, '{tag}') RETURNING tag /* {tag} */")
+}
+
+/// The reply must be to this very insert.
+fn check(doing: &Doing<'_>, reply: &Reply, row: usize, id: u64) -> Result<Key, Failure> {
+    doing.check(id, reply.value(row, 0)).map(|()| None)
+}
+
+/// A query by the unnamed statement.
+pub(super) fn extended(client: &mut Client, text: &str) -> Result<Reply, Failure> {
+    let mut packet = Vec::new();
+    unnamed(&mut packet, text);
+    client.send(&packet)?;
+    client.reply()?.good()
+}
+
+fn unnamed(packet: &mut Vec<u8>, text: &str) {
+    build::parse(packet, b"", text.as_bytes(), &[]);
+    build::bind(packet, b"", b"", &[]);
+    build::describe(packet, Target::Portal(b""));
+    build::execute(packet, b"", 0);
+    build::sync(packet);
+}

@@ -1,0 +1,210 @@
+//! A PostgreSQL client that sees every message, and can leave in the middle of any.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use evenkeel_wire::postgres::backend::{self, Message};
+use evenkeel_wire::postgres::frame::{self, LENGTH_MAX};
+use evenkeel_wire::postgres::login::{Credential, Join, JoinStep};
+use evenkeel_wire::postgres::startup::CancelKey;
+use evenkeel_wire::postgres::{Parsed, build};
+
+use super::reply::{self, Reply};
+use crate::chaos::failure::Failure;
+use crate::chaos::socket::{Socket, nonce};
+
+const USER: &str = "sbtest";
+
+/// A session, logged in.
+pub(in crate::chaos) struct Client {
+    socket: Socket,
+    key: Option<(u32, Vec<u8>)>,
+    /// Its named insert was prepared.
+    pub(super) has_insert: bool,
+    /// Channels of notifications that nobody asked for.
+    pub(super) notified: Vec<String>,
+}
+
+impl Client {
+    /// Logs in; the name is what the server shows as `application_name`.
+    pub(super) fn log_in_as(
+        address: SocketAddr,
+        name: &str,
+        limit: Duration,
+    ) -> Result<Client, Failure> {
+        let mut client = Client::reach(address, limit)?;
+        let mut packet = Vec::new();
+        let parameters = [
+            ("user", USER),
+            ("database", "sbtest"),
+            ("application_name", name),
+        ];
+        let parameters = parameters.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        build::startup(&mut packet, 0, parameters);
+        client.send(&packet)?;
+        client.log_in()?;
+        Ok(client)
+    }
+
+    /// Only the TCP connection.
+    pub(super) fn reach(address: SocketAddr, limit: Duration) -> Result<Client, Failure> {
+        Ok(Client {
+            socket: Socket::reach(address, limit)?,
+            key: None,
+            has_insert: false,
+            notified: Vec::new(),
+        })
+    }
+
+    fn log_in(&mut self) -> Result<(), Failure> {
+        let password = Credential::Password(USER.as_bytes().to_vec().into());
+        let mut join = Join::new(USER.into(), password, None, false, nonce());
+        loop {
+            let mut answer = Vec::new();
+            let step = self.with_message(|message| match message {
+                Message::Authentication(request) => Ok(Some(join.message(request, &mut answer))),
+                other => Err(unexpected("the login", &other)),
+            })?;
+            self.send(&answer)?;
+            match step {
+                Some(JoinStep::More(next)) => join = *next,
+                Some(JoinStep::Refused(why)) => return Err(Failure::Broken(format!("{why:?}"))),
+                Some(JoinStep::Done(_)) | None => break,
+            }
+        }
+        let ready = self.reply()?;
+        self.key = ready.key;
+        match ready.error {
+            Some(error) => Err(Failure::Ended(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// One simple query, to ReadyForQuery; an error of the server is a failure.
+    pub(super) fn query(&mut self, text: &str) -> Result<Reply, Failure> {
+        let mut packet = Vec::new();
+        build::query(&mut packet, text.as_bytes());
+        self.send(&packet)?;
+        self.reply()?.good()
+    }
+
+    /// COPY FROM STDIN with these lines.
+    pub(super) fn copy_in(&mut self, statement: &str, lines: &str) -> Result<Reply, Failure> {
+        let mut packet = Vec::new();
+        build::query(&mut packet, statement.as_bytes());
+        self.send(&packet)?;
+        if let Some(refused) = self.wait_copy_in()? {
+            return refused.good();
+        }
+        let mut data = Vec::new();
+        copy_data(&mut data, lines.as_bytes());
+        data.extend_from_slice(b"c\0\0\0\x04");
+        self.send(&data)?;
+        self.reply()?.good()
+    }
+
+    /// The server's request for COPY data; or its whole reply, if it wants none.
+    pub(super) fn wait_copy_in(&mut self) -> Result<Option<Reply>, Failure> {
+        let mut reply = Reply::default();
+        loop {
+            let seen = self.with_message(|message| {
+                let is_request = matches!(message, Message::CopyIn(_));
+                Ok((is_request, !is_request && reply.take(&message)?))
+            })?;
+            match seen {
+                (true, _) => return Ok(None),
+                (_, true) => return Ok(Some(reply)),
+                _ => {}
+            }
+        }
+    }
+
+    /// All messages up to the next ReadyForQuery.
+    pub(super) fn reply(&mut self) -> Result<Reply, Failure> {
+        let mut reply = Reply::default();
+        while !self.with_message(|message| reply.take(&message))? {}
+        self.notified.append(&mut reply.notified);
+        Ok(reply)
+    }
+
+    /// Reads the next message and gives it away before the next one is received.
+    pub(super) fn with_message<T>(
+        &mut self,
+        read: impl FnOnce(Message<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let deadline = self.socket.deadline();
+        loop {
+            match frame::frame(self.socket.incoming(), LENGTH_MAX) {
+                Parsed::Frame(found, length) => {
+                    let outcome = match backend::message(found) {
+                        Ok(message) => read(message),
+                        Err(fault) => Err(Failure::Broken(format!("{fault:?}"))),
+                    };
+                    self.socket.read_away(length);
+                    return outcome;
+                }
+                Parsed::Incomplete { .. } => self.socket.receive(deadline)?,
+                Parsed::Invalid(fault) => return Err(Failure::Broken(format!("{fault:?}"))),
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.socket.send(bytes)
+    }
+
+    /// From now on an answer may take so long; returns how long it could until now.
+    pub(super) fn limit(&mut self, limit: Duration) -> Duration {
+        self.socket.set_limit(limit)
+    }
+
+    /// Asks, over a connection of its own, that what runs in this session be cancelled.
+    pub(super) fn cancel(&self) -> Result<(), Failure> {
+        let Some((process, secret)) = &self.key else {
+            return Err(Failure::Broken(
+                "the login gave no key to cancel with".to_owned(),
+            ));
+        };
+        let key = CancelKey {
+            process: *process,
+            secret,
+        };
+        let mut packet = Vec::new();
+        build::cancel(&mut packet, key);
+        let limit = self.socket.limit();
+        let mut other = Socket::reach(self.socket.address, limit)?;
+        other.send(&packet)?;
+        // It is closed when the request was passed on.
+        match other.receive(Instant::now() + limit) {
+            Err(Failure::Lost(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Leaves without a word: the connection is reset, or merely closed.
+    pub(super) fn vanish(self, by_reset: bool) {
+        self.socket.vanish(by_reset);
+    }
+
+    /// Leaves as clients do.
+    pub(super) fn quit(mut self) {
+        let mut packet = Vec::new();
+        build::terminate(&mut packet);
+        let _ = self.send(&packet);
+    }
+}
+
+/// A CopyData message.
+pub(super) fn copy_data(out: &mut Vec<u8>, data: &[u8]) {
+    let length = u32::try_from(data.len() + 4).expect("a test's data are short");
+    out.push(b'd');
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(data);
+}
+
+fn unexpected(wherein: &str, message: &Message<'_>) -> Failure {
+    if let Message::Error(report) = message {
+        return Failure::Ended(reply::error(*report));
+    }
+    Failure::Broken(format!("{message:?} in {wherein}"))
+}

@@ -1,0 +1,79 @@
+//! What a server says between two ReadyForQuery messages.
+
+use evenkeel_wire::postgres::TransactionStatus;
+use evenkeel_wire::postgres::backend::{Message, Report, values};
+
+use crate::chaos::client::{Row, Rows};
+use crate::chaos::failure::{Failure, Means, SqlError};
+
+/// All of one reply.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    pub(super) rows: Rows,
+    /// What CommandComplete said, for each statement.
+    pub(super) tags: Vec<String>,
+    pub(super) error: Option<SqlError>,
+    /// Channels of notifications that came.
+    pub(super) notified: Vec<String>,
+    pub(super) status: Option<TransactionStatus>,
+    pub(super) key: Option<(u32, Vec<u8>)>,
+}
+
+impl Reply {
+    /// The reply as it should be; an error of the server is a failure.
+    pub(super) fn good(self) -> Result<Reply, Failure> {
+        match self.error {
+            Some(error) => Err(Failure::Refused(error)),
+            None => Ok(self),
+        }
+    }
+
+    /// The value in this row and column.
+    pub(super) fn value(&self, row: usize, column: usize) -> Option<&str> {
+        self.rows.value(row, column)
+    }
+
+    /// Takes a message in; true at the last one.
+    pub(super) fn take(&mut self, message: &Message<'_>) -> Result<bool, Failure> {
+        match message {
+            Message::ReadyForQuery(status) => {
+                self.status = Some(*status);
+                return Ok(true);
+            }
+            Message::DataRow(body) => self.rows.0.push(row(body)),
+            Message::CommandComplete(tag) => self.tags.push(text(tag.0)),
+            Message::Error(report) if report.is_fatal() => {
+                return Err(Failure::Ended(error(*report)));
+            }
+            // The first says why; what follows it in a pipeline is skipped.
+            Message::Error(report) => self.error = self.error.take().or(Some(error(*report))),
+            Message::Notification { channel, .. } => self.notified.push(text(channel)),
+            Message::BackendKeyData { process, secret } => {
+                self.key = Some((*process, secret.to_vec()));
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+}
+
+pub(super) fn error(report: Report<'_>) -> SqlError {
+    let (code, text) = (text(&report.sqlstate().0), text(report.text()));
+    let means = match code.as_str() {
+        // It has other reasons too: limits of the statement, conflicts of a standby.
+        "57014" if text.contains("user request") => Means::Cancelled,
+        // It says it itself; class 08 are lost connections, 57P the operator's interventions.
+        "40003" => Means::Doubtful,
+        code if code.starts_with("08") || code.starts_with("57P") => Means::Doubtful,
+        _ => Means::NotDone,
+    };
+    SqlError { code, text, means }
+}
+
+fn row(body: &[u8]) -> Row {
+    values(body).map(|value| value.map(text)).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,137 @@
+//! What clients saw of what happened to the servers.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::chaos::director::{Event, Happened};
+use crate::chaos::notes::{Attempt, Content, Outcome, between};
+
+/// What clients saw of one event.
+#[derive(Clone, Debug)]
+pub struct Outage {
+    /// What happened.
+    pub event: String,
+    /// From a writable primary to the first acknowledged write; `None` where it always was one.
+    pub reaction: Option<Duration>,
+    /// The longest time from a writer's first error to its next success.
+    pub errors: Duration,
+    /// The longest time that a writer was without an acknowledged write.
+    pub pause: Duration,
+    /// Writes that failed.
+    pub failed_writes: usize,
+    /// Reads that failed.
+    pub failed_reads: usize,
+    /// The longest read.
+    pub read: Duration,
+    /// The longest time in which no reader at all was answered.
+    pub read_pause: Duration,
+    /// Whether another server took the writes afterwards.
+    pub is_change: bool,
+}
+
+/// An event's time goes on until the next one begins.
+pub(super) fn outages(content: &Content, happened: &[Happened]) -> Vec<Outage> {
+    let next = happened.iter().skip(1).map(|next| Some(next.begun));
+    let pairs = happened.iter().zip(next.chain([None]));
+    pairs
+        .map(|(one, until)| outage(content, one, until.unwrap_or_else(SystemTime::now)))
+        .collect()
+}
+
+fn outage(content: &Content, one: &Happened, until: SystemTime) -> Outage {
+    let within = |at: SystemTime| (one.begun..until).contains(&at);
+    let writes: Vec<&Attempt> = content
+        .attempts
+        .iter()
+        .filter(|attempt| within(attempt.ended))
+        .collect();
+    let reads = || content.readings.iter().filter(|read| within(read.ended));
+    let took = reads().map(|read| between(read.begun, read.ended));
+    let answered = reads().filter(|read| read.failure.is_none());
+    let answered = answered.map(|read| read.ended);
+    let good = |attempt: &&&Attempt| attempt.outcome == Outcome::Acknowledged;
+    let sessions: BTreeSet<u64> = writes.iter().map(|attempt| attempt.session).collect();
+    let of = |session: u64| {
+        writes
+            .iter()
+            .filter(move |attempt| attempt.session == session)
+    };
+    Outage {
+        event: match one.event {
+            Event::FailOver => "failover, killed".to_owned(),
+            Event::FailOverFrozen => "failover, frozen".to_owned(),
+            event => format!("{event:?}"),
+        },
+        reaction: one.writable_at.and_then(|at| {
+            let ended = writes.iter().filter(good).map(|attempt| attempt.ended);
+            let first = ended.filter(|ended| *ended >= at).min()?;
+            Some(between(at, first))
+        }),
+        errors: sessions
+            .iter()
+            .map(|session| error_span(of(*session).copied()))
+            .max()
+            .unwrap_or_default(),
+        pause: sessions
+            .iter()
+            .map(|session| {
+                let written = of(*session).filter(good).map(|attempt| attempt.ended);
+                longest_pause(one.begun, written)
+            })
+            .max()
+            .unwrap_or_default(),
+        failed_writes: writes.iter().filter(|attempt| !good(attempt)).count(),
+        failed_reads: reads().filter(|read| read.failure.is_some()).count(),
+        read: took.max().unwrap_or_default(),
+        read_pause: longest_pause(one.begun, answered),
+        is_change: one.event.is_change(),
+    }
+}
+
+/// The longest time from a first error to the next success.
+fn error_span<'a>(attempts: impl Iterator<Item = &'a Attempt>) -> Duration {
+    let (mut longest, mut first_error) = (Duration::ZERO, None);
+    for attempt in attempts {
+        match (&attempt.outcome, first_error) {
+            (Outcome::Acknowledged, Some(since)) => {
+                longest = longest.max(between(since, attempt.ended));
+                first_error = None;
+            }
+            (Outcome::Acknowledged, None) => {}
+            (_, since) => first_error = since.or(Some(attempt.ended)),
+        }
+    }
+    longest
+}
+
+/// The longest time between two of these instants, the first of them being the beginning.
+fn longest_pause(begun: SystemTime, instants: impl Iterator<Item = SystemTime>) -> Duration {
+    let (mut longest, mut last) = (Duration::ZERO, begun);
+    for instant in instants {
+        longest = longest.max(between(last, instant));
+        last = instant;
+    }
+    longest
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reaction = match self.reaction {
+            Some(took) => format!("{} ms after a writable primary", took.as_millis()),
+            None => "not concerned".to_owned(),
+        };
+        write!(
+            f,
+            "{:<18} writes {reaction}; errors for {} ms ({} writes), longest pause {} ms; \
+             longest read {} ms, {} failed, none answered for {} ms",
+            self.event,
+            self.errors.as_millis(),
+            self.failed_writes,
+            self.pause.as_millis(),
+            self.read.as_millis(),
+            self.failed_reads,
+            self.read_pause.as_millis()
+        )
+    }
+}

@@ -1,0 +1,185 @@
+//! The tests of MariaDB Connector/C, the library that most clients of MariaDB are made of: cursors,
+//! bulk executions, COM_CHANGE_USER after each test, and a replica's stream of the binary log.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::step::Step;
+use super::suite::Source;
+use super::verdict::{Case, Cases, Verdict};
+use crate::Server;
+use crate::program::Program;
+
+/// Those that need no waiting.
+const SHORT: [&str; 9] = [
+    "async",
+    "bulk1",
+    "cursor",
+    "errors",
+    "features-10_2",
+    "fetch",
+    "ps_new",
+    "result",
+    "view",
+];
+
+/// The longest takes a minute and a half, of waiting for timeouts.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// What the suite wants to find. It reads rows in the binary log.
+const PREPARED: &str = "\
+    GRANT ALL ON *.* TO sbtest@'127.0.0.1' WITH GRANT OPTION;\
+    SET GLOBAL binlog_format = ROW, GLOBAL local_infile = ON;";
+
+/// The directory with the programs, and the plugins that they load.
+pub(super) fn programs() -> Result<PathBuf> {
+    let source = Source {
+        name: "connector-c",
+        title: "the tests of MariaDB Connector/C",
+        script: include_str!("fetch-connector-c.sh"),
+        arguments: &[],
+    };
+    source.fetched()
+}
+
+/// Runs all of them, or those that need no waiting, as a user who may do anything.
+pub(super) fn run(
+    server: &Server,
+    address: SocketAddr,
+    room: &Path,
+    is_short: bool,
+) -> Result<Cases> {
+    let programs = programs()?;
+    server.sql(PREPARED)?;
+    let mut cases = Cases::new();
+    for name in names(&programs)? {
+        if is_short && !SHORT.contains(&name.as_str()) {
+            continue;
+        }
+        let ended = Step {
+            program: &Program::here(programs.join(&name)),
+            arguments: Vec::new(),
+            environment: environment(address, &programs, room),
+            user: None,
+            directory: room,
+            output: room.join(format!("{name}.log")),
+            limit: LIMIT,
+            child_limit: LIMIT,
+        }
+        .run()?;
+        cases.extend(cases_of(&name, &ended.said));
+    }
+    if cases.values().all(|case| case.verdict == Verdict::Missing) {
+        bail!("no test of Connector/C ran to its end");
+    }
+    Ok(cases)
+}
+
+/// The programs, each of many tests.
+fn names(programs: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(programs)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn environment(address: SocketAddr, programs: &Path, room: &Path) -> Vec<(String, String)> {
+    let plugins = programs.join("plugins");
+    [
+        // It would skip all of them: they are meant for a server's own tests.
+        ("MARIADB_CC_TEST", "1".to_owned()),
+        ("MYSQL_TEST_HOST", address.ip().to_string()),
+        ("MYSQL_TEST_PORT", address.port().to_string()),
+        ("MYSQL_TEST_USER", "sbtest".to_owned()),
+        ("MYSQL_TEST_PASSWD", "sbtest".to_owned()),
+        ("MYSQL_TEST_DB", "sbtest".to_owned()),
+        ("MYSQL_TEST_PLUGINDIR", plugins.display().to_string()),
+        ("HOME", room.display().to_string()),
+        ("MYSQL_TMP_DIR", room.display().to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// The verdict of each test of a program, in the words of TAP; and, by the program's own name,
+/// whether it came to its end. What stands before a verdict is why.
+fn cases_of(program: &str, said: &str) -> Cases {
+    let mut cases = Cases::new();
+    let (mut planned, mut counted) = (None, 0);
+    let mut words = String::new();
+    for line in said.lines() {
+        if let Some(plan) = line.strip_prefix("1..") {
+            planned = plan
+                .split_whitespace()
+                .next()
+                .and_then(|word| word.parse().ok());
+        } else if let Some((name, verdict)) = verdict(line) {
+            counted += 1;
+            let output = match verdict {
+                Verdict::Failed => std::mem::take(&mut words),
+                _ => String::new(),
+            };
+            words.clear();
+            cases.insert(format!("{program} {name}"), Case { verdict, output });
+        } else {
+            words.push_str(line);
+            words.push('\n');
+        }
+    }
+    let verdict = match planned == Some(counted) {
+        true => Verdict::Passed,
+        false => Verdict::Missing,
+    };
+    let output = words;
+    cases.insert(program.to_owned(), Case { verdict, output });
+    cases
+}
+
+/// `ok 1 - test_a`, `not ok 2 - test_b`, `ok 3 # skip test_c`
+fn verdict(line: &str) -> Option<(String, Verdict)> {
+    let (is_ok, rest) = match line.strip_prefix("not ok ") {
+        Some(rest) => (false, rest),
+        None => (true, line.strip_prefix("ok ")?),
+    };
+    let (_, rest) = rest.split_once(' ')?;
+    Some(match rest.strip_prefix("# skip ") {
+        Some(name) => (name.to_owned(), Verdict::Skipped),
+        None => {
+            let name = rest.trim_start_matches("- ").to_owned();
+            let verdict = if is_ok {
+                Verdict::Passed
+            } else {
+                Verdict::Failed
+            };
+            (name, verdict)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_test_has_its_verdict_and_a_program_that_stops_none() {
+        let said = "1..4\n# words\nok 1 - test_a\n# Error: because\nnot ok 2 - test_b\n\
+            ok 3 # skip test_c\n# going on\n";
+        let cases = cases_of("ps", said);
+        assert_eq!(cases["ps test_a"].verdict, Verdict::Passed);
+        assert_eq!(cases["ps test_b"].verdict, Verdict::Failed);
+        assert_eq!(cases["ps test_b"].output, "# Error: because\n");
+        assert_eq!(cases["ps test_c"].verdict, Verdict::Skipped);
+        assert_eq!(cases["ps"].verdict, Verdict::Missing);
+        let whole = cases_of("sp", "1..1\nok 1 - test_a\n");
+        assert_eq!(whole["sp"].verdict, Verdict::Passed);
+    }
+}

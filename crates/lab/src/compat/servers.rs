@@ -1,0 +1,46 @@
+//! The servers that a suite is run on.
+
+use anyhow::Result;
+
+use super::{Options, Suite, sysbench};
+use crate::{Driver, Lab, MariadbOptions, MysqlOptions, PostgresOptions, Server};
+
+impl Suite {
+    /// Whose protocol it speaks.
+    pub(super) fn driver(self) -> Driver {
+        match self {
+            Suite::Regress | Suite::Pq | Suite::Pgbench => Driver::Pgsql,
+            _ => Driver::Mysql,
+        }
+    }
+
+    /// The primary, and a replica where reads are to go to both.
+    pub(super) fn servers(self, lab: &Lab, options: &Options) -> Result<Vec<Server>> {
+        let replicas = usize::from(options.reads || self == Suite::Sysbench);
+        Ok(match self {
+            Suite::Regress | Suite::Pq | Suite::Pgbench => {
+                let options = PostgresOptions {
+                    replicas,
+                    version: options.version,
+                    ..PostgresOptions::default()
+                };
+                lab.postgres(options)?.servers()
+            }
+            Suite::PymysqlOnMysql => {
+                let options = MysqlOptions {
+                    replicas,
+                    ..MysqlOptions::default()
+                };
+                lab.mysql(options)?.servers()
+            }
+            Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench => {
+                let options = MariadbOptions {
+                    replicas,
+                    sbtest_rows: (self == Suite::Sysbench).then_some(sysbench::ROWS),
+                    sbtest_tables: sysbench::TABLES,
+                };
+                lab.mariadb(options)?.servers()
+            }
+        })
+    }
+}

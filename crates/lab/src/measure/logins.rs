@@ -1,0 +1,195 @@
+//! What clients cost that have logged in, asked once, and say nothing.
+
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use evenkeel_lab::{Lab, Pooler, PoolerKind, PoolerOptions, Server, raise_open_files_limit};
+use mysql_async::prelude::Queryable;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::NoTls;
+
+use super::blocks::{Comparison, Metric, Target, interleaved};
+use super::{Options, mysql, postgres};
+use crate::stop::Stop;
+
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "kB/client",
+        decimals: 2,
+    },
+    Metric {
+        name: "CPU ms/s",
+        decimals: 1,
+    },
+];
+const POSTGRES: [PoolerKind; 4] = [
+    PoolerKind::IoUring,
+    PoolerKind::Epoll,
+    PoolerKind::Pgbouncer,
+    PoolerKind::Odyssey,
+];
+/// MySQL Router opens a connection at the server for each of its clients.
+const MYSQL: [mysql::Kind; 2] = [mysql::Kind::IoUring, mysql::Kind::Epoll];
+const POOL_SIZE: u32 = 20;
+/// Logged in one after the other, these many at a time.
+const AT_ONCE: usize = 20;
+/// After the last answer, until everybody has put away what he can.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// What a run asks of what stands before the server.
+struct Front<'a> {
+    address: SocketAddr,
+    memory_kb: &'a dyn Fn() -> u64,
+    cpu_us: &'a dyn Fn() -> u64,
+}
+
+/// Every run is a new process; memory is taken without and with the clients.
+pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
+    raise_open_files_limit();
+    let lab = Lab::new("logins")?;
+    let cluster = lab.postgres(postgres::tables(options, 0))?;
+    let servers = cluster.servers();
+    let wanted = |kind: &&PoolerKind| options.pooler.is_empty() || options.pooler.contains(kind);
+    let kinds = POSTGRES.iter().filter(wanted);
+    let mut targets: Vec<Target> = kinds
+        .map(|kind| of_postgres(*kind, &servers, options))
+        .collect();
+    let rival = PoolerKind::Pgbouncer.name();
+    compare(("PostgreSQL", rival), &mut targets, options, stop)?;
+    let server = mysql::server(&lab, options)?;
+    let mut targets: Vec<Target> = MYSQL
+        .iter()
+        .map(|kind| of_mysql(*kind, &server, options))
+        .collect();
+    let rival = mysql::Kind::Epoll.name();
+    compare(("MariaDB", rival), &mut targets, options, stop)
+}
+
+fn compare(
+    (database, rival): (&str, &str),
+    targets: &mut [Target<'_>],
+    options: &Options,
+    stop: &Stop,
+) -> Result<()> {
+    let title = format!(
+        "{} idle clients of {database} on a pool of {POOL_SIZE}, each logged in and answered once",
+        options.logins
+    );
+    let comparison = Comparison {
+        title: &title,
+        metrics: METRICS,
+        rival,
+        // Memory does not vary from block to block.
+        blocks: options.blocks.min(2),
+    };
+    interleaved(&comparison, targets, stop)
+}
+
+fn of_postgres<'a>(kind: PoolerKind, servers: &'a [Server], options: &'a Options) -> Target<'a> {
+    let run = move || {
+        let pooler = Pooler::start(kind, servers, &PoolerOptions::default())?;
+        let pooler = pooler.with_context(|| format!("{} is not installed", kind.name()))?;
+        let front = Front {
+            address: pooler.address,
+            memory_kb: &|| pooler.memory_kb(),
+            cpu_us: &|| pooler.cpu_us(),
+        };
+        figures(&front, client_of_postgres, options)
+    };
+    Target {
+        name: kind.name().to_owned(),
+        run: Box::new(run),
+    }
+}
+
+fn of_mysql<'a>(kind: mysql::Kind, server: &'a Server, options: &'a Options) -> Target<'a> {
+    let run = move || {
+        let own = mysql::Front::start(kind, server, POOL_SIZE)?;
+        let own = own.with_context(|| format!("{} is not installed", kind.name()))?;
+        let front = Front {
+            address: own.address,
+            memory_kb: &|| own.memory_kb(),
+            cpu_us: &|| own.cpu_us(),
+        };
+        figures(&front, client_of_mysql, options)
+    };
+    Target {
+        name: kind.name().to_owned(),
+        run: Box::new(run),
+    }
+}
+
+fn figures<C, F>(
+    front: &Front<'_>,
+    client: impl Fn(SocketAddr) -> F,
+    options: &Options,
+) -> Result<Vec<f64>>
+where
+    F: Future<Output = Result<C>> + Send + 'static,
+    C: Send + 'static,
+{
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    // The first clients bring in what is made once, in each worker and each server connection.
+    let _warm = log_in(&runtime, front.address, &client, 2 * AT_ONCE)?;
+    let empty_kb = (front.memory_kb)();
+    let clients = log_in(&runtime, front.address, &client, options.logins)?;
+    sleep(SETTLE);
+    let before_us = (front.cpu_us)();
+    sleep(Duration::from_secs(u64::from(options.seconds)));
+    let idle_us = (front.cpu_us)() - before_us;
+    let used_kb = (front.memory_kb)().saturating_sub(empty_kb);
+    Ok(vec![
+        used_kb as f64 / clients.len() as f64,
+        idle_us as f64 / 1e3 / f64::from(options.seconds),
+    ])
+}
+
+fn log_in<C, F>(
+    runtime: &Runtime,
+    address: SocketAddr,
+    client: impl Fn(SocketAddr) -> F,
+    count: usize,
+) -> Result<Vec<C>>
+where
+    F: Future<Output = Result<C>> + Send + 'static,
+    C: Send + 'static,
+{
+    let mut clients = Vec::with_capacity(count);
+    while clients.len() < count {
+        let at_once = AT_ONCE.min(count - clients.len());
+        let begun: Vec<_> = (0..at_once)
+            .map(|_| runtime.spawn(client(address)))
+            .collect();
+        for one in begun {
+            let number = clients.len() + 1;
+            let client = runtime.block_on(one)?;
+            clients.push(client.with_context(|| format!("client {number} of {count}"))?);
+        }
+    }
+    Ok(clients)
+}
+
+async fn client_of_postgres(address: SocketAddr) -> Result<tokio_postgres::Client> {
+    let mut config = tokio_postgres::Config::new();
+    config.host(address.ip().to_string()).port(address.port());
+    config.user("sbtest").password("sbtest").dbname("sbtest");
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(connection);
+    client.simple_query("SELECT 1").await?;
+    Ok(client)
+}
+
+async fn client_of_mysql(address: SocketAddr) -> Result<mysql_async::Conn> {
+    let options = mysql_async::OptsBuilder::default()
+        .ip_or_hostname(address.ip().to_string())
+        .tcp_port(address.port())
+        .user(Some("sbtest"))
+        .pass(Some("sbtest"))
+        .db_name(Some("sbtest"))
+        .prefer_socket(false);
+    let mut client = mysql_async::Conn::new(options).await?;
+    client.query_drop("SELECT 1").await?;
+    Ok(client)
+}

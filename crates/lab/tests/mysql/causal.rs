@@ -1,0 +1,136 @@
+//! A Galera cluster: what a session wrote it sees on every node, because the node waits for it, and
+//! at a node that has become the primary while it still applied.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::{ClusterKind, Server};
+
+use super::client::Client;
+use super::split::{Stage, write_and_read};
+use crate::rig::DRIVERS;
+
+const PORT: &str = "select here()";
+const WAIT: &str = "galera_wait = true";
+
+/// So many rows take a node far longer to apply than a read may wait.
+const BIG: &str = "create table big (id int primary key, v int not null); \
+    insert into big select seq, 0 from seq_1_to_30000";
+
+fn port(server: &Server) -> String {
+    server.address.port().to_string()
+}
+
+#[test]
+fn a_session_reads_what_it_wrote_on_the_other_nodes_of_galera_on_both_drivers() {
+    for io in DRIVERS {
+        let stage = Stage::of(ClusterKind::Galera, io, WAIT);
+        let (_, elsewhere) = write_and_read(&stage, 100, 4);
+        assert!(elsewhere > 0, "every read was at the primary");
+    }
+}
+
+#[test]
+fn a_session_reads_what_it_wrote_at_the_primary_unless_the_nodes_may_wait() {
+    let stage = Stage::of(ClusterKind::Galera, "auto", "");
+    let (_, elsewhere) = write_and_read(&stage, 30, 4);
+    assert_eq!(elsewhere, 0);
+}
+
+#[test]
+fn every_session_reads_what_any_has_written_under_global_consistency() {
+    let stage = Stage::of(
+        ClusterKind::Galera,
+        "auto",
+        "galera_wait = true\nconsistency = \"global\"",
+    );
+    let (mut writer, mut reader) = (stage.client(), stage.client());
+    let primary = port(&stage.scene.servers[0]);
+    let mut elsewhere = 0;
+    for round in 0..200 {
+        writer.run(&format!("update counters set v = {round} where id = 1"));
+        let row = reader.value("select v, here() from counters where id = 1");
+        let (seen, there) = row.split_once('|').unwrap();
+        assert_eq!(seen, round.to_string(), "at {there}");
+        elsewhere += usize::from(there != primary);
+    }
+    assert!(elsewhere > 0, "every read was at the primary");
+}
+
+#[test]
+fn a_read_that_a_node_cannot_answer_in_time_is_answered_by_the_primary() {
+    let stage = Stage::of(ClusterKind::Galera, "auto", WAIT);
+    let primary = port(&stage.scene.servers[0]);
+    stage.client().run(BIG);
+    stage.scene.wait_caught_up().unwrap();
+    let mut client = stage.client();
+    for round in 1..=3 {
+        client.run(&format!("update big set v = {round}"));
+        let begun = Instant::now();
+        let row = client.value("select v, here() from big where id = 30000");
+        let took = begun.elapsed();
+        assert_eq!(row, format!("{round}|{primary}"), "after {took:?}");
+        assert!(took < Duration::from_millis(500), "{took:?}");
+        stage.scene.wait_caught_up().unwrap();
+    }
+}
+
+#[test]
+fn a_node_that_becomes_the_primary_while_it_still_applies_lets_its_sessions_wait() {
+    let stage = Stage::of(ClusterKind::Galera, "auto", WAIT);
+    let [old, new, _] = &stage.scene.servers[..] else {
+        panic!("three nodes");
+    };
+    stage.client().run(BIG);
+    stage.scene.wait_caught_up().unwrap();
+    let mut client = stage.client();
+    new.cpu_share(5).unwrap();
+    client.run("update big set v = 7");
+    old.sql("set global wsrep_desync = on").unwrap();
+    stage.wait_primary(new);
+    let applied = new.sql("select min(v) from sbtest.big").unwrap();
+    let row = client.value("/* evenkeel: primary */ select v, here() from big where id = 30000");
+    assert_eq!(row, format!("7|{}", port(new)));
+    assert_eq!(
+        applied, "0",
+        "it had applied all before it became the primary: nothing was shown"
+    );
+}
+
+/// What the waiting costs, as medians; that of later reads and of the primary's is only shown.
+#[test]
+fn a_read_behind_a_write_waits_no_more_than_a_moment() {
+    let stage = Stage::of(ClusterKind::Galera, "auto", WAIT);
+    let primary = port(&stage.scene.servers[0]);
+    let mut client = stage.client();
+    let (mut behind, mut later, mut at_primary) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..200 {
+        client.run(&format!("update counters set v = {round} where id = 2"));
+        behind.push(timed(&mut client, PORT, &primary));
+        thread::sleep(Duration::from_millis(20));
+        later.push(timed(&mut client, PORT, &primary));
+        let hint = format!("/* evenkeel: primary */ {PORT}");
+        at_primary.push(timed(&mut client, &hint, ""));
+    }
+    let [behind, later, at_primary] = [behind, later, at_primary].map(median_us);
+    println!("behind a write {behind} us, later {later} us, at the primary {at_primary} us");
+    assert!(behind < 20_000, "{behind}");
+}
+
+/// How long a read took that was elsewhere.
+fn timed(client: &mut Client, text: &str, not_at: &str) -> Option<u64> {
+    let begun = Instant::now();
+    let there = client.value(text);
+    let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap();
+    (there != not_at).then_some(took_us)
+}
+
+fn median_us(taken: Vec<Option<u64>>) -> u64 {
+    let mut known: Vec<u64> = taken.iter().flatten().copied().collect();
+    assert!(
+        known.len() * 2 > taken.len(),
+        "most were at the primary: {taken:?}"
+    );
+    known.sort_unstable();
+    known[known.len() / 2]
+}

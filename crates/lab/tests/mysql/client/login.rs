@@ -1,0 +1,168 @@
+//! How a client comes in, and becomes somebody else.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+
+use evenkeel_wire::mysql::backend;
+use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::frame::Frame;
+use evenkeel_wire::mysql::greeting::{self, First};
+use evenkeel_wire::mysql::login::{Channel, Credential, Hello, Join, JoinStep, ServerKey};
+use evenkeel_wire::mysql::password::Nonce;
+use evenkeel_wire::mysql::startup::Attributes;
+
+use super::Client;
+use crate::lines;
+use crate::rig::LIMIT;
+
+/// What most clients can do.
+pub(crate) const USUAL: Capabilities = Capabilities(
+    Capabilities::LONG_PASSWORD.0
+        | Capabilities::LONG_FLAG.0
+        | Capabilities::TRANSACTIONS.0
+        | Capabilities::LOCAL_FILES.0
+        | Capabilities::MULTI_STATEMENTS.0
+        | Capabilities::MULTI_RESULTS.0
+        | Capabilities::PS_MULTI_RESULTS.0
+        | Capabilities::DEPRECATE_EOF.0,
+);
+
+/// utf8mb4_general_ci
+const COLLATION: u8 = 45;
+
+/// Who wants in, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Login<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) password: &'a str,
+    pub(crate) schema: Option<&'a str>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) collation: u8,
+}
+
+impl Default for Login<'_> {
+    fn default() -> Self {
+        Login {
+            user: "sbtest",
+            password: "sbtest",
+            schema: Some("sbtest"),
+            capabilities: USUAL,
+            collation: COLLATION,
+        }
+    }
+}
+
+impl Login<'_> {
+    fn hello(&self) -> Hello<'_> {
+        Hello {
+            capabilities: self.capabilities,
+            collation: self.collation,
+            user: self.user.as_bytes(),
+            schema: self.schema.map(str::as_bytes),
+            attributes: Attributes::default(),
+        }
+    }
+
+    fn credential(&self) -> (Credential, Channel, ServerKey) {
+        let password = self.password.as_bytes().to_vec().into();
+        (
+            Credential::Password(password),
+            Channel::Plain,
+            ServerKey::Ask,
+        )
+    }
+}
+
+impl Client {
+    /// Logs in; or what was said instead: `error` with its number, or `end`.
+    pub(crate) fn enter(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
+        let stream = TcpStream::connect_timeout(&address, LIMIT).map_err(|e| e.to_string())?;
+        Client::enter_by(stream, login)
+    }
+
+    /// The same over a connection that is there.
+    pub(crate) fn enter_by(stream: TcpStream, login: &Login<'_>) -> Result<Client, String> {
+        stream.set_nodelay(true).unwrap();
+        let mut client = Client {
+            stream,
+            incoming: Vec::new(),
+            sequence: 0,
+            agreed: Capabilities::default(),
+            connection: 0,
+            version: String::new(),
+            nonce: [0; 20],
+            statements: BTreeMap::new(),
+            columns: Vec::new(),
+            file: Vec::new(),
+        };
+        client.log_in(login)?;
+        Ok(client)
+    }
+
+    fn log_in(&mut self, login: &Login<'_>) -> Result<(), String> {
+        let payload = self.packet().ok_or("end")?;
+        let greeting = match greeting::first(&payload).unwrap() {
+            First::Greeting(greeting) => greeting,
+            First::Error(report) => return Err(lines::error(&report)),
+        };
+        self.connection = greeting.connection;
+        self.version = lines::text(greeting.version);
+        self.nonce = greeting.nonce.whole().unwrap();
+        let mut out = Vec::new();
+        let begun = Join::begin(
+            &greeting,
+            &login.hello(),
+            login.credential(),
+            [7; 32],
+            (1, &mut out),
+        );
+        let join = begun.map_err(|refusal| refusal.to_string())?;
+        self.say(&out);
+        self.go_through(join)
+    }
+
+    /// A login to its end.
+    fn go_through(&mut self, mut join: Box<Join>) -> Result<(), String> {
+        loop {
+            let payload = self.packet().ok_or("end")?;
+            let sequence = self.sequence.wrapping_sub(1);
+            let frame = Frame {
+                sequence,
+                payload: &payload,
+            };
+            let mut out = Vec::new();
+            match join.message(frame, &mut out) {
+                JoinStep::More(next) => {
+                    join = next;
+                    self.say(&out);
+                }
+                JoinStep::Done(joined) => {
+                    self.agreed = joined.agreed;
+                    return Ok(());
+                }
+                JoinStep::Refused(refusal) => {
+                    let report = backend::Report::read(&payload);
+                    let said = report.filter(|_| payload.first() == Some(&backend::ERROR));
+                    return Err(said.map_or(refusal.to_string(), |report| lines::error(&report)));
+                }
+            }
+        }
+    }
+
+    /// COM_CHANGE_USER, to its end.
+    pub(crate) fn change_user(&mut self, login: &Login<'_>) -> Result<(), String> {
+        let mut out = Vec::new();
+        let nonce = Nonce::given(self.nonce);
+        let begun = Join::change_user(
+            (self.agreed, nonce),
+            &login.hello(),
+            login.credential(),
+            [7; 32],
+            &mut out,
+        );
+        let join = begun.map_err(|refusal| refusal.to_string())?;
+        self.statements.clear();
+        self.say(&out);
+        self.go_through(join)
+    }
+}

@@ -1,0 +1,147 @@
+//! The console as MariaDB's own client sees it, and what it can do to clients of the service.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use super::client::Client;
+use super::stage::{Setup, Stage};
+use crate::rig::{DRIVERS, loopback, wait_until};
+
+const TOKEN: &str = "open sesame";
+
+/// A service with a pool of two, and its console.
+pub(crate) struct Place {
+    pub(crate) stage: Stage,
+    pub(crate) console: SocketAddr,
+}
+
+impl Place {
+    pub(crate) fn set(io: &str, service: &str) -> Place {
+        let console = loopback();
+        let tables =
+            format!("[admin]\nlisten = \"off\"\nmysql = \"{console}\"\ntoken = {TOKEN:?}\n");
+        let setup = Setup {
+            pool: "size = 2",
+            service,
+            tables: &tables,
+            workers: 2,
+        };
+        let stage = Stage::set(io, setup);
+        Place { stage, console }
+    }
+
+    /// What the client program prints: rows, their values between tabs. The error is what it says.
+    fn run(&self, (user, password): (&str, &str), text: &str) -> Result<Vec<String>, String> {
+        let port = self.console.port().to_string();
+        let output = Command::new("mariadb")
+            .args([
+                "--no-defaults",
+                "--protocol=tcp",
+                "-h127.0.0.1",
+                "-P",
+                &port,
+            ])
+            .args(["-u", user, "--batch", "--skip-column-names", "-e", text])
+            .env("MYSQL_PWD", password)
+            .output()
+            .unwrap();
+        match output.status.success() {
+            true => {
+                let printed = String::from_utf8(output.stdout).unwrap();
+                Ok(printed.lines().map(str::to_owned).collect())
+            }
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+
+    /// As somebody who may only read.
+    pub(crate) fn show(&self, text: &str) -> Vec<String> {
+        let shown = self.run(("somebody", ""), text);
+        shown.unwrap_or_else(|said| panic!("{text}: {said}"))
+    }
+
+    /// As who has the token.
+    fn tell(&self, text: &str) -> Result<Vec<String>, String> {
+        self.run(("admin", TOKEN), text)
+    }
+}
+
+#[test]
+fn what_clients_do_is_shown_to_mariadb_s_own_client() {
+    let place = Place::set("auto", "");
+    let mut busy = place.stage.client();
+    busy.run("begin");
+    let mut bound = place.stage.client();
+    bound.run("create temporary table console_bound (a int)");
+    let mut seen = Vec::new();
+    wait_until(&place.stage.balancer, "what each of them does", || {
+        seen = place.show("SELECT doing FROM evenkeel.clients ORDER BY doing");
+        seen == ["bound", "idle in transaction"]
+    });
+    let pools = place.show("SELECT user, cl_active, sv_active, sv_idle, service FROM pools");
+    assert_eq!(pools, ["sbtest\t2\t2\t0\tpool"]);
+    let databases = place.show("SELECT name, current_client_connections FROM databases");
+    assert_eq!(databases, ["sbtest\t2"]);
+    let bound_by = place.show("SELECT bound_by FROM clients WHERE doing = 'bound'");
+    assert_eq!(bound_by, ["temporary tables"]);
+    assert_eq!(place.show("SHOW SERVERS").len(), 2);
+    assert_eq!(place.show("SHOW PROCESSLIST").len(), 2);
+    for what in [
+        "DATABASES",
+        "USERS",
+        "LISTS",
+        "CONFIG",
+        "VERSION",
+        "STATS",
+        "VARIABLES",
+    ] {
+        assert!(!place.show(&format!("SHOW {what}")).is_empty(), "{what}");
+    }
+    assert_eq!(
+        place.show("SELECT @@version_comment LIMIT 1; USE x; SELECT DATABASE()")[1],
+        "x"
+    );
+    let help = place.show("SHOW HELP");
+    assert!(help.len() > 5 && help[0].contains("console"), "{help:?}");
+    // Behind it the client is still there.
+    busy.run("commit");
+}
+
+#[test]
+fn who_has_the_token_may_change_things_and_nobody_else() {
+    for io in DRIVERS {
+        let place = Place::set(io, "");
+        for wrong in ["", "shut", "open sesame!"] {
+            let said = place.run(("admin", wrong), "SHOW POOLS").unwrap_err();
+            assert!(said.contains("1045"), "{wrong}: {said}");
+        }
+        for text in ["PAUSE", "KILL 1", "RELOAD", "KILL sbtest", "RECONNECT"] {
+            let said = place.run(("somebody", ""), text).unwrap_err();
+            assert!(said.contains("1227"), "{text}: {said}");
+        }
+        let mut client = place.stage.client();
+        let number = client.value("select connection_id()");
+        place.tell(&format!("KILL {number}")).unwrap();
+        wait_until(&place.stage.balancer, "its end", || {
+            place
+                .show("SELECT id FROM clients")
+                .iter()
+                .all(|id| *id != number)
+        });
+    }
+}
+
+#[test]
+fn a_pause_by_mysql_s_words_holds_clients_until_it_ends() {
+    let place = Place::set("auto", "");
+    place.tell("PAUSE").unwrap();
+    assert!(place.show("SHOW SERVERS").is_empty());
+    let address = place.stage.address;
+    let waiting = std::thread::spawn(move || Client::connect(address).value("select 7"));
+    wait_until(&place.stage.balancer, "who waits", || {
+        place.stage.status()["database"]["all_paused"] == true
+    });
+    assert!(!waiting.is_finished());
+    place.tell("RESUME").unwrap();
+    assert_eq!(waiting.join().unwrap(), "7");
+}

@@ -1,0 +1,138 @@
+//! What routines do to their session stays with their client, whatever the server tells of it.
+
+use evenkeel_lab::{Server, rootfs};
+use evenkeel_wire::mysql::flags::Capabilities;
+
+use super::client::{Client, Login, USUAL};
+use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_at, same_as_direct, shared};
+use crate::rig::DRIVERS;
+
+/// Which a service has read before its first client comes.
+const FUNCTIONS: [&str; 6] = [
+    "drop function if exists sets_length",
+    "drop function if exists sets_and_fails",
+    "drop function if exists sets_clock",
+    "create function sets_length(n int) returns int \
+     begin set session group_concat_max_len = n; return n; end",
+    "create function sets_and_fails() returns int \
+     begin set session group_concat_max_len = 4444; signal sqlstate '45000'; return 1; end",
+    "create function sets_clock(n int) returns int \
+     begin set session timestamp = n; return n; end",
+];
+
+fn make_functions(server: &Server) {
+    let trust = "set global log_bin_trust_function_creators = 1";
+    server.sql(trust).unwrap();
+    let mut direct = Client::connect(server.address);
+    FUNCTIONS.iter().for_each(|text| direct.run(text));
+}
+
+/// Results end in an EOF, which tells nothing, and in an OK.
+const ENDINGS: [Capabilities; 2] = [USUAL.without(Capabilities::DEPRECATE_EOF), USUAL];
+
+/// TO SEE THIS RED: take an EOF for an OK that tells of nothing.
+#[test]
+fn variables_that_a_function_sets_stay_with_its_client_however_its_results_end() {
+    make_functions(shared());
+    functions_set_variables(shared());
+}
+
+/// MySQL tells in its next OK, whosever that is, what an EOF has not told.
+#[test]
+fn they_do_so_at_mysql() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-routines");
+    make_functions(&server);
+    functions_set_variables(&server);
+}
+
+fn functions_set_variables(server: &Server) {
+    for capabilities in ENDINGS {
+        let tracking = Login {
+            capabilities: capabilities.with(Capabilities::SESSION_TRACK),
+            ..Login::default()
+        };
+        same_as_at(server, ONE, |address| {
+            let (mut client, mut other) = (
+                Client::with(address, &tracking),
+                Client::with(address, &tracking),
+            );
+            let shown = "select @@group_concat_max_len";
+            other.query("set session_track_system_variables = 'group_concat_max_len'");
+            let mut heard = Vec::new();
+            for text in [
+                "select sets_length(4321)",
+                "select sets_length(4322) union all select sets_length(4323)",
+                "select 1; select sets_length(4324); select 2",
+                "select sets_and_fails()",
+                "do sets_length(4325)",
+            ] {
+                heard.extend(client.all(&[text]));
+                heard.extend(other.all(&["do 1", shown, "select 1"]));
+                heard.extend(client.all(&[shown]));
+            }
+            client.prepare("sets", "select sets_length(4326)");
+            for run in [Client::execute, Client::open] {
+                heard.extend(run(&mut client, "sets", &[]));
+                client.reset_statement("sets");
+                heard.extend(other.all(&["do 1", shown]));
+                heard.extend(client.all(&[shown, "set group_concat_max_len = 4327"]));
+            }
+            heard
+        });
+    }
+}
+
+#[test]
+fn a_clock_that_a_function_sets_is_its_client_s_own() {
+    make_functions(shared());
+    for capabilities in ENDINGS {
+        let login = Login {
+            capabilities,
+            ..Login::default()
+        };
+        let setup = Setup {
+            pool: "size = 2",
+            ..ONE
+        };
+        same_as_direct(setup, |address| {
+            let (mut client, mut other) =
+                (Client::with(address, &login), Client::with(address, &login));
+            let shown = "select unix_timestamp() = 1000000";
+            let mut heard = Vec::new();
+            for _ in 0..2 {
+                heard.extend(client.all(&["select sets_clock(1000000)"]));
+                heard.extend(other.all(&[shown, shown]));
+                heard.extend(client.all(&[shown]));
+            }
+            heard
+        });
+    }
+}
+
+/// TO SEE THIS RED: look for no locks in bodies.
+#[test]
+fn a_procedure_that_locks_all_tables_binds_its_client() {
+    let (_lab, server) = own();
+    let procedure = "create procedure sbtest.locks_all() flush tables with read lock";
+    server.sql(procedure).unwrap();
+    server.sql("create table sbtest.locked (a int)").unwrap();
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 2",
+            ..ONE
+        };
+        let stage = Stage::before(&server, io, setup);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("call locks_all()");
+        other.query_later("insert into locked values (1)");
+        let told = client.refusal("insert into locked values (2)");
+        assert!(told.starts_with("1223 "), "{io}: {told}");
+        client.run("unlock tables");
+        let told = other.reply();
+        assert!(told[0].starts_with("ok "), "{io}: {told:?}");
+    }
+}

@@ -1,0 +1,289 @@
+//! Ordered rules: what they refuse, how long they let things run, and where they send reads.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+use super::client::Client;
+use super::split;
+use super::stage::{ONE, Setup, Stage, config, shared, sql};
+use crate::rig::cluster::service_toml;
+use crate::rig::{DRIVERS, LIMIT, engine, service};
+
+/// What a client is told of a rule's statements.
+fn told(rule: &str, words: &str) -> String {
+    format!("error 1148 42000 rule \"{rule}\" refuses it: {words}")
+}
+
+/// How often a rule has fitted.
+fn hits(status: &Json, rule: &str) -> u64 {
+    let rules = status["database"]["rules"].as_array().unwrap().iter();
+    let mut rules = rules.filter(|one| one["name"] == rule);
+    rules.next().unwrap()["hits_total"].as_u64().unwrap()
+}
+
+fn of(rules: &str) -> Setup<'_> {
+    Setup {
+        tables: rules,
+        ..ONE
+    }
+}
+
+const REFUSING: &str = "\
+    [[service.rule]]\nname = 'tried'\nactive = false\nmatch = '^select'\nreject = 'never'\n\
+    [[service.rule]]\nname = 'orders'\nmatch = '^delete from rules_orders$'\nreject = 'all of it?'\n\
+    [[service.rule]]\nname = 'others'\nuser = 'somebody'\nreject = 'not you'\n\
+    [[service.rule]]\nname = 'schema'\ndatabase = 'other'\nreject = 'not here'\n";
+
+#[test]
+fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
+    sql("create or replace table sbtest.rules_orders (a int); \
+         insert into sbtest.rules_orders values (1)");
+    for io in DRIVERS {
+        let stage = Stage::set(io, of(REFUSING));
+        let mut client = stage.client();
+        let refused = told("orders", "all of it?");
+        for text in [
+            "delete from rules_orders",
+            "  DELETE FROM rules_orders ; ",
+            "/* app */ delete from rules_orders",
+            "prepare p from 'delete from rules_orders'",
+        ] {
+            assert_eq!(
+                client.query(text),
+                std::slice::from_ref(&refused),
+                "{io}: {text}"
+            );
+        }
+        client.run("begin");
+        client.run("insert into rules_orders values (2)");
+        assert_eq!(
+            client.query("delete from rules_orders"),
+            std::slice::from_ref(&refused)
+        );
+        client.run("rollback");
+        assert_eq!(
+            client.prepare("d", "delete from rules_orders"),
+            std::slice::from_ref(&refused)
+        );
+        assert_eq!(
+            client.value("select count(*) from rules_orders"),
+            "1",
+            "{io}"
+        );
+        client.run("set @a = 'delete from rules_orders'");
+        client.run("delete from rules_orders where a > 5");
+        let status = stage.status();
+        assert_eq!(hits(&status, "orders"), 6, "{io}: {status}");
+        assert_eq!(hits(&status, "others"), 0, "{io}: {status}");
+        assert!(hits(&status, "tried") > 0, "{io}: {status}");
+        // Conditions are of where the session is.
+        client.init_db("other");
+        assert_eq!(client.query("select 1"), [told("schema", "not here")]);
+        client.init_db("sbtest");
+        assert_eq!(client.value("select 1"), "1", "{io}");
+    }
+}
+
+#[test]
+fn one_of_several_statements_that_is_refused_is_enough() {
+    sql("create or replace table sbtest.rules_orders (a int); \
+         insert into sbtest.rules_orders values (1)");
+    let stage = Stage::set("auto", of(REFUSING));
+    let mut client = stage.client();
+    let text = "insert into rules_orders values (3); delete from rules_orders; select 1";
+    assert_eq!(client.query(text), [told("orders", "all of it?")]);
+    assert_eq!(client.value("select count(*) from rules_orders"), "1");
+}
+
+#[test]
+fn a_digest_is_met_by_every_text_that_differs_in_literals_only() {
+    let stage = Stage::set("auto", of(""));
+    let explained = |text: &str| {
+        let output = stage
+            .balancer
+            .command(&["explain", "--json", text])
+            .unwrap();
+        serde_json::from_slice::<Json>(&output.stdout).unwrap()
+    };
+    let told_of = explained("select 'x', 1");
+    assert_eq!(told_of["normalised"], "select ?");
+    let digest = told_of["digest"].as_str().unwrap();
+    let rules = format!("[[service.rule]]\nname = 'd'\ndigest = '{digest}'\nreject = 'no'\n");
+    let stage = Stage::set("auto", of(&rules));
+    let mut client = stage.client();
+    for text in ["SELECT 'y'", "select 2, 3 -- c"] {
+        assert_eq!(client.query(text), [told("d", "no")], "{text}");
+    }
+    assert_eq!(client.value("select @@port > 0"), "1");
+}
+
+#[test]
+fn a_rule_s_time_holds_instead_of_the_service_s() {
+    let rules = "[[service.rule]]\nname = 'short'\nmatch = 'short'\ntimeout_ms = 300\n\
+                 [[service.rule]]\nname = 'long'\nmatch = 'long'\ntimeout_ms = 0\n";
+    for io in DRIVERS {
+        let setup = Setup {
+            service: "query_timeout_ms = 1000",
+            ..of(rules)
+        };
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        for text in ["select sleep(30) /* short */", "select sleep(30)"] {
+            let begun = Instant::now();
+            let told = client.query(text);
+            assert!(begun.elapsed() < LIMIT / 2, "{io}: {text} {told:?}");
+        }
+        // It is looked at twice a second.
+        let begun = Instant::now();
+        assert_eq!(client.value("select sleep(2.5) /* long */"), "0", "{io}");
+        assert!(begun.elapsed() > Duration::from_secs(2), "{io}");
+        client.prepare("p", "select sleep(30) /* short */");
+        let begun = Instant::now();
+        client.execute("p", &[]);
+        assert!(begun.elapsed() < LIMIT / 2, "{io}");
+        let status = stage.status();
+        assert_eq!(
+            (hits(&status, "short"), hits(&status, "long")),
+            (2, 1),
+            "{io}"
+        );
+    }
+}
+
+#[test]
+fn a_reload_replaces_the_rules_of_those_who_are_there_and_keeps_the_hits() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, of(""));
+        let with = |rules: &str| config(shared(), stage.address, io, of(rules));
+        let mut client = stage.client();
+        client.prepare("p", "select 'prepared'");
+        assert_eq!(client.execute("p", &[])[1], "row prepared");
+        stage.balancer.reload(&with(REFUSING)).unwrap();
+        client.run("select 1");
+        let rules = "[[service.rule]]\nname = 'tried'\nmatch = '^select'\nreject = 'now'\n";
+        stage.balancer.reload(&with(rules)).unwrap();
+        assert_eq!(client.query("select 1"), [told("tried", "now")], "{io}");
+        assert_eq!(client.execute("p", &[]), [told("tried", "now")], "{io}");
+        assert_eq!(hits(&stage.status(), "tried"), 3, "{io}");
+        let wrong = "[[service.rule]]\nname = 'tried'\nmatch = '('\nreject = 'now'\n";
+        let why = stage.balancer.reload(&with(wrong)).unwrap_err().to_string();
+        assert!(why.contains("E_VALUE"), "{why}");
+        assert_eq!(client.query("select 1"), [told("tried", "now")], "{io}");
+        stage.balancer.reload(&with("")).unwrap();
+        assert_eq!(client.execute("p", &[])[1], "row prepared", "{io}");
+        let status = stage.status();
+        assert_eq!(status["database"]["rules"], Json::Array(Vec::new()), "{io}");
+    }
+}
+
+/// Clients of MariaDB do not wait for a statement's number before they execute it.
+#[test]
+fn what_is_executed_behind_a_refused_prepare_is_not_the_statement_before_it() {
+    const LAST: u32 = u32::MAX;
+    sql("create or replace table sbtest.rules_last (a int)");
+    for io in DRIVERS {
+        let stage = Stage::set(io, of(REFUSING));
+        let mut client = stage.client();
+        client.prepare("p", "insert into rules_last values (1)");
+        let refused = client.prepare("d", "delete from rules_orders");
+        assert_eq!(refused, [told("orders", "all of it?")], "{io}");
+        let executed = client.execute_id(LAST);
+        assert!(executed[0].starts_with("error 1243 "), "{io}: {executed:?}");
+        let count = client.value("select count(*) from rules_last");
+        assert_eq!(count, "0", "{io}");
+    }
+}
+
+const SENDING: &str = "\
+    [[service.rule]]\nname = 'pinned'\nmatch = '@pinned'\nto = 'replicas'\n\
+    [[service.rule]]\nname = 'vouched'\nmatch = 'vouched'\nto = 'replicas'\nassume_read = true\n\
+    [[service.rule]]\nname = 'to-primary'\nmatch = 'fresh'\nto = 'primary'\n\
+    [[service.rule]]\nname = 'reports'\nmatch = 'report'\nto = ['REPLICA']\n\
+    [[service.rule]]\nname = 'anywhere'\nmatch = 'anywhere'\nto = 'any'\n";
+
+fn explains_rules(stage: &split::Stage, report: &str) {
+    let status = service(&stage.balancer.status().unwrap(), "db");
+    assert!(hits(&status, "reports") >= 11, "{status}");
+    let told = tried(stage, "reports");
+    assert_eq!(told["servers"], serde_json::json!([report]), "{told}");
+    assert_eq!(told["tried"], "reports fits");
+    assert_eq!(told["rules"][0]["name"], "reports");
+    assert_eq!(
+        tried(stage, "anywhere")["tried"],
+        "anywhere does not fit: see its `match`"
+    );
+}
+
+/// What `explain` says of a rule that is tried on a report.
+fn tried(stage: &split::Stage, rule: &str) -> Json {
+    let sql = "select here() /* report */";
+    let args = ["explain", "--json", "--rule", rule, sql];
+    let output = stage.balancer.command(&args).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn reads_go_where_a_rule_says_and_nothing_else_does() {
+    let stage = split::Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let primary = stage.port_of_primary();
+    let report = &stage.replicas()[0];
+    let rules = SENDING.replace("REPLICA", &report.name);
+    let split = format!(
+        "[service.split]\nreads = true\nprimary_reads = false\nconsistency = \"eventual\"\n{rules}"
+    );
+    let lines = service_toml(
+        "db",
+        stage.scene.kind,
+        stage.listen,
+        &stage.scene.servers,
+        &split,
+    );
+    let claims = "create function claims() returns int modifies sql data return @@port";
+    Client::connect(stage.primary().address).run(claims);
+    stage.scene.wait_caught_up().unwrap();
+    stage.balancer.reload(&(engine("auto") + &lines)).unwrap();
+    let mut client = stage.client();
+    let at = |client: &mut Client, text: &str| {
+        let row = client.value(text);
+        row.split('|').next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(at(&mut client, "select here() /* fresh */"), primary);
+    for _ in 0..10 {
+        let there = at(&mut client, "select here() /* report */");
+        assert_eq!(there, report.address.port().to_string());
+    }
+    client.prepare("r", "select here() /* report */");
+    let row = format!("row {}", report.address.port());
+    assert_eq!(client.execute("r", &[])[1], row);
+    let mut seen: Vec<String> = (0..60)
+        .map(|_| at(&mut client, "select here() /* anywhere */"))
+        .collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 3, "the primary and both replicas: {seen:?}");
+    // What writes or locks stays, whoever vouches for it; so does what nobody vouches for.
+    for text in [
+        "select here() from counters where id = 1 for update /* vouched */",
+        "select here(), @pinned := 1",
+        "select here(), bump(1, 5) /* report */",
+        "/* evenkeel: primary */ select here() /* report */",
+    ] {
+        assert_eq!(at(&mut client, text), primary, "{text}");
+        client.reset();
+    }
+    // Somebody vouches for functions, rightly or not: a replica that refuses one has the last word.
+    assert_eq!(
+        client.value("select here(), bump(1, 6) /* vouched */"),
+        format!("{primary}|6")
+    );
+    assert_eq!(at(&mut stage.client(), "select claims()"), primary);
+    let there = at(&mut stage.client(), "select claims() /* vouched */");
+    assert_ne!(there, primary);
+    // A transaction comes before rules.
+    let mut client = stage.client();
+    client.run("begin");
+    assert_eq!(at(&mut client, "select here() /* report */"), primary);
+    client.run("commit");
+    explains_rules(&stage, &report.name);
+}

@@ -1,0 +1,51 @@
+//! A primary that is shut down in the middle of a write.
+
+use std::thread;
+use std::time::Duration;
+
+use evenkeel_lab::{Balancer, Lab, MysqlOptions, eventually, rootfs};
+
+use super::client::{Client, Login};
+use super::stage::{MYSQL_ACCOUNTS, Setup, config};
+use crate::rig::{LIMIT, loopback};
+
+/// MySQL says 1053 to who is in the middle of a statement, too, and MyISAM takes nothing back.
+///
+/// TO SEE THIS RED: take that for word that nothing was run.
+#[test]
+fn a_write_that_a_shutdown_ends_in_the_middle_is_not_run_again() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let lab = Lab::new("mysql-shutdown").unwrap();
+    let options = MysqlOptions {
+        replicas: 1,
+        ..MysqlOptions::default()
+    };
+    let cluster = lab.mysql(options).unwrap();
+    let (primary, replica) = (&cluster.primary, &cluster.replicas[0]);
+    primary.sql(MYSQL_ACCOUNTS).unwrap();
+    let address = loopback();
+    let known = format!("{}\" }}]", primary.address);
+    let both = format!(
+        "{}\" }}, {{ name = \"replica\", address = \"{}\" }}]",
+        primary.address, replica.address
+    );
+    let config = config(primary, address, "auto", Setup::default()).replace(&known, &both);
+    let balancer = Balancer::start(&config).unwrap();
+    let first = || Ok(Client::enter(address, &Login::default()).ok());
+    let client = eventually(LIMIT, "a first session", first);
+    let mut client = client.unwrap_or_else(|error| panic!("{error}: {}", balancer.log()));
+    client.run("create table slow (id int primary key, x int not null) engine = myisam");
+    client.run("insert into slow values (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0)");
+    cluster.wait_caught_up().unwrap();
+    client.query_later("update slow set x = x + 1 where sleep(0.3) = 0");
+    thread::sleep(Duration::from_secs(1));
+    primary.stop().unwrap();
+    let told = client.reply();
+    assert!(told[0].starts_with("error 1053 "), "{told:?}");
+    // Where it would be run again is what it has done already.
+    let done = "select count(*) from sbtest.slow where x = 1";
+    assert_ne!(replica.sql(done).unwrap(), "0");
+}

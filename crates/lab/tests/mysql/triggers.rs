@@ -1,0 +1,139 @@
+//! What a trigger leaves in a session is its client's own; and where the account may not see
+//! triggers, the status says so.
+
+use evenkeel_lab::{Server, rootfs};
+use serde_json::Value;
+
+use super::client::{Client, Login};
+use super::stage::{Setup, Stage, config, own_mysql, shared};
+use crate::rig::{DRIVERS, wait_until};
+
+/// The second of which is seen by its text alone: no tracker tells of it.
+const TRIGGERS: [&str; 5] = [
+    "drop table if exists by_set, by_into",
+    "create table by_set (a int)",
+    "create table by_into (a int)",
+    "create trigger by_set_now before insert on by_set for each row set @left = new.a",
+    "create trigger by_into_now before insert on by_into for each row select new.a into @left",
+];
+
+const TWO: Setup<'_> = Setup {
+    pool: "size = 2",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+/// As the account of that name asks, whose password is its name.
+fn stage(server: &Server, io: &str, account: &str) -> Stage {
+    let own = "user = \"evenkeel\"\npassword = \"evenkeel\"";
+    let other = format!("user = {account:?}\npassword = {account:?}");
+    Stage::start(
+        |address| config(server, address, io, TWO).replace(own, &other),
+        |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+    )
+}
+
+fn problems(stage: &Stage) -> Value {
+    stage.status()["database"]["problems"].clone()
+}
+
+/// Triggers made as the superuser: with a binary log nobody else may.
+fn make_triggers(server: &Server) {
+    server
+        .sql("set global log_bin_trust_function_creators = 1")
+        .unwrap();
+    let mut direct = Client::connect(server.address);
+    TRIGGERS.iter().for_each(|text| direct.run(text));
+}
+
+#[test]
+fn what_a_trigger_assigns_stays_with_its_client() {
+    let server = shared();
+    make_triggers(server);
+    for io in DRIVERS {
+        // Also for who comes first: what triggers do is read before.
+        is_its_client_s(&Stage::set(io, TWO), io);
+    }
+}
+
+fn is_its_client_s(stage: &Stage, io: &str) {
+    let (mut client, mut other) = (stage.client(), stage.client());
+    for table in ["by_set", "by_into"] {
+        client.run(&format!("insert into {table} values (7)"));
+        for _ in 0..3 {
+            assert_eq!(other.value("select @left"), "NULL", "{io} {table}");
+            assert_eq!(client.value("select @left"), "7", "{io} {table}");
+        }
+        client.reset();
+    }
+}
+
+/// An account that sees everything but triggers, and one that sees these too.
+const ACCOUNTS: &str = "\
+    CREATE USER blind@'127.0.0.1' IDENTIFIED BY 'blind';\
+    GRANT REPLICATION CLIENT, SHOW VIEW ON *.* TO blind@'127.0.0.1';\
+    GRANT SELECT ON mysql.* TO blind@'127.0.0.1';\
+    GRANT TRIGGER ON `sb_est`.* TO blind@'127.0.0.1';";
+
+fn an_account_is_told(server: &Server, io: &str) {
+    let stage = stage(server, io, "blind");
+    let complaint = |stage: &Stage| {
+        let problems = problems(stage);
+        let told = problems[0].as_str().map(str::to_owned);
+        told.filter(|told| told.contains("no triggers"))
+    };
+    wait_until(&stage.balancer, "a complaint", || {
+        complaint(&stage).is_some()
+    });
+    let told = complaint(&stage).unwrap();
+    assert!(told.contains("GRANT TRIGGER ON *.*"), "{io}: {told}");
+    assert!(
+        told.contains("'other'") && !told.contains("sbtest"),
+        "{io}: {told}"
+    );
+    assert!(stage.balancer.log().contains(&told), "{io}: {told}");
+    server
+        .sql("grant trigger on other.* to blind@'127.0.0.1'")
+        .unwrap();
+    // A change of the catalog has it looked at soon.
+    wait_until(&stage.balancer, "no complaint", || {
+        let mut client = stage.client();
+        client.run("create or replace view seen as select 1");
+        complaint(&stage).is_none()
+    });
+    server
+        .sql("revoke trigger on other.* from blind@'127.0.0.1'")
+        .unwrap();
+}
+
+#[test]
+fn an_account_that_may_not_see_triggers_is_told_and_what_to_grant() {
+    let server = shared();
+    server.sql("DROP USER IF EXISTS blind@'127.0.0.1'").unwrap();
+    let accounts = format!("{ACCOUNTS} GRANT SLAVE MONITOR ON *.* TO blind@'127.0.0.1'");
+    server.sql(&accounts).unwrap();
+    for io in DRIVERS {
+        an_account_is_told(server, io);
+        let stage = Stage::set(io, TWO);
+        assert_eq!(problems(&stage), Value::Array(Vec::new()), "{io}");
+    }
+}
+
+#[test]
+fn mysql_tells_of_triggers_as_mariadb_does() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-triggers");
+    let server = &server;
+    let more = "GRANT SHOW_ROUTINE ON *.* TO blind@'127.0.0.1';\
+                GRANT SELECT ON performance_schema.* TO blind@'127.0.0.1'";
+    server.sql(&format!("{ACCOUNTS} {more}")).unwrap();
+    an_account_is_told(server, "auto");
+    make_triggers(server);
+    let stage = Stage::before(server, "auto", TWO);
+    is_its_client_s(&stage, "auto");
+    assert_eq!(problems(&stage), Value::Array(Vec::new()));
+}

@@ -1,0 +1,101 @@
+//! An upgrade under clients: who is in stays where it is, who comes goes to the new process, and
+//! KILL finds both.
+
+use std::thread;
+use std::time::Duration;
+
+use evenkeel_lab::procfs;
+
+use super::client::{Client, Login};
+use super::limits::was_ended;
+use super::stage::{ONE, Setup, Stage, config, shared, sql};
+use crate::rig::{DRIVERS, wait_until};
+
+/// In one microsecond of so many a process that only has idle sessions may use the processor.
+const IDLE_SHARE: u64 = 4;
+
+/// Sessions of the old process have time.
+fn stage(io: &str) -> Stage {
+    let setup = Setup {
+        pool: "size = 4",
+        ..ONE
+    };
+    let patient = |config: String| config.replace("limit_ms = 3000", "limit_ms = 60000");
+    Stage::start(
+        |address| patient(config(shared(), address, io, setup)),
+        |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+    )
+}
+
+#[test]
+fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
+    sql("create or replace table sbtest.upgraded (a int)");
+    sql("drop user if exists bystander@'127.0.0.1'");
+    sql("create user bystander@'127.0.0.1' identified by 'bystander'");
+    for io in DRIVERS {
+        sql("delete from sbtest.upgraded");
+        let stage = stage(io);
+        let (mut idle, mut busy) = (stage.client(), stage.client());
+        let (mut bound, mut running) = (stage.client(), stage.client());
+        idle.run("set @name = 'idle', time_zone = '+01:00'");
+        busy.run("begin");
+        busy.run("insert into upgraded values (1)");
+        bound.run("create temporary table mine (a int)");
+        running.query_later("select sleep(30) /* of before */");
+        thread::sleep(Duration::from_millis(200));
+        stage.balancer.upgrade(&[]).unwrap();
+        let mut newcomers: Vec<Client> = (0..5).map(|_| stage.client()).collect();
+        let olds = [&idle, &busy, &bound, &running].map(|one| one.connection);
+        for newcomer in &newcomers {
+            assert!(!olds.contains(&newcomer.connection), "{io}: {olds:?}");
+        }
+        assert_eq!(idle.value("select @name, @@time_zone"), "idle|+01:00");
+        busy.run("insert into upgraded values (2)");
+        busy.run("commit");
+        bound.run("select * from mine");
+        assert_eq!(newcomers[0].value("select count(*) from upgraded"), "2");
+        assert_idle(&stage, io);
+        newcomers[0].run(&format!("kill query {}", olds[3]));
+        let told = running.reply();
+        assert!(was_ended(&told), "{io}: {told:?}");
+        assert_eq!(running.value("select 'alive'"), "alive", "{io}");
+        // Another user's are not his, wherever they are.
+        let login = Login {
+            user: "bystander",
+            password: "bystander",
+            schema: None,
+            ..Login::default()
+        };
+        let mut bystander = Client::with(stage.address, &login);
+        bystander.run(&format!("kill {}", olds[2]));
+        thread::sleep(Duration::from_millis(200));
+        bound.run("select * from mine");
+        newcomers[1].run(&format!("kill {}", olds[0]));
+        wait_until(
+            &stage.balancer,
+            "the end of a client that was killed",
+            || idle.ping().last().is_some_and(|last| last == "end"),
+        );
+        drop((busy, bound, running));
+        wait_until(&stage.balancer, "the end of the old process", || {
+            stage.balancer.pids().len() == 1
+        });
+        let told = newcomers[2].refusal(&format!("kill query {}", olds[3]));
+        assert!(told.starts_with("1094 "), "{io}: {told}");
+        assert_eq!(newcomers[3].value("select 'on'"), "on", "{io}");
+    }
+}
+
+/// Both processes, with a query that sleeps.
+fn assert_idle(stage: &Stage, io: &str) {
+    let pids = stage.balancer.pids();
+    assert_eq!(pids.len(), 2, "{io}");
+    let before_us = procfs::cpu_us(&pids);
+    let window = Duration::from_secs(1);
+    thread::sleep(window);
+    let used_us = u128::from(procfs::cpu_us(&pids) - before_us);
+    assert!(
+        used_us * u128::from(IDLE_SHARE) < window.as_micros(),
+        "{io}: {used_us} us"
+    );
+}

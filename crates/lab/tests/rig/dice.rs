@@ -1,0 +1,25 @@
+//! Numbers that look random and are the same each time.
+
+/// Knuth's MMIX generator.
+#[derive(Clone)]
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    /// A place in a list of that length; 0 if it is empty.
+    pub(crate) fn index(&mut self, length: usize) -> usize {
+        let end = u64::try_from(length).unwrap_or(u64::MAX);
+        usize::try_from(self.below(end.max(1))).expect("it is less than a length")
+    }
+
+    pub(crate) fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.index(all.len())]
+    }
+}

@@ -1,0 +1,68 @@
+//! Certificates for tests, and files of users.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+const SCRIPT: &str =
+    "set -e; openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt \
+                      -days 2 -subj /CN=ca -addext basicConstraints=critical,CA:TRUE
+    for name in server client; do
+        subject=$name; [ $name = client ] && subject=sbtest
+        openssl req -newkey rsa:2048 -nodes -keyout $name.key -out $name.csr -subj /CN=$subject
+        printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\\n' > ext
+        openssl x509 -req -in $name.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
+            -extfile ext -out $name.crt
+    done
+    chmod 600 *.key";
+
+/// A certificate authority `ca`, and what it has signed: `server` for localhost, `client` for
+/// sbtest. Each is a `.crt` and a `.key`.
+pub(crate) struct Papers(TempDir);
+
+impl Papers {
+    /// By the program `openssl`; none where it does not do it, which is said.
+    pub(crate) fn make() -> Option<Papers> {
+        let room = tempfile::tempdir().expect("a directory");
+        let made = Command::new("/bin/sh")
+            .args(["-c", SCRIPT])
+            .current_dir(room.path())
+            .output()
+            .expect("a shell");
+        if !made.status.success() {
+            let said = String::from_utf8_lossy(&made.stderr).into_owned();
+            println!("skipped: openssl: {said}");
+            return None;
+        }
+        Some(Papers(room))
+    }
+
+    /// The path of one of its files.
+    pub(crate) fn at(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+}
+
+/// A file that only its owner may read, as those with passwords must be.
+pub(crate) fn write_private(path: impl AsRef<Path>, text: &str) {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path).expect("a file can be made");
+    file.write_all(text.as_bytes()).expect("it has room");
+}
+
+/// A file of the lab's one user, made once for each test program.
+pub(crate) fn file_of_sbtest() -> &'static str {
+    static FILE: OnceLock<String> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let name = concat!(env!("CARGO_CRATE_NAME"), "-users.toml");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        write_private(&path, "[users.sbtest]\npassword = \"sbtest\"\n");
+        path.display().to_string()
+    })
+}

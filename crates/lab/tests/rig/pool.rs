@@ -1,0 +1,116 @@
+//! A pool in front of one server, for one test; and conversations that go through it as they go at
+//! the server.
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use evenkeel_lab::{Balancer, Server, eventually};
+use serde_json::Value;
+
+use super::{DRIVERS, LIMIT, loopback, service};
+
+/// How the pool of a test is set up.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup<'a> {
+    /// Lines of `[service.pool]`.
+    pub(crate) pool: &'a str,
+    /// Lines of `[[service]]`.
+    pub(crate) service: &'a str,
+    /// Further tables.
+    pub(crate) tables: &'a str,
+    pub(crate) workers: u32,
+}
+
+impl Default for Setup<'_> {
+    fn default() -> Self {
+        Setup {
+            pool: "size = 4",
+            service: "",
+            tables: "",
+            workers: 2,
+        }
+    }
+}
+
+/// Its config; the monitor's password is its name.
+pub(crate) fn config(
+    (protocol, monitor): (&str, &str),
+    server: &Server,
+    listen: SocketAddr,
+    io: &str,
+    setup: Setup<'_>,
+) -> String {
+    let Setup {
+        pool,
+        service,
+        tables,
+        workers,
+    } = setup;
+    let address = server.address;
+    format!(
+        "[engine]\nio = {io:?}\nworkers = {workers}\nshutdown_limit_ms = 3000\n\n\
+         [[service]]\nname = \"pool\"\nprotocol = {protocol:?}\nlisten = \"{listen}\"\n\
+         servers = [{{ name = \"primary\", address = \"{address}\" }}]\n{service}\n\
+         [service.monitor]\nuser = {monitor:?}\npassword = {monitor:?}\n\
+         [service.pool]\n{pool}\n{tables}\n"
+    )
+}
+
+/// Evenkeel in front of a server.
+pub(crate) struct Stage {
+    pub(crate) balancer: Balancer,
+    pub(crate) address: SocketAddr,
+}
+
+impl Stage {
+    /// Starts it, and waits until somebody is let in: who has just been started may not know yet
+    /// who is primary.
+    pub(crate) fn start(
+        config: impl FnOnce(SocketAddr) -> String,
+        mut try_in: impl FnMut(&Stage) -> Result<(), String>,
+    ) -> Stage {
+        let address = loopback();
+        let balancer = Balancer::start(&config(address)).expect("evenkeel starts");
+        let stage = Stage { balancer, address };
+        let mut last = String::new();
+        let ready = eventually(LIMIT, "a first session", || {
+            Ok(try_in(&stage).map_err(|told| last = told).ok())
+        });
+        ready.unwrap_or_else(|error| panic!("{error} ({last}): {}", stage.balancer.log()));
+        stage
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        let status = self.balancer.status().expect("a status");
+        service(&status, "pool")
+    }
+}
+
+/// What was said at the server itself is said through each driver.
+pub(crate) fn same_as(
+    direct: &[String],
+    set: impl Fn(&str) -> Stage,
+    talk: impl Fn(SocketAddr) -> Vec<String>,
+) {
+    for io in DRIVERS {
+        let stage = set(io);
+        let talking = AssertUnwindSafe(|| talk(stage.address));
+        let heard = catch_unwind(talking).unwrap_or_else(|failed| {
+            println!("{io}: {}", stage.balancer.log());
+            resume_unwind(failed)
+        });
+        let pairs = heard.iter().zip(direct);
+        let same = pairs.take_while(|(heard, direct)| heard == direct).count();
+        let around = |all: &[String]| -> Vec<String> {
+            let shown = all.iter().skip(same.saturating_sub(8)).take(16);
+            shown.map(|line| line.chars().take(160).collect()).collect()
+        };
+        let log = stage.balancer.log();
+        assert!(
+            heard == direct,
+            "{io}: from line {same} on\n  {:#?}\nis at the server\n  {:#?}\n{log}",
+            around(&heard),
+            around(direct)
+        );
+    }
+}

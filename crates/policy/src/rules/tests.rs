@@ -1,0 +1,209 @@
+//! Which rule decides, and what becomes of several statements.
+
+use super::*;
+
+fn rule(name: &str, when: When, then: Then) -> Rule {
+    Rule {
+        name: name.into(),
+        is_active: true,
+        when,
+        then,
+    }
+}
+
+fn like(pattern: &str) -> When {
+    When {
+        pattern: Some(Pattern::new(pattern).expect("a pattern")),
+        ..When::default()
+    }
+}
+
+fn to(group: Group) -> Then {
+    Then {
+        to: Some(Destination {
+            group,
+            assume_read: false,
+        }),
+        ..Then::default()
+    }
+}
+
+fn within(timeout_ms: u64) -> Then {
+    Then {
+        timeout_ms: Some(timeout_ms),
+        ..Then::default()
+    }
+}
+
+fn refuse(words: &str) -> Then {
+    Then {
+        reject: Some(words.into()),
+        ..Then::default()
+    }
+}
+
+fn asked(text: &str) -> Asked<'_> {
+    Asked {
+        user: "app",
+        database: Some(b"shop"),
+        text: Some(text.as_bytes()),
+        bare: None,
+        digest: Some(7),
+    }
+}
+
+fn names<'a>(rules: &'a Rules, verdict: &'a Verdict) -> Vec<&'a str> {
+    let fitting = verdict.fitting();
+    fitting.map(|index| &*rules.all()[index].name).collect()
+}
+
+#[test]
+fn the_first_rule_that_fits_decides() {
+    let rules = Rules::new(vec![
+        rule("none", like("^delete"), refuse("no")),
+        rule("first", like("^select"), within(5)),
+        rule("second", When::default(), refuse("never reached")),
+    ]);
+    let verdict = rules.judge(&asked("SELECT 1"));
+    assert_eq!(names(&rules, &verdict), ["first"]);
+    assert_eq!((verdict.timeout_ms, verdict.is_refused()), (Some(5), false));
+    let verdict = rules.judge(&asked("DELETE FROM t"));
+    assert_eq!(rules.rejection(&verdict), Some(("none", "no")));
+    let verdict = rules.judge(&asked("UPDATE t SET a = 1"));
+    assert_eq!(rules.rejection(&verdict), Some(("second", "never reached")));
+}
+
+#[test]
+fn a_rule_that_is_not_active_is_counted_and_does_nothing() {
+    let mut tried = rule("tried", When::default(), refuse("no"));
+    tried.is_active = false;
+    let rules = Rules::new(vec![tried, rule("rest", When::default(), within(5))]);
+    let verdict = rules.judge(&asked("SELECT 1"));
+    assert_eq!(names(&rules, &verdict), ["tried", "rest"]);
+    assert_eq!((verdict.timeout_ms, verdict.is_refused()), (Some(5), false));
+}
+
+#[test]
+fn every_condition_must_be_met_and_the_first_that_is_not_is_named() {
+    let when = || When {
+        user: Some("app".into()),
+        database: Some("shop".into()),
+        digest: Some(7),
+        ..like("from orders")
+    };
+    let text = "SELECT * FROM orders";
+    let good = asked(text);
+    assert_eq!(when().differs(&good), None);
+    let differs = |asked: Asked<'_>| when().differs(&asked);
+    let other = Asked {
+        user: "App",
+        ..good
+    };
+    assert_eq!(differs(other), Some("user"));
+    for database in [None, Some(&b"Shop"[..])] {
+        let other = Asked { database, ..good };
+        assert_eq!(differs(other), Some("database"));
+    }
+    for digest in [None, Some(8)] {
+        let other = Asked { digest, ..good };
+        assert_eq!(differs(other), Some("digest"));
+    }
+    assert_eq!(differs(asked("SELECT * FROM items")), Some("match"));
+    let other = Asked { text: None, ..good };
+    assert_eq!(differs(other), Some("match"), "too long to be read");
+    assert_eq!(When::default().differs(&other), None);
+    let commented = Asked {
+        bare: Some(b"SELECT 1 FROM orders"),
+        ..asked("/* report */ SELECT 1 FROM orders")
+    };
+    assert_eq!(like("^select").differs(&commented), None);
+    assert_eq!(like("^/\\* report").differs(&commented), None);
+}
+
+#[test]
+fn case_and_lines_do_not_count_in_a_pattern_and_any_bytes_are_text() {
+    let fits = |pattern: &str, text: &[u8]| Pattern::new(pattern).expect("good").fits(text);
+    assert!(fits("^select .* from t$", b"SELECT a,\n b FROM T"));
+    assert!(!fits("(?-i)select", b"SELECT"));
+    assert!(fits("a.b", b"a\xffb"));
+    assert!(fits("größe", "SELECT größe".as_bytes()));
+}
+
+#[test]
+fn a_pattern_that_is_none_or_too_large_is_refused_in_words() {
+    let BadPattern(why) = Pattern::new("a(b").expect_err("no pattern");
+    assert_eq!(why, "unclosed group");
+    let BadPattern(why) = Pattern::new("(a{1000}){1000}").expect_err("too large");
+    assert!(why.contains("size limit"), "{why}");
+}
+
+#[test]
+fn of_several_statements_one_refusal_the_shortest_time_and_the_primary_hold() {
+    let rules = Rules::new(vec![
+        rule("primary", like("orders"), to(Group::Primary)),
+        rule("replicas", like("items"), to(Group::Replicas)),
+        rule("more", like("parts"), to(Group::Replicas)),
+        rule("reports", like("reports"), to(Group::Servers([1].into()))),
+        rule("short", like("short"), within(5)),
+        rule("long", like("long"), within(50)),
+        rule("endless", like("endless"), within(0)),
+        rule("never", like("drop"), refuse("no")),
+    ]);
+    let all = |texts: &[&str]| {
+        let judged = texts.iter().map(|text| rules.judge(&asked(text)));
+        judged
+            .reduce(|one, other| rules.join(one, other))
+            .expect("one")
+    };
+    let group = |texts: &[&str]| rules.destination(&all(texts)).map(|to| to.group.clone());
+    assert_eq!(group(&["items", "parts"]), Some(Group::Replicas));
+    assert_eq!(group(&["items", "orders"]), Some(Group::Primary));
+    assert_eq!(group(&["orders", "other"]), Some(Group::Primary));
+    assert_eq!(group(&["items", "other"]), Some(Group::Replicas));
+    assert_eq!(group(&["items", "reports"]), None);
+    assert_eq!(
+        all(&["long", "short", "endless", "other"]).timeout_ms,
+        Some(5)
+    );
+    assert_eq!(all(&["other", "endless"]).timeout_ms, Some(0));
+    let refused = all(&["items", "drop", "short"]);
+    assert_eq!(rules.rejection(&refused), Some(("never", "no")));
+    assert_eq!(names(&rules, &refused), ["replicas", "short", "never"]);
+}
+
+#[test]
+fn who_vouches_for_one_statement_does_not_vouch_for_the_other() {
+    let vouching = |assume_read| Then {
+        to: Some(Destination {
+            group: Group::Replicas,
+            assume_read,
+        }),
+        ..Then::default()
+    };
+    let rules = Rules::new(vec![
+        rule("trusted", like("items"), vouching(true)),
+        rule("plain", like("parts"), vouching(false)),
+    ]);
+    let judged = |text| rules.judge(&asked(text));
+    for (one, other) in [("items", "parts"), ("parts", "items")] {
+        let both = rules.join(judged(one), judged(other));
+        let to = rules.destination(&both).expect("replicas");
+        assert!(!to.assume_read, "{one}, {other}");
+    }
+    let alone = rules.join(judged("items"), judged("other"));
+    assert_eq!(rules.destination(&alone), None);
+    let same = rules.join(judged("items"), judged("items"));
+    assert!(rules.destination(&same).is_some_and(|to| to.assume_read));
+}
+
+#[test]
+fn the_last_rule_that_there_may_be_counts_and_none_beyond() {
+    let all = (0..RULES_MAX + 1).map(|index| {
+        let when = like(&format!("^t{index}$"));
+        rule(&index.to_string(), when, refuse("no"))
+    });
+    let rules = Rules::new(all.collect());
+    let last = rules.judge(&asked("t127"));
+    assert_eq!(names(&rules, &last), ["127"]);
+    assert!(!rules.judge(&asked("t128")).is_refused());
+}

@@ -1,0 +1,200 @@
+//! What was run: how often, how long, with how many rows. One worker writes each; whoever reads
+//! sums them up.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bounds of times in microseconds: from a point select on loopback to a report of minutes.
+pub(crate) const TIMES_US: &[u64; 17] = &[
+    50,
+    100,
+    250,
+    500,
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    5_000_000,
+    30_000_000,
+    300_000_000,
+];
+
+/// A slot for each bound, and one for what lasts longer.
+const SLOTS: usize = TIMES_US.len() + 1;
+
+/// A count with one writer.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, more: u64) {
+        // A plain load and store is enough: there is one writer.
+        self.0
+            .store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    pub(crate) fn set(&self, now: u64) {
+        self.0.store(now, Relaxed);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What was run, as the session knows it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ran {
+    /// `None`: no statement.
+    pub(crate) digest: Option<u64>,
+    pub(crate) rows_sent: u64,
+    pub(crate) rows_affected: u64,
+    pub(crate) has_failed: bool,
+}
+
+/// The same with the time that it took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Done<'a> {
+    ran: &'a Ran,
+    took_us: u64,
+    slot: usize,
+}
+
+impl<'a> Done<'a> {
+    pub(crate) fn new(took_us: u64, ran: &'a Ran) -> Self {
+        let slot = TIMES_US.partition_point(|bound| *bound < took_us);
+        Self { ran, took_us, slot }
+    }
+}
+
+/// What one worker has run of something.
+#[derive(Debug, Default)]
+pub struct Work {
+    errors: Count,
+    rows_sent: Count,
+    rows_affected: Count,
+    busy_us: Count,
+    times: [Count; SLOTS],
+}
+
+impl Work {
+    pub(crate) fn add(&self, done: &Done<'_>) {
+        self.times[done.slot].add(1);
+        self.busy_us.add(done.took_us);
+        self.rows_sent.add(done.ran.rows_sent);
+        self.rows_affected.add(done.ran.rows_affected);
+        self.errors.add(u64::from(done.ran.has_failed));
+    }
+}
+
+/// What all workers have run of something.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Worked {
+    /// Queries and batches.
+    pub queries: u64,
+    /// Of these, failed.
+    pub errors: u64,
+    /// Rows that servers sent.
+    pub rows_sent: u64,
+    /// Rows that were changed.
+    pub rows_affected: u64,
+    /// Time in which a server worked for it, microseconds.
+    pub busy_us: u64,
+    times: [u64; SLOTS],
+}
+
+impl Worked {
+    /// The sum of what workers have counted.
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Work>) -> Self {
+        let mut sum = Self::default();
+        parts.into_iter().for_each(|part| sum.add(part));
+        sum
+    }
+
+    /// One more worker's.
+    pub fn add(&mut self, part: &Work) {
+        for (slot, more) in self.times.iter_mut().zip(&part.times) {
+            *slot += more.get();
+            self.queries += more.get();
+        }
+        self.errors += part.errors.get();
+        self.rows_sent = self.rows_sent.wrapping_add(part.rows_sent.get());
+        self.rows_affected = self.rows_affected.wrapping_add(part.rows_affected.get());
+        self.busy_us += part.busy_us.get();
+    }
+
+    /// The time that so many of a hundred do not pass, microseconds: within the step of the
+    /// histogram that it is in, as if times were even there. Zero: nothing was run.
+    pub fn percentile_us(&self, percent: u64) -> u64 {
+        let due = (self.queries * percent).div_ceil(100);
+        let mut before = 0;
+        for (slot, count) in self.times.iter().enumerate() {
+            if *count > 0 && before + count >= due {
+                let low = slot.checked_sub(1).map_or(0, |below| TIMES_US[below]);
+                // Of what lasts longer than the last bound, nothing more is known.
+                let high = TIMES_US.get(slot).copied().unwrap_or(low);
+                return low + (high - low) * (due - before) / count;
+            }
+            before += count;
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(work: &Work, took_us: u64, ran: &Ran) {
+        work.add(&Done::new(took_us, ran));
+    }
+
+    #[test]
+    fn what_workers_did_is_summed() {
+        let (one, other) = (Work::default(), Work::default());
+        let nothing = Ran::default();
+        let reads = Ran {
+            rows_sent: 3,
+            ..nothing
+        };
+        let writes = Ran {
+            rows_affected: 2,
+            ..nothing
+        };
+        let fails = Ran {
+            has_failed: true,
+            ..nothing
+        };
+        run(&one, 40, &reads);
+        run(&other, 60, &writes);
+        run(&other, 2_000, &fails);
+        let sum = Worked::sum([&one, &other]);
+        let figures = (sum.queries, sum.errors, sum.rows_sent, sum.rows_affected);
+        assert_eq!(figures, (3, 1, 3, 2));
+        assert_eq!(sum.busy_us, 2_100);
+    }
+
+    #[test]
+    fn percentiles_lie_in_the_step_in_which_they_fall() {
+        assert_eq!(Worked::default().percentile_us(95), 0);
+        let work = Work::default();
+        for _ in 0..95 {
+            run(&work, 80, &Ran::default());
+        }
+        for _ in 0..5 {
+            run(&work, 400, &Ran::default());
+        }
+        let sum = Worked::sum([&work]);
+        assert_eq!(sum.percentile_us(95), 100);
+        assert_eq!(sum.percentile_us(96), 300);
+        assert_eq!(sum.percentile_us(100), 500);
+        run(&work, u64::MAX / 2, &Ran::default());
+        assert_eq!(Worked::sum([&work]).percentile_us(100), 300_000_000);
+    }
+}

@@ -1,0 +1,260 @@
+//! Statements by their digest: what differs in its literals only is one. A table of fixed size:
+//! what finds no place in it is counted as one other.
+//!
+//! Sessions take no lock but for a statement that the table has not seen.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use evenkeel_wire::sql::Dialect;
+use evenkeel_wire::sql::digest::normalised;
+
+use crate::clock;
+use crate::counters::work::{Count, Done, Work, Worked};
+use crate::service::database::DatabaseService;
+
+/// The digest of what has none.
+pub(crate) const NONE: u64 = 0;
+
+/// Of a long text, so much is kept.
+const TEXT_LENGTH_MAX: usize = 1_000;
+
+impl DatabaseService {
+    /// A text that is run is counted under its digest from now on.
+    pub(crate) fn enter(&self, digest: u64, text: &[u8], dialect: Option<Dialect>) {
+        if let (Some(digests), Some(dialect)) = (&*self.digests(), dialect) {
+            digests.enter(digest, || normalised(text, dialect));
+        }
+    }
+}
+
+/// The statements of a service.
+#[derive(Debug)]
+pub struct Digests {
+    max: usize,
+    /// A digest has the first free place from its own on; twice as many as there may be digests, so
+    /// that it is not far.
+    places: Box<[AtomicU64]>,
+    taken: AtomicUsize,
+    /// By worker.
+    seen: Box<[Seen]>,
+    first: Mutex<HashMap<u64, First>>,
+}
+
+/// What one worker has seen.
+#[derive(Debug)]
+struct Seen {
+    /// By the digest's place.
+    known: Box<[OnceLock<Box<Counted>>]>,
+    others: Counted,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    work: Work,
+    on_replicas: Count,
+    last_ms: Count,
+}
+
+/// A statement when it was seen first.
+#[derive(Debug, Clone)]
+struct First {
+    text: Box<str>,
+    at_ms: u64,
+}
+
+/// One statement, as all workers have seen it.
+#[derive(Debug, Clone, Default)]
+pub struct Digest {
+    /// Its number; zero: all those that found no place.
+    pub digest: u64,
+    /// Its text without literals.
+    pub text: Box<str>,
+    /// What was run.
+    pub worked: Worked,
+    /// How often on a replica.
+    pub on_replicas: u64,
+    /// When it was seen first, milliseconds of the clock.
+    pub first_ms: u64,
+    /// And last.
+    pub last_ms: u64,
+}
+
+impl Digests {
+    /// Room for so many statements.
+    pub(crate) fn new(max: usize, workers: usize) -> Self {
+        let length = (max * 2).next_power_of_two();
+        let seen = || Seen {
+            known: (0..length).map(|_| OnceLock::new()).collect(),
+            others: Counted::default(),
+        };
+        Self {
+            max,
+            places: (0..length).map(|_| AtomicU64::new(NONE)).collect(),
+            taken: AtomicUsize::new(0),
+            seen: (0..workers).map(|_| seen()).collect(),
+            first: Mutex::default(),
+        }
+    }
+
+    /// How many statements it has room for.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// The places that a digest may have, the likeliest first.
+    fn places_of(&self, digest: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.places.len() - 1;
+        let own = digest as usize;
+        (0..=mask).map(move |further| own.wrapping_add(further) & mask)
+    }
+
+    fn place(&self, digest: u64) -> Option<usize> {
+        for place in self.places_of(digest) {
+            match self.places[place].load(Relaxed) {
+                NONE => return None,
+                found if found == digest => return Some(place),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// A statement is known from now on, if there is room for it.
+    pub(crate) fn enter(&self, digest: u64, text: impl FnOnce() -> String) {
+        if digest == NONE || self.place(digest).is_some() {
+            return;
+        }
+        // Two workers that enter two at once may leave one place free.
+        if self.taken.load(Relaxed) >= self.max || self.taken.fetch_add(1, Relaxed) >= self.max {
+            return;
+        }
+        for place in self.places_of(digest) {
+            let place = &self.places[place];
+            match place.compare_exchange(NONE, digest, Relaxed, Relaxed) {
+                Ok(_) => return self.note(digest, text()),
+                Err(found) if found == digest => {
+                    self.taken.fetch_sub(1, Relaxed);
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn note(&self, digest: u64, text: String) {
+        let at_ms = clock::now_ms();
+        let length = text.floor_char_boundary(TEXT_LENGTH_MAX);
+        let text = text[..length].into();
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.insert(digest, First { text, at_ms });
+    }
+
+    /// A worker has run one.
+    pub(crate) fn count(
+        &self,
+        worker: usize,
+        digest: u64,
+        done: &Done<'_>,
+        (is_on_replica, now_ms): (bool, u64),
+    ) {
+        let seen = &self.seen[worker];
+        let counted = match self.place(digest) {
+            Some(place) if digest != NONE => seen.known[place].get_or_init(Box::default),
+            _ => &seen.others,
+        };
+        counted.work.add(done);
+        counted.on_replicas.add(u64::from(is_on_replica));
+        counted.last_ms.set(now_ms);
+    }
+
+    /// All statements that were run, and as the last those that found no place.
+    pub fn all(&self) -> Vec<Digest> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = first.iter().filter_map(|(digest, first)| {
+            let place = self.place(*digest)?;
+            let parts = self.seen.iter().filter_map(|seen| seen.known[place].get());
+            Some(Digest {
+                digest: *digest,
+                text: first.text.clone(),
+                first_ms: first.at_ms,
+                ..sum(parts.map(|counted| &**counted))
+            })
+        });
+        let others = sum(self.seen.iter().map(|seen| &seen.others));
+        let all = known.chain([others]);
+        all.filter(|one| one.worked.queries > 0).collect()
+    }
+}
+
+fn sum<'a>(parts: impl Iterator<Item = &'a Counted>) -> Digest {
+    let mut sum = Digest::default();
+    for part in parts {
+        sum.worked.add(&part.work);
+        sum.on_replicas += part.on_replicas.get();
+        sum.last_ms = sum.last_ms.max(part.last_ms.get());
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::work::Ran;
+
+    fn run(digests: &Digests, worker: usize, digest: u64, is_on_replica: bool) {
+        digests.enter(digest, || format!("statement {digest}"));
+        let ran = Ran::default();
+        let done = Done::new(100, &ran);
+        digests.count(worker, digest, &done, (is_on_replica, 5));
+    }
+
+    fn of(digests: &Digests, digest: u64) -> Option<Digest> {
+        digests.all().into_iter().find(|one| one.digest == digest)
+    }
+
+    #[test]
+    fn workers_count_for_themselves_and_are_summed() {
+        let digests = Digests::new(10, 2);
+        run(&digests, 0, 7, false);
+        run(&digests, 1, 7, true);
+        // The same place in the table.
+        run(&digests, 1, 7 + 32, false);
+        let seven = of(&digests, 7).unwrap();
+        assert_eq!((seven.worked.queries, seven.on_replicas), (2, 1));
+        assert_eq!(&*seven.text, "statement 7");
+        assert_eq!(of(&digests, 39).unwrap().worked.queries, 1);
+        assert_eq!(digests.all().len(), 2, "nothing else");
+    }
+
+    #[test]
+    fn what_finds_no_place_is_counted_as_one_other() {
+        let digests = Digests::new(10, 1);
+        for digest in 1..=5_000 {
+            run(&digests, 0, digest * 0x9e37_79b9, false);
+        }
+        run(&digests, 0, NONE, false);
+        let all = digests.all();
+        assert_eq!(all.len(), 11);
+        assert_eq!(of(&digests, NONE).unwrap().worked.queries, 4_991);
+        let first = of(&digests, 0x9e37_79b9).unwrap();
+        assert_eq!(first.worked.queries, 1);
+    }
+
+    #[test]
+    fn workers_that_enter_the_same_at_once_enter_it_once() {
+        let digests = Digests::new(100, 4);
+        std::thread::scope(|scope| {
+            for worker in 0..4 {
+                let digests = &digests;
+                scope.spawn(move || (1..=1_000).for_each(|one| run(digests, worker, one, false)));
+            }
+        });
+        let all = digests.all();
+        let known = all.iter().filter(|one| one.digest != NONE).count();
+        assert!((90..=100).contains(&known), "{known}");
+        let queries: u64 = all.iter().map(|one| one.worked.queries).sum();
+        assert_eq!(queries, 4_000);
+    }
+}

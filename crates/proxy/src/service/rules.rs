@@ -1,0 +1,287 @@
+//! The rules of a service as its sessions hold their statements against them, and what they did.
+
+use std::sync::Arc;
+
+use evenkeel_policy::rules::{Asked, Destination, Group, Rules, Verdict};
+use evenkeel_wire::sql::Dialect;
+use evenkeel_wire::sql::digest::digest;
+
+use super::figures::Count;
+use crate::state::{meaning, mysql};
+
+/// How many statements a rule fitted: each worker counts for itself.
+#[derive(Debug)]
+pub struct Hits(Box<[OfWorker]>);
+
+/// On a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct OfWorker(Count);
+
+impl Hits {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| OfWorker::default()).collect())
+    }
+
+    fn add(&self, worker: usize) {
+        if let Some(own) = self.0.get(worker) {
+            own.0.add(1);
+        }
+    }
+
+    /// So many so far.
+    pub fn get(&self) -> u64 {
+        self.0.iter().map(|own| own.0.get()).sum()
+    }
+}
+
+/// Rules and their hits; replaced as a whole.
+#[derive(Debug)]
+pub struct RuleBook {
+    rules: Rules,
+    hits: Vec<Arc<Hits>>,
+    asks_for_digests: bool,
+}
+
+/// A text of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// Who sends it.
+    pub user: &'a str,
+    /// Where.
+    pub database: Option<&'a [u8]>,
+    /// `None`: too long to be read.
+    pub text: Option<&'a [u8]>,
+    /// How it is read.
+    pub dialect: Dialect,
+}
+
+/// A text without blanks around it, and semicolons behind it.
+fn without_end(text: &[u8]) -> &[u8] {
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b';';
+    let end = text.iter().rposition(|byte| !is_end(byte));
+    text[..end.map_or(0, |end| end + 1)].trim_ascii_start()
+}
+
+/// Whether a text begins with its statement, and cannot hold another one.
+fn is_plain(text: &[u8]) -> bool {
+    let word = text.iter().take_while(|byte| byte.is_ascii_alphabetic());
+    let word = text.get(..word.count()).unwrap_or_default();
+    let holds_text: [&[u8]; 3] = [b"prepare", b"execute", b"set"];
+    let holds = holds_text.iter().any(|one| one.eq_ignore_ascii_case(word));
+    !word.is_empty() && !holds && !text.contains(&b';')
+}
+
+impl RuleBook {
+    /// `hits`: one for each rule.
+    pub fn new(rules: Rules, hits: Vec<Arc<Hits>>) -> Self {
+        Self {
+            asks_for_digests: rules.ask_for_digests(),
+            rules,
+            hits,
+        }
+    }
+
+    /// The rules with their hits, in order.
+    pub fn hits(&self) -> impl Iterator<Item = (&str, u64)> {
+        let names = self.rules.all().iter().map(|rule| &*rule.name);
+        names.zip(self.hits.iter().map(|hits| hits.get()))
+    }
+
+    /// What is done with a text. Of several statements each counts, and so does all of it.
+    pub fn judge(&self, said: &Said<'_>) -> Verdict {
+        let text = said.text.map(without_end);
+        let Some(text) = text.filter(|text| !is_plain(text)) else {
+            return self.judge_one(said, text, None);
+        };
+        let parts = match said.dialect {
+            Dialect::Mysql(modes) => mysql::parts(text, modes),
+            Dialect::Postgres { backslashes } => meaning::parts(text, backslashes),
+        };
+        if let [bare] = parts.as_slice() {
+            return self.judge_one(said, Some(text), Some(bare));
+        }
+        let judged = parts
+            .iter()
+            .map(|part| self.judge_one(said, Some(part), None));
+        let whole = self.judge_one(said, Some(text), None);
+        judged.fold(whole, |all, one| self.rules.join(all, one))
+    }
+
+    fn judge_one(&self, said: &Said<'_>, text: Option<&[u8]>, bare: Option<&[u8]>) -> Verdict {
+        let digest = |text| digest(text, said.dialect).0;
+        self.rules.judge(&Asked {
+            user: said.user,
+            database: said.database,
+            text,
+            bare,
+            digest: text.filter(|_| self.asks_for_digests).map(digest),
+        })
+    }
+
+    fn count(&self, verdict: &Verdict, worker: usize) {
+        for hits in verdict.fitting().filter_map(|index| self.hits.get(index)) {
+            hits.add(worker);
+        }
+    }
+
+    /// Why a rule says nothing of a text: the first of its conditions that is not met. `None`: all
+    /// are, or there is no such rule.
+    pub fn differs(&self, rule: &str, said: &Said<'_>) -> Option<&'static str> {
+        let mut all = self.rules.all().iter();
+        let rule = all.find(|one| *one.name == *rule)?;
+        let digest = |text| digest(text, said.dialect).0;
+        rule.when.differs(&Asked {
+            user: said.user,
+            database: said.database,
+            text: said.text,
+            bare: None,
+            digest: said.text.map(digest),
+        })
+    }
+
+    /// The rules that fit, by name, and whether each is active.
+    pub fn fitting(&self, verdict: &Verdict) -> impl Iterator<Item = (&str, bool)> {
+        let fitting = verdict.fitting().collect::<Vec<_>>().into_iter();
+        fitting.filter_map(|index| {
+            let rule = self.rules.all().get(index)?;
+            Some((&*rule.name, rule.is_active))
+        })
+    }
+
+    /// Where a statement goes.
+    pub fn destination(&self, verdict: &Verdict) -> Option<&Destination> {
+        self.rules.destination(verdict)
+    }
+
+    /// What its client is told, if it is refused.
+    pub fn rejection(&self, verdict: &Verdict) -> Option<String> {
+        let (name, words) = self.rules.rejection(verdict)?;
+        Some(format!("rule {name:?} refuses it: {words}"))
+    }
+}
+
+/// What the rules say of what a session is about to do, as long as it does it.
+#[derive(Debug, Clone)]
+pub(crate) struct Ruling {
+    pub(crate) book: Arc<RuleBook>,
+    pub(crate) verdict: Verdict,
+}
+
+impl Ruling {
+    /// Of what is sent as one.
+    pub(crate) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(Self {
+                verdict: other.book.rules.join(one.verdict, other.verdict),
+                book: other.book,
+            }),
+            (one, other) => one.or(other),
+        }
+    }
+
+    pub(crate) fn destination(&self) -> Option<&Destination> {
+        self.book.destination(&self.verdict)
+    }
+
+    /// The servers that are left to read from.
+    pub(crate) fn among(&self) -> Option<&Group> {
+        self.destination().map(|to| &to.group)
+    }
+
+    pub(crate) fn rejection(&self) -> Option<String> {
+        self.book.rejection(&self.verdict)
+    }
+
+    /// It is carried out.
+    pub(crate) fn count(&self, worker: usize) {
+        self.book.count(&self.verdict, worker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_policy::rules::{Pattern, Rule, Then, When};
+
+    use super::*;
+
+    const MYSQL: Dialect = Dialect::Mysql(evenkeel_wire::sql::mysql::Modes {
+        ansi_quotes: false,
+        no_backslash_escapes: false,
+        mariadb: false,
+        version: 80_403,
+    });
+
+    fn said(text: &str) -> Said<'_> {
+        Said {
+            user: "app",
+            database: None,
+            text: Some(text.as_bytes()),
+            dialect: MYSQL,
+        }
+    }
+
+    fn refusing(name: &str, when: When) -> Rule {
+        Rule {
+            name: name.into(),
+            is_active: true,
+            when,
+            then: Then {
+                reject: Some("not now".into()),
+                ..Then::default()
+            },
+        }
+    }
+
+    fn book(all: Vec<Rule>) -> RuleBook {
+        let hits = all.iter().map(|_| Arc::new(Hits::new(2))).collect();
+        RuleBook::new(Rules::new(all), hits)
+    }
+
+    #[test]
+    fn a_digest_is_that_of_all_texts_that_differ_in_literals() {
+        let number = digest(b"delete from t where id = 1", MYSQL).0;
+        let digest = Some(number);
+        let when = When {
+            digest,
+            ..When::default()
+        };
+        let book = book(vec![refusing("cut", when)]);
+        let rejection = |text| book.rejection(&book.judge(&said(text)));
+        let told = rejection(" DELETE FROM t WHERE id = 22 ");
+        assert_eq!(told.as_deref(), Some("rule \"cut\" refuses it: not now"));
+        assert_eq!(rejection("DELETE FROM t"), None);
+    }
+
+    #[test]
+    fn each_of_several_statements_counts_by_itself() {
+        let when = When {
+            pattern: Some(Pattern::new("^drop").expect("a pattern")),
+            ..When::default()
+        };
+        let book = book(vec![refusing("drop", when)]);
+        for text in [
+            "SELECT 1; DROP TABLE t",
+            "/* c */ DROP TABLE t",
+            "(SELECT 1); drop table t;",
+            " drop table t ; ",
+            "PREPARE p FROM 'DROP TABLE t'",
+        ] {
+            assert!(book.judge(&said(text)).is_refused(), "{text}");
+        }
+        for text in ["SELECT 1", "SELECT 'a; drop'", "PREPARE p FROM @drop"] {
+            assert!(!book.judge(&said(text)).is_refused(), "{text}");
+        }
+        let dialect = Dialect::Postgres { backslashes: false };
+        let text = "PREPARE p (int) AS DROP TABLE t";
+        let said = Said {
+            dialect,
+            ..said(text)
+        };
+        let verdict = book.judge(&said);
+        assert!(verdict.is_refused());
+        book.count(&verdict, 0);
+        book.count(&verdict, 1);
+        assert_eq!(book.hits().collect::<Vec<_>>(), [("drop", 2)]);
+    }
+}

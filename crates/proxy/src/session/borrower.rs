@@ -1,0 +1,420 @@
+//! How a session comes to a server connection, whatever it speaks: it borrows one, waits for one,
+//! or for a primary.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use evenkeel_policy::lending::{Condition, Refusal};
+use evenkeel_policy::waiting::{Primary, Ticket, Trouble};
+use smallvec::SmallVec;
+
+use super::card::{Card, Doing};
+use super::placing::{At, Wanted};
+use crate::clock;
+use crate::counters::work::{Done, Ran};
+use crate::engine::worker::Worker;
+use crate::server::Server;
+use crate::service::database::DatabaseService;
+use crate::service::figures::{Figures, Usage};
+use crate::service::line::{Told, Turn};
+use crate::service::{Service, View};
+use crate::upstream::join::JoinError;
+use crate::upstream::lending::{Account, Borrowed, Connection, Delivery, Lending, Place};
+
+/// A renewal that takes longer is not worth the connection.
+const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
+
+/// A session as one who borrows.
+pub(super) struct Borrower<'a, C: Connection> {
+    worker: &'a Rc<Worker>,
+    service: Arc<DatabaseService>,
+    lending: Rc<Lending<C>>,
+    account: Rc<Account<C>>,
+    card: Rc<Card>,
+    /// Where what it does is counted.
+    pub(super) usage: Arc<Usage>,
+    /// Where its connection goes, or the one that is waited for.
+    pub(super) at: Option<At>,
+    place: Rc<Place<C>>,
+    wait: Option<Wait>,
+    /// It came to the primary after waiting for one, and lets the next one follow.
+    resumed: Option<Ticket>,
+}
+
+/// What a session waits for.
+enum Wait {
+    /// A connection, until this moment.
+    Connection { until_ms: u64, since_us: u64 },
+    /// A primary.
+    Primary { ticket: Ticket, turn: Arc<Turn> },
+}
+
+/// What came of asking for a connection, or of waiting for one.
+pub(super) enum Got<C> {
+    /// It is lent.
+    Server(Box<C>),
+    /// It comes.
+    Later,
+    /// Where the work goes is to be decided anew.
+    Again,
+    /// That server has none to give: see [`Borrower::turn_elsewhere`].
+    Nothing,
+    /// The work is not run.
+    Denied(Denial),
+}
+
+/// Why work is not run.
+pub(super) enum Denial {
+    /// There is no use in waiting for a connection.
+    Refused(Refusal),
+    /// It has waited for a connection in vain.
+    Waited,
+    /// There is no primary.
+    Trouble(Trouble),
+    /// A server does not want it.
+    NotJoined(Arc<JoinError>),
+}
+
+impl<'a, C: Connection> Borrower<'a, C> {
+    /// It has no connection, and waits for none.
+    pub(super) fn new(
+        worker: &'a Rc<Worker>,
+        service: &Arc<DatabaseService>,
+        lending: Rc<Lending<C>>,
+        account: &Rc<Account<C>>,
+        card: &Rc<Card>,
+    ) -> Self {
+        Self {
+            worker,
+            service: Arc::clone(service),
+            lending,
+            account: Rc::clone(account),
+            card: Rc::clone(card),
+            usage: service.usage(worker.index, &account.who, &card.database()),
+            at: None,
+            place: Place::new(),
+            wait: None,
+            resumed: None,
+        }
+    }
+
+    /// Its session is in another database from now on.
+    pub(super) fn is_in(&mut self, database: &str) {
+        let database = Arc::from(database);
+        let (worker, who) = (self.worker.index, &self.account.who);
+        self.usage = self.service.usage(worker, who, &database);
+        self.card.set_database(database);
+    }
+
+    /// Where its connection goes.
+    pub(super) fn server(&self) -> Option<&Server> {
+        self.at.as_ref().map(|at| &*at.server)
+    }
+
+    /// Whether that is a replica.
+    pub(super) fn is_at_replica(&self) -> bool {
+        self.at.as_ref().is_some_and(|at| at.is_replica)
+    }
+
+    /// Whether that is the primary.
+    pub(super) fn is_at_primary(&self) -> bool {
+        self.at.as_ref().is_some_and(|at| !at.is_replica)
+    }
+
+    /// Asks for a connection where the work is to run.
+    pub(super) fn ask(&mut self, wanted: &Wanted, view: &View) -> Got<C> {
+        match wanted {
+            Wanted::Primary => self.ask_primary(view),
+            Wanted::Reader(index) | Wanted::Causal(index) => self.ask_at(view, *index, true),
+            Wanted::Named(index) | Wanted::Soon(index, _) => self.ask_at(view, *index, false),
+        }
+    }
+
+    fn ask_primary(&mut self, view: &View) -> Got<C> {
+        let primary = view.database.as_ref().and_then(|own| own.primary);
+        let is_calm = self.resumed.is_some() || self.service.line.is_calm();
+        if let Some(index) = primary.filter(|_| is_calm) {
+            return self.ask_at(view, index, false);
+        }
+        if primary.is_none() {
+            self.service.line.turn(Primary::Away);
+        }
+        match (self.stand_in_line(), primary) {
+            (Got::Again, Some(index)) => self.ask_at(view, index, false),
+            (Got::Again, None) => Got::Denied(Denial::NO_PRIMARY),
+            (got, _) => got,
+        }
+    }
+
+    /// Among those who wait for a primary, unless there is one by now.
+    fn stand_in_line(&mut self) -> Got<C> {
+        match self.service.line.ask(clock::now_ms()) {
+            Told::Go => Got::Again,
+            Told::Wait(ticket, turn) => self.wait_for_turn(ticket, turn),
+            Told::Fail(trouble) => Got::Denied(Denial::Trouble(trouble)),
+        }
+    }
+
+    fn wait_for_turn(&mut self, ticket: Ticket, turn: Arc<Turn>) -> Got<C> {
+        self.card.does(Doing::WaitingForPrimary, self.worker);
+        self.wait = Some(Wait::Primary { ticket, turn });
+        Got::Later
+    }
+
+    fn ask_at(&mut self, view: &View, index: usize, is_reserved: bool) -> Got<C> {
+        self.at = At::new(view, index, is_reserved);
+        self.ask_there(view)
+    }
+
+    /// Asks for a connection to the server that it has chosen.
+    fn ask_there(&mut self, view: &View) -> Got<C> {
+        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+            return Got::Denied(Denial::NO_PRIMARY);
+        };
+        loop {
+            let pooled = self.account.pooled(&at.server, own);
+            match self.lending.borrow(&pooled, &self.place) {
+                Borrowed::Now(server) => return Got::Server(server),
+                Borrowed::Later(until_ms) => return self.wait_until(until_ms),
+                // An operator has had its connections opened anew just now: there is another pool.
+                Borrowed::Refused(_) if pooled.pool.is_outdated() => {}
+                Borrowed::Refused(refusal) => {
+                    self.at = None;
+                    return Got::Denied(Denial::Refused(refusal));
+                }
+            }
+        }
+    }
+
+    fn wait_until(&mut self, until_ms: u64) -> Got<C> {
+        self.waits_until(until_ms);
+        self.card.set_deadline(until_ms);
+        Got::Later
+    }
+
+    fn waits_until(&mut self, until_ms: u64) {
+        let since_us = clock::now_us();
+        self.wait = Some(Wait::Connection { until_ms, since_us });
+        self.card.does(Doing::Waiting, self.worker);
+    }
+
+    /// What it was lent cannot be made its session's: it waits for a new one, which comes as soon
+    /// as a server may take to let anybody in.
+    pub(super) fn exchange(&mut self, connection: Box<C>) {
+        self.card.has_none();
+        self.lending.exchange(connection, &self.place);
+        self.waits_until(u64::MAX);
+    }
+
+    /// What has come of waiting for a connection to a server of this service.
+    pub(super) fn poll_connection(
+        &mut self,
+        context: &Context<'_>,
+        service: &Service,
+    ) -> Option<Got<C>> {
+        let delivery = self.place.take(context)?;
+        self.card.set_deadline(0);
+        if let Some(Wait::Connection { since_us, .. }) = self.wait.take() {
+            let waited_us = clock::now_us().saturating_sub(since_us);
+            self.figures().wait_us.observe(waited_us);
+        }
+        Some(match delivery {
+            Delivery::Connection(server) if self.is_at_former_primary(&service.view()) => {
+                self.give_back(server, Condition::Clean);
+                self.at = None;
+                Got::Again
+            }
+            Delivery::Connection(server) => Got::Server(server),
+            Delivery::Again => {
+                self.at = None;
+                Got::Again
+            }
+            Delivery::Failed(error) if error.is_passing() => {
+                self.service.knowledge.doubt(error.server_id);
+                Got::Nothing
+            }
+            Delivery::Failed(error) => {
+                self.at = None;
+                Got::Denied(Denial::NotJoined(error))
+            }
+        })
+    }
+
+    /// Whether it has chosen the primary, and another one has followed since: the old one may still
+    /// take writes, and they are lost.
+    fn is_at_former_primary(&self, view: &View) -> bool {
+        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+            return false;
+        };
+        let primary = own.primary.and_then(|index| view.servers.get(index));
+        let is_other = primary.is_none_or(|primary| primary.id != at.server.id);
+        !at.is_replica && (is_other || own.epoch != at.epoch)
+    }
+
+    /// What has come of waiting for a primary.
+    pub(super) fn poll_primary(&mut self, context: &Context<'_>) -> Option<Got<C>> {
+        let Some(Wait::Primary { ticket, turn }) = &self.wait else {
+            return None;
+        };
+        let Poll::Ready(outcome) = turn.poll(context) else {
+            return None;
+        };
+        let ticket = *ticket;
+        self.wait = None;
+        Some(match outcome {
+            Ok(()) => {
+                self.resumed = Some(ticket);
+                Got::Again
+            }
+            Err(trouble) => Got::Denied(Denial::Trouble(trouble)),
+        })
+    }
+
+    /// Nothing of the work was sent: a read has other servers to go to, all else waits for one that
+    /// takes writes.
+    pub(super) fn turn_elsewhere(
+        &mut self,
+        is_read: bool,
+        tried: &mut SmallVec<[u64; 2]>,
+    ) -> Got<C> {
+        match self.at.take() {
+            Some(at) if at.is_replica || is_read && !tried.contains(&at.server.id) => {
+                tried.push(at.server.id);
+                Got::Again
+            }
+            _ => self.wait_for_another_primary(),
+        }
+    }
+
+    /// The server that should be the primary is none now: back to those who wait for one.
+    pub(super) fn wait_for_another_primary(&mut self) -> Got<C> {
+        if let Some(ticket) = self.resumed.take() {
+            let turn = self.service.line.wait_on(ticket);
+            return self.wait_for_turn(ticket, turn);
+        }
+        self.service.line.turn(Primary::Away);
+        // Another worker may just have heard that there is one again.
+        self.stand_in_line()
+    }
+
+    /// The work that waited for a primary was answered by it: the next one may follow.
+    pub(super) fn let_next_follow(&mut self) {
+        if let Some(ticket) = self.resumed.take() {
+            self.service.line.done(ticket);
+        }
+    }
+
+    /// Its server is to do something from now on. The time, microseconds.
+    pub(super) fn begins_work(&self) -> u64 {
+        self.card.does(Doing::Active, self.worker);
+        let now_us = clock::now_us();
+        self.card.begins_transaction(now_us);
+        now_us
+    }
+
+    /// Its server has done it, since then. The time, microseconds.
+    pub(super) fn ends_work(&self, since_us: u64, ran: &Ran, ends_transaction: bool) -> u64 {
+        let now_us = clock::now_us();
+        let took_us = now_us.saturating_sub(since_us);
+        let (figures, usage) = (self.figures(), &self.usage);
+        self.counts(ran, took_us, now_us / 1_000);
+        figures.queries.add(1);
+        figures.query_us.observe(took_us);
+        if self.is_at_replica() {
+            figures.on_replicas.add(1);
+        }
+        if ends_transaction {
+            let lasted_us = self.card.ends_transaction(now_us);
+            figures.transactions.add(1);
+            figures.transaction_us.observe(lasted_us);
+            usage.transactions.add(1);
+        }
+        now_us
+    }
+
+    /// For its user, at the server, and of the statement.
+    fn counts(&self, ran: &Ran, took_us: u64, now_ms: u64) {
+        let worker = self.worker.index;
+        let done = Done::new(took_us, ran);
+        self.usage.work.add(&done);
+        if let Some(server) = self.server() {
+            server.counters.work()[worker].add(&done);
+        }
+        if let (Some(digest), Some(digests)) = (ran.digest, &*self.service.digests()) {
+            let when = (self.is_at_replica(), now_ms);
+            digests.count(worker, digest, &done, when);
+        }
+    }
+
+    /// Whether it waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.wait.is_some()
+    }
+
+    /// Whether it has waited for a connection as long as it may, and has got none.
+    pub(super) fn gives_up(&mut self) -> bool {
+        let Some(Wait::Connection { until_ms, .. }) = self.wait else {
+            return false;
+        };
+        // It may come after all.
+        if clock::now_ms() < until_ms || !self.lending.give_up(&self.place) {
+            return false;
+        }
+        self.wait = None;
+        self.figures().gave_up.add(1);
+        true
+    }
+
+    /// Waits for nothing any more.
+    pub(super) fn leave_lines(&mut self) {
+        self.lending.leave_line(&self.place);
+        if let Some(Delivery::Connection(server)) = self.place.take_late() {
+            self.lending.give_back(server, Condition::Clean);
+        }
+        if let Some(Wait::Primary { ticket, .. }) = self.wait.take() {
+            self.service.line.cancel(ticket);
+        }
+    }
+
+    /// It has no connection any more.
+    pub(super) fn give_back(&self, server: Box<C>, condition: Condition) {
+        self.card.has_none();
+        self.lending.give_back(server, condition);
+    }
+
+    /// The same once it was made fit for another client, while nobody waits for that. `renew` says
+    /// whether it is.
+    pub(super) fn give_back_renewed(
+        &self,
+        mut server: Box<C>,
+        renew: impl AsyncFnOnce(&mut C) -> bool + 'static,
+    ) {
+        self.card.has_none();
+        let lending = Rc::clone(&self.lending);
+        self.worker.spawn(async move {
+            let renewed = compio::time::timeout(RENEWAL_LIMIT, renew(&mut server)).await;
+            let condition = match renewed {
+                Ok(true) => Condition::Clean,
+                Ok(false) | Err(_) => Condition::Unclean,
+            };
+            lending.give_back(server, condition);
+        });
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.service.figures()[self.worker.index]
+    }
+}
+
+impl<C: Connection> Drop for Borrower<'_, C> {
+    fn drop(&mut self) {
+        self.leave_lines();
+        self.let_next_follow();
+    }
+}
+
+impl Denial {
+    const NO_PRIMARY: Self = Self::Trouble(Trouble::NoPrimary { waited_ms: 0 });
+}

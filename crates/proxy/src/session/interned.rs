@@ -1,0 +1,202 @@
+//! The prepared statements that all sessions of a service share, whatever their clients call them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Statements that no client has are kept up to this many, so that the next one that prepares the
+/// same finds it on the servers.
+const UNUSED_MAX: usize = 10_000;
+
+/// And up to this many bytes.
+const UNUSED_WEIGHT_MAX: usize = 64 * 1024 * 1024;
+
+/// One client may have so many.
+pub(crate) const OF_CLIENT_MAX: usize = 10_000;
+
+/// And so many bytes of them.
+const OF_CLIENT_WEIGHT_MAX: usize = 64 * 1024 * 1024;
+
+/// How much memory something takes beside itself, about.
+pub(crate) trait Weigh {
+    fn weight(&self) -> usize;
+}
+
+/// A statement as clients prepare it: the same for all who give the same text and whose sessions
+/// read it alike.
+#[derive(Debug, Clone)]
+pub(crate) struct Statement<W, M> {
+    /// Unique in this process.
+    pub(crate) id: u64,
+    pub(crate) text: Box<[u8]>,
+    /// What else makes statements of one text different.
+    pub(crate) within: W,
+    pub(crate) meaning: M,
+    /// Which state of the catalog the meaning was found with.
+    pub(crate) catalog: u64,
+}
+
+/// A number for a statement; never zero.
+pub(crate) fn new_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+impl<W: Weigh, M: Weigh> Weigh for Statement<W, M> {
+    fn weight(&self) -> usize {
+        size_of::<Self>() + self.text.len() + self.within.weight() + self.meaning.weight()
+    }
+}
+
+/// All statements of a service.
+#[derive(Debug)]
+pub(crate) struct Interned<W, M> {
+    known: Mutex<Known<W, M>>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Known<W, M> {
+    by_hash: HashMap<u64, Vec<Arc<Statement<W, M>>>>,
+    count: usize,
+    weight: usize,
+    /// Those that no client has are looked for when there are more than this many, or this weight:
+    /// twice what was left of them at the last look.
+    count_max: usize,
+    weight_max: usize,
+}
+
+impl<W, M> Default for Interned<W, M> {
+    fn default() -> Self {
+        let known = Known {
+            by_hash: HashMap::new(),
+            count: 0,
+            weight: 0,
+            count_max: UNUSED_MAX,
+            weight_max: UNUSED_WEIGHT_MAX,
+        };
+        Self {
+            known: Mutex::new(known),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl<W: Hash + Eq + Clone + Weigh, M: Weigh> Interned<W, M> {
+    /// The statement of that text; `read` tells what it means if it is new, or if the catalog has
+    /// changed since.
+    pub(crate) fn statement(
+        &self,
+        text: &[u8],
+        within: &W,
+        catalog: u64,
+        read: impl FnOnce() -> M,
+    ) -> Arc<Statement<W, M>> {
+        let key = self.hasher.hash_one((text, within));
+        let known = self.lock().find(key, text, within).map(Arc::clone);
+        if let Some(known) = known.filter(|known| known.catalog == catalog) {
+            return known;
+        }
+        // A long text takes its time, for which the others do not wait.
+        let meaning = read();
+        self.lock().add(
+            key,
+            Statement {
+                id: 0,
+                text: text.into(),
+                within: within.clone(),
+                meaning,
+                catalog,
+            },
+        )
+    }
+
+    /// The same statement, with what is known of the catalog now.
+    pub(crate) fn renewed(
+        &self,
+        statement: &Statement<W, M>,
+        catalog: u64,
+        read: impl FnOnce() -> M,
+    ) -> Arc<Statement<W, M>> {
+        self.statement(&statement.text, &statement.within, catalog, read)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known<W, M>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W: Eq, M> Known<W, M>
+where
+    Statement<W, M>: Weigh,
+{
+    fn find(&self, key: u64, text: &[u8], within: &W) -> Option<&Arc<Statement<W, M>>> {
+        let mut alike = self.by_hash.get(&key)?.iter();
+        alike.find(|one| *one.text == *text && one.within == *within)
+    }
+
+    /// Adds one that was read, unless another session was faster. It keeps the number that servers
+    /// know it by.
+    fn add(&mut self, key: u64, mut new: Statement<W, M>) -> Arc<Statement<W, M>> {
+        self.tidy();
+        let known = self.find(key, &new.text, &new.within).map(Arc::clone);
+        if let Some(known) = known.as_ref().filter(|known| known.catalog == new.catalog) {
+            return Arc::clone(known);
+        }
+        let alike = self.by_hash.entry(key).or_default();
+        new.id = match &known {
+            Some(known) => known.id,
+            None => new_id(),
+        };
+        if let Some(known) = known {
+            alike.retain(|one| one.id != known.id);
+            self.count -= 1;
+            self.weight -= known.weight();
+        }
+        self.count += 1;
+        self.weight += new.weight();
+        let new = Arc::new(new);
+        alike.push(Arc::clone(&new));
+        new
+    }
+
+    /// Forgets those that no client has, if there is enough to be looked through.
+    fn tidy(&mut self) {
+        if self.count < self.count_max && self.weight < self.weight_max {
+            return;
+        }
+        (self.count, self.weight) = (0, 0);
+        self.by_hash.retain(|_, alike| {
+            alike.retain(|one| Arc::strong_count(one) > 1);
+            self.count += alike.len();
+            self.weight += alike.iter().map(|one| one.weight()).sum::<usize>();
+            !alike.is_empty()
+        });
+        self.count_max = UNUSED_MAX.max(2 * self.count);
+        self.weight_max = UNUSED_WEIGHT_MAX.max(2 * self.weight);
+    }
+}
+
+/// What one client has of them, about: all of it is weighed only when that may be too much.
+#[derive(Debug, Default)]
+pub(crate) struct Share {
+    weight: usize,
+}
+
+impl Share {
+    /// Whether there is room for more beside what it has, which it then has too.
+    pub(crate) fn takes(&mut self, more: usize, has: impl FnOnce() -> usize) -> bool {
+        if self.weight + more > OF_CLIENT_WEIGHT_MAX {
+            self.weight = has();
+        }
+        let has_room = self.weight + more <= OF_CLIENT_WEIGHT_MAX;
+        if has_room {
+            self.weight += more;
+        }
+        has_room
+    }
+}
+
+#[cfg(test)]
+mod tests;

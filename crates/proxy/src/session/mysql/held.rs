@@ -1,0 +1,91 @@
+//! What a client has sent ahead.
+
+use std::mem::take;
+
+/// Bytes that wait. Of very many commands one is taken after the other: those behind it stay where
+/// they are.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    bytes: Vec<u8>,
+    /// So many at their beginning are gone.
+    taken: usize,
+}
+
+impl Held {
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(self.taken..).unwrap_or_default()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes().is_empty()
+    }
+
+    /// More has come. `spare`: memory for it if there is none.
+    pub(super) fn push(&mut self, more: &[u8], spare: impl FnOnce() -> Vec<u8>) {
+        if more.is_empty() {
+            return;
+        }
+        if self.bytes.capacity() == 0 {
+            self.bytes = spare();
+        }
+        if self.taken > self.bytes.len() / 2 {
+            self.bytes.drain(..take(&mut self.taken));
+        }
+        self.bytes.extend_from_slice(more);
+    }
+
+    /// The first ones, if there are so many. `spare`: memory for them if others stay.
+    pub(super) fn take(&mut self, count: usize, spare: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+        let first = self.bytes().get(..count);
+        if let Some(first) = first.filter(|first| first.len() < self.len()) {
+            let mut out = spare();
+            out.extend_from_slice(first);
+            self.taken += count;
+            return out;
+        }
+        let mut all = take(&mut self.bytes);
+        all.drain(..take(&mut self.taken));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_held_is_taken_in_its_order_whatever_comes_meanwhile() {
+        let mut held = Held::default();
+        let (mut came, mut taken) = (0_u8, Vec::new());
+        for round in 0..200_usize {
+            let more: Vec<u8> = (0..round % 7).map(|n| came.wrapping_add(n as u8)).collect();
+            came = came.wrapping_add(more.len() as u8);
+            held.push(&more, Vec::new);
+            taken.extend(held.take(round % 5, Vec::new));
+        }
+        taken.extend(held.take(usize::MAX, Vec::new));
+        assert!(held.is_empty() && held.bytes.capacity() == 0, "no memory");
+        let counted = taken.iter().zip((0..=u8::MAX).cycle());
+        assert!(taken.len() > 500 && counted.clone().all(|(one, count)| *one == count));
+    }
+
+    /// Not a measurement: an upper bound that copying the rest each time would break.
+    #[test]
+    fn taking_little_of_much_costs_little() {
+        let mut held = Held::default();
+        held.push(&vec![7; 8 * 1024 * 1024], Vec::new);
+        let begin = std::time::Instant::now();
+        let (mut out, mut count) = (Vec::new(), 0);
+        while !held.is_empty() {
+            out = held.take(5, || std::mem::take(&mut out));
+            out.clear();
+            count += 1;
+        }
+        assert_eq!(count, 8 * 1024 * 1024 / 5 + 1);
+        assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+    }
+}

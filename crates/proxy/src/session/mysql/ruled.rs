@@ -1,0 +1,64 @@
+//! What the rules of the service say of a command: of its text when that comes, or when it is
+//! prepared.
+
+use std::sync::Arc;
+
+use evenkeel_wire::sql::Dialect;
+
+use super::Session;
+use super::complaint::Complaint;
+use super::unit::What;
+use crate::service::rules::{RuleBook, Ruling, Said};
+
+impl Session<'_> {
+    /// Holds a text against the rules; `None`: it is too long to be read.
+    pub(super) fn rule(&mut self, text: Option<&[u8]>) {
+        let book = self.seat.service().rules();
+        self.ruling = book.map(|book| self.ruling_of(book, text, self.journal.schema()));
+    }
+
+    /// The same of what was prepared: that was done then, unless there are other rules now.
+    pub(super) fn rule_again(&mut self, number: u32) {
+        self.ruling = None;
+        let named = self.numbers.get(number);
+        let Some((book, named)) = self.seat.service().rules().zip(named) else {
+            return;
+        };
+        let is_of_now = |known: &&Ruling| Arc::ptr_eq(&known.book, &book);
+        if let Some(known) = named.ruling.as_ref().filter(is_of_now) {
+            self.ruling = Some(known.clone());
+            return;
+        }
+        let statement = Arc::clone(&named.statement);
+        let schema = statement.within.schema.as_deref();
+        let ruling = self.ruling_of(book, Some(&statement.text), schema);
+        if let Some(named) = self.numbers.get_mut(number) {
+            named.ruling = Some(ruling.clone());
+        }
+        self.ruling = Some(ruling);
+    }
+
+    /// What the client is told instead, if the command is refused. One that is run counts, and one
+    /// that is refused.
+    pub(super) fn refused_by_rule(&self, what: &What) -> Option<Complaint> {
+        let ruling = self.ruling.as_ref()?;
+        let refused = match what {
+            What::Query | What::Prepare(_) | What::Execute(_) | What::Bulk(_) => ruling.rejection(),
+            _ => return None,
+        };
+        if refused.is_some() || !matches!(what, What::Prepare(_)) {
+            ruling.count(self.worker.index);
+        }
+        refused.map(Complaint::by_rule)
+    }
+
+    fn ruling_of(&self, book: Arc<RuleBook>, text: Option<&[u8]>, schema: Option<&[u8]>) -> Ruling {
+        let verdict = book.judge(&Said {
+            user: &self.account.who.user,
+            database: schema,
+            text,
+            dialect: Dialect::Mysql(self.journal.modes()),
+        });
+        Ruling { book, verdict }
+    }
+}

@@ -1,0 +1,220 @@
+//! Where the work of a session may run: the servers of a view as its reads find them, and the one
+//! that it goes to. What they must have is `policy::causality`'s to say, where it goes
+//! `policy::route`'s.
+
+use std::sync::Arc;
+
+use evenkeel_policy::causality::{
+    Candidate, Consistency, Position, Readers, Requires, Token, readers,
+};
+use evenkeel_policy::load::Load;
+use evenkeel_policy::pool::{Pick, Request, Tried};
+use evenkeel_policy::route::{self, Target};
+use evenkeel_policy::rules::Group;
+
+use crate::clock;
+use crate::dice::dice;
+use crate::knowledge::{Knowledge, Positions};
+use crate::server::Server;
+use crate::service::View;
+use crate::service::database::DatabaseView;
+
+/// Where work is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Wherever writes go.
+    Primary,
+    /// At one of the view's servers, whose place among those that read is taken.
+    Reader(usize),
+    /// At this one of the view's servers, because a hint says so.
+    Named(usize),
+    /// At this one, which will have what must be seen: it is to wait for that first.
+    Soon(usize, Position),
+    /// As [`Wanted::Reader`], once that has waited for all that its cluster has committed.
+    Causal(usize),
+}
+
+/// What a server is to wait for before it does anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// That it is as far as this.
+    Position(Position),
+    /// That it has all that its cluster has committed.
+    Everything,
+}
+
+/// Where a session's connection goes.
+pub(super) struct At {
+    pub(super) server: Arc<Server>,
+    pub(super) is_replica: bool,
+    busy: Arc<Load>,
+    pub(super) epoch: u64,
+    /// A MySQL session may have written there what is not committed yet.
+    pub(super) writes: bool,
+}
+
+impl At {
+    /// A server of the view; `is_reserved`: its place among those that read is taken already.
+    pub(super) fn new(view: &View, index: usize, is_reserved: bool) -> Option<Self> {
+        let own = view.database.as_ref()?;
+        let busy = Arc::clone(&own.busy[index]);
+        if !is_reserved {
+            // Without a limit: it only counts.
+            let _ = busy.try_reserve();
+        }
+        Some(Self {
+            server: Arc::clone(&view.servers[index]),
+            is_replica: own.primary != Some(index),
+            busy,
+            epoch: own.epoch,
+            writes: false,
+        })
+    }
+}
+
+impl Drop for At {
+    fn drop(&mut self) {
+        self.busy.release();
+    }
+}
+
+/// A read that is to be placed.
+pub(super) struct Reading<'a> {
+    pub(super) knowledge: &'a Knowledge,
+    /// What its session wrote.
+    pub(super) token: &'a mut Token,
+    /// Servers that failed it.
+    pub(super) tried: &'a [u64],
+    /// The servers that a rule leaves; `None`: all.
+    pub(super) among: Option<&'a Group>,
+    /// A replica that is late may be told to wait: if that does not help, the read can be run
+    /// elsewhere.
+    pub(super) may_wait: bool,
+}
+
+/// The servers as a read finds them.
+pub(super) struct Found {
+    primary: Option<usize>,
+    readers: Readers,
+    soon: Option<(usize, Position)>,
+    may_wait: bool,
+    now_us: u64,
+}
+
+impl Reading<'_> {
+    /// Looks at the servers, as they are known at this moment.
+    pub(super) fn look(self, view: &View, own: &DatabaseView) -> Found {
+        let positions = self.knowledge.positions();
+        let mut written;
+        let requires = match own.consistency {
+            Consistency::Eventual => Requires::Nothing,
+            Consistency::ReadYourWrites => settled(self.token, &positions, own.epoch),
+            Consistency::Global => {
+                written = self.knowledge.writes().token(own.epoch);
+                settled(&mut written, &positions, own.epoch)
+            }
+        };
+        let candidates = view
+            .servers
+            .iter()
+            .enumerate()
+            .map(|(index, server)| Candidate {
+                is_primary: own.primary == Some(index),
+                is_replica: own.replicas[index],
+                is_tried: self.tried.contains(&server.id)
+                    || self.among.is_some_and(|group| !group.has(index)),
+                replica: positions.replica(server.id),
+            });
+        let now_us = clock::now_us();
+        let readers = readers(requires, candidates, now_us, &own.causality);
+        let soon = match (requires, readers.soonest) {
+            (Requires::Position(position), Some(index)) if self.may_wait => {
+                Some((index, position.clone()))
+            }
+            _ => None,
+        };
+        Found {
+            primary: own.primary,
+            readers,
+            soon,
+            may_wait: self.may_wait,
+            now_us,
+        }
+    }
+}
+
+/// What was written has a position once the primary was asked for one.
+fn settled<'a>(token: &'a mut Token, positions: &Positions, epoch: u64) -> Requires<'a> {
+    if let Some(sample) = &positions.sample {
+        token.settle(sample);
+    }
+    token.requires(epoch)
+}
+
+impl Found {
+    /// For the router.
+    pub(super) fn seen(&self) -> route::View {
+        route::View {
+            primary: self.primary,
+            replicas: self.readers.replicas,
+            replicas_fresh: self.readers.fresh + usize::from(self.soon.is_some()) + self.waiting(),
+        }
+    }
+
+    /// How many replicas will do that have waited for all that is committed.
+    fn waiting(&self) -> usize {
+        match self.may_wait {
+            true => self.readers.causal,
+            false => 0,
+        }
+    }
+
+    /// Where that is what the router has decided on. `key`: who reads, for the balance.
+    pub(super) fn place(mut self, target: Target, own: &DatabaseView, key: u64) -> Wanted {
+        match (target, self.soon.take()) {
+            (Target::Primary | Target::Held, _) => Wanted::Primary,
+            (Target::Server(index), _) => Wanted::Named(index),
+            (Target::Readers { .. }, Some((index, position))) => Wanted::Soon(index, position),
+            (Target::Readers { and_primary }, None) => self.pick(own, and_primary, key),
+        }
+    }
+
+    /// One of those that may serve a read, as the service balances them.
+    fn pick(self, own: &DatabaseView, and_primary: bool, key: u64) -> Wanted {
+        let waits = self.waiting() > 0;
+        let barred = match waits {
+            true => self.readers.barred_waiting,
+            false => self.readers.barred,
+        };
+        match picked(barred, own, and_primary, (key, self.now_us)) {
+            Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index),
+            Some(index) => Wanted::Reader(index),
+            None => Wanted::Primary,
+        }
+    }
+}
+
+fn picked(
+    mut barred: Tried,
+    own: &DatabaseView,
+    and_primary: bool,
+    (key, now_us): (u64, u64),
+) -> Option<usize> {
+    if let Some(primary) = own.primary.filter(|_| !and_primary) {
+        barred.insert(primary);
+    }
+    let request = Request {
+        key,
+        tried: &barred,
+        random: dice(),
+        now_us,
+    };
+    match own.readers.pick(&request) {
+        Pick::Server(index) if !barred.contains(index) => Some(index),
+        Pick::Server(index) => {
+            own.busy[index].release();
+            None
+        }
+        Pick::AllFull | Pick::NoneUp => None,
+    }
+}

@@ -1,0 +1,143 @@
+//! Portals: what each of them runs, and so leaves behind when it is executed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use evenkeel_wire::flight::Flight;
+use evenkeel_wire::postgres::Parsed;
+use evenkeel_wire::postgres::conversation::{Request, Sending, Token};
+use evenkeel_wire::postgres::frame::Header;
+use evenkeel_wire::postgres::names::names;
+
+use super::Session;
+use super::effects::is_atomic;
+use super::statements::Statement;
+use crate::state::meaning::Meaning;
+
+/// The portals that may be there, if one of their name has left something behind.
+#[derive(Default)]
+pub(super) struct Portals {
+    known: HashMap<Box<[u8]>, Portal>,
+    /// Some Bind of this transaction may have failed.
+    has_failed: bool,
+}
+
+struct Portal {
+    meaning: Arc<Meaning>,
+    /// In which batch it was bound.
+    segment: u64,
+    /// It was bound to something else before, and still is if the Bind has failed.
+    is_replaced: bool,
+}
+
+impl Portals {
+    fn bind(&mut self, portal: &[u8], meaning: &Arc<Meaning>, segment: u64) {
+        if let Some(known) = self.known.get_mut(portal) {
+            known.is_replaced |= known.meaning != *meaning;
+            known.meaning.clone_from(meaning);
+            known.segment = segment;
+        } else if !meaning.effects.is_empty() {
+            let bound = Portal {
+                meaning: Arc::clone(meaning),
+                segment,
+                is_replaced: false,
+            };
+            self.known.insert(portal.into(), bound);
+        }
+    }
+
+    /// What an Execute in this batch runs, if it may leave anything behind. A Bind of the same
+    /// batch has not failed: else the Execute is passed over.
+    fn meaning(&self, portal: &[u8], segment: u64) -> Option<Arc<Meaning>> {
+        let known = self.known.get(portal)?;
+        let is_doubtful = self.has_failed && known.is_replaced && known.segment != segment;
+        Some(match is_doubtful {
+            true => Arc::new(Meaning::unreadable()),
+            false => Arc::clone(&known.meaning),
+        })
+    }
+
+    /// The server has refused something.
+    pub(super) fn failed(&mut self) {
+        self.has_failed = true;
+    }
+
+    /// They end with their transaction.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+        self.has_failed = false;
+    }
+}
+
+/// The portal that a Bind or an Execute names.
+fn portal_of(header: Header, message: &[u8]) -> &[u8] {
+    let Parsed::Frame(found, _) = names(header, message) else {
+        return b"";
+    };
+    found.portal.map_or(b"", |portal| portal.of(message))
+}
+
+impl Session<'_> {
+    pub(super) fn execute(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        message: &[u8],
+    ) -> Sending {
+        let portal = portal_of(header, message);
+        let token = match self.portals.meaning(portal, self.segment) {
+            Some(meaning) => match self.deallocated(&meaning).map(Box::from) {
+                Some(name) => return self.execute_deallocate(flight, &name, message.len()),
+                None => self.effects.note(&meaning),
+            },
+            None => Token(0),
+        };
+        self.send(flight, Request::Execute, token, message.len())
+    }
+
+    /// The message binds a statement that has a name.
+    pub(super) fn bind(&mut self, header: Header, message: &[u8], statement: &Statement) {
+        self.unit.may_write |= statement.meaning.writes;
+        self.unit.is_atomic &= is_atomic(&statement.meaning);
+        let digest = statement.meaning.digest;
+        self.shared.enter(digest, &statement.text, self.dialect());
+        self.asked.runs(digest);
+        self.take_hold(portal_of(header, message), &statement.meaning);
+    }
+
+    /// The message binds a statement of a name that we do not know. If there is one, what it leaves
+    /// behind binds when it is executed.
+    pub(super) fn bind_unknown(&mut self, header: Header, message: &[u8]) {
+        let portal = portal_of(header, message);
+        let unknown = Arc::new(Meaning::unreadable());
+        self.portals.bind(portal, &unknown, self.segment);
+    }
+
+    /// The message binds the unnamed statement.
+    pub(super) fn bind_unnamed(&mut self, header: Header, message: &[u8]) {
+        let portal = portal_of(header, message);
+        if self.unnamed.id == 0 {
+            // The server will say that there is none.
+            return;
+        }
+        let Some(meaning) = self.unnamed.meaning.take() else {
+            self.asked.runs(0);
+            return self.take_hold(portal, &Arc::new(Meaning::unreadable()));
+        };
+        self.unit.may_write |= meaning.writes;
+        self.unit.is_atomic &= is_atomic(&meaning);
+        self.asked.runs(meaning.digest);
+        self.take_hold(portal, &meaning);
+        self.unnamed.meaning = Some(meaning);
+    }
+
+    /// Pins hold from the Bind on, all else from the end of the Execute.
+    fn take_hold(&mut self, portal: &[u8], meaning: &Arc<Meaning>) {
+        self.portals.bind(portal, meaning, self.segment);
+        self.changes_catalog |= meaning.changes_catalog;
+        self.drew |= meaning.draws;
+        if !meaning.effects.is_empty() {
+            self.take_pins(meaning);
+        }
+    }
+}

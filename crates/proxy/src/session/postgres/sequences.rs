@@ -1,0 +1,74 @@
+//! What sessions draw from sequences. `currval` and `lastval` must never answer with another
+//! session's value; and where nobody asks for them, drawing is to bind nobody.
+
+use evenkeel_policy::route::{Statement, Traits};
+use evenkeel_wire::flight::Flight;
+use evenkeel_wire::postgres::TransactionStatus;
+use evenkeel_wire::postgres::conversation::{Request, Token};
+
+use super::Session;
+use crate::state::meaning::Meaning;
+
+/// With which one is refused who asks in the middle of a batch.
+pub(super) const REFUSAL: &str = "what other sessions drew from sequences is remembered here: ask \
+                                  again, in a batch of its own";
+
+impl Session<'_> {
+    /// Where somebody asks, a connection has forgotten what others drew before it does anything.
+    pub(super) fn begin_without_draws(&mut self, flight: &mut Flight<'_, '_>) {
+        let is_idle = self
+            .server
+            .iter()
+            .any(|server| server.conversation.is_idle());
+        if self.inherits_draws && !self.drew && is_idle && self.account.asks_sequences() {
+            self.discard_draws(flight);
+        }
+    }
+
+    /// Who asks first comes behind what others drew, unless it drew itself just now. True: it comes
+    /// in the middle of a batch, and is to be refused.
+    pub(super) fn guard_sequences(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        meaning: &Meaning,
+    ) -> bool {
+        let asks = |one: &Statement| one.traits.any(Traits::REMEMBERS);
+        if !meaning.statements.iter().any(asks) {
+            return false;
+        }
+        self.account.asked_sequences();
+        let Some(server) = &self.server else {
+            return false;
+        };
+        // A transaction that has failed runs neither.
+        let has_failed = server.conversation.status() == TransactionStatus::Failed;
+        if !self.inherits_draws || self.drew || has_failed {
+            return false;
+        }
+        if !server.conversation.is_between_batches() {
+            return true;
+        }
+        self.discard_draws(flight);
+        false
+    }
+
+    /// The same of the statement without a name, whose Parse was guarded, too.
+    pub(super) fn guard_unnamed(&mut self, flight: &mut Flight<'_, '_>, request: Request) {
+        if request == Request::Bind
+            && let Some(meaning) = self.unnamed.meaning.take()
+        {
+            self.guard_sequences(flight, &meaning);
+            self.unnamed.meaning = Some(meaning);
+        }
+    }
+
+    fn discard_draws(&mut self, flight: &mut Flight<'_, '_>) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        if server.ask(b"DISCARD SEQUENCES", Token(0), flight.writer()) {
+            server.holds_draws = false;
+            self.inherits_draws = false;
+        }
+    }
+}

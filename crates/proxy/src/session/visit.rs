@@ -1,0 +1,141 @@
+//! A visit at a server before there is a session: a connection that is borrowed for a question.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use evenkeel_policy::lending::Condition;
+
+use super::borrower::Denial;
+use crate::clock;
+use crate::server::Server;
+use crate::service::database::DatabaseView;
+use crate::service::{Service, View};
+use crate::upstream::lending::{Account, Borrowed, Connection, Delivery, Lending, Place};
+
+/// How long a server may take, while there are others.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether a server lives again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The view as soon as a server in it can be visited. While none can, a login waits as work for a
+/// primary does.
+pub(super) async fn awaited(service: &Service) -> Arc<View> {
+    let since_ms = clock::now_ms();
+    loop {
+        let view = service.view_owned();
+        let waited = Duration::from_millis(clock::now_ms().saturating_sub(since_ms));
+        let waits = view.database.as_ref().is_some_and(|own| {
+            candidates(&view, own).is_empty() && waited < own.times.without_server
+        });
+        if !waits {
+            return view;
+        }
+        compio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Where a visit may go, in this order, and how long it may take there.
+///
+/// Any server will do: the primary if there is one, else whoever reads; and each once more, since
+/// its connection may have ended while it was idle. One that hangs must not keep clients out whom
+/// another one can greet.
+pub(super) fn candidates<'a>(
+    view: &'a View,
+    own: &DatabaseView,
+) -> Vec<(&'a Arc<Server>, Duration)> {
+    let readers = (0..view.servers.len()).filter(|index| own.replicas[*index]);
+    let once: Vec<usize> = own.primary.into_iter().chain(readers).collect();
+    let twice = once.iter().chain(&once);
+    let mut candidates: Vec<_> = twice
+        .map(|index| (&view.servers[*index], PATIENCE))
+        .collect();
+    if let Some((_, patience)) = candidates.last_mut() {
+        *patience = own.times.login.max(PATIENCE);
+    }
+    candidates
+}
+
+/// A connection that goes back whatever becomes of the visit.
+pub(super) struct Guest<'a, C: Connection> {
+    lending: &'a Rc<Lending<C>>,
+    pub(super) server: Option<Box<C>>,
+}
+
+impl<C: Connection> Guest<'_, C> {
+    /// Nothing of the visit is left on it.
+    pub(super) fn leave(mut self) {
+        if let Some(server) = self.server.take() {
+            self.lending.give_back(server, Condition::Clean);
+        }
+    }
+}
+
+impl<C: Connection> Drop for Guest<'_, C> {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.lending.give_back(server, Condition::Unclean);
+        }
+    }
+}
+
+/// Waits for a connection, and is out of the line when it is dropped.
+struct InLine<'a, C: Connection> {
+    lending: &'a Rc<Lending<C>>,
+    place: Rc<Place<C>>,
+}
+
+impl<C: Connection> Drop for InLine<'_, C> {
+    fn drop(&mut self) {
+        self.lending.leave_line(&self.place);
+        if let Some(Delivery::Connection(server)) = self.place.take_late() {
+            self.lending.give_back(server, Condition::Clean);
+        }
+    }
+}
+
+impl<C: Connection> InLine<'_, C> {
+    async fn delivery(&self) -> Delivery<C> {
+        std::future::poll_fn(|context| match self.place.take(context) {
+            Some(delivery) => Poll::Ready(delivery),
+            None => Poll::Pending,
+        })
+        .await
+    }
+}
+
+/// Borrows a connection to a server, or waits for one.
+pub(super) async fn borrow<'a, C: Connection>(
+    lending: &'a Rc<Lending<C>>,
+    account: &Account<C>,
+    server: &Arc<Server>,
+    view: &DatabaseView,
+) -> Result<Guest<'a, C>, Denial> {
+    let in_line = InLine {
+        lending,
+        place: Place::new(),
+    };
+    let guest = |server| Guest {
+        lending,
+        server: Some(server),
+    };
+    loop {
+        // It may be another one after each waiting.
+        let pooled = account.pooled(server, view);
+        let until_ms = match lending.borrow(&pooled, &in_line.place) {
+            Borrowed::Now(server) => return Ok(guest(server)),
+            Borrowed::Later(until_ms) => until_ms,
+            Borrowed::Refused(_) if pooled.pool.is_outdated() => continue,
+            Borrowed::Refused(refusal) => return Err(Denial::Refused(refusal)),
+        };
+        let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
+        match compio::time::timeout(wait, in_line.delivery()).await {
+            Ok(Delivery::Connection(server)) => return Ok(guest(server)),
+            Ok(Delivery::Failed(error)) => return Err(Denial::NotJoined(error)),
+            Ok(Delivery::Again) => {}
+            Err(_) => return Err(Denial::Waited),
+        }
+    }
+}

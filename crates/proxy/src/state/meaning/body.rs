@@ -1,0 +1,218 @@
+//! The bodies of stored functions, procedures and triggers: what running one may leave behind, and
+//! what else it may run.
+
+use std::collections::BTreeSet;
+
+use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_wire::sql::facts::Statement;
+use evenkeel_wire::sql::name::identifier;
+use evenkeel_wire::sql::postgres::{self, Tokens};
+use evenkeel_wire::sql::token::{Kind, Span, Token, Word};
+
+use super::block::{ANYTHING, bound_by_code, is_dynamic};
+use super::pins;
+
+/// What was seen in a body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Body {
+    /// What it may leave behind by itself.
+    pub pins: Pins,
+    /// Functions that it may call, by name.
+    pub calls: BTreeSet<Box<[u8]>>,
+    /// Tables and views that it may read or change, by name.
+    pub relations: BTreeSet<Box<[u8]>>,
+}
+
+impl Body {
+    /// Of one that nobody has looked at.
+    #[must_use]
+    pub fn unread() -> Body {
+        Body {
+            pins: Pins::of(&ANYTHING),
+            ..Body::default()
+        }
+    }
+
+    /// Reads one. It says too much rather than too little of what is SQL; of a library's function
+    /// it knows the name only, and most leave nothing behind.
+    #[must_use]
+    pub fn read(language: &str, code: &[u8]) -> Body {
+        match language {
+            "sql" | "plpgsql" => Body::of_sql(code),
+            "internal" | "c" => Body::of_library(code),
+            _ => Body::of_words(code),
+        }
+    }
+
+    fn of_sql(code: &[u8]) -> Body {
+        let mut body = Body {
+            pins: bound_by_code(code),
+            ..Body::default()
+        };
+        body.note_names(code);
+        if makes_sql(code) {
+            body.note_strings(code);
+        }
+        body
+    }
+
+    /// `symbol`: what the function is called in C.
+    fn of_library(symbol: &[u8]) -> Body {
+        let pins = match symbol {
+            b"set_config_by_name" => pins::of_function(b"set_config"),
+            b"nextval_oid" => pins::of_function(b"nextval"),
+            name => pins::of_function(name),
+        };
+        Body {
+            pins,
+            ..Body::default()
+        }
+    }
+
+    /// SQL that is made at run time is made of the body's strings, as far as can be told; where it
+    /// has none, all of it comes from elsewhere.
+    fn note_strings(&mut self, code: &[u8]) {
+        let mut tokens = Tokens::new(code, false);
+        let mut has_any = false;
+        loop {
+            let token = tokens.next_token();
+            match token.kind {
+                Kind::End => break,
+                Kind::String => {}
+                _ => continue,
+            }
+            has_any = true;
+            if let Some(text) = postgres::string_value(token.span.of(code), false) {
+                self.pins = self.pins.and(bound_by_code(&text));
+                self.note_names(&text);
+            }
+        }
+        if !has_any {
+            self.pins = self.pins.and(Body::unread().pins);
+        }
+    }
+
+    fn note_names(&mut self, code: &[u8]) {
+        let mut tokens = Tokens::new(code, false);
+        let (mut before, mut token) = (Token::default(), tokens.next_token());
+        while token.kind != Kind::End {
+            let next = tokens.next_token();
+            // `INTO schema.name`
+            if next.kind != Kind::Dot && token.kind != Kind::Dot {
+                let name = || identifier(token.span.of(code)).into();
+                let is_name = matches!(token.kind, Kind::Word | Kind::QuotedName);
+                if is_name && next.kind == Kind::Open {
+                    self.calls.insert(name());
+                }
+                if is_name && NAMING.iter().any(|word| before.is(*word)) {
+                    self.relations.insert(name());
+                }
+                before = token;
+            }
+            token = next;
+        }
+    }
+
+    /// In a language that is not SQL's: SQL stands in its strings, whatever begins and ends them.
+    fn of_words(code: &[u8]) -> Body {
+        let mut body = Body::default();
+        let mut last: Box<[u8]> = Box::default();
+        for span in words(code) {
+            let written = span.of(code);
+            let word: Box<[u8]> = written.to_ascii_lowercase().into();
+            let rest = code.get(span.end as usize..).unwrap_or_default();
+            body.note_word(&word, &last, code, span);
+            if rest.trim_ascii_start().first() == Some(&b'(') {
+                body.calls.insert(word.clone());
+            }
+            if NAMING.contains(&word_of(&last)) {
+                body.relations.insert(word.clone());
+            }
+            last = word;
+        }
+        body
+    }
+
+    fn note_word(&mut self, word: &[u8], last: &[u8], code: &[u8], span: Span) {
+        let (before, rest) = code.split_at(code.len().min(span.start as usize));
+        let rest = rest.get(..SQL_LENGTH).unwrap_or(rest);
+        let begins = matches!(before.trim_ascii_end().last(), Some(b'\'' | b'"' | b'`'));
+        let pins = match word {
+            // As the beginning of a string: it is no function of that name.
+            b"set" | b"reset" | b"listen" | b"load" if begins => {
+                let line = rest.split(|byte| *byte == b'\n').next();
+                bound_by_code(line.unwrap_or_default())
+            }
+            b"set_config" if postgres::sets_locally(rest, &whole(rest), false) => Pins::NONE,
+            b"temp" | b"temporary" if matches!(last, b"create" | b"local" | b"into") => {
+                Pins::of(&[Pin::TemporaryTable])
+            }
+            name => pins::of_function(name),
+        };
+        self.pins = self.pins.and(pins);
+    }
+}
+
+/// A statement that is all of a text.
+pub(super) fn whole(text: &[u8]) -> Statement {
+    Statement {
+        span: Span {
+            start: 0,
+            end: u32::try_from(text.len()).unwrap_or(u32::MAX),
+        },
+        ..Statement::default()
+    }
+}
+
+/// A statement within a text of another language is hardly longer.
+const SQL_LENGTH: usize = 1_000;
+
+/// Behind these words stands the name of a table or view.
+const NAMING: [Word; 8] = [
+    Word::of("copy"),
+    Word::of("from"),
+    Word::of("into"),
+    Word::of("join"),
+    Word::of("only"),
+    Word::of("table"),
+    Word::of("truncate"),
+    Word::of("update"),
+];
+
+fn word_of(bytes: &[u8]) -> Word {
+    str::from_utf8(bytes).map_or(Word::default(), |text| match text.len() {
+        0..=16 => Word::of(text),
+        _ => Word::default(),
+    })
+}
+
+/// Runs of letters, digits and underscores.
+fn words(code: &[u8]) -> impl Iterator<Item = Span> {
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = code.get(at..)?;
+        let start = at + rest.iter().position(is_of_word)?;
+        let rest = code.get(start..)?;
+        let length = rest.iter().position(|byte| !is_of_word(byte));
+        at = start + length.unwrap_or(rest.len());
+        Some(Span {
+            start: u32::try_from(start).ok()?,
+            end: u32::try_from(at).ok()?,
+        })
+    })
+}
+
+/// Whether it runs SQL that it makes itself.
+fn makes_sql(code: &[u8]) -> bool {
+    let mut tokens = Tokens::new(code, false);
+    let mut token = tokens.next_token();
+    while token.kind != Kind::End {
+        let next = tokens.next_token();
+        if is_dynamic(token, next) {
+            return true;
+        }
+        token = next;
+    }
+    false
+}

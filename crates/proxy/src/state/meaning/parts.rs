@@ -1,0 +1,38 @@
+//! The statements of a text one by one, and those that they prepare.
+
+use std::borrow::Cow;
+
+use evenkeel_wire::sql::facts::Kind;
+use evenkeel_wire::sql::postgres::{Tokens, statements};
+use evenkeel_wire::sql::token::{self, Word};
+
+/// Each statement of a text without what stands around it, and what PREPARE prepares.
+#[must_use]
+pub fn parts(text: &[u8], backslashes: bool) -> Vec<Cow<'_, [u8]>> {
+    let mut parts = Vec::new();
+    for statement in statements(text, backslashes) {
+        let own = statement.span.of(text);
+        parts.push(Cow::Borrowed(own));
+        if matches!(statement.kind, Kind::Prepare(_)) {
+            parts.extend(prepared(own, backslashes).map(Cow::Borrowed));
+        }
+    }
+    parts
+}
+
+const AS: Word = Word::of("as");
+
+/// What `PREPARE name (types) AS …` prepares.
+fn prepared(statement: &[u8], backslashes: bool) -> Option<&[u8]> {
+    let mut tokens = Tokens::new(statement, backslashes);
+    loop {
+        let token = tokens.next_token();
+        if token.kind == token::Kind::End {
+            return None;
+        }
+        if token.is(AS) {
+            let rest = statement.get(token.span.end as usize..)?;
+            return Some(rest.trim_ascii());
+        }
+    }
+}

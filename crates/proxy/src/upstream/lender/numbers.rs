@@ -1,0 +1,74 @@
+//! Numbers for the names of users and databases. Anybody who may log in can make up databases, so a
+//! name is forgotten when nobody has its number any more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Names that nobody has the number of are looked for when there are this many.
+const LOOK_MIN: usize = 1_000;
+
+/// A name's number; no other name ever has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Number(Arc<u64>);
+
+impl Number {
+    pub(crate) fn get(&self) -> u64 {
+        *self.0
+    }
+}
+
+/// Those that somebody has, and some more.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    known: HashMap<Box<[u8]>, Number>,
+    next: u64,
+    /// When there are so many, those that nobody has are looked for: twice what was left of them at
+    /// the last look.
+    look_at: usize,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            next: 0,
+            look_at: LOOK_MIN,
+        }
+    }
+}
+
+impl Numbers {
+    pub(super) fn of(&mut self, name: &[u8]) -> Number {
+        if let Some(known) = self.known.get(name) {
+            return known.clone();
+        }
+        if self.known.len() >= self.look_at {
+            self.known
+                .retain(|_, number| Arc::strong_count(&number.0) > 1);
+            self.look_at = LOOK_MIN.max(2 * self.known.len());
+        }
+        let number = Number(Arc::new(self.next));
+        self.next += 1;
+        self.known.insert(name.into(), number.clone());
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_keeps_its_number_as_long_as_anybody_has_it_and_no_other_gets_it() {
+        let mut numbers = Numbers::default();
+        let kept = numbers.of(b"shop");
+        let gone = numbers.of(b"gone").get();
+        for number in 0..10 * LOOK_MIN {
+            let other = numbers.of(format!("made up {number}").as_bytes());
+            assert!(other.get() > gone);
+            assert!(numbers.known.len() <= LOOK_MIN);
+        }
+        assert_eq!(numbers.of(b"shop").get(), kept.get());
+        assert!(numbers.of(b"gone").get() > gone);
+    }
+}

@@ -1,0 +1,55 @@
+//! A new connection in the place of one that its borrower cannot use.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_policy::lending::Condition;
+
+use super::{Connection, Delivery, Lending, Place};
+use crate::upstream::join::JoinError;
+
+impl<C: Connection> Lending<C> {
+    /// A connection that cannot be made its borrower's is closed, and another one is opened in its
+    /// place and brought to the borrower: the pool's idle ones may be no better.
+    pub(crate) fn exchange(self: &Rc<Self>, mut connection: Box<C>, place: &Rc<Place<C>>) {
+        let lent = connection.lent_mut();
+        let pooled = Arc::clone(&lent.pooled);
+        let (Some(loan), Some(worker)) = (lent.loan.take(), self.worker.upgrade()) else {
+            return;
+        };
+        connection.part("it is not fit for its client");
+        place.expect();
+        let (lending, place, home) = (Rc::clone(self), Rc::clone(place), Rc::clone(&worker));
+        worker.spawn(async move {
+            let opened = Box::pin(C::open(&home, &lending.service, &pooled)).await;
+            match opened {
+                Ok(mut connection) => {
+                    connection.lent_mut().loan = Some(loan);
+                    lending.bring(connection, &place);
+                }
+                Err(error) => {
+                    lending.lose(loan);
+                    tell(error, &place);
+                }
+            }
+        });
+    }
+
+    /// To whoever waits for it, if he still does.
+    fn bring(self: &Rc<Self>, connection: Box<C>, place: &Place<C>) {
+        match place.is_expecting() {
+            true => place.deliver(Delivery::Connection(connection)),
+            false => self.give_back(connection, Condition::Clean),
+        }
+    }
+}
+
+/// A server that is full has other connections to give.
+fn tell<C>(error: JoinError, place: &Place<C>) {
+    if place.is_expecting() {
+        place.deliver(match error.is_full() {
+            true => Delivery::Again,
+            false => Delivery::Failed(Arc::new(error)),
+        });
+    }
+}

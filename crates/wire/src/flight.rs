@@ -1,0 +1,211 @@
+//! What becomes of one piece of input on its way to the other side: kept, dropped, or replaced.
+//!
+//! Most input goes on exactly as it came, and then nothing is copied: the caller sends the memory
+//! that it has. From the first edit on, what is kept is copied between the edits.
+
+/// Edits of one piece of input, from front to back.
+#[derive(Debug)]
+pub struct Flight<'i, 'o> {
+    input: &'i [u8],
+    out: &'o mut Vec<u8>,
+    /// Up to here it is decided what becomes of the input.
+    at: usize,
+    /// Up to here what is kept of the input is in `out`.
+    copied: usize,
+    edited: bool,
+}
+
+/// What has to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<'i> {
+    /// These bytes, which are the input as far as it was decided, and nothing else.
+    Whole(&'i [u8]),
+    /// What is in `out` now; perhaps nothing.
+    Edited,
+}
+
+impl<'i, 'o> Flight<'i, 'o> {
+    /// Nothing is decided yet. What is in `out` already goes before everything else.
+    #[must_use]
+    pub fn new(input: &'i [u8], out: &'o mut Vec<u8>) -> Self {
+        let edited = !out.is_empty();
+        Flight {
+            input,
+            out,
+            at: 0,
+            copied: 0,
+            edited,
+        }
+    }
+
+    /// How much of the input has been decided.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The input about which nothing is decided yet.
+    #[must_use]
+    pub fn rest(&self) -> &'i [u8] {
+        self.input.get(self.at..).unwrap_or_default()
+    }
+
+    /// The next `count` bytes go on as they are.
+    #[inline]
+    pub fn keep(&mut self, count: usize) {
+        debug_assert!(count <= self.rest().len(), "more than there is");
+        self.at = self.at.saturating_add(count).min(self.input.len());
+    }
+
+    /// The next `count` bytes go nowhere.
+    pub fn drop(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        self.copy();
+        self.keep(count);
+        self.copied = self.at;
+    }
+
+    /// These bytes go here.
+    pub fn insert(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.writer().extend_from_slice(bytes);
+        }
+    }
+
+    /// What is appended to this goes here.
+    pub fn writer(&mut self) -> &mut Vec<u8> {
+        self.copy();
+        self.out
+    }
+
+    /// Everything is decided that can be.
+    pub fn finish(mut self) -> Outcome<'i> {
+        if !self.edited {
+            return Outcome::Whole(self.input.get(..self.at).unwrap_or_default());
+        }
+        self.copy();
+        Outcome::Edited
+    }
+
+    /// The same for input of which the rest waits in `held` for more. True: all of it goes on as it
+    /// is. False: what is in `out` now does; perhaps nothing.
+    pub fn settle(mut self, held: &mut Vec<u8>) -> bool {
+        if !self.edited && self.rest().is_empty() {
+            return true;
+        }
+        self.copy();
+        held.extend_from_slice(self.rest());
+        false
+    }
+
+    /// Copies what is kept and was not copied.
+    fn copy(&mut self) {
+        let kept = self.input.get(self.copied..self.at);
+        self.out.extend_from_slice(kept.unwrap_or_default());
+        self.copied = self.at;
+        self.edited = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A seeded generator; the same everywhere.
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % limit as u64).unwrap()
+        }
+    }
+
+    #[test]
+    fn any_edits_give_what_was_kept_and_inserted_in_its_order() {
+        let (mut whole, mut edited) = (0, 0);
+        for seed in 1..=5_000_u64 {
+            let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let input: Vec<u8> = (0..chance.below(200)).map(|n| n as u8).collect();
+            let mut out = b"before".repeat(usize::from(chance.below(8) == 0));
+            let mut expect = out.clone();
+            let mut is_whole = out.is_empty();
+            let mut flight = Flight::new(&input, &mut out);
+            for _ in 0..chance.below(6) {
+                let count = chance.below(flight.rest().len() + 1);
+                match chance.below(6) {
+                    0 => {
+                        is_whole &= count == 0;
+                        flight.drop(count);
+                    }
+                    1 => {
+                        let bytes = &b"inserted"[..chance.below(9)];
+                        is_whole &= bytes.is_empty();
+                        expect.extend_from_slice(bytes);
+                        flight.insert(bytes);
+                    }
+                    2 if chance.below(4) == 0 => {
+                        is_whole = false;
+                        flight.writer();
+                    }
+                    _ => {
+                        expect.extend_from_slice(&flight.rest()[..count]);
+                        flight.keep(count);
+                    }
+                }
+            }
+            let at = flight.at();
+            match flight.finish() {
+                Outcome::Whole(bytes) => {
+                    whole += 1;
+                    assert!(is_whole && out.is_empty(), "seed {seed}");
+                    assert_eq!(bytes, &input[..at], "seed {seed}");
+                    assert_eq!(bytes, expect, "seed {seed}");
+                }
+                Outcome::Edited => {
+                    edited += 1;
+                    assert!(!is_whole, "seed {seed}: copied without need");
+                    assert_eq!(out, expect, "seed {seed}");
+                }
+            }
+        }
+        assert!(whole > 1_000 && edited > 1_000, "{whole} {edited}");
+    }
+
+    #[test]
+    fn what_goes_on_as_it_is_is_the_very_memory_that_came() {
+        let (input, mut out) = (vec![7_u8; 100], Vec::new());
+        let mut flight = Flight::new(&input, &mut out);
+        flight.keep(60);
+        flight.drop(0);
+        flight.insert(b"");
+        flight.keep(30);
+        let Outcome::Whole(bytes) = flight.finish() else {
+            panic!("edited")
+        };
+        assert_eq!(bytes.as_ptr_range().start, input.as_ptr());
+        assert_eq!((bytes.len(), out.capacity()), (90, 0));
+    }
+
+    #[test]
+    fn what_waits_for_more_is_held_and_what_is_decided_goes() {
+        for (kept, dropped, whole, sent, waits) in [
+            (4, 0, true, &b""[..], &b""[..]),
+            (3, 0, false, b"abc", b"d"),
+            (2, 1, false, b"ab", b"d"),
+            (3, 1, false, b"abc", b""),
+            (0, 0, false, b"", b"abcd"),
+        ] {
+            let (mut out, mut held) = (Vec::new(), Vec::new());
+            let mut flight = Flight::new(b"abcd", &mut out);
+            flight.keep(kept);
+            flight.drop(dropped);
+            assert_eq!(flight.settle(&mut held), whole);
+            assert_eq!((&*out, &*held), (sent, waits));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Texts that differ in plain literals only, told apart without reading them.
+//!
+//! A plain literal is a number of digits, or a string in single quotes without a quote or backslash
+//! in it, behind which a blank, a comma, a parenthesis, a semicolon or the end follows. Putting
+//! another of its sort in its place changes no other token: a text that fits has the same tokens,
+//! all but the content of these literals.
+
+#[cfg(test)]
+mod tests;
+
+use memchr::memchr2;
+
+use super::digest::piece::{Class, Pieces};
+use super::token::Span;
+use super::{Dialect, mysql, postgres};
+
+/// Longer texts are not compared.
+const LENGTH_MAX: usize = 4_096;
+
+/// More digits may be a number of another type.
+const DIGITS_MAX: usize = 18;
+
+/// So many bytes of a text decide its [`shape`].
+const SHAPE_LENGTH: usize = 512;
+
+/// A text, and which of its literals may be others.
+#[derive(Debug, Clone)]
+pub struct Template {
+    text: Box<[u8]>,
+    literals: Box<[Span]>,
+}
+
+impl Template {
+    /// That of a text; `None`: it is too long.
+    #[must_use]
+    pub fn of(text: &[u8], dialect: Dialect) -> Option<Self> {
+        if text.len() > LENGTH_MAX {
+            return None;
+        }
+        let literals = match dialect {
+            Dialect::Mysql(modes) => literals(text, mysql::Tokens::new(text, modes)),
+            Dialect::Postgres { backslashes } => {
+                literals(text, postgres::Tokens::new(text, backslashes))
+            }
+        };
+        Some(Self {
+            text: text.into(),
+            literals,
+        })
+    }
+
+    /// Whether a text is this one but for its plain literals.
+    #[must_use]
+    pub fn fits(&self, text: &[u8]) -> bool {
+        self.rest_of(text) == Some(&[])
+    }
+
+    /// What is left of a text behind all that fits.
+    fn rest_of<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
+        let (mut rest, mut known) = (text, 0);
+        for literal in &self.literals {
+            rest = rest.strip_prefix(self.text.get(known..literal.start as usize)?)?;
+            let is_string = literal.of(&self.text).starts_with(b"'");
+            rest = rest.get(length(rest, is_string)?..)?;
+            known = literal.end as usize;
+        }
+        rest.strip_prefix(self.text.get(known..)?)
+    }
+}
+
+fn literals(text: &[u8], mut pieces: impl Pieces) -> Box<[Span]> {
+    let mut found = Vec::new();
+    while let Some(piece) = pieces.next_piece() {
+        if piece.class == Class::Literal && is_plain(text, piece.span) {
+            found.push(piece.span);
+        }
+    }
+    found.into()
+}
+
+fn is_plain(text: &[u8], literal: Span) -> bool {
+    let written = literal.of(text);
+    let is_whole = length(written, written.starts_with(b"'")) == Some(written.len());
+    let behind = text.get(literal.end as usize);
+    let is_apart = behind.is_none_or(|byte| b" \t\r\n,;)".contains(byte));
+    is_whole && is_apart
+}
+
+/// How long the plain literal is that a text begins with.
+fn length(text: &[u8], is_string: bool) -> Option<usize> {
+    if is_string {
+        let quotes = 2;
+        let content = text.strip_prefix(b"'")?;
+        let length = memchr2(b'\'', b'\\', content)?;
+        let is_whole = content.get(length) == Some(&b'\'');
+        return is_whole.then_some(length.saturating_add(quotes));
+    }
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    let count = digits.take(DIGITS_MAX + 1).count();
+    (1..=DIGITS_MAX).contains(&count).then_some(count)
+}
+
+/// A number that a text has in common with those that fit its template, to look that up by. Where a
+/// quote stands in a quoted name it may miss one.
+#[must_use]
+pub fn shape(text: &[u8]) -> u64 {
+    const ODD: u64 = 0x517c_c1b7_2722_0a95;
+    let mut shape = 0_u64;
+    let mut is_in_word = false;
+    let mut rest = text.iter().take(SHAPE_LENGTH).peekable();
+    while let Some(&byte) = rest.next() {
+        let is_digit = byte.is_ascii_digit();
+        if is_digit && !is_in_word {
+            while rest.next_if(|byte| byte.is_ascii_digit()).is_some() {}
+        } else if byte == b'\'' {
+            rest.by_ref().find(|byte| **byte == b'\'');
+        }
+        let counts = if is_digit && !is_in_word { b'0' } else { byte };
+        shape = (shape.rotate_left(5) ^ u64::from(counts)).wrapping_mul(ODD);
+        is_in_word = byte.is_ascii_alphanumeric() && (is_in_word || !is_digit) || byte == b'_';
+    }
+    shape
+}
