@@ -15,7 +15,7 @@ fn idle_channels_take_little_memory() {
     let identity =
         Identity::from_pem("[service.tls]", certificate.as_bytes(), key.as_bytes()).unwrap();
     let acceptor = Acceptor::new(&identity, None, false).unwrap();
-    let connector = Connector::new(&Tls::Encrypt, None, Speaks::Postgres).unwrap();
+    let connector = Connector::new(&Tls::Encrypt(None), Speaks::Postgres).unwrap();
     let connector = connector.unwrap();
     let make = |count: usize| -> Vec<(Channel, Channel)> {
         (0..count).map(|_| talked(&acceptor, &connector)).collect()

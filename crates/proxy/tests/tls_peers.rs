@@ -71,8 +71,9 @@ impl Papers {
         let tls = Tls::Verify {
             ca: Some(Authorities::from_pem_file(&self.path("ca.pem")).unwrap()),
             server_name: server_name.to_owned(),
+            identity: Some(identity.unwrap()),
         };
-        let connector = Connector::new(&tls, Some(&identity.unwrap()), Speaks::Postgres);
+        let connector = Connector::new(&tls, Speaks::Postgres);
         connector.unwrap().unwrap()
     }
 }

@@ -201,7 +201,16 @@ pub(super) fn read_server_tls(
     if let Some(path) = &ca {
         check_ca(path, mode, table, sources, problems);
     }
-    ServerTls { mode, ca }
+    let has = |key| table.value(key).is_some();
+    let own = (has("certificate") || has("key"))
+        .then(|| tls::own_certificate(table, sources, problems))
+        .flatten();
+    if own.is_some() && mode == Some(TlsMode::Off) {
+        let message = "`certificate` has no effect: nothing is encrypted with `mode = \"off\"`";
+        let help = "set `mode = \"verify\"`, or remove `certificate` and `key`";
+        problems.warning(&table.key_place("certificate"), "W_NO_EFFECT", message, help);
+    }
+    ServerTls { mode, ca, own }
 }
 
 fn check_ca(

@@ -239,7 +239,12 @@ pub static MONITOR: Section = Section {
 /// `[service.server_tls]`
 pub static SERVER_TLS: Section = Section {
     title: "[service.server_tls]",
-    keys: &[word("mode", &["off", "encrypt", "verify"]), text("ca")],
+    keys: &[
+        word("mode", &["off", "encrypt", "verify"]),
+        text("ca"),
+        text("certificate"),
+        text("key"),
+    ],
 };
 
 /// `[service.tls]`
@@ -282,6 +287,7 @@ pub static USER: Section = Section {
         text("verifier"),
         text("md5"),
         flag("certificate"),
+        flag("cleartext"),
         text("server_user"),
         text("server_password"),
     ],

@@ -25,7 +25,7 @@ pub use pool::{PoolMode, PoolPlan};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
-pub use tls::{PemFile, ServerTls, TlsMode, TlsPlan};
+pub use tls::{OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};
 
 /// Everything one process is asked to do. Immutable: a reload makes a new one.
 #[derive(Clone, Debug, PartialEq)]

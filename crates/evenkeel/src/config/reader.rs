@@ -69,6 +69,11 @@ impl<'a> Table<'a> {
     }
 
     /// The value of a key.
+    /// What it is called in the file.
+    pub(super) fn title(&self) -> &'static str {
+        self.section.title
+    }
+
     pub(super) fn value(&self, key: &str) -> Option<&'a Value<'a>> {
         debug_assert!(
             self.section.key(key).is_some(),

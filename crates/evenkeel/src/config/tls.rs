@@ -2,7 +2,7 @@
 
 use evenkeel_proxy::tls::{Authorities, Identity, SetupError};
 
-use super::plan::{PemFile, TlsPlan};
+use super::plan::{OwnCertificate, PemFile, TlsPlan};
 use super::problem::{Place, Problems};
 use super::reader::Table;
 use super::sources::Sources;
@@ -14,20 +14,31 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<TlsPlan> {
     let required = table.flag("required", problems).unwrap_or(false);
-    let certificate = needed(table, "certificate", sources, problems);
-    let key = needed(table, "key", sources, problems);
+    let own = own_certificate(table, sources, problems);
     let client_ca = pem_file(table, "client_ca", sources, problems);
     if let Some(file) = &client_ca {
         check_authorities(file, &table.value_place("client_ca"), problems);
     }
-    let (certificate, key) = certificate.zip(key)?;
-    check_pair(&certificate, &key, table, problems);
+    let OwnCertificate { certificate, key } = own?;
     Some(TlsPlan {
         certificate,
         key,
         client_ca,
         required,
     })
+}
+
+/// `certificate` and `key` of a table, which belong together.
+pub(super) fn own_certificate(
+    table: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Option<OwnCertificate> {
+    let certificate = needed(table, "certificate", sources, problems);
+    let key = needed(table, "key", sources, problems);
+    let (certificate, key) = certificate.zip(key)?;
+    check_pair(&certificate, &key, table, problems);
+    Some(OwnCertificate { certificate, key })
 }
 
 fn needed(
@@ -37,7 +48,7 @@ fn needed(
     problems: &mut Problems,
 ) -> Option<PemFile> {
     if table.value(key).is_none() {
-        let message = format!("[service.tls] has no `{key}`");
+        let message = format!("{} has no `{key}`", table.title());
         let help = format!("add `{key} = \"…\"`: the path of a PEM file");
         problems.error(&table.place, "E_MISSING_KEY", message, help);
     }
@@ -70,7 +81,7 @@ pub(super) fn check_authorities(file: &PemFile, place: &Place, problems: &mut Pr
 
 fn check_pair(certificate: &PemFile, key: &PemFile, table: &Table<'_>, problems: &mut Problems) {
     let texts = [certificate, key].map(|file| file.text.expose().as_bytes());
-    let Err(error) = Identity::from_pem("[service.tls]", texts[0], texts[1]) else {
+    let Err(error) = Identity::from_pem(table.title(), texts[0], texts[1]) else {
         return;
     };
     let of_key = matches!(&error, SetupError::BadFile { key, .. } if key.ends_with(" key"));
@@ -79,7 +90,7 @@ fn check_pair(certificate: &PemFile, key: &PemFile, table: &Table<'_>, problems:
                     on, without a passphrase";
         ("key", key, help)
     } else {
-        let help = "it must hold the service's own certificate first, lines from \
+        let help = "it must hold our own certificate first, lines from \
                     `-----BEGIN CERTIFICATE-----` on";
         ("certificate", certificate, help)
     };

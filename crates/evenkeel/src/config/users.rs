@@ -19,10 +19,16 @@ use super::{file, secrets};
 const CREDENTIALS: [&str; 3] = ["password", "verifier", "md5"];
 
 /// What only users of PostgreSQL can have.
-const POSTGRES_KEYS: [(&str, &str); 1] = [(
-    "md5",
-    "use `password`, or `verifier` with what `mysql.user` has",
-)];
+const POSTGRES_KEYS: [(&str, &str); 2] = [
+    (
+        "md5",
+        "use `password`, or `verifier` with what `mysql.user` has",
+    ),
+    (
+        "cleartext",
+        "remove it: clients prove their password by their plugin",
+    ),
+];
 
 /// The users by name, and what is wrong with the file.
 pub(super) fn read(
@@ -68,6 +74,7 @@ fn read_user(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> 
     UserPlan {
         credential: password.or(verifier).or(md5),
         certificate: table.flag("certificate", problems).unwrap_or(false),
+        cleartext: table.flag("cleartext", problems).unwrap_or(false),
         server_user: table.text("server_user", problems).map(str::to_owned),
         server_password: secret("server_password", problems),
     }

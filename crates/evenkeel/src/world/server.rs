@@ -6,6 +6,7 @@ use evenkeel_policy::health::{Change, Health, Settings, Sign, Standing};
 use evenkeel_policy::load::Load;
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::probe::{Account, Asker, Authorities, Observation, Outcome, Probe, Tls};
+use evenkeel_proxy::tls::Identity;
 use evenkeel_proxy::watch::{Database, Watcher};
 use evenkeel_proxy::{Endpoint, Server, dice, now_ms};
 use tokio::sync::mpsc;
@@ -105,6 +106,12 @@ impl Watch {
     pub(super) fn tls(&self, address: &Address) -> Result<Tls, String> {
         let speaks_tls = self.protocol.is_database()
             || !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
+        let identity = self.tls.own.as_ref().map(|own| {
+            let [certificate, key] =
+                [&own.certificate, &own.key].map(|file| file.text.expose().as_bytes());
+            Identity::from_pem("[service.server_tls]", certificate, key)
+        });
+        let identity = identity.transpose().map_err(|error| error.to_string())?;
         Ok(match (self.tls.mode_for(address), address) {
             // An HTTP probe speaks TLS only when told to: most web servers here do not.
             (TlsMode::Verify, _) if self.tls.mode.is_none() && self.is_http() => Tls::Off,
@@ -119,9 +126,10 @@ impl Watch {
                 Tls::Verify {
                     ca,
                     server_name: host.clone(),
+                    identity,
                 }
             }
-            (TlsMode::Encrypt, _) => Tls::Encrypt,
+            (TlsMode::Encrypt, _) => Tls::Encrypt(identity),
             _ => Tls::Off,
         })
     }

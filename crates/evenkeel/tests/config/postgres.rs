@@ -503,3 +503,16 @@ fn wrong_peers_are_told() {
         "`protocol = \"postgres\"`",
     );
 }
+
+#[test]
+fn our_certificate_for_servers_needs_its_key() {
+    let pair = Pair::new("app.example.org");
+    let lines = format!("[service.server_tls]\nmode = 'encrypt'\n{}", pair.lines());
+    let own = of(&postgres(&lines)).server_tls.own.expect("a certificate");
+    assert!(own.key.text.expose().contains("PRIVATE KEY"));
+    let keyless = lines.lines().take(3).collect::<Vec<_>>().join("\n");
+    let words = "[service.server_tls] has no `key`";
+    check_postgres(&keyless, "E_MISSING_KEY 6:10", words);
+    let off = lines.replace("encrypt", "off");
+    check_postgres(&off, "W_NO_EFFECT 8:1", "nothing is encrypted");
+}

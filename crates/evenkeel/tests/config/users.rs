@@ -175,6 +175,20 @@ fn a_login_by_certificate_needs_who_signs_it_and_a_password_for_the_servers() {
 }
 
 #[test]
+fn a_password_as_it_is_needs_tls_and_postgres() {
+    let users = "[users.app]\ncleartext = true";
+    Files::new("").check(users, 0o600, "W_NO_EFFECT", "over TLS only");
+    let pair = super::postgres::Pair::new("ca");
+    let with_tls = Files::new(&format!("[service.tls]\n{}", pair.lines()));
+    assert!(with_tls.auth(users).users["app"].cleartext);
+    let nothing = Files::new(&format!(
+        "source = 'file'\n[service.tls]\n{}",
+        pair.lines()
+    ));
+    nothing.check(users, 0o600, "E_MISSING_KEY", "nothing to log in with");
+}
+
+#[test]
 fn a_misspelt_name_in_allow_from_is_told_where_all_names_are_known() {
     let files = Files::new("source = 'file'\nallow_from = { ap = ['10.0.0.0/8'] }");
     let users = "[users.app]\npassword = 'hunter2'";

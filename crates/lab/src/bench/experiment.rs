@@ -191,8 +191,9 @@ pub(crate) struct Target {
     /// Which protocol it looks into; `tcp` looks into none.
     #[serde(default)]
     pub(crate) mode: Mode,
+    /// As the program does it by itself when left out.
     #[serde(default)]
-    pub(crate) balance: Balance,
+    pub(crate) balance: Option<Balance>,
     /// Whether a quick run takes it too.
     #[serde(default = "yes")]
     pub(crate) quick: bool,
@@ -247,10 +248,9 @@ pub(crate) enum Mode {
 }
 
 /// How a server is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Balance {
-    #[default]
     RoundRobin,
     LeastConnections,
     Source,

@@ -13,7 +13,7 @@ use crate::rig::DRIVERS;
 const PORT: &str = "select here()";
 const WAIT: &str = "galera_wait = true";
 
-/// So many rows take a node far longer to apply than a read may wait.
+/// So many rows take a node, at a fifth of a processor, far longer to apply than a read may wait.
 const BIG: &str = "create table big (id int primary key, v int not null); \
     insert into big select seq, 0 from seq_1_to_30000";
 
@@ -63,6 +63,8 @@ fn a_read_that_a_node_cannot_answer_in_time_is_answered_by_the_primary() {
     let primary = port(&stage.scene.servers[0]);
     stage.client().run(BIG);
     stage.scene.wait_caught_up().unwrap();
+    let others = &stage.scene.servers[1..];
+    others.iter().for_each(|node| node.cpu_share(20).unwrap());
     let mut client = stage.client();
     for round in 1..=3 {
         client.run(&format!("update big set v = {round}"));

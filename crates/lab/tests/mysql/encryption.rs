@@ -169,6 +169,28 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
         let long = client.value("select repeat('x', 3000000)");
         assert_eq!(long.len(), 3_000_000);
     }
+    shows_our_certificate(server, &papers);
+}
+
+/// Probes, questions and sessions alike, to accounts that want one.
+fn shows_our_certificate(server: &Server, papers: &Papers) {
+    let wanted = "alter user evenkeel@'127.0.0.1' require x509; \
+                  alter user sbtest@'127.0.0.1' require subject '/CN=sbtest'";
+    server.sql(wanted).unwrap();
+    for io in DRIVERS {
+        let tables = format!(
+            "[service.server_tls]\nmode = \"verify\"\nca = {:?}\ncertificate = {:?}\nkey = {:?}",
+            papers.at("ca.crt"),
+            papers.at("client.crt"),
+            papers.at("client.key")
+        );
+        let setup = Setup {
+            tables: &tables,
+            ..ONE
+        };
+        let stage = Stage::before(server, io, setup);
+        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
+    }
 }
 
 /// Whoever logs in hears why not, and the server does not hear of him.

@@ -1,9 +1,10 @@
 //! TLS to clients and to servers, and certificates that say who somebody is.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
-use evenkeel_lab::eventually;
+use evenkeel_lab::{Server, eventually};
 
 use super::client::{Client, Login};
 use super::script::Script;
@@ -80,34 +81,32 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
             [ssl, Script::startup(&Login::default()).0].concat(),
         ));
         assert_eq!(eager.reply(), ["E 08P01", "end"], "{io}");
-        direct_tls(&stage);
+        let heard = direct_tls(&stage, "postgresql");
+        assert_eq!(heard.first(), Some(&b'R'), "{heard:?}");
+        assert_eq!(direct_tls(&stage, ""), b"");
+        assert_eq!(direct_tls(&stage, "http/1.1"), b"");
     }
 }
 
-/// TLS from the first byte, as libpq 17 does it with sslnegotiation=direct.
-fn direct_tls(stage: &Stage) {
-    let talk = |alpn: &str| {
-        let mut client = Command::new("openssl");
-        client.args(["s_client", "-quiet", "-connect", &stage.address.to_string()]);
-        if !alpn.is_empty() {
-            client.args(["-alpn", alpn]);
-        }
-        let mut client = client
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut stdin = client.stdin.take().unwrap();
-        let script = Script::startup(&Login::default()).terminate();
-        let _ = stdin.write_all(&script.0);
-        drop(stdin);
-        client.wait_with_output().unwrap().stdout
-    };
-    let heard = talk("postgresql");
-    assert_eq!(heard.first(), Some(&b'R'), "{heard:?}");
-    assert_eq!(talk(""), b"");
-    assert_eq!(talk("http/1.1"), b"");
+/// What a login hears over TLS from the first byte, as libpq 17 does it with
+/// sslnegotiation=direct.
+fn direct_tls(stage: &Stage, alpn: &str) -> Vec<u8> {
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-quiet", "-connect", &stage.address.to_string()]);
+    if !alpn.is_empty() {
+        client.args(["-alpn", alpn]);
+    }
+    let mut client = client
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = client.stdin.take().unwrap();
+    let script = Script::startup(&Login::default()).terminate();
+    let _ = stdin.write_all(&script.0);
+    drop(stdin);
+    client.wait_with_output().unwrap().stdout
 }
 
 #[test]
@@ -150,27 +149,108 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
 }
 
 #[test]
+fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
+    let Some(papers) = Papers::make() else {
+        return;
+    };
+    let at = |name| papers.at(name);
+    let users = "[users.sbtest]\ncleartext = true\n\
+                 [users.filed]\ncleartext = true\npassword = \"filed\"\n\
+                 server_user = \"sbtest\"\nserver_password = \"sbtest\"\n";
+    write_private(at("users.toml"), users);
+    for io in DRIVERS {
+        let tables = format!(
+            "[service.tls]\ncertificate = {:?}\nkey = {:?}\n[service.auth]\nusers_file = {:?}",
+            at("server.crt"),
+            at("server.key"),
+            at("users.toml")
+        );
+        let setup = Setup {
+            tables: &tables,
+            ..Setup::default()
+        };
+        let stage = Stage::ready_when(io, setup, |stage| {
+            let said = psql(stage.address, "sslmode=require");
+            match said.starts_with("in\n") {
+                true => Ok(()),
+                false => Err(said),
+            }
+        });
+        // AuthenticationCleartextPassword
+        let heard = direct_tls(&stage, "postgresql");
+        assert!(heard.starts_with(b"R\0\0\0\x08\0\0\0\x03"), "{heard:?}");
+        let filed = "sslmode=require user=filed password";
+        let said = psql(stage.address, &format!("{filed}=filed"));
+        assert!(said.starts_with("in\n"), "{io}: {said}");
+        for wrong in ["sslmode=require password=wrong".to_owned(), format!("{filed}=sbtest")] {
+            let said = psql(stage.address, &wrong);
+            assert!(said.contains("authentication failed"), "{io}: {said}");
+        }
+        let said = psql(stage.address, "sslmode=disable");
+        assert!(said.contains("over TLS only"), "{io}: {said}");
+    }
+}
+
+fn speak_tls(server: &Server, papers: &Papers) {
+    let data = server.sql("show data_directory").unwrap();
+    for name in ["server.crt", "server.key", "ca.crt"] {
+        let to = Path::new(&data).join(name);
+        std::fs::copy(papers.at(name), &to).unwrap();
+        let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&data).unwrap());
+        std::os::unix::fs::chown(&to, Some(owner), Some(owner)).unwrap();
+    }
+    server.sql("alter system set ssl to on").unwrap();
+    server.sql("alter system set ssl_ca_file to 'ca.crt'").unwrap();
+    server.sql("select pg_reload_conf()").unwrap();
+    let waited = eventually(LIMIT, "a server that speaks TLS", || {
+        Ok((server.sql("show ssl")? == "on").then_some(()))
+    });
+    waited.unwrap();
+}
+
+#[test]
+fn our_certificate_is_shown_to_servers_that_want_one() {
+    let Some(papers) = Papers::make() else {
+        return;
+    };
+    let at = |name| papers.at(name);
+    let (_lab, server) = own();
+    let hba = server.sql("show hba_file").unwrap();
+    let rules = std::fs::read_to_string(&hba).unwrap();
+    let rules = rules.lines().map(|rule| match rule.strip_prefix("host all all") {
+        Some(rest) => format!("hostssl all all{rest} clientcert=verify-ca\n"),
+        None => format!("{rule}\n"),
+    });
+    std::fs::write(&hba, rules.collect::<String>()).unwrap();
+    speak_tls(&server, &papers);
+    for io in DRIVERS {
+        for mode in ["mode = \"encrypt\"".to_owned(), format!("mode = \"verify\"\nca = {:?}", at("ca.crt"))] {
+            let tables = format!(
+                "[service.server_tls]\n{mode}\ncertificate = {:?}\nkey = {:?}",
+                at("client.crt"),
+                at("client.key")
+            );
+            let setup = Setup {
+                tables: &tables,
+                ..Setup::default()
+            };
+            let stage = Stage::before(&server, io, setup);
+            let shown = "select client_dn from pg_stat_ssl where pid = pg_backend_pid()";
+            assert_eq!(stage.client().value(shown), "/CN=sbtest", "{io} {mode}");
+        }
+    }
+}
+
+#[test]
 fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
     let Some(papers) = Papers::make() else {
         return;
     };
     let (_lab, server) = own();
-    let data = server.sql("show data_directory").unwrap();
-    for (from, to) in [("server.crt", "server.crt"), ("server.key", "server.key")] {
-        let to = std::path::Path::new(&data).join(to);
-        std::fs::copy(papers.at(from), &to).unwrap();
-        let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&data).unwrap());
-        std::os::unix::fs::chown(&to, Some(owner), Some(owner)).unwrap();
-    }
-    server.sql("alter system set ssl to on").unwrap();
-    server.sql("select pg_reload_conf()").unwrap();
+    speak_tls(&server, &papers);
     let ca = papers.at("ca.crt");
     for io in DRIVERS {
         let tables = format!("[service.server_tls]\nmode = \"verify\"\nca = {ca:?}");
-        let waited = eventually(LIMIT, "a server that speaks TLS", || {
-            Ok((server.sql("show ssl")? == "on").then_some(()))
-        });
-        waited.unwrap();
         let stage = Stage::before(
             &server,
             io,

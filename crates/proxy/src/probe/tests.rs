@@ -45,6 +45,7 @@ fn what_can_be_known_wrong_without_a_server_is_refused_at_the_start() {
     let verify = |name: &str| Tls::Verify {
         ca: None,
         server_name: name.to_owned(),
+        identity: None,
     };
     let refused =
         |probe: Probe, account, tls| Asker::new(probe, account, tls).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use crate::tls::{self, Tls};
 
 /// What a TLS client needs; `None` when TLS is off.
 pub(super) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, AskerError> {
-    Ok(tls::client_config(tls, None)?.map(Arc::new))
+    Ok(tls::client_config(tls)?.map(Arc::new))
 }
 
 /// The name to ask for: the one to verify, or the address (which is sent to nobody).

@@ -122,6 +122,8 @@ pub struct FileUser {
     pub credential: Option<FileCredential>,
     /// May log in by a client certificate.
     pub certificate: bool,
+    /// Is asked for the password as it is.
+    pub cleartext: bool,
     /// Who logs in to the servers; `None`: the same.
     pub server_user: Option<String>,
     /// With what; `None`: what the login gave.

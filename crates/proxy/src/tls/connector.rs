@@ -4,7 +4,7 @@ use std::{net::Ipv4Addr, sync::Arc};
 
 use rustls::{ClientConfig, client::UnbufferedClientConnection, pki_types::ServerName};
 
-use super::{ALPN_POSTGRESQL, Channel, Fault, Identity, SetupError, Tls, trust};
+use super::{ALPN_POSTGRESQL, Channel, Fault, SetupError, Tls, trust};
 
 /// What is spoken inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,9 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// `None` when TLS is off. The identity is our certificate, for servers that ask for one.
-    pub fn new(
-        tls: &Tls,
-        identity: Option<&Identity>,
-        speaks: Speaks,
-    ) -> Result<Option<Self>, SetupError> {
-        let Some(mut config) = trust::client_config(tls, identity)? else {
+    /// `None` when TLS is off.
+    pub fn new(tls: &Tls, speaks: Speaks) -> Result<Option<Self>, SetupError> {
+        let Some(mut config) = trust::client_config(tls)? else {
             return Ok(None);
         };
         if speaks == Speaks::Postgres {
@@ -53,6 +49,6 @@ impl Connector {
 fn server_name(tls: &Tls) -> Result<ServerName<'static>, SetupError> {
     match tls {
         Tls::Verify { server_name, .. } => trust::check_name(server_name),
-        Tls::Off | Tls::Encrypt => Ok(ServerName::IpAddress(Ipv4Addr::LOCALHOST.into())),
+        Tls::Off | Tls::Encrypt(_) => Ok(ServerName::IpAddress(Ipv4Addr::LOCALHOST.into())),
     }
 }

@@ -1,6 +1,6 @@
 //! A certificate with its private key: who we are, to clients or to servers.
 
-use std::{path::Path, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
 
 use rustls::{
     Error,
@@ -10,12 +10,22 @@ use rustls::{
     },
     sign::{CertifiedKey, SingleCertAndKey},
 };
+use zeroize::Zeroizing;
 
 use super::{SetupError, trust};
 
 /// A chain of certificates, our own first, and the key of that one.
-#[derive(Clone, Debug)]
-pub struct Identity(Arc<CertifiedKey>);
+#[derive(Clone)]
+pub struct Identity {
+    certified: Arc<CertifiedKey>,
+    pem: Arc<Pem>,
+}
+
+/// The texts that it was read from, for libraries that read them themselves.
+pub(crate) struct Pem {
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Zeroizing<Vec<u8>>,
+}
 
 impl Identity {
     /// Reads two PEM files; `section` of the configuration names them with `certificate` and `key`.
@@ -30,28 +40,44 @@ impl Identity {
     }
 
     /// Takes PEM texts and checks that they belong together.
-    pub fn from_pem(section: &str, certificate: &[u8], key: &[u8]) -> Result<Self, SetupError> {
+    pub fn from_pem(section: &str, certificate: &[u8], key_pem: &[u8]) -> Result<Self, SetupError> {
         let bad = |name: &str, why: String| SetupError::bad(format!("{section} {name}"), why);
         let chain = parse_chain(certificate).map_err(|why| bad("certificate", why))?;
-        let key = parse_key(key).map_err(|why| bad("key", why))?;
+        let key = parse_key(key_pem).map_err(|why| bad("key", why))?;
         let certified = CertifiedKey::from_der(chain, key, &trust::provider());
         let certified = certified.map_err(|error| match error {
             Error::InconsistentKeys(_) => bad("key", "does not belong to the certificate".into()),
             Error::InvalidCertificate(e) => bad("certificate", format!("not usable: {e}")),
             other => bad("key", format!("not usable: {other}")),
         })?;
-        Ok(Self(Arc::new(certified)))
+        Ok(Self {
+            certified: Arc::new(certified),
+            pem: Arc::new(Pem {
+                certificate: certificate.to_vec(),
+                key: Zeroizing::new(key_pem.to_vec()),
+            }),
+        })
+    }
+
+    pub(crate) fn pem(&self) -> &Pem {
+        &self.pem
     }
 
     /// The certificate that names us.
     pub(super) fn certificate(&self) -> &CertificateDer<'static> {
         // There is one: an empty chain is refused above.
-        &self.0.cert[0]
+        &self.certified.cert[0]
     }
 
     /// As the library wants it, towards either side.
     pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
-        Arc::new(SingleCertAndKey::from(self.0.clone()))
+        Arc::new(SingleCertAndKey::from(self.certified.clone()))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity(hidden)")
     }
 }
 

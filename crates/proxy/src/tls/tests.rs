@@ -80,25 +80,25 @@ impl Pair {
 
 /// Wants a certificate of that authority for that name.
 fn verifying(authority: &Authority, server_name: &str) -> Connector {
-    connector(
-        &Tls::Verify {
-            ca: Some(authority.trusted()),
-            server_name: server_name.to_owned(),
-        },
-        None,
-    )
+    connector(&Tls::Verify {
+        ca: Some(authority.trusted()),
+        server_name: server_name.to_owned(),
+        identity: None,
+    })
 }
 
-fn connector(tls: &Tls, identity: Option<&Paper>) -> Connector {
-    let identity: Option<Identity> = identity.map(Paper::identity);
-    Connector::new(tls, identity.as_ref(), Speaks::Postgres)
-        .unwrap()
-        .unwrap()
+fn connector(tls: &Tls) -> Connector {
+    Connector::new(tls, Speaks::Postgres).unwrap().unwrap()
+}
+
+/// Believes anybody, and shows that certificate.
+fn believing(paper: Option<&Paper>) -> Connector {
+    connector(&Tls::Encrypt(paper.map(Paper::identity)))
 }
 
 /// Trusts everybody and speaks TLS 1.2 only.
 fn old_connector(alpn: &[&[u8]]) -> Connector {
-    let mut connector = connector(&Tls::Encrypt, None);
+    let mut connector = believing(None);
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&version::TLS12])
         .unwrap()
@@ -116,7 +116,7 @@ fn a_handshake_and_data_pass_however_the_bytes_are_cut() {
     let acceptor = authority.acceptor(Some(&authority.trusted()));
     let client = authority.client("alice");
     let ways = [
-        connector(&Tls::Encrypt, Some(&client)),
+        believing(Some(&client)),
         verifying(&authority, "db.test"),
         old_connector(&[ALPN_POSTGRESQL]),
     ];
@@ -316,10 +316,10 @@ fn what_was_agreed_can_be_told() {
         Some(b"postgresql"),
     );
     check(&old_connector(&[]), "TLSv1.2", None);
-    let plain = Connector::new(&Tls::Encrypt, None, Speaks::Unnamed).unwrap();
+    let plain = Connector::new(&Tls::Encrypt(None), Speaks::Unnamed).unwrap();
     check(&plain.unwrap(), "TLSv1.3", None);
     assert!(
-        Connector::new(&Tls::Off, None, Speaks::Postgres)
+        Connector::new(&Tls::Off, Speaks::Postgres)
             .unwrap()
             .is_none()
     );

@@ -23,8 +23,8 @@ pub enum Tls {
     /// Plaintext.
     Off,
     /// Encrypted, without a look at the certificate: keeps out who listens, not who stands in
-    /// between.
-    Encrypt,
+    /// between. The identity is our certificate, for servers that ask for one.
+    Encrypt(Option<Identity>),
     /// Encrypted, and the certificate is signed by an authority that is trusted and names the
     /// server.
     Verify {
@@ -32,7 +32,19 @@ pub enum Tls {
         ca: Option<Authorities>,
         /// The host name or IP address that the certificate must carry.
         server_name: String,
+        /// Our certificate, for servers that ask for one.
+        identity: Option<Identity>,
     },
+}
+
+impl Tls {
+    /// Who we are to the server.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        match self {
+            Tls::Off => None,
+            Tls::Encrypt(identity) | Tls::Verify { identity, .. } => identity.as_ref(),
+        }
+    }
 }
 
 /// Certificates of the authorities that are trusted to vouch for servers or clients. A server's own
@@ -90,10 +102,7 @@ impl Authorities {
 ///
 /// Sessions are never resumed: PostgreSQL offers it to nobody, and a certificate is looked at each
 /// time.
-pub(crate) fn client_config(
-    tls: &Tls,
-    identity: Option<&Identity>,
-) -> Result<Option<ClientConfig>, SetupError> {
+pub(crate) fn client_config(tls: &Tls) -> Result<Option<ClientConfig>, SetupError> {
     let Some(verifier) = verifier(tls)? else {
         return Ok(None);
     };
@@ -102,7 +111,7 @@ pub(crate) fn client_config(
         .map_err(refused)?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let mut config = match identity {
+    let mut config = match tls.identity() {
         Some(identity) => builder.with_client_cert_resolver(identity.resolver()),
         None => builder.with_no_client_auth(),
     };
@@ -128,8 +137,10 @@ pub(super) fn refused(error: impl ToString) -> SetupError {
 fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ServerCertVerifier>>, SetupError> {
     Ok(match tls {
         Tls::Off => None,
-        Tls::Encrypt => Some(Arc::new(AnyCertificate(provider()))),
-        Tls::Verify { ca, server_name } => {
+        Tls::Encrypt(_) => Some(Arc::new(AnyCertificate(provider()))),
+        Tls::Verify {
+            ca, server_name, ..
+        } => {
             check_name(server_name)?;
             Some(Arc::new(Vouched::new(ca.clone())?))
         }

@@ -137,14 +137,16 @@ fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
         ask(with_body("/ok", "well"), None, tls, &target, PATIENCE)
     };
     let ca = Some(Authorities::from_pem_file(&server.path("ca.pem")).unwrap());
-    assert_passed(&tls(Tls::Encrypt));
+    assert_passed(&tls(Tls::Encrypt(None)));
     assert_passed(&tls(Tls::Verify {
         ca,
         server_name: "db.test".to_owned(),
+        identity: None,
     }));
     let public = Tls::Verify {
         ca: None,
         server_name: "db.test".to_owned(),
+        identity: None,
     };
     assert_failed(&tls(public), "certificate not trusted");
     server.signal(libc::SIGSTOP);

@@ -122,6 +122,7 @@ fn verify(server: &Server, server_name: &str) -> Tls {
     Tls::Verify {
         ca: Some(ca),
         server_name: server_name.to_owned(),
+        identity: None,
     }
 }
 
@@ -141,7 +142,7 @@ fn a_unix_socket_is_asked_too_and_tls_is_left_out_there() {
     let server = shared();
     let target = Target::Unix(server.path("sock"));
     let monitor = account("monitor", "secret");
-    for tls in [Tls::Off, Tls::Encrypt, verify(&server, "db.test")] {
+    for tls in [Tls::Off, Tls::Encrypt(None), verify(&server, "db.test")] {
         assert_passed(&ask(
             select_one(),
             Some(monitor.clone()),
@@ -212,7 +213,7 @@ fn tls_encrypts_with_any_certificate_and_verifies_with_the_right_one() {
         ask(select_one(), wants_tls, tls, &server.tcp(), PATIENCE)
     };
     assert_refused(&ask_tls(Tls::Off), "Access denied");
-    assert_passed(&ask_tls(Tls::Encrypt));
+    assert_passed(&ask_tls(Tls::Encrypt(None)));
     assert_passed(&ask_tls(verify(&server, "db.test")));
     assert_passed(&ask_tls(verify(&server, "127.0.0.1")));
     assert_failed(
@@ -222,6 +223,7 @@ fn tls_encrypts_with_any_certificate_and_verifies_with_the_right_one() {
     let public = Tls::Verify {
         ca: None,
         server_name: "db.test".to_owned(),
+        identity: None,
     };
     let untrusted = ask_tls(public);
     assert_failed(&untrusted, "certificate not trusted");
@@ -260,7 +262,7 @@ fn the_probe_quits_so_that_the_server_counts_nothing_as_aborted() {
     let server = start(&[]);
     let aborted = || sql(&server, "SHOW GLOBAL STATUS LIKE 'Aborted%'");
     let before = aborted();
-    for tls in [Tls::Off, Tls::Encrypt, verify(&server, "db.test")] {
+    for tls in [Tls::Off, Tls::Encrypt(None), verify(&server, "db.test")] {
         let monitor = Some(account("monitor", "secret"));
         assert_passed(&ask(select_one(), monitor, tls, &server.tcp(), PATIENCE));
     }
@@ -323,7 +325,7 @@ fn a_server_without_tls_a_frozen_one_and_a_killed_one_fail_each_in_its_words() {
     let no_tls = ask(
         select_one(),
         monitor(),
-        Tls::Encrypt,
+        Tls::Encrypt(None),
         &server.tcp(),
         PATIENCE,
     );

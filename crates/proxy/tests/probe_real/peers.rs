@@ -91,7 +91,7 @@ fn a_silent_peer_is_given_up_at_the_time_limit_and_left_without_a_connection() {
         &silent,
         "timed out after 400 ms while waiting for the server's greeting",
     );
-    for tls in [Tls::Off, Tls::Encrypt] {
+    for tls in [Tls::Off, Tls::Encrypt(None)] {
         assert_failed(
             &peer.ask(postgres(), tls),
             "timed out after 400 ms while logging in",
@@ -103,7 +103,7 @@ fn a_silent_peer_is_given_up_at_the_time_limit_and_left_without_a_connection() {
         "timed out after 400 ms while waiting for the HTTP answer",
     );
     assert_failed(
-        &peer.ask(http(), Tls::Encrypt),
+        &peer.ask(http(), Tls::Encrypt(None)),
         "timed out after 400 ms while starting TLS",
     );
     // To accept is all that the TCP probe asks for.
@@ -126,7 +126,7 @@ fn a_peer_that_speaks_something_else_is_quoted() {
         assert_failed(&peer.ask(mysql(), Tls::Off), &no("MySQL"));
         assert_failed(&peer.ask(postgres(), Tls::Off), &no("PostgreSQL"));
         assert_failed(&peer.ask(http(), Tls::Off), &no("HTTP"));
-        assert_failed(&peer.ask(http(), Tls::Encrypt), "the answer is not TLS");
+        assert_failed(&peer.ask(http(), Tls::Encrypt(None)), "the answer is not TLS");
     }
 }
 

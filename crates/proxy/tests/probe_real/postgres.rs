@@ -165,6 +165,7 @@ fn verify(server: &Server, server_name: &str) -> Tls {
     Tls::Verify {
         ca: Some(ca),
         server_name: server_name.to_owned(),
+        identity: None,
     }
 }
 
@@ -210,7 +211,7 @@ fn an_account_that_may_not_log_in_is_told_from_a_dead_server() {
 fn a_unix_socket_is_asked_too_and_tls_is_left_out_there() {
     let server = shared();
     let target = Target::Unix(socket(&server));
-    for tls in [Tls::Off, Tls::Encrypt, verify(&server, "db.test")] {
+    for tls in [Tls::Off, Tls::Encrypt(None), verify(&server, "db.test")] {
         let monitor = Some(account("monitor", "secret"));
         assert_passed(&ask(select_one(), monitor, tls, &target, PATIENCE));
     }
@@ -224,7 +225,7 @@ fn tls_encrypts_with_any_certificate_and_verifies_with_the_right_one() {
         ask(select_one(), wants_tls, tls, &server.tcp(), PATIENCE)
     };
     assert_refused(&ask_tls(Tls::Off), "no encryption");
-    assert_passed(&ask_tls(Tls::Encrypt));
+    assert_passed(&ask_tls(Tls::Encrypt(None)));
     assert_passed(&ask_tls(verify(&server, "db.test")));
     assert_passed(&ask_tls(verify(&server, "127.0.0.1")));
     assert_failed(
@@ -234,6 +235,7 @@ fn tls_encrypts_with_any_certificate_and_verifies_with_the_right_one() {
     let public = Tls::Verify {
         ca: None,
         server_name: "db.test".to_owned(),
+        identity: None,
     };
     let untrusted = ask_tls(public);
     assert_failed(&untrusted, "certificate not trusted");
@@ -283,7 +285,7 @@ fn a_server_that_is_full_passes_with_a_note() {
 #[test]
 fn the_probe_says_terminate_before_it_closes() {
     let server = start(&["--log_disconnections=on"]);
-    for tls in [Tls::Off, Tls::Encrypt] {
+    for tls in [Tls::Off, Tls::Encrypt(None)] {
         let monitor = Some(account("monitor", "secret"));
         assert_passed(&ask(select_one(), monitor, tls, &server.tcp(), PATIENCE));
     }
@@ -304,7 +306,7 @@ fn a_server_without_tls_a_frozen_one_and_a_killed_one_fail_each_in_its_words() {
     let no_tls = ask(
         select_one(),
         monitor(),
-        Tls::Encrypt,
+        Tls::Encrypt(None),
         &server.tcp(),
         PATIENCE,
     );

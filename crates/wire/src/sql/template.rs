@@ -1,9 +1,10 @@
 //! Texts that differ in plain literals only, told apart without reading them.
 //!
 //! A plain literal is a number of digits, or a string in single quotes without a quote or backslash
-//! in it, behind which a blank, a comma, a parenthesis, a semicolon or the end follows. Putting
-//! another of its sort in its place changes no other token: a text that fits has the same tokens,
-//! all but the content of these literals.
+//! in it, before which a blank, a comma, a parenthesis or an operator stands, and behind which a
+//! blank, a comma, a parenthesis, a semicolon or the end follows. Putting another of its sort in its
+//! place changes no other token: a text that fits has the same tokens, all but the content of these
+//! literals.
 
 #[cfg(test)]
 mod tests;
@@ -81,9 +82,13 @@ fn literals(text: &[u8], mut pieces: impl Pieces) -> Box<[Span]> {
 fn is_plain(text: &[u8], literal: Span) -> bool {
     let written = literal.of(text);
     let is_whole = length(written, written.starts_with(b"'")) == Some(written.len());
+    // Digits behind a dot are a name, behind `/*!` a version.
+    let before = (literal.start as usize).checked_sub(1);
+    let before = before.and_then(|place| text.get(place));
+    let begins = before.is_none_or(|byte| b" \t\r\n,(=<>+-*/%".contains(byte));
     let behind = text.get(literal.end as usize);
-    let is_apart = behind.is_none_or(|byte| b" \t\r\n,;)".contains(byte));
-    is_whole && is_apart
+    let ends = behind.is_none_or(|byte| b" \t\r\n,;)".contains(byte));
+    is_whole && begins && ends
 }
 
 /// How long the plain literal is that a text begins with.

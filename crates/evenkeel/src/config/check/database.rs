@@ -1,6 +1,6 @@
 //! Checks of services that speak a database's protocol, and of the peers that serve them.
 
-use super::super::plan::{AuthSource, DatabasePlan, PeersPlan, Probe, Protocol};
+use super::super::plan::{AuthSource, DatabasePlan, Listen, PeersPlan, Probe, Protocol};
 use super::super::problem::{Place, Problems};
 use super::super::service::Draft;
 use super::reaches;
@@ -11,6 +11,7 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
         probe(draft, problems);
         accounts(draft, database, problems);
         certificates(draft, database, problems);
+        cleartext(draft, database, problems);
     }
 }
 
@@ -71,6 +72,21 @@ fn certificates(Draft { places, .. }: &Draft, database: &DatabasePlan, problems:
         let message =
             format!("user `{name}` may log in by certificate, but clients are asked for none");
         let help = "set `client_ca` in [service.tls], or remove `certificate = true`";
+        problems.warning(&places.auth, "W_NO_EFFECT", message, help);
+    }
+}
+
+/// Who may send the password as it is must have a way to do it.
+fn cleartext(Draft { plan, places }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
+    let mut users = database.auth.users.iter();
+    let user = users.find(|(_, user)| user.cleartext);
+    let is_private = |listen: &Listen| matches!(listen, Listen::Unix(_));
+    let can = places.tls.is_some() || plan.listen.iter().any(is_private);
+    if let Some((name, _)) = user.filter(|_| !can) {
+        let message = format!(
+            "user `{name}` logs in with the password as it is, over TLS only, which is not spoken"
+        );
+        let help = "add [service.tls], or remove `cleartext = true`";
         problems.warning(&places.auth, "W_NO_EFFECT", message, help);
     }
 }

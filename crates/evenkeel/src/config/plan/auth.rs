@@ -83,6 +83,8 @@ pub struct UserPlan {
     pub credential: Option<Credential>,
     /// May log in by a client certificate whose common name is this user's. Default false.
     pub certificate: bool,
+    /// Is asked for the password as it is, over TLS or a Unix socket. Default false.
+    pub cleartext: bool,
     /// Who logs in to the servers. `None`: the same name.
     pub server_user: Option<String>,
     /// With what. `None`: what the login or `credential` gives.

@@ -33,6 +33,17 @@ pub struct ServerTls {
     pub mode: Option<TlsMode>,
     /// Certificates (PEM) that sign the servers' own, beside the system's.
     pub ca: Option<PathBuf>,
+    /// Our own certificate, for servers that ask for one. `None`: we have none.
+    pub own: Option<OwnCertificate>,
+}
+
+/// A certificate, and the key that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnCertificate {
+    /// The certificate, and those between it and the authority.
+    pub certificate: PemFile,
+    /// Its private key.
+    pub key: PemFile,
 }
 
 impl ServerTls {

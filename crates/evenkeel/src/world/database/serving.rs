@@ -191,7 +191,7 @@ impl World {
                 continue;
             };
             let made = watch.tls(&listed.address).and_then(|tls| {
-                Connector::new(&tls, None, speaks).map_err(|error| error.to_string())
+                Connector::new(&tls, speaks).map_err(|error| error.to_string())
             });
             match made {
                 Ok(Some(connector)) => {
@@ -333,6 +333,7 @@ fn auth(plan: &AuthPlan) -> Auth {
         let user = FileUser {
             credential,
             certificate: user.certificate,
+            cleartext: user.cleartext,
             server_user: user.server_user.clone(),
             server_password: user.server_password.as_ref().map(secret),
         };

@@ -76,10 +76,10 @@ fn service(order: &Order, name: &str, protocol: &str, listen: SocketAddr, furthe
         .named(&order.servers)
         .map(|(name, address)| format!("  {{ name = {name:?}, address = \"{address}\" }},\n"))
         .collect();
+    let balance = order.target.balance.map(words).unwrap_or_default();
     let mut text = format!(
         "[[service]]\nname = {name:?}\nprotocol = {protocol:?}\nlisten = \"{listen}\"\n\
-         balance = \"{}\"\nmax_connections = 20000\n{further}servers = [\n{servers}]\n",
-        balance(order.target.balance)
+         max_connections = 20000\n{balance}{further}servers = [\n{servers}]\n"
     );
     if protocol == "tcp" {
         let (probe, account) = match order.topology.speech {
@@ -118,12 +118,13 @@ fn service(order: &Order, name: &str, protocol: &str, listen: SocketAddr, furthe
     text
 }
 
-fn balance(balance: Balance) -> &'static str {
-    match balance {
+fn words(balance: Balance) -> String {
+    let name = match balance {
         Balance::RoundRobin => "round-robin",
         Balance::LeastConnections => "least-connections",
         Balance::Source => "source",
         Balance::RandomTwo => "random-two",
         Balance::LeastLatency => "least-latency",
-    }
+    };
+    format!("balance = \"{name}\"\n")
 }

@@ -79,10 +79,10 @@ fn config(order: &Order, writes: SocketAddr, in_rootfs: bool) -> Result<String> 
 /// The port for writes has the primary only, unless a check finds out who that is.
 fn listen(order: &Order, name: &str, listen: SocketAddr, further: &str) -> String {
     let balance = match order.target.balance {
-        Balance::LeastConnections => "leastconn",
-        Balance::Source => "source",
-        Balance::RandomTwo => "random(2)",
-        Balance::RoundRobin | Balance::LeastLatency => "roundrobin",
+        Some(Balance::LeastConnections) => "leastconn",
+        Some(Balance::Source) => "source",
+        Some(Balance::RandomTwo) => "random(2)",
+        Some(Balance::RoundRobin | Balance::LeastLatency) | None => "roundrobin",
     };
     let mut text = format!("listen {name}\n  bind {listen}\n  balance {balance}\n{further}");
     let only_primary = name == "writes" && further.is_empty();

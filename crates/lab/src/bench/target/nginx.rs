@@ -73,10 +73,10 @@ fn server(listen: SocketAddr, upstream: &str) -> String {
 
 fn upstream(order: &Order, name: &str, servers: &[SocketAddr]) -> String {
     let balance = match order.target.balance {
-        Balance::LeastConnections => "least_conn; ",
-        Balance::Source => "hash $remote_addr; ",
-        Balance::RandomTwo => "random two least_conn; ",
-        Balance::RoundRobin | Balance::LeastLatency => "",
+        Some(Balance::LeastConnections) => "least_conn; ",
+        Some(Balance::Source) => "hash $remote_addr; ",
+        Some(Balance::RandomTwo) => "random two least_conn; ",
+        Some(Balance::RoundRobin | Balance::LeastLatency) | None => "",
     };
     let servers: String = servers
         .iter()

@@ -6,7 +6,7 @@ use futures_util::{
     FutureExt,
     future::{Either, pending, select},
 };
-use mysql_async::{Conn, DriverError, Error, IoError, Opts, OptsBuilder, ServerError, SslOpts};
+use mysql_async::{ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, ServerError, SslOpts};
 use tokio::{
     io::AsyncReadExt,
     time::{sleep, timeout},
@@ -162,29 +162,29 @@ impl Login {
 }
 
 fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, AskerError> {
-    Ok(match tls {
-        Tls::Off => None,
-        Tls::Encrypt => Some(SslOpts::default().with_danger_accept_invalid_certs(true)),
+    let options = match tls {
+        Tls::Off => return Ok(None),
+        Tls::Encrypt(_) => SslOpts::default().with_danger_accept_invalid_certs(true),
         Tls::Verify {
-            ca: None,
-            server_name,
+            ca, server_name, ..
         } => {
             check_name(server_name)?;
-            Some(SslOpts::default())
+            match ca {
+                None => SslOpts::default(),
+                Some(ca) => {
+                    let roots = ca.certificates().map(|c| c.to_vec().into()).collect();
+                    SslOpts::default()
+                        .with_root_certs(roots)
+                        .with_disable_built_in_roots(true)
+                }
+            }
         }
-        Tls::Verify {
-            ca: Some(ca),
-            server_name,
-        } => {
-            check_name(server_name)?;
-            let roots = ca.certificates().map(|c| c.to_vec().into()).collect();
-            Some(
-                SslOpts::default()
-                    .with_root_certs(roots)
-                    .with_disable_built_in_roots(true),
-            )
-        }
-    })
+    };
+    let identity = tls.identity().map(|identity| {
+        let pem = identity.pem();
+        ClientIdentity::new(pem.certificate.clone().into(), pem.key.to_vec().into())
+    });
+    Ok(Some(options.with_client_identity(identity)))
 }
 
 /// When half of the time is gone and the login is not done, looks with a connection of its own how

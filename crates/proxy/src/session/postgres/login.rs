@@ -229,7 +229,7 @@ impl<'a> Door<'a> {
         let tls_required = own
             .and_then(|own| own.tls.as_ref())
             .is_some_and(|tls| tls.is_required());
-        if tls_required && !stream.is_encrypted() {
+        if tls_required && !self.is_private(stream) {
             let complaint = Complaint::new(b"28000", "this service wants TLS")
                 .hint("Connect with sslmode=require or better.");
             return Err(complaint.into());
@@ -254,6 +254,11 @@ impl<'a> Door<'a> {
                 .collect(),
             negotiation,
         })
+    }
+
+    /// Whether nobody else can listen: a Unix socket is as good as TLS.
+    pub(super) fn is_private(&self, stream: &Stream) -> bool {
+        stream.is_encrypted() || self.peer.is_none()
     }
 
     pub(super) fn address(&self) -> Option<IpAddr> {

@@ -76,6 +76,8 @@ pub struct Meaning {
     pub kill: Option<Kill>,
     /// It sets nothing but session trackers, which are virtual: it is answered, not sent.
     pub is_ours: bool,
+    /// It runs what a literal says.
+    pub is_of_literal: bool,
     /// It makes a stored program: where that ends, and whether more follows, is not known.
     pub makes_program: bool,
     /// Its text's, under which it is counted; zero: none.
@@ -203,6 +205,7 @@ impl Meaning {
             && !self.begins
             && self.kill.is_none()
             && !self.is_ours
+            && !self.is_of_literal
     }
 
     /// Of a text that cannot be read, because its character set hides what it says.
@@ -324,6 +327,7 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
     if let Some(inner) = facts.single().and_then(|one| reader.inner(one)) {
         return Meaning {
             hint: facts.hint().map(owned_hint),
+            is_of_literal: true,
             ..inner
         };
     }

@@ -158,3 +158,16 @@ fn what_fits_means_the_same_in_either_dialect() {
     let read = |text: &str| mysql::read(text.as_bytes(), modes, None);
     check(Dialect::Mysql(modes), read, mysql::Meaning::is_fixed);
 }
+
+#[test]
+fn a_literal_that_is_run_is_no_other() {
+    let modes = Modes {
+        mariadb: true,
+        version: 101_100,
+        ..Modes::default()
+    };
+    let of = |text: &str| mysql::read(text.as_bytes(), modes, None);
+    assert!(of("select 1").is_fixed());
+    assert!(!of("execute immediate 'select 1'").is_fixed());
+    assert!(!of("set statement max_statement_time = 1 for select 1").is_fixed());
+}

@@ -34,13 +34,11 @@ fn showing(paper: &Paper) -> Acceptor {
 
 fn trusting(ca: Authorities, server_name: &str) -> Connector {
     let server_name = server_name.to_owned();
-    connector(
-        &Tls::Verify {
-            ca: Some(ca),
-            server_name,
-        },
-        None,
-    )
+    connector(&Tls::Verify {
+        ca: Some(ca),
+        server_name,
+        identity: None,
+    })
 }
 
 #[track_caller]
@@ -88,10 +86,11 @@ fn a_certificate_of_nobody_we_know_is_refused() {
         let public = Tls::Verify {
             ca: None,
             server_name: "db.test".to_owned(),
+            identity: None,
         };
-        let (words, _) = refusal(&showing(paper), &connector(&public, None));
+        let (words, _) = refusal(&showing(paper), &connector(&public));
         assert_contains(&words, &["not trusted", "[service.server_tls] ca"]);
-        let mut any = Pair::new(&showing(paper), &connector(&Tls::Encrypt, None));
+        let mut any = Pair::new(&showing(paper), &believing(None));
         assert_eq!(any.shake_hands(usize::MAX), Ok(()));
     }
 }
@@ -126,7 +125,7 @@ fn a_client_may_show_who_it_is() {
     let acceptor = authority.acceptor(Some(&authority.trusted()));
     assert!(acceptor.asks_certificates() && acceptor.is_required());
     let name = |paper: Option<&Paper>| {
-        let mut pair = Pair::new(&acceptor, &connector(&Tls::Encrypt, paper));
+        let mut pair = Pair::new(&acceptor, &believing(paper));
         pair.shake_hands(usize::MAX).unwrap();
         assert_eq!(pair.server.has_client_certificate(), paper.is_some());
         assert!(!pair.client.has_client_certificate() && pair.client.client_name().is_none());
@@ -148,7 +147,7 @@ fn a_name_that_could_be_read_in_two_ways_is_none() {
     let acceptor = authority.acceptor(Some(&authority.trusted()));
     let name = |params: &rcgen::CertificateParams| {
         let paper = authority.sign(params);
-        let mut pair = Pair::new(&acceptor, &connector(&Tls::Encrypt, Some(&paper)));
+        let mut pair = Pair::new(&acceptor, &believing(Some(&paper)));
         pair.shake_hands(usize::MAX).unwrap();
         pair.server.client_name()
     };
@@ -166,19 +165,19 @@ fn a_name_that_could_be_read_in_two_ways_is_none() {
 fn a_client_with_a_wrong_certificate_is_refused() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let acceptor = authority.acceptor(Some(&authority.trusted()));
-    let of_stranger = connector(&Tls::Encrypt, Some(&stranger.client("alice")));
+    let of_stranger = believing(Some(&stranger.client("alice")));
     let (words, heard) = refusal(&acceptor, &of_stranger);
     assert_contains(&words, &["[service.tls] client_ca"]);
     assert_contains(&heard, &["certificate of ours"]);
     let old = authority.sign(&expired(common("alice")));
-    let (words, _) = refusal(&acceptor, &connector(&Tls::Encrypt, Some(&old)));
+    let (words, _) = refusal(&acceptor, &believing(Some(&old)));
     assert_contains(&words, &["the client's certificate has expired"]);
 }
 
 #[test]
 fn who_is_not_asked_shows_nothing() {
     let authority = Authority::new();
-    let alice = connector(&Tls::Encrypt, Some(&authority.client("alice")));
+    let alice = believing(Some(&authority.client("alice")));
     let mut pair = Pair::new(&authority.acceptor(None), &alice);
     pair.shake_hands(usize::MAX).unwrap();
     assert_eq!(pair.server.client_name(), None);

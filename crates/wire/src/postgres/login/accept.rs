@@ -1,5 +1,8 @@
 //! Asks a client who it is: SCRAM, md5 or the password as it is (§54.2.1 "Start-up").
 
+use std::fmt;
+
+use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::{Authenticated, Credential, Refusal};
@@ -32,12 +35,13 @@ pub enum Method {
 }
 
 /// What a password is compared with.
-#[derive(Debug)]
 pub enum Secret {
     /// A SCRAM verifier, perhaps a mock; comparing costs as much as its iterations.
     Scram(Verifier),
     /// An md5 hash, perhaps a mock.
     Md5(md5::Hash),
+    /// The password itself.
+    Password(Zeroizing<Vec<u8>>),
 }
 
 /// A login that waits for the client's next message.
@@ -142,11 +146,18 @@ impl Accept {
     }
 }
 
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
 impl Secret {
     fn fits(&self, user: &[u8], password: &[u8]) -> bool {
         match self {
             Secret::Scram(verifier) => verifier.fits(password),
             Secret::Md5(hash) => hash.fits(user, password),
+            Secret::Password(own) => own.ct_eq(password).into(),
         }
     }
 }

@@ -87,6 +87,7 @@ fn scram(binding: Option<&[u8]>) -> Method {
 fn every_method_lets_the_right_password_in() {
     let hash = || md5::Hash::of_password(b"u", b"p");
     let verifier = Verifier::of_password(b"p", b"salt", 10);
+    let own = || Secret::Password(Zeroizing::new(b"p".to_vec()));
     for (method, proved) in [
         (scram(None), true),
         (
@@ -98,6 +99,7 @@ fn every_method_lets_the_right_password_in() {
         ),
         (Method::Cleartext(Secret::Md5(hash())), false),
         (Method::Cleartext(Secret::Scram(verifier)), false),
+        (Method::Cleartext(own()), false),
     ] {
         let (client, joined) = run(method, password(b"p"), None).unwrap();
         assert_eq!(client.user(), b"u");
@@ -155,6 +157,7 @@ fn a_wrong_password_and_an_unknown_user_are_told_the_same() {
         },
         Method::Cleartext(Secret::Md5(hash)),
         Method::Cleartext(Secret::Scram(mock())),
+        Method::Cleartext(Secret::Password(Zeroizing::new(b"p".to_vec()))),
     ] {
         let refusal = run(method, password(b"q"), None).unwrap_err();
         assert_eq!(refusal.sqlstate(), SqlState::INVALID_PASSWORD, "{refusal}");

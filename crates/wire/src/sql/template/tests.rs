@@ -69,6 +69,17 @@ fn what_is_no_plain_literal_stays_as_it_is() {
 }
 
 #[test]
+fn digits_that_are_a_name_or_a_version_stay_as_they_are() {
+    for (text, other) in [
+        ("INSERT INTO arch.2023 VALUES (a)", "INSERT INTO arch.2024 VALUES (a)"),
+        ("SELECT f /*!1 */ (a)", "SELECT f /*!40100 */ (a)"),
+    ] {
+        let template = Template::of(text.as_bytes(), MYSQL).expect("it is short");
+        assert!(!template.fits(other.as_bytes()), "{other}");
+    }
+}
+
+#[test]
 fn texts_that_fit_have_one_shape() {
     let one = shape(b"SELECT c FROM t1 WHERE id=5 AND n = 'a'");
     assert_eq!(one, shape(b"SELECT c FROM t1 WHERE id=77 AND n = 'bc'"));

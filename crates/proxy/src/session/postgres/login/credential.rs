@@ -1,7 +1,7 @@
 //! What a login is checked against, and what it leaves to log in to servers with.
 
 use evenkeel_wire::postgres::backend::SqlState;
-use evenkeel_wire::postgres::login::{Credential, Method, Refusal};
+use evenkeel_wire::postgres::login::{Credential, Method, Refusal, Secret};
 use evenkeel_wire::postgres::{md5, scram};
 use zeroize::Zeroizing;
 
@@ -57,6 +57,9 @@ impl Door<'_> {
         if of_file.certificate && stream.client_name().as_deref() == Some(&*wish.user) {
             return Ok(Known::Vouched(vouched(wish, &of_file)));
         }
+        if of_file.cleartext && !self.is_private(stream) {
+            return Err(in_the_open(&wish.user).into());
+        }
         let binding = stream.end_point();
         if let Some(credential) = &of_file.credential {
             return Ok(self.of_file(wish, &of_file, credential, binding));
@@ -83,7 +86,9 @@ impl Door<'_> {
             (true, false) => None,
         };
         let asked = match &login.verifier {
-            Verifier::Scram(text) | Verifier::Md5(text) => method(text, binding.clone()),
+            Verifier::Scram(text) | Verifier::Md5(text) => {
+                method(text, &of_file, binding.clone())
+            }
             Verifier::None => None,
         };
         Ok(match (asked, login.verifier) {
@@ -106,6 +111,11 @@ impl Door<'_> {
         binding: Option<Vec<u8>>,
     ) -> Known {
         match credential {
+            FileCredential::Password(password) if user.cleartext => {
+                let own = Zeroizing::new(password.as_bytes().to_vec());
+                let method = Method::Cleartext(Secret::Password(own));
+                Known::Asked(method, proof(wish, user, password.as_bytes()))
+            }
             FileCredential::Password(password) => {
                 let bytes = password.as_bytes();
                 let verifier = self.own.verifiers.of(&wish.user, bytes);
@@ -122,7 +132,7 @@ impl Door<'_> {
                     .get_or_insert(Credential::Password(password));
                 Known::Asked(method, proof)
             }
-            FileCredential::Verifier(text) => match method(text, binding.clone()) {
+            FileCredential::Verifier(text) => match method(text, user, binding.clone()) {
                 Some(method) => Known::Asked(method, proof(wish, user, text.as_bytes())),
                 None => self.mock(wish, binding),
             },
@@ -146,8 +156,11 @@ impl Door<'_> {
     }
 }
 
-fn method(text: &str, binding: Option<Vec<u8>>) -> Option<Method> {
+fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Method> {
     if let Some(verifier) = scram::Verifier::parse(text.as_bytes()) {
+        if user.cleartext {
+            return Some(Method::Cleartext(Secret::Scram(verifier)));
+        }
         let nonce = secret();
         return Some(Method::Scram {
             verifier,
@@ -156,8 +169,17 @@ fn method(text: &str, binding: Option<Vec<u8>>) -> Option<Method> {
         });
     }
     let hash = md5::Hash::parse(text.as_bytes())?;
+    if user.cleartext {
+        return Some(Method::Cleartext(Secret::Md5(hash)));
+    }
     let salt = secret();
     Some(Method::Md5 { hash, salt })
+}
+
+/// Whoever listens would have the password.
+fn in_the_open(user: &str) -> Complaint {
+    let text = format!("user \"{user}\" logs in with the password as it is, over TLS only");
+    Complaint::new(b"28000", text).hint("Connect with sslmode=require or better.")
 }
 
 /// `secret`: what the login is checked against.
