@@ -208,7 +208,12 @@ pub(super) fn read_server_tls(
     if own.is_some() && mode == Some(TlsMode::Off) {
         let message = "`certificate` has no effect: nothing is encrypted with `mode = \"off\"`";
         let help = "set `mode = \"verify\"`, or remove `certificate` and `key`";
-        problems.warning(&table.key_place("certificate"), "W_NO_EFFECT", message, help);
+        problems.warning(
+            &table.key_place("certificate"),
+            "W_NO_EFFECT",
+            message,
+            help,
+        );
     }
     ServerTls { mode, ca, own }
 }

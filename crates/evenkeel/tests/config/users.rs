@@ -181,10 +181,7 @@ fn a_password_as_it_is_needs_tls_and_postgres() {
     let pair = super::postgres::Pair::new("ca");
     let with_tls = Files::new(&format!("[service.tls]\n{}", pair.lines()));
     assert!(with_tls.auth(users).users["app"].cleartext);
-    let nothing = Files::new(&format!(
-        "source = 'file'\n[service.tls]\n{}",
-        pair.lines()
-    ));
+    let nothing = Files::new(&format!("source = 'file'\n[service.tls]\n{}", pair.lines()));
     nothing.check(users, 0o600, "E_MISSING_KEY", "nothing to log in with");
 }
 

@@ -175,11 +175,17 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
 /// Probes, questions and sessions alike, to accounts that want one.
 fn shows_our_certificate(server: &Server, papers: &Papers) {
     let wanted = "alter user evenkeel@'127.0.0.1' require x509; \
-                  alter user sbtest@'127.0.0.1' require subject '/CN=sbtest'";
+                  create user vouched@'127.0.0.1' identified by 'vouched' \
+                  require subject '/CN=sbtest'; grant select on sbtest.* to vouched@'127.0.0.1'";
     server.sql(wanted).unwrap();
+    let users = papers.at("users.toml");
+    let vouched = "[users.sbtest]\npassword = \"sbtest\"\nserver_user = \"vouched\"\n\
+                   server_password = \"vouched\"\n";
+    write_private(&users, vouched);
     for io in DRIVERS {
         let tables = format!(
-            "[service.server_tls]\nmode = \"verify\"\nca = {:?}\ncertificate = {:?}\nkey = {:?}",
+            "[service.server_tls]\nmode = \"verify\"\nca = {:?}\ncertificate = {:?}\nkey = {:?}\n\
+             [service.auth]\nusers_file = {users:?}",
             papers.at("ca.crt"),
             papers.at("client.crt"),
             papers.at("client.key")
@@ -189,7 +195,8 @@ fn shows_our_certificate(server: &Server, papers: &Papers) {
             ..ONE
         };
         let stage = Stage::before(server, io, setup);
-        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
+        let user = stage.client().value("select current_user()");
+        assert_eq!(user, "vouched@127.0.0.1", "{io}");
     }
 }
 

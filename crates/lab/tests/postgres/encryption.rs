@@ -182,7 +182,10 @@ fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
         let filed = "sslmode=require user=filed password";
         let said = psql(stage.address, &format!("{filed}=filed"));
         assert!(said.starts_with("in\n"), "{io}: {said}");
-        for wrong in ["sslmode=require password=wrong".to_owned(), format!("{filed}=sbtest")] {
+        for wrong in [
+            "sslmode=require password=wrong".to_owned(),
+            format!("{filed}=sbtest"),
+        ] {
             let said = psql(stage.address, &wrong);
             assert!(said.contains("authentication failed"), "{io}: {said}");
         }
@@ -200,7 +203,9 @@ fn speak_tls(server: &Server, papers: &Papers) {
         std::os::unix::fs::chown(&to, Some(owner), Some(owner)).unwrap();
     }
     server.sql("alter system set ssl to on").unwrap();
-    server.sql("alter system set ssl_ca_file to 'ca.crt'").unwrap();
+    server
+        .sql("alter system set ssl_ca_file to 'ca.crt'")
+        .unwrap();
     server.sql("select pg_reload_conf()").unwrap();
     let waited = eventually(LIMIT, "a server that speaks TLS", || {
         Ok((server.sql("show ssl")? == "on").then_some(()))
@@ -217,14 +222,19 @@ fn our_certificate_is_shown_to_servers_that_want_one() {
     let (_lab, server) = own();
     let hba = server.sql("show hba_file").unwrap();
     let rules = std::fs::read_to_string(&hba).unwrap();
-    let rules = rules.lines().map(|rule| match rule.strip_prefix("host all all") {
-        Some(rest) => format!("hostssl all all{rest} clientcert=verify-ca\n"),
-        None => format!("{rule}\n"),
-    });
+    let rules = rules
+        .lines()
+        .map(|rule| match rule.strip_prefix("host all all") {
+            Some(rest) => format!("hostssl all all{rest} clientcert=verify-ca\n"),
+            None => format!("{rule}\n"),
+        });
     std::fs::write(&hba, rules.collect::<String>()).unwrap();
     speak_tls(&server, &papers);
     for io in DRIVERS {
-        for mode in ["mode = \"encrypt\"".to_owned(), format!("mode = \"verify\"\nca = {:?}", at("ca.crt"))] {
+        for mode in [
+            "mode = \"encrypt\"".to_owned(),
+            format!("mode = \"verify\"\nca = {:?}", at("ca.crt")),
+        ] {
             let tables = format!(
                 "[service.server_tls]\n{mode}\ncertificate = {:?}\nkey = {:?}",
                 at("client.crt"),

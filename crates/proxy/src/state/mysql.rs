@@ -14,7 +14,7 @@
 //! - temporary tables, PREPARE, HANDLER: until all that are known are gone;
 //! - GET_LOCK: until as many RELEASE_LOCKs of that name, or RELEASE_ALL_LOCKS;
 //! - LOCK TABLES, FLUSH … WITH READ LOCK, LOCK INSTANCE, BACKUP STAGE: until unlocked;
-//! - `sql_log_bin`, `gtid_next`, `profiling`: until they are back.
+//! - `sql_log_bin`, `gtid_next`, `profiling`, `sql_auto_is_null`: until they are back.
 //!
 //! Binding until a reset: other assignments to user variables; CALL and functions that nobody has
 //! read; sequences, `rand_seed1`, `insert_id`. Binding for ever, so that the connection ends with

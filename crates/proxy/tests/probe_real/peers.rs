@@ -126,7 +126,10 @@ fn a_peer_that_speaks_something_else_is_quoted() {
         assert_failed(&peer.ask(mysql(), Tls::Off), &no("MySQL"));
         assert_failed(&peer.ask(postgres(), Tls::Off), &no("PostgreSQL"));
         assert_failed(&peer.ask(http(), Tls::Off), &no("HTTP"));
-        assert_failed(&peer.ask(http(), Tls::Encrypt(None)), "the answer is not TLS");
+        assert_failed(
+            &peer.ask(http(), Tls::Encrypt(None)),
+            "the answer is not TLS",
+        );
     }
 }
 

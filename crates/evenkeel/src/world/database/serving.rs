@@ -190,9 +190,9 @@ impl World {
             let Some(state) = self.servers.get(&listed.address) else {
                 continue;
             };
-            let made = watch.tls(&listed.address).and_then(|tls| {
-                Connector::new(&tls, speaks).map_err(|error| error.to_string())
-            });
+            let made = watch
+                .tls(&listed.address)
+                .and_then(|tls| Connector::new(&tls, speaks).map_err(|error| error.to_string()));
             match made {
                 Ok(Some(connector)) => {
                     connectors.insert(state.server.id, connector);

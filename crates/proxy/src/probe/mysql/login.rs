@@ -6,7 +6,9 @@ use futures_util::{
     FutureExt,
     future::{Either, pending, select},
 };
-use mysql_async::{ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, ServerError, SslOpts};
+use mysql_async::{
+    ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, ServerError, SslOpts,
+};
 use tokio::{
     io::AsyncReadExt,
     time::{sleep, timeout},

@@ -86,9 +86,7 @@ impl Door<'_> {
             (true, false) => None,
         };
         let asked = match &login.verifier {
-            Verifier::Scram(text) | Verifier::Md5(text) => {
-                method(text, &of_file, binding.clone())
-            }
+            Verifier::Scram(text) | Verifier::Md5(text) => method(text, &of_file, binding.clone()),
             Verifier::None => None,
         };
         Ok(match (asked, login.verifier) {

@@ -456,6 +456,17 @@ fn what_may_write_and_what_is_a_read_hang_on_what_is_called() {
             Volatility::Stable,
         ),
         ("SELECT audit()", true, Volatility::Volatile),
+        ("SET @a = audit()", true, Volatility::Volatile),
+        (
+            "SELECT a FROM t GROUP BY a WITH ROLLUP ORDER BY a, audit(a)",
+            true,
+            Volatility::Volatile,
+        ),
+        (
+            "WITH a (b) AS (SELECT 1), c (d) AS (SELECT 2) SELECT 1 FROM t",
+            false,
+            Volatility::Stable,
+        ),
         ("SELECT c FROM stranger", true, Volatility::Unknown),
         ("EXPLAIN SELECT audit()", false, Volatility::None),
         ("SELECT c FROM t FOR UPDATE", false, Volatility::Stable),
