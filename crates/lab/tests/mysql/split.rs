@@ -308,6 +308,8 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     let mut cut = stage.client();
     cut.run("begin");
     cut.run("insert into things values (1, 'never')");
+    let mut strict = stage.client();
+    strict.run("set transaction isolation level serializable");
     stage.scene.wait_caught_up().unwrap();
     old.kill().unwrap();
     thread::sleep(Duration::from_millis(200));
@@ -324,6 +326,9 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     let told = cut.query("insert into things values (3, 'never')");
     let is_error = told.last().is_some_and(|line| line.starts_with("error"));
     assert!(is_error || told == ["end"], "{told:?}");
+    // What the next transaction was to be is gone with the connection.
+    let told = strict.refusal("start transaction");
+    assert!(told.contains("transaction"), "{told}");
     let new = stage.primary();
     stage.wait_primary(&new);
     thread::sleep(Duration::from_millis(500));
