@@ -37,6 +37,7 @@ fn advisory_locks_of_the_session_bind_those_of_the_transaction_do_not() {
         ("INSERT INTO t SELECT pg_advisory_lock(2)", &[LOCK]),
         ("EXPLAIN SELECT pg_advisory_lock(2)", &[]),
         ("EXPLAIN ANALYZE SELECT pg_advisory_lock(2)", &[LOCK]),
+        ("EXPLAIN (\"analyze\") SELECT pg_advisory_lock(2)", &[LOCK]),
         ("CREATE TABLE x AS SELECT pg_advisory_lock(2)", &[LOCK]),
         ("CREATE VIEW x AS SELECT pg_advisory_lock(2)", &[]),
     ]);
