@@ -22,6 +22,7 @@ pub(crate) mod shared;
 mod statements;
 mod texts;
 mod unit;
+mod unnamed;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
