@@ -18,6 +18,8 @@ mod encryption;
 mod faults;
 #[path = "postgres/limits.rs"]
 mod limits;
+#[path = "postgres/literals.rs"]
+mod literals;
 #[path = "postgres/logins.rs"]
 mod logins;
 #[path = "postgres/pins.rs"]

@@ -480,3 +480,42 @@ fn what_another_session_drew_is_told_to_nobody_who_drew_from_another_sequence_or
         );
     }
 }
+
+/// The text is read by settings that are only about to change when it comes.
+#[test]
+fn a_lock_in_a_text_that_a_setting_sent_just_before_it_reveals_goes_with_its_client() {
+    const BACKSLASH: &[u8] = b"select 'x\\'', pg_advisory_lock(4713) --'\0";
+    const SJIS: &[u8] = b"select E'\x83\\', pg_advisory_lock(4713) --'\0";
+    let run = |script: Script| script.bind("", &[]).execute();
+    let parse = |text: &[u8]| [&b"\0"[..], text, b"\0\0"].concat();
+    let sets = |text: &str| run(Script::new().parse("", text));
+    let off = "set standard_conforming_strings = off";
+    let locks = |io: &str, script: &Script, replies: usize| {
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        let heard = client.ask(script, replies);
+        assert!(!heard.iter().any(|line| line.starts_with('E')), "{heard:?}");
+        client.vanish(false);
+        let held = "select count(*) from pg_locks where locktype = 'advisory' and objid = 4713";
+        assert_eq!(stage.client().value(held), "0", "{io}: {heard:?}");
+    };
+    for io in DRIVERS {
+        let query = |text: &str| Script::new().query(text);
+        locks(io, &query(off).message(b'Q', BACKSLASH), 2);
+        locks(
+            io,
+            &query("select 1").query(off).message(b'Q', BACKSLASH),
+            3,
+        );
+        let encoded = query("set client_encoding to 'SJIS'");
+        locks(io, &encoded.message(b'Q', SJIS), 2);
+        locks(
+            io,
+            &run(sets(off).message(b'P', &parse(BACKSLASH))).sync(),
+            1,
+        );
+        let local = "select set_config('standard_conforming_strings', 'off', true)";
+        let local = sets(local).message(b'P', &parse(BACKSLASH));
+        locks(io, &run(local).sync(), 1);
+    }
+}

@@ -5,6 +5,7 @@ mod body;
 mod effects;
 mod parts;
 mod pins;
+mod rereads;
 mod routing;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod tests;
 pub use body::Body;
 pub use parts::parts;
 pub use pins::of_function;
+pub use rereads::{Rereads, sets_anything};
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
@@ -96,6 +98,8 @@ pub struct Meaning {
     pub changes_catalog: bool,
     /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
     pub draws: bool,
+    /// What it changes about how the texts behind it are read.
+    pub rereads: Rereads,
     /// It may write: who must see it needs a position sampled after its commit.
     pub writes: bool,
     /// Its text's, under which it is counted; zero: none.
@@ -205,6 +209,7 @@ impl Meaning {
     fn too_much(hint: Option<Hint>) -> Meaning {
         Meaning {
             hint,
+            rereads: Rereads::Anything,
             ..Meaning::unreadable()
         }
     }
@@ -225,6 +230,7 @@ impl Meaning {
             }],
             changes_catalog: true,
             draws: false,
+            rereads: Rereads::Nothing,
             writes: true,
             digest: 0,
         }
@@ -246,6 +252,7 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         effects: SmallVec::new(),
         changes_catalog: false,
         draws: false,
+        rereads: Rereads::Nothing,
         writes: false,
         digest: 0,
     };
@@ -263,6 +270,8 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
         meaning.draws |= effects.draws;
+        let rereads = rereads::of(&reader, statement, effects.own());
+        meaning.rereads = meaning.rereads.max(rereads);
         if meaning.effects.len() > EFFECTS_MAX {
             return Meaning::too_much(meaning.hint);
         }

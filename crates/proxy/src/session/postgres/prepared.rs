@@ -119,12 +119,6 @@ impl Session<'_> {
             || request == Request::Parse && self.id_of(message).is_some_and(is_open)
     }
 
-    pub(super) fn id_of(&self, parse: &[u8]) -> Option<u64> {
-        let parts = parse_parts(parse)?;
-        let text = parse.get(parts.text)?;
-        Some(self.intern(text, parse.get(parts.types)?).id)
-    }
-
     pub(super) fn parse(
         &mut self,
         flight: &mut Flight<'_, '_>,
@@ -154,6 +148,7 @@ impl Session<'_> {
         }
         let name = parts.statement.of(message);
         if let Some(known) = self.names.get(name).map(Arc::clone) {
+            let known = self.fit(name, known);
             return Ok(self.parse_taken(flight, header, parts.statement, &known, message.len()));
         }
         if !self.names.has_room(name, &statement) {
@@ -279,6 +274,7 @@ impl Session<'_> {
             return Ok(self.close(flight, name.of(message), message.len()));
         }
         let statement = self.current(&statement);
+        let statement = self.fit(name.of(message), statement);
         if !self.replay(flight, &statement) {
             flight.drop(message.len());
             return Ok(Sending::Drop);

@@ -254,7 +254,7 @@ fn may_set_role(reader: &Reader<'_>, statement: &Statement) -> bool {
 }
 
 /// UPDATE pg_settings.
-fn by_view(reader: &Reader<'_>, statement: &Statement) -> bool {
+pub(super) fn by_view(reader: &Reader<'_>, statement: &Statement) -> bool {
     statement.names_table(reader.text, b"pg_settings")
 }
 
