@@ -32,6 +32,8 @@ mod random;
 mod rules;
 #[path = "postgres/script.rs"]
 mod script;
+#[path = "postgres/sequences.rs"]
+mod sequences;
 #[path = "postgres/settings.rs"]
 mod settings;
 #[path = "postgres/stage.rs"]

@@ -98,6 +98,8 @@ pub struct Meaning {
     pub changes_catalog: bool,
     /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
     pub draws: bool,
+    /// It asks what was drawn from sequences, for all that is known.
+    pub asks: bool,
     /// What it changes about how the texts behind it are read.
     pub rereads: Rereads,
     /// It may write: who must see it needs a position sampled after its commit.
@@ -230,6 +232,7 @@ impl Meaning {
             }],
             changes_catalog: true,
             draws: false,
+            asks: false,
             rereads: Rereads::Nothing,
             writes: true,
             digest: 0,
@@ -252,6 +255,7 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         effects: SmallVec::new(),
         changes_catalog: false,
         draws: false,
+        asks: false,
         rereads: Rereads::Nothing,
         writes: false,
         digest: 0,
@@ -270,6 +274,7 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
         meaning.draws |= effects.draws;
+        meaning.asks |= effects.asks;
         let rereads = rereads::of(&reader, statement, effects.own());
         meaning.rereads = meaning.rereads.max(rereads);
         if meaning.effects.len() > EFFECTS_MAX {

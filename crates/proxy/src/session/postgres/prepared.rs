@@ -257,8 +257,10 @@ impl Session<'_> {
             return Ok(self.send_renamed(flight, request, Token(0), named, words));
         }
         if !name.is_named() {
+            if self.guard_unnamed(flight, request) {
+                return Ok(self.refuse_asking(flight, header, name, message.len()));
+            }
             if request != Request::Close {
-                self.guard_unnamed(flight, request);
                 self.replay_unnamed(flight);
             }
             if request == Request::Bind {
@@ -274,18 +276,33 @@ impl Session<'_> {
             return Ok(self.close(flight, name.of(message), message.len()));
         }
         let statement = self.current(&statement);
+        if request == Request::Bind && self.guard_sequences(flight, &statement.meaning) {
+            return Ok(self.refuse_asking(flight, header, name, message.len()));
+        }
         let statement = self.fit(name.of(message), statement);
         if !self.replay(flight, &statement) {
             flight.drop(message.len());
             return Ok(Sending::Drop);
         }
         if request == Request::Bind {
-            self.guard_sequences(flight, &statement.meaning);
             self.bind(header, message, &statement);
         }
         let named = (header, name, message.len());
         let token = Token(PARSE | statement.id);
         Ok(self.send_renamed(flight, request, token, named, &statement.name()))
+    }
+
+    /// No statement is called so: the server's own error tells the words.
+    fn refuse_asking(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        name: Name,
+        length: usize,
+    ) -> Sending {
+        let named = (header, name, length);
+        let words = sequences::REFUSAL.as_bytes();
+        self.send_renamed(flight, Request::Bind, Token(0), named, words)
     }
 
     /// Sends a message with another name in it.

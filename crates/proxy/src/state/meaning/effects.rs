@@ -19,6 +19,8 @@ pub(super) struct Effects<'a> {
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
     /// It draws from sequences, which binds only where somebody asks for that.
     pub(super) draws: bool,
+    /// It asks what was drawn.
+    pub(super) asks: bool,
     /// How many effects the list had before.
     before: usize,
     /// The pins of it that the list has already.
@@ -33,6 +35,7 @@ impl<'a> Effects<'a> {
             before: list.len(),
             list,
             draws: false,
+            asks: false,
             pins: Pins::NONE,
             pins_on_success: Pins::NONE,
         }
