@@ -18,6 +18,8 @@ mod encryption;
 mod faults;
 #[path = "postgres/limits.rs"]
 mod limits;
+#[path = "postgres/literals.rs"]
+mod literals;
 #[path = "postgres/logins.rs"]
 mod logins;
 #[path = "postgres/pins.rs"]
@@ -30,6 +32,8 @@ mod random;
 mod rules;
 #[path = "postgres/script.rs"]
 mod script;
+#[path = "postgres/sequences.rs"]
+mod sequences;
 #[path = "postgres/settings.rs"]
 mod settings;
 #[path = "postgres/stage.rs"]

@@ -43,6 +43,8 @@ pub enum Pin {
     Prepared,
     /// What nextval gave, for currval and lastval.
     Sequence,
+    /// PostgreSQL: currval or lastval asks what nextval gave; that alone binds nobody.
+    Recall,
     /// What setseed began.
     Seed,
     /// PostgreSQL: a library was loaded.
@@ -124,7 +126,7 @@ pub struct Pins(u32);
 
 impl Pin {
     /// Every reason, in its order.
-    pub const ALL: [Pin; 27] = [
+    pub const ALL: [Pin; 28] = [
         Pin::Replication,
         Pin::Transaction,
         Pin::AutocommitOff,
@@ -142,6 +144,7 @@ impl Pin {
         Pin::Handler,
         Pin::Prepared,
         Pin::Sequence,
+        Pin::Recall,
         Pin::Seed,
         Pin::Library,
         Pin::Settings,
@@ -290,6 +293,7 @@ impl Pin {
             Pin::Handler => "open HANDLER",
             Pin::Prepared => "PREPARE in SQL",
             Pin::Sequence => "values of sequences",
+            Pin::Recall => "currval or lastval",
             Pin::Seed => "seed of random()",
             Pin::Library => "loaded library",
             Pin::Settings => "settings that cannot be followed",

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, same_as_direct};
+use super::stage::{Setup, Stage, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
 const TWO: Setup<'static> = Setup {
@@ -284,6 +284,22 @@ fn an_unnamed_statement_that_an_error_has_passed_over_is_nobody_s() {
 }
 
 #[test]
+fn a_parse_behind_an_error_that_was_heard_already_leaves_the_unnamed_statement_as_it_was() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = Vec::new();
+        for before in ["", "select 'before'"] {
+            heard.extend(client.ask(&prepare("", before), 1));
+            client.tell(&Script::new().bind("nothing", &[]).flush());
+            heard.push(client.hear());
+            heard.extend(client.ask(&prepare("", "select 'passed over'"), 1));
+            heard.extend(client.ask(&execute("", &[]), 1));
+        }
+        heard
+    });
+}
+
+#[test]
 fn a_statement_too_long_to_be_read_works_named_and_unnamed() {
     same_as_direct(Setup::default(), |address| {
         let long = format!("select 'long' /* {} */", "x".repeat(3_000_000));
@@ -302,6 +318,29 @@ fn a_statement_too_long_to_be_read_works_named_and_unnamed() {
         ]
         .concat()
     });
+}
+
+/// Our own SETs behind a RESET end the unnamed statement, and the older one must not come back.
+#[test]
+fn an_unnamed_statement_too_long_to_be_kept_is_never_the_one_before_it() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let mut admin = admin();
+        admin.run("drop table if exists deleted; create table deleted (a int)");
+        admin.run("grant all on deleted to sbtest");
+        let mut client = Client::with(stage.address, &[("work_mem", "5MB")]);
+        let long = format!("select 'long' /* {} */", "x".repeat(3_000_000));
+        client.ask(&prepare("r", "reset work_mem"), 1);
+        client.ask(&prepare("", "insert into deleted values (1)"), 1);
+        assert_eq!(client.ask(&prepare("", &long), 1), ["1", "Z Idle"]);
+        client.ask(&execute("r", &[]), 1);
+        assert_eq!(
+            client.ask(&execute("", &[]), 1),
+            ["E 26000", "Z Idle"],
+            "{io}"
+        );
+        assert_eq!(admin.value("select count(*) from deleted"), "0", "{io}");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod login;
 mod obtain;
 mod portals;
 mod prepared;
+mod reading;
 mod rescue;
 mod ruled;
 mod sequences;
@@ -22,6 +23,7 @@ pub(crate) mod shared;
 mod statements;
 mod texts;
 mod unit;
+mod unnamed;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -54,6 +56,7 @@ use crate::session::borrower::Borrower;
 use crate::session::card::{Card, Doing};
 use crate::session::input::Input;
 use crate::socket::{Chunk, Socket};
+use crate::state::meaning::Rereads;
 use crate::state::settings::{Journal, Settings};
 use crate::stream::Stream;
 
@@ -125,6 +128,8 @@ struct Session<'a> {
     effects: Effects,
     /// What it reset is to be as the client began with.
     owes_restore: bool,
+    /// What the open transaction may have changed about how texts are read.
+    rereads: Rereads,
     /// It drew from a sequence on the connection that it has, for all that is known.
     drew: bool,
     /// What others drew may be remembered on that connection.

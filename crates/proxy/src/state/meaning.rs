@@ -5,6 +5,7 @@ mod body;
 mod effects;
 mod parts;
 mod pins;
+mod rereads;
 mod routing;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod tests;
 pub use body::Body;
 pub use parts::parts;
 pub use pins::of_function;
+pub use rereads::{Rereads, sets_anything};
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
@@ -96,6 +98,10 @@ pub struct Meaning {
     pub changes_catalog: bool,
     /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
     pub draws: bool,
+    /// It asks what was drawn from sequences, for all that is known.
+    pub asks: bool,
+    /// What it changes about how the texts behind it are read.
+    pub rereads: Rereads,
     /// It may write: who must see it needs a position sampled after its commit.
     pub writes: bool,
     /// Its text's, under which it is counted; zero: none.
@@ -205,6 +211,7 @@ impl Meaning {
     fn too_much(hint: Option<Hint>) -> Meaning {
         Meaning {
             hint,
+            rereads: Rereads::Anything,
             ..Meaning::unreadable()
         }
     }
@@ -225,6 +232,8 @@ impl Meaning {
             }],
             changes_catalog: true,
             draws: false,
+            asks: false,
+            rereads: Rereads::Nothing,
             writes: true,
             digest: 0,
         }
@@ -246,6 +255,8 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         effects: SmallVec::new(),
         changes_catalog: false,
         draws: false,
+        asks: false,
+        rereads: Rereads::Nothing,
         writes: false,
         digest: 0,
     };
@@ -263,6 +274,9 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
         meaning.draws |= effects.draws;
+        meaning.asks |= effects.asks;
+        let rereads = rereads::of(&reader, statement, effects.own());
+        meaning.rereads = meaning.rereads.max(rereads);
         if meaning.effects.len() > EFFECTS_MAX {
             return Meaning::too_much(meaning.hint);
         }

@@ -3,6 +3,7 @@
 mod head;
 mod lexer;
 mod look;
+mod moment;
 mod scan;
 mod set;
 mod words;
@@ -12,8 +13,10 @@ mod tests;
 
 pub use lexer::Tokens;
 pub use look::{
-    Creation, creation, defines_query, may_set_role, set_values, sets_locally, string_value,
+    Creation, creation, defines_query, may_set_role, names_set, set_values, sets_locally,
+    string_value,
 };
+pub use moment::tells_moment;
 
 use scan::Scan;
 use words as w;

@@ -9,7 +9,7 @@ use evenkeel_wire::postgres::conversation::Token;
 
 use evenkeel_wire::sql::facts::Discard;
 
-use super::prepared::{PARSE, UNNAMED};
+use super::prepared::{PARSE, UNNAMED, UNREAD};
 use crate::state::meaning::{Does, Effect, Meaning};
 
 /// The statement without a name, as the client knows it.
@@ -26,6 +26,11 @@ pub(super) struct Unnamed {
 }
 
 impl Unnamed {
+    /// `None`: it was too long to be read.
+    pub(super) fn known_text(&self) -> Option<&[u8]> {
+        (self.id != UNREAD).then_some(&self.text)
+    }
+
     /// The server passed over its Parse, or is gone. A Parse of ours can be repeated; the client's
     /// was for nothing.
     pub(super) fn lost(&mut self) {

@@ -177,7 +177,9 @@ impl Session<'_> {
             };
             let message = flight.rest().get(passed..passed + length);
             let message = message.unwrap_or_default();
-            if self.is_next_unit_of_replica() || self.is_undecided(header, request, message) {
+            let waits =
+                self.is_undecided(header, request, message) || self.is_unreadable_yet(request);
+            if self.is_next_unit_of_replica() || waits {
                 self.stalled = !self.is_next_unit_of_replica();
                 // Up to the border before it.
                 let _ = self.walker.next(&flight.rest()[..passed]);

@@ -315,6 +315,7 @@ impl Session<'_> {
         self.asked.settled();
         if server.conversation.status() == TransactionStatus::Idle {
             self.portals.clear();
+            self.settings_settled();
         }
     }
 
@@ -440,6 +441,7 @@ impl Session<'_> {
     pub(super) fn forget_connection(&mut self) {
         self.asked.forget();
         self.portals.clear();
+        self.settings_settled();
         self.stalled = false;
         self.clears = false;
     }

@@ -12,7 +12,7 @@ use evenkeel_wire::postgres::names::names;
 use super::Session;
 use super::effects::is_atomic;
 use super::statements::Statement;
-use crate::state::meaning::Meaning;
+use crate::state::meaning::{Meaning, Rereads};
 
 /// The portals that may be there, if one of their name has left something behind.
 #[derive(Default)]
@@ -100,7 +100,8 @@ impl Session<'_> {
         self.unit.may_write |= statement.meaning.writes;
         self.unit.is_atomic &= is_atomic(&statement.meaning);
         let digest = statement.meaning.digest;
-        self.shared.enter(digest, &statement.text, self.dialect());
+        let dialect = statement.within.dialect();
+        self.shared.enter(digest, &statement.text, dialect);
         self.asked.runs(digest);
         self.take_hold(portal_of(header, message), &statement.meaning);
     }
@@ -110,6 +111,7 @@ impl Session<'_> {
     pub(super) fn bind_unknown(&mut self, header: Header, message: &[u8]) {
         let portal = portal_of(header, message);
         let unknown = Arc::new(Meaning::unreadable());
+        self.rereads = self.rereads.max(Rereads::Anything);
         self.portals.bind(portal, &unknown, self.segment);
     }
 
@@ -136,6 +138,7 @@ impl Session<'_> {
         self.portals.bind(portal, meaning, self.segment);
         self.changes_catalog |= meaning.changes_catalog;
         self.drew |= meaning.draws;
+        self.rereads = self.rereads.max(meaning.rereads);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
         }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::pins::Pin;
 use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::backend::{Report, SqlState};
 use evenkeel_wire::postgres::boundaries::Event;
@@ -14,10 +13,10 @@ use evenkeel_wire::postgres::names::{Name, names, parse_parts};
 use evenkeel_wire::postgres::{Parsed, build};
 
 use super::complaint::Complaint;
-use super::effects::{Unnamed, takes_statements_away};
+use super::effects::takes_statements_away;
 use super::server::ServerConnection;
 use super::statements::Names;
-use super::statements::{self, NAME_PREFIX, is_ours, name_of, new_id};
+use super::statements::{self, NAME_PREFIX, is_ours, name_of};
 use super::{End, Session, sequences};
 use crate::state::meaning::{Does, Meaning};
 
@@ -120,12 +119,6 @@ impl Session<'_> {
             || request == Request::Parse && self.id_of(message).is_some_and(is_open)
     }
 
-    pub(super) fn id_of(&self, parse: &[u8]) -> Option<u64> {
-        let parts = parse_parts(parse)?;
-        let text = parse.get(parts.text)?;
-        Some(self.intern(text, parse.get(parts.types)?).id)
-    }
-
     pub(super) fn parse(
         &mut self,
         flight: &mut Flight<'_, '_>,
@@ -155,6 +148,7 @@ impl Session<'_> {
         }
         let name = parts.statement.of(message);
         if let Some(known) = self.names.get(name).map(Arc::clone) {
+            let known = self.fit(name, known);
             return Ok(self.parse_taken(flight, header, parts.statement, &known, message.len()));
         }
         if !self.names.has_room(name, &statement) {
@@ -194,7 +188,7 @@ impl Session<'_> {
     }
 
     /// With which words what a Parse prepares is refused, whatever the rules say.
-    fn refuses_meaning(
+    pub(super) fn refuses_meaning(
         &mut self,
         flight: &mut Flight<'_, '_>,
         meaning: &Meaning,
@@ -204,20 +198,6 @@ impl Session<'_> {
         }
         let is_behind_others = self.guard_sequences(flight, meaning);
         is_behind_others.then_some(sequences::REFUSAL)
-    }
-
-    /// Too long to be read: it is prepared here under its own name, and stays here.
-    fn parse_unread(&mut self, flight: &mut Flight<'_, '_>, message: &[u8]) -> Sending {
-        self.unit.may_write = true;
-        self.pin(Pin::Unknown);
-        if message.get(5) == Some(&0) {
-            self.unnamed.id = UNREAD;
-            self.unnamed.meaning = None;
-            if let Some(server) = &mut self.server {
-                server.unnamed = UNREAD;
-            }
-        }
-        self.send(flight, Request::Parse, Token(0), message.len())
     }
 
     /// A Parse of a name that the client has already: the server refuses it, as without us.
@@ -232,43 +212,6 @@ impl Session<'_> {
         self.replay(flight, known);
         let named = (header, name, length);
         self.send_renamed(flight, Request::Parse, Token(0), named, &known.name())
-    }
-
-    pub(super) fn parse_unnamed(
-        &mut self,
-        flight: &mut Flight<'_, '_>,
-        text: &[u8],
-        types: &[u8],
-        length: usize,
-    ) -> Sending {
-        if let Some(words) = self.obey_parse(|session| session.ruling(Some(text))) {
-            self.unnamed = Unnamed::default();
-            return self.refuse_parse(flight, &words, length);
-        }
-        let meaning = self.read_query(text);
-        self.asked.parses(meaning.digest);
-        if let Some(words) = self.refuses_meaning(flight, &meaning) {
-            self.unnamed = Unnamed::default();
-            return self.refuse_parse(flight, words, length);
-        }
-        self.unit.may_write |= meaning.writes;
-        let id = new_id();
-        let unnamed = &mut self.unnamed;
-        unnamed.id = id;
-        unnamed.text.clear();
-        unnamed.text.extend_from_slice(text);
-        unnamed.types.clear();
-        unnamed.types.extend_from_slice(types);
-        unnamed.meaning = Some(Arc::new(meaning));
-        unnamed.is_parsed = false;
-        let sending = self.send(flight, Request::Parse, Token(UNNAMED | id), length);
-        if sending == Sending::Forward
-            && let Some(server) = &mut self.server
-        {
-            server.unnamed = id;
-            self.unnamed.open = Some(self.segment);
-        }
-        sending
     }
 
     /// Makes room for one more prepared statement on the server, or for a new plan of an old one.
@@ -314,8 +257,10 @@ impl Session<'_> {
             return Ok(self.send_renamed(flight, request, Token(0), named, words));
         }
         if !name.is_named() {
+            if self.guard_unnamed(flight, request) {
+                return Ok(self.refuse_asking(flight, header, name, message.len()));
+            }
             if request != Request::Close {
-                self.guard_unnamed(flight, request);
                 self.replay_unnamed(flight);
             }
             if request == Request::Bind {
@@ -331,17 +276,33 @@ impl Session<'_> {
             return Ok(self.close(flight, name.of(message), message.len()));
         }
         let statement = self.current(&statement);
+        if request == Request::Bind && self.guard_sequences(flight, &statement.meaning) {
+            return Ok(self.refuse_asking(flight, header, name, message.len()));
+        }
+        let statement = self.fit(name.of(message), statement);
         if !self.replay(flight, &statement) {
             flight.drop(message.len());
             return Ok(Sending::Drop);
         }
         if request == Request::Bind {
-            self.guard_sequences(flight, &statement.meaning);
             self.bind(header, message, &statement);
         }
         let named = (header, name, message.len());
         let token = Token(PARSE | statement.id);
         Ok(self.send_renamed(flight, request, token, named, &statement.name()))
+    }
+
+    /// No statement is called so: the server's own error tells the words.
+    fn refuse_asking(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        header: Header,
+        name: Name,
+        length: usize,
+    ) -> Sending {
+        let named = (header, name, length);
+        let words = sequences::REFUSAL.as_bytes();
+        self.send_renamed(flight, Request::Bind, Token(0), named, words)
     }
 
     /// Sends a message with another name in it.
@@ -450,41 +411,6 @@ impl Session<'_> {
                 // It stands behind an error: whatever refers to it is passed over, too.
                 true
             }
-        }
-    }
-
-    /// A Bind of the unnamed statement that was parsed on another connection.
-    pub(super) fn replay_unnamed(&mut self, flight: &mut Flight<'_, '_>) {
-        let Some(server) = &mut self.server else {
-            return;
-        };
-        if self.unnamed.id == 0 {
-            // What the server may have is another client's.
-            let close = server
-                .conversation
-                .sent(Request::Close, Origin::Ours, Token(0));
-            if close == Sending::Forward {
-                server.unnamed = 0;
-                build::close(flight.writer(), Target::Statement(b""));
-            }
-            return;
-        }
-        if server.unnamed == self.unnamed.id {
-            return;
-        }
-        let token = Token(UNNAMED | self.unnamed.id);
-        let sending = server
-            .conversation
-            .sent(Request::Parse, Origin::Ours, token);
-        if sending == Sending::Forward {
-            server.unnamed = self.unnamed.id;
-            self.unnamed.open = Some(self.segment);
-            build::parse(
-                flight.writer(),
-                b"",
-                &self.unnamed.text,
-                &self.unnamed.types,
-            );
         }
     }
 

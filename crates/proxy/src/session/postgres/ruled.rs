@@ -104,7 +104,7 @@ impl Session<'_> {
         }
         let words = self.obey(|session| match name {
             b"" if session.unnamed.id == 0 => None,
-            b"" => session.ruling(Some(&session.unnamed.text)),
+            b"" => session.ruling(session.unnamed.known_text()),
             name => {
                 let statement = session.names.get(name).map(Arc::clone)?;
                 session.ruling_of(&statement)

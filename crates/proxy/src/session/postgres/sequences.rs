@@ -1,7 +1,6 @@
 //! What sessions draw from sequences. `currval` and `lastval` must never answer with another
 //! session's value; and where nobody asks for them, drawing is to bind nobody.
 
-use evenkeel_policy::route::{Statement, Traits};
 use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::conversation::{Request, Token};
@@ -9,9 +8,9 @@ use evenkeel_wire::postgres::conversation::{Request, Token};
 use super::Session;
 use crate::state::meaning::Meaning;
 
-/// With which one is refused who asks in the middle of a batch.
-pub(super) const REFUSAL: &str = "what other sessions drew from sequences is remembered here: ask \
-                                  again, in a batch of its own";
+/// With which one is refused who asks too late to be told apart from others.
+pub(super) const REFUSAL: &str = "what other sessions drew from sequences is remembered here: \
+                                  begin again, and ask in a batch of its own";
 
 impl Session<'_> {
     /// Where somebody asks, a connection has forgotten what others drew before it does anything.
@@ -25,15 +24,14 @@ impl Session<'_> {
         }
     }
 
-    /// Who asks first comes behind what others drew, unless it drew itself just now. True: it comes
-    /// in the middle of a batch, and is to be refused.
+    /// Who asks first comes behind what others drew. True: it comes in the middle of a batch, or
+    /// may have drawn itself since, which cannot be told apart; it is to be refused.
     pub(super) fn guard_sequences(
         &mut self,
         flight: &mut Flight<'_, '_>,
         meaning: &Meaning,
     ) -> bool {
-        let asks = |one: &Statement| one.traits.any(Traits::REMEMBERS);
-        if !meaning.statements.iter().any(asks) {
+        if !meaning.asks {
             return false;
         }
         self.account.asked_sequences();
@@ -42,10 +40,12 @@ impl Session<'_> {
         };
         // A transaction that has failed runs neither.
         let has_failed = server.conversation.status() == TransactionStatus::Failed;
-        if !self.inherits_draws || self.drew || has_failed {
+        if !self.inherits_draws || has_failed {
             return false;
         }
-        if !server.conversation.is_between_batches() {
+        // Once it is refused, what it drew goes with the rest.
+        let drew = std::mem::take(&mut self.drew);
+        if drew || !server.conversation.is_between_batches() {
             return true;
         }
         self.discard_draws(flight);
@@ -53,13 +53,13 @@ impl Session<'_> {
     }
 
     /// The same of the statement without a name, whose Parse was guarded, too.
-    pub(super) fn guard_unnamed(&mut self, flight: &mut Flight<'_, '_>, request: Request) {
-        if request == Request::Bind
-            && let Some(meaning) = self.unnamed.meaning.take()
-        {
-            self.guard_sequences(flight, &meaning);
-            self.unnamed.meaning = Some(meaning);
-        }
+    pub(super) fn guard_unnamed(&mut self, flight: &mut Flight<'_, '_>, request: Request) -> bool {
+        let Some(meaning) = self.unnamed.meaning.take_if(|_| request == Request::Bind) else {
+            return false;
+        };
+        let is_refused = self.guard_sequences(flight, &meaning);
+        self.unnamed.meaning = Some(meaning);
+        is_refused
     }
 
     fn discard_draws(&mut self, flight: &mut Flight<'_, '_>) {

@@ -4,8 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use evenkeel_wire::sql::Dialect;
+
 use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh};
 use crate::state::meaning::{Effect, Meaning};
+use crate::state::settings::ReadBy;
 
 pub(crate) use crate::session::interned::new_id;
 
@@ -26,8 +29,21 @@ pub(crate) type Interned = interned::Interned<Within, Arc<Meaning>>;
 pub(crate) struct Within {
     /// The OIDs of the parameters' types that the client gave.
     pub(crate) types: Box<[u8]>,
-    /// Of the settings that names are looked up by.
-    pub(crate) digest: u64,
+    pub(crate) database: u64,
+    /// The settings that it is read by.
+    pub(crate) by: ReadBy,
+    /// Whether backslashes escape in its plain strings; `None`: it cannot be read.
+    pub(crate) backslashes: Option<bool>,
+    /// A number if it is one client's own, which means what it says to nobody else; else zero.
+    pub(crate) own: u64,
+}
+
+impl Within {
+    /// How its text is read, if it can be.
+    pub(crate) fn dialect(&self) -> Option<Dialect> {
+        let backslashes = self.backslashes?;
+        Some(Dialect::Postgres { backslashes })
+    }
 }
 
 impl Weigh for Within {
@@ -90,6 +106,13 @@ struct Undo {
 impl Names {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.known.get(name)
+    }
+
+    /// What the name stands for is another statement of the same text from now on.
+    pub(crate) fn renew(&mut self, name: &[u8], statement: &Arc<Statement>) {
+        if let Some(known) = self.known.get_mut(name) {
+            known.clone_from(statement);
+        }
     }
 
     /// Whether the client may have one more.
@@ -342,7 +365,10 @@ mod tests {
     fn statement(text: &[u8]) -> Arc<Statement> {
         let within = Within {
             types: Box::default(),
-            digest: 0,
+            database: 0,
+            by: ReadBy::default(),
+            backslashes: None,
+            own: 0,
         };
         let read = || Arc::new(crate::state::meaning::read(text, false, None));
         Interned::default().statement(text, &within, 0, read)

@@ -1,11 +1,11 @@
 //! What a client's SQL texts mean for its session, as they are sent.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::conversation::{Answer, Origin, Request, Sending, Token};
+use evenkeel_wire::postgres::names::parse_parts;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
@@ -68,6 +68,7 @@ impl Session<'_> {
         self.unit.is_atomic &= is_atomic(meaning);
         self.changes_catalog |= meaning.changes_catalog;
         self.drew |= meaning.draws;
+        self.rereads = self.rereads.max(meaning.rereads);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
         }
@@ -179,22 +180,16 @@ impl Session<'_> {
 
     /// What a text means; of a session whose encoding hides it, nothing can be told.
     pub(super) fn read(&self, text: &[u8]) -> Meaning {
-        let reported = &self.journal.reported;
-        if !reported.is_readable() {
+        self.read_as(text, self.dialect())
+    }
+
+    fn read_as(&self, text: &[u8], dialect: Option<Dialect>) -> Meaning {
+        let Some(Dialect::Postgres { backslashes }) = dialect else {
             return Meaning::unreadable();
-        }
-        let backslashes = reported.backslashes();
+        };
         let catalog = self.account.catalog();
         let lookup = catalog.as_deref().map(|catalog| catalog as &dyn Lookup);
         meaning::read(text, backslashes, lookup)
-    }
-
-    /// How texts are read; `None`: they cannot be.
-    pub(super) fn dialect(&self) -> Option<Dialect> {
-        let reported = &self.journal.reported;
-        let backslashes = reported.backslashes();
-        let is_readable = reported.is_readable();
-        is_readable.then_some(Dialect::Postgres { backslashes })
     }
 
     /// What a text means that is run, and counted under its digest.
@@ -207,35 +202,45 @@ impl Session<'_> {
             catalog: self.account.catalog_version(),
         };
         let mut templates = self.account.known.templates.borrow_mut();
-        let meaning =
-            templates.meaning(text, within, Meaning::is_fixed, || self.read_prepared(text));
+        let meaning = templates.meaning(text, within, Meaning::is_fixed, || {
+            self.read_prepared(text, Some(dialect))
+        });
         self.shared.enter(meaning.digest, text, Some(dialect));
         meaning
     }
 
-    fn read_prepared(&self, text: &[u8]) -> Meaning {
-        let mut meaning = self.read(text);
-        let dialect = self.dialect();
+    fn read_prepared(&self, text: &[u8], dialect: Option<Dialect>) -> Meaning {
+        let mut meaning = self.read_as(text, dialect);
         meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
         meaning
     }
 
     pub(super) fn intern(&self, text: &[u8], types: &[u8]) -> Arc<statements::Statement> {
-        let within = statements::Within {
-            types: types.into(),
-            digest: self.within(),
-        };
+        self.interned(text, &self.within(text, types))
+    }
+
+    pub(super) fn id_of(&self, parse: &[u8]) -> Option<u64> {
+        let parts = parse_parts(parse)?;
+        let text = parse.get(parts.text)?;
+        let within = self.within(text, parse.get(parts.types)?);
+        (within.own == 0).then(|| self.interned(text, &within).id)
+    }
+
+    pub(super) fn interned(
+        &self,
+        text: &[u8],
+        within: &statements::Within,
+    ) -> Arc<statements::Statement> {
         let catalog = self.account.catalog_version();
-        let read = || Arc::new(self.read_prepared(text));
-        let all = &self.own.statements;
-        all.statement(text, &within, catalog, read)
+        let read = || Arc::new(self.read_prepared(text, within.dialect()));
+        self.own.statements.statement(text, within, catalog, read)
     }
 
     /// What a Parse prepares, which is counted if it fails or is run.
     pub(super) fn prepares(&mut self, text: &[u8], types: &[u8]) -> Arc<statements::Statement> {
         let statement = self.intern(text, types);
         let digest = statement.meaning.digest;
-        self.shared.enter(digest, text, self.dialect());
+        self.shared.enter(digest, text, statement.within.dialect());
         self.asked.parses(digest);
         statement
     }
@@ -249,17 +254,8 @@ impl Session<'_> {
         if statement.catalog == catalog {
             return Arc::clone(statement);
         }
-        let read = || Arc::new(self.read_prepared(&statement.text));
+        let dialect = statement.within.dialect();
+        let read = || Arc::new(self.read_prepared(&statement.text, dialect));
         self.own.statements.renewed(statement, catalog, read)
-    }
-
-    /// The settings that names in a text are looked up by.
-    fn within(&self) -> u64 {
-        let settings = self.journal.settings();
-        let mut hasher = DefaultHasher::new();
-        self.account.who.database_number.get().hash(&mut hasher);
-        settings.get(b"search_path").hash(&mut hasher);
-        settings.get(b"role").hash(&mut hasher);
-        hasher.finish()
     }
 }

@@ -295,7 +295,7 @@ impl Session<'_> {
         if !name.is_named() {
             // The Parse of the same batch was added; one of an earlier batch is the last one.
             if draft.statements.is_empty() {
-                draft.rule(self.ruling(Some(&self.unnamed.text)));
+                draft.rule(self.ruling(self.unnamed.known_text()));
                 match &self.unnamed.meaning {
                     Some(meaning) => draft.add(meaning),
                     None => draft.add_unknown(),

@@ -44,7 +44,11 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
     match postgres::string_value(code.of(own), reader.backslashes) {
         Some(code) if speaks => {
             read(reader, &code, true, effects);
-            for relation in Body::read("plpgsql", &code).relations {
+            let body = Body::read("plpgsql", &code);
+            // What it makes of its strings may draw and ask, too.
+            effects.draws |= body.pins.has(Pin::Sequence);
+            effects.asks |= body.pins.has(Pin::Recall);
+            for relation in body.relations {
                 pins::changed(reader, &relation, effects);
             }
         }
@@ -63,10 +67,12 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
     let mut list = SmallVec::new();
     let mut effects = Effects::of(0, &mut list);
     read(&reader, code, false, &mut effects);
-    let mut pins = match effects.draws {
-        true => Pins::of(&[Pin::Sequence]),
-        false => Pins::NONE,
-    };
+    let (draws, asks) = (effects.draws, effects.asks);
+    let of_sequences = [(draws, Pin::Sequence), (asks, Pin::Recall)];
+    let mut pins = Pins::NONE;
+    for (_, pin) in of_sequences.iter().filter(|(is_so, _)| *is_so) {
+        pins.add(*pin);
+    }
     for effect in &list {
         if let Does::Pin(pin) | Does::PinOnSuccess(pin) = effect.does {
             pins.add(pin);
@@ -133,6 +139,7 @@ fn call(reader: &Reader<'_>, name: &[u8], sets: &Sets, effects: &mut Effects<'_>
             }
         }
         b"nextval" | b"setval" => effects.draws = true,
+        b"currval" | b"lastval" => effects.asks = true,
         b"setseed" => effects.pin(Pin::Seed),
         // Within a block, other calls may follow it.
         b"pg_advisory_unlock_all" => {}

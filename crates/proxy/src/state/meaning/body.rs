@@ -60,7 +60,8 @@ impl Body {
     fn of_library(symbol: &[u8]) -> Body {
         let pins = match symbol {
             b"set_config_by_name" => pins::of_function(b"set_config"),
-            b"nextval_oid" => pins::of_function(b"nextval"),
+            b"nextval_oid" | b"setval_oid" | b"setval3_oid" => pins::of_function(b"nextval"),
+            b"currval_oid" => pins::of_function(b"currval"),
             name => pins::of_function(name),
         };
         Body {

@@ -19,6 +19,10 @@ pub(super) struct Effects<'a> {
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
     /// It draws from sequences, which binds only where somebody asks for that.
     pub(super) draws: bool,
+    /// It asks what was drawn.
+    pub(super) asks: bool,
+    /// How many effects the list had before.
+    before: usize,
     /// The pins of it that the list has already.
     pins: Pins,
     pins_on_success: Pins,
@@ -28,11 +32,18 @@ impl<'a> Effects<'a> {
     pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
         Self {
             statement,
+            before: list.len(),
             list,
             draws: false,
+            asks: false,
             pins: Pins::NONE,
             pins_on_success: Pins::NONE,
         }
+    }
+
+    /// Those of this statement.
+    pub(super) fn own(&self) -> &[Effect] {
+        self.list.get(self.before..).unwrap_or_default()
     }
 
     pub(super) fn push(&mut self, does: Does) {
@@ -244,7 +255,7 @@ fn set_transaction(modes: Modes, session: bool, effects: &mut Effects<'_>) {
     }
 }
 
-fn setting_name(reader: &Reader<'_>, name: SettingName) -> Option<Box<[u8]>> {
+pub(super) fn setting_name(reader: &Reader<'_>, name: SettingName) -> Option<Box<[u8]>> {
     match name {
         SettingName::Known(name) => Some(name.as_bytes().into()),
         SettingName::Written(span) => values::written_name(span.of(reader.text)),

@@ -25,6 +25,7 @@ const FOR_EVER: [&[u8]; 7] = [
 const BINDING: Traits = Traits::TEMPORARY
     .and(Traits::ADVISORY_LOCK)
     .and(Traits::NEXT_VALUE)
+    .and(Traits::CURRENT_VALUE)
     .and(Traits::SETS_UNKNOWN)
     .and(Traits::SEED);
 
@@ -82,6 +83,9 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
     let traits = statement.traits;
     if traits.any(Traits::NEXT_VALUE) {
         effects.draws = true;
+    }
+    if traits.any(Traits::CURRENT_VALUE.and(Traits::OBSCURE)) {
+        effects.asks = true;
     }
     if traits.any(Traits::SEED) {
         effects.pin(Pin::Seed);
@@ -143,6 +147,7 @@ pub fn of_function(name: &[u8]) -> Pins {
         b"set_config" => Pins::of(&[Pin::Settings, Pin::Role]),
         b"set_limit" => Pins::of(&[Pin::Settings]),
         b"nextval" | b"setval" => Pins::of(&[Pin::Sequence]),
+        b"currval" | b"lastval" => Pins::of(&[Pin::Recall]),
         b"setseed" => Pins::of(&[Pin::Seed]),
         name if takes_lock(name) => Pins::of(&[Pin::NamedLock]),
         name if is_for_ever(name) => Pins::of(&[Pin::Unknown]),
@@ -224,10 +229,12 @@ fn first_table(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects
     changed(reader, &identifier(name.span.of(own)), effects);
 }
 
-fn bind(pins: Pins, effects: &mut Effects<'_>) {
+/// What has these pins is run.
+pub(super) fn bind(pins: Pins, effects: &mut Effects<'_>) {
     for pin in pins.iter() {
         match pin {
             Pin::Sequence => effects.draws = true,
+            Pin::Recall => effects.asks = true,
             pin => effects.pin(pin),
         }
     }
@@ -254,7 +261,7 @@ fn may_set_role(reader: &Reader<'_>, statement: &Statement) -> bool {
 }
 
 /// UPDATE pg_settings.
-fn by_view(reader: &Reader<'_>, statement: &Statement) -> bool {
+pub(super) fn by_view(reader: &Reader<'_>, statement: &Statement) -> bool {
     statement.names_table(reader.text, b"pg_settings")
 }
 

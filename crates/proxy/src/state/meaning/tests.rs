@@ -43,6 +43,7 @@ impl Lookup for Catalog {
     fn views(&self, name: &[u8]) -> Pins {
         match name {
             b"v_audit" => Pins::of(&[Pin::Settings]),
+            b"v_recalls" => Pins::of(&[Pin::Recall]),
             _ => Pins::NONE,
         }
     }

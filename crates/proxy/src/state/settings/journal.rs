@@ -5,7 +5,7 @@ use evenkeel_policy::route::{Isolation, Modes};
 
 use super::super::meaning::{Does, Meaning};
 use super::interner::Draft;
-use super::{Interner, OnServer, Reported, Settings, differing, reported, values};
+use super::{Interner, OnServer, ReadBy, Reported, Settings, differing, reported, values};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::sql::facts::Discard;
 
@@ -22,6 +22,8 @@ pub struct Journal {
     pub reported: Reported,
     startup: Settings,
     now: Settings,
+    /// Of these, what texts are read by.
+    reading: ReadBy,
     defaults: Settings,
     pending: Option<Box<Pending>>,
     has_failed: bool,
@@ -74,6 +76,7 @@ impl Journal {
         Journal {
             pins: Pins::NONE,
             reported: Reported::new(told),
+            reading: ReadBy::of(&startup),
             now: startup.clone(),
             startup,
             defaults: greeter.defaults.clone(),
@@ -86,6 +89,12 @@ impl Journal {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.now
+    }
+
+    /// What its texts are read by, outside of the open transaction.
+    #[must_use]
+    pub fn read_by(&self) -> ReadBy {
+        self.reading.told(self.reported.reading())
     }
 
     pub(super) fn defaults(&self) -> &Settings {
@@ -169,6 +178,7 @@ impl Journal {
         });
         if has_changed || on.reports != on.settled {
             self.explain(on, interner);
+            self.reading = ReadBy::of(&self.now);
         }
         has_changed && !self.startup.is_empty() && on.now != self.now
     }

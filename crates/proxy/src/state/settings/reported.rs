@@ -2,7 +2,7 @@
 
 use evenkeel_wire::sql::postgres;
 
-use super::{Interner, OnServer, Settings, values};
+use super::{Interner, OnServer, Settings, reading, values};
 
 /// About the server itself, or the client's way to it: said at login and never again.
 const OF_SERVER: [&[u8]; 4] = [
@@ -57,6 +57,8 @@ pub struct Reported {
     backslashes: bool,
     is_readable: bool,
     is_utf8: bool,
+    /// What texts are read by, of what it was told.
+    reading: u64,
 }
 
 impl Reported {
@@ -68,6 +70,7 @@ impl Reported {
             backslashes: false,
             is_readable: true,
             is_utf8: true,
+            reading: 0,
         };
         reported.look();
         reported
@@ -94,6 +97,11 @@ impl Reported {
     /// Whether texts outside ASCII are UTF-8.
     pub(super) fn is_utf8(&self) -> bool {
         self.is_utf8
+    }
+
+    /// What texts are read by, as far as that is reported.
+    pub(super) fn reading(&self) -> u64 {
+        self.reading
     }
 
     /// A ParameterStatus has come from the server while the client is with it; whether it is
@@ -137,6 +145,7 @@ impl Reported {
         let encoding = self.told.get(b"client_encoding").unwrap_or(b"UTF8");
         self.is_readable = postgres::encoding_is_safe(encoding);
         self.is_utf8 = matches!(encoding, b"UTF8" | b"UNICODE");
+        self.reading = reading::of_reports(&self.told);
     }
 }
 

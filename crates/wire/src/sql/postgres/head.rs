@@ -279,14 +279,15 @@ fn discard(mut head: Head<'_>) -> Option<StatementKind> {
 }
 
 /// `EXPLAIN [ANALYZE] [VERBOSE] …` or `EXPLAIN (option, …) …`; ANALYZE counts unless it is clearly
-/// turned off.
+/// turned off, and so does any name in quotes: an option may be written so.
 fn explain(mut head: Head<'_>) -> StatementKind {
     let mut analyze = false;
     if head.token.kind == Kind::Open {
         while !head.at_end() && head.token.kind != Kind::Close {
             let asked = head.take_any(&[w::ANALYZE, w::ANALYSE]);
             let off = head.token.is(w::FALSE) || head.token.is(w::OFF);
-            analyze |= asked && !off;
+            let is_quoted = matches!(head.token.kind, Kind::QuotedName | Kind::EscapedName);
+            analyze |= asked && !off || is_quoted;
             if !asked {
                 head.advance();
             }

@@ -60,18 +60,25 @@ pub fn sets_locally(text: &[u8], statement: &Statement, backslashes: bool) -> bo
 /// or `session_authorization`, or what its text does not tell.
 #[must_use]
 pub fn may_set_role(text: &[u8], statement: &Statement, backslashes: bool) -> bool {
+    let is_role = |name: &[u8]| ROLES.iter().any(|role| name.eq_ignore_ascii_case(role));
+    names_set(text, statement, backslashes).any(|name| name.is_none_or(|name| is_role(&name)))
+}
+
+/// The name of each setting that a `set_config(…)` of the statement sets; `None`: its text does not
+/// tell.
+pub fn names_set<'a>(
+    text: &'a [u8],
+    statement: &Statement,
+    backslashes: bool,
+) -> impl Iterator<Item = Option<Cow<'a, [u8]>>> {
     let own = statement.span.of(text);
-    set_config_calls(text, statement, backslashes).any(|mut tokens| {
+    set_config_calls(text, statement, backslashes).map(move |mut tokens| {
         let opens = tokens.next_token().kind == Kind::Open;
         let name = tokens.next_token();
         // Else it is a part of the name only.
         let is_whole = tokens.next_token().kind == Kind::Comma;
         let is_told = opens && is_whole && name.kind == Kind::String;
-        let name = is_told.then(|| string_value(name.span.of(own), backslashes));
-        name.flatten().is_none_or(|name| {
-            let is = |role: &&[u8]| name.eq_ignore_ascii_case(role);
-            ROLES.iter().any(is)
-        })
+        is_told.then(|| string_value(name.span.of(own), backslashes))?
     })
 }
 

@@ -87,6 +87,7 @@ fn these_do_not_only_read() {
         "WITH x AS (SELECT 1) SELECT * INTO y FROM x",
         "EXPLAIN ANALYZE DELETE FROM t",
         "EXPLAIN (ANALYZE) INSERT INTO t VALUES (1)",
+        "EXPLAIN (\"analyze\") DELETE FROM t",
         "EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1",
         "EXPLAIN ANALYZE EXECUTE p",
         "EXPLAIN (ANALYZE false, ANALYZE) UPDATE t SET a = 1",

@@ -21,6 +21,7 @@ use crate::service::database::DatabaseView;
 use crate::session::borrower::Borrower;
 use crate::session::card::Card;
 use crate::session::visit;
+use crate::state::meaning::Rereads;
 use crate::state::settings::{self, Journal, Settings, StartupError, spelling};
 use crate::stream::Stream;
 use crate::upstream::lender::{Credential, Who};
@@ -211,6 +212,7 @@ impl<'a> Door<'a> {
             restoring: false,
             was_cancelled: false,
             owes_restore: false,
+            rereads: Rereads::Nothing,
             drew: false,
             inherits_draws: false,
             token: evenkeel_policy::causality::Token::new(),

@@ -37,6 +37,7 @@ fn advisory_locks_of_the_session_bind_those_of_the_transaction_do_not() {
         ("INSERT INTO t SELECT pg_advisory_lock(2)", &[LOCK]),
         ("EXPLAIN SELECT pg_advisory_lock(2)", &[]),
         ("EXPLAIN ANALYZE SELECT pg_advisory_lock(2)", &[LOCK]),
+        ("EXPLAIN (\"analyze\") SELECT pg_advisory_lock(2)", &[LOCK]),
         ("CREATE TABLE x AS SELECT pg_advisory_lock(2)", &[LOCK]),
         ("CREATE VIEW x AS SELECT pg_advisory_lock(2)", &[]),
     ]);
@@ -301,6 +302,26 @@ fn triggers_and_views_bind_who_writes_and_reads() {
         ("CALL lower('A')", &[]),
         ("CALL nobody_knows(lower('A'))", DYNAMIC),
     ]);
+}
+
+#[test]
+fn who_asks_what_was_drawn_is_told_and_bound_by_nothing() {
+    for (text, asks) in [
+        ("SELECT lastval()", true),
+        ("SELECT U&\"lastval\"()", true),
+        ("INSERT INTO t SELECT currval('s')", true),
+        ("SELECT * FROM v_recalls", true),
+        ("INSERT INTO v_recalls VALUES (1)", true),
+        ("DO $$ BEGIN PERFORM lastval(); END $$", true),
+        ("DO $$ BEGIN EXECUTE 'SELECT lastval()'; END $$", true),
+        ("EXPLAIN SELECT lastval()", false),
+        ("CREATE VIEW x AS SELECT lastval()", false),
+        ("SELECT nextval('s')", false),
+        ("SELECT lower('lastval()')", false),
+    ] {
+        assert_eq!(read(text).asks, asks, "{text}");
+    }
+    check(&[("SELECT * FROM v_recalls", &[])]);
 }
 
 const ROLES: &str = "settings that cannot be followed, a role that cannot be followed";

@@ -1,6 +1,7 @@
 //! SET in all its forms, and set_config.
 
-use super::{Does, check, effects};
+use super::super::Rereads::{self, Anything, Literals, Nothing, Texts};
+use super::{Does, check, effects, read};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 const ROLE: &str = "PinOnSuccess(Role)";
@@ -186,4 +187,35 @@ fn backslashes_escape_where_strings_do_not_conform() {
     assert_eq!(value("SET a.b = 'x\\'y'"), "a.b = x'y");
     assert_eq!(value("SET a.b = 'x\\\\y'"), "a.b = x\\y");
     assert_eq!(value("SET a.b = $$x\\y$$"), "a.b = x\\y");
+}
+
+#[test]
+fn what_may_have_the_next_texts_read_otherwise_is_told() {
+    let table: [(&str, Rereads); 22] = [
+        ("SELECT 1", Nothing),
+        ("SET work_mem = '1MB'", Nothing),
+        ("SELECT set_config('a.b', $1, true)", Nothing),
+        ("SET TIME ZONE 'UTC'", Literals),
+        ("SET LOCAL DateStyle TO german", Literals),
+        ("SET \"array_nulls\" = off", Literals),
+        ("RESET intervalstyle", Literals),
+        ("SELECT set_config('TimeZone', 'UTC', true)", Literals),
+        ("SELECT set_config('timezone', $1, true), 1", Literals),
+        ("SELECT set_config($1, $2, true)", Anything),
+        ("SELECT audit()", Anything),
+        ("DO $$ BEGIN SET timezone TO 'UTC'; END $$", Anything),
+        ("UPDATE pg_settings SET setting = 'off'", Anything),
+        ("EXECUTE p", Anything),
+        ("LOAD 'library'", Anything),
+        ("SET NAMES 'LATIN1'", Texts),
+        ("SET LOCAL standard_conforming_strings = off", Texts),
+        ("SELECT set_config('client_encoding', $1, true)", Texts),
+        ("SELECT set_config('Client_Encoding', 'SJIS', false)", Texts),
+        ("SET TIME ZONE 'UTC'; SET NAMES 'LATIN1'; SELECT 1", Texts),
+        ("RESET ALL", Texts),
+        ("DISCARD ALL", Texts),
+    ];
+    for (text, rereads) in table {
+        assert_eq!(read(text).rereads, rereads, "{text}");
+    }
 }

@@ -231,3 +231,23 @@ fn what_a_function_has_set_behind_a_reset_is_not_taken_back() {
     scene.run("COMMIT", TransactionStatus::Idle);
     assert_eq!(scene.has(), "timezone=Pacific/Auckland");
 }
+
+#[test]
+fn what_texts_are_read_by_is_the_same_where_the_values_are() {
+    let mut scene = Scene::new();
+    let before = scene.journal.read_by();
+    scene.run("SET work_mem = '1MB'", TransactionStatus::Idle);
+    assert_eq!(scene.journal.read_by(), before);
+    scene.report("TimeZone", "Europe/Berlin");
+    scene.run("SET timezone = 'Europe/Berlin'", TransactionStatus::Idle);
+    let berlin = scene.journal.read_by();
+    assert_ne!(berlin.literals, before.literals);
+    assert_eq!(berlin.names, before.names);
+    scene.run("SET array_nulls = off", TransactionStatus::Idle);
+    assert_ne!(scene.journal.read_by().literals, berlin.literals);
+    scene.run("SET search_path = a", TransactionStatus::Idle);
+    assert_ne!(scene.journal.read_by().names, berlin.names);
+    scene.report("TimeZone", "Etc/UTC");
+    scene.run("RESET ALL", TransactionStatus::Idle);
+    assert_eq!(scene.journal.read_by(), before);
+}

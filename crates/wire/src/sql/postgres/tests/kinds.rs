@@ -260,3 +260,20 @@ fn other_commands_have_their_kinds() {
         assert_eq!(one(text).kind, kind, "{text}");
     }
 }
+
+#[test]
+fn an_option_of_explain_in_quotes_may_be_analyze() {
+    for text in [
+        "EXPLAIN (\"analyze\") SELECT 1",
+        "EXPLAIN (VERBOSE, \"analyze\" true) SELECT 1",
+        "EXPLAIN (U&\"\\0061nalyze\", COSTS off) SELECT 1",
+    ] {
+        assert_eq!(one(text).kind, Explain { analyze: true }, "{text}");
+    }
+    for text in [
+        "EXPLAIN (VERBOSE) SELECT \"analyze\"",
+        "EXPLAIN SELECT \"a\"",
+    ] {
+        assert_eq!(one(text).kind, Explain { analyze: false }, "{text}");
+    }
+}

@@ -3,7 +3,7 @@
 use super::one;
 use crate::sql::postgres::{
     Creation, creation, defines_query, encoding_is_safe, may_set_role, set_values, sets_locally,
-    string_value,
+    string_value, tells_moment,
 };
 
 #[test]
@@ -226,5 +226,31 @@ fn encodings_are_known_by_any_of_their_names() {
     }
     for name in ["UTF8", "utf-8", "LATIN1", "EUC_JP", "SQL_ASCII", "WIN1252"] {
         assert!(encoding_is_safe(name.as_bytes()), "{name}");
+    }
+}
+
+#[test]
+fn a_string_that_may_stand_for_the_moment_it_is_read_at_is_found() {
+    for text in [
+        "SELECT 'now'::timestamptz",
+        "SELECT date 'ToDay'",
+        "SELECT ' tomorrow 10:00 '::timestamp",
+        "SELECT 1, $$yesterday$$::date",
+        "SELECT $a$now$a$::date",
+        "SELECT E'n\\x6fw'::timestamptz",
+        "SELECT U&'n\\006fw'::timestamptz",
+        "SELECT 'to'\n'day'::date",
+    ] {
+        assert!(tells_moment(text.as_bytes(), false), "{text}");
+    }
+    assert!(tells_moment(br"SELECT 'n\x6fw'::timestamptz", true));
+    for text in [
+        "SELECT now(), today FROM tomorrow WHERE a = $1",
+        "SELECT 'known', 'nowhere', 'it''s \\n'",
+        "SELECT E'a''b' -- 'now'",
+        "SELECT '2024-06-01'",
+        "SELECT 'epoch', \"now\"",
+    ] {
+        assert!(!tells_moment(text.as_bytes(), false), "{text}");
     }
 }

@@ -1,0 +1,162 @@
+//! Literals are read when a text is prepared, by the settings of that moment: those of the client
+//! whose text it is.
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, same_as_direct};
+use crate::rig::DRIVERS;
+
+const ONE: Setup<'static> = Setup {
+    pool: "size = 1",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+const TWO: Setup<'static> = Setup {
+    pool: "size = 2",
+    ..ONE
+};
+
+/// A setting, two values of it, and a text that means something else under each.
+const READ_BY: [(&str, [&str; 2], &str); 10] = [
+    ("timezone", ["UTC", "Europe/Berlin"], MIDNIGHT),
+    (
+        "datestyle",
+        ["ISO, MDY", "ISO, DMY"],
+        "select extract(day from date '02/03/2024')::int",
+    ),
+    (
+        "intervalstyle",
+        ["postgres", "sql_standard"],
+        "select extract(epoch from interval '-1 2:00')::int",
+    ),
+    (
+        "standard_conforming_strings",
+        ["on", "off"],
+        r"select length('a\\b')",
+    ),
+    ("client_encoding", ["UTF8", "LATIN1"], "select length('é')"),
+    (
+        "timezone_abbreviations",
+        ["Default", "Australia"],
+        "select extract(epoch from timestamptz '2024-06-01 00:00 EST')::int",
+    ),
+    (
+        "transform_null_equals",
+        ["off", "on"],
+        "select (null = null) is null",
+    ),
+    (
+        "array_nulls",
+        ["on", "off"],
+        "select ('{NULL}'::text[])[1] is null",
+    ),
+    (
+        "bytea_output",
+        ["hex", "escape"],
+        r"select length('\x41'::bytea::text)",
+    ),
+    (
+        "extra_float_digits",
+        ["1", "-10"],
+        "select length((1.0::float8 / 3)::text)",
+    ),
+];
+
+const MIDNIGHT: &str = "select extract(epoch from timestamptz '2024-06-01 00:00')::int";
+
+fn prepare(name: &str, text: &str) -> Script {
+    Script::new().parse(name, text).sync()
+}
+
+fn execute(name: &str) -> Script {
+    Script::new().bind(name, &[]).execute().sync()
+}
+
+#[test]
+fn a_text_of_two_clients_is_read_by_the_settings_of_each() {
+    same_as_direct(ONE, |address| {
+        let mut heard = Vec::new();
+        for (setting, values, text) in READ_BY {
+            let mut clients = values.map(|value| {
+                let mut client = Client::connect(address);
+                client.run(&format!("set {setting} to '{value}'"));
+                client
+            });
+            for client in &mut clients {
+                heard.extend(client.ask(&prepare("s", text), 1));
+                heard.extend(client.ask(&execute("s"), 1));
+            }
+            for client in &mut clients {
+                heard.extend(client.ask(&execute("s"), 1));
+            }
+        }
+        heard
+    });
+}
+
+/// What the setting is, neither a report nor the end of a transaction has told yet.
+#[test]
+fn what_is_prepared_under_a_setting_that_is_not_settled_is_nobody_else_s() {
+    for io in DRIVERS {
+        for sets in [
+            Script::new()
+                .parse("", "set timezone to 'Asia/Tokyo'")
+                .bind("", &[])
+                .execute(),
+            Script::new().query("begin; set local timezone to 'Asia/Tokyo'"),
+            Script::new().query("begin; set timezone to 'Asia/Tokyo'"),
+            Script::new().query("do $$ begin set timezone to 'Asia/Tokyo'; end $$"),
+        ] {
+            let stage = Stage::set(io, ONE);
+            let (mut mine, mut other) = (stage.client(), stage.client());
+            let text = MIDNIGHT.replace("select", "select /* Tokyo, perhaps */");
+            let expected = other.value(MIDNIGHT);
+            mine.tell(&sets.parse("s", &text).sync().query("rollback"));
+            while !mine.reply().contains(&"C ROLLBACK".to_owned()) {}
+            mine.run("reset all");
+            other.ask(&prepare("s", &text), 1);
+            let heard = other.ask(&execute("s"), 1);
+            assert_eq!(heard[1], format!("D {expected}"), "{io}");
+        }
+    }
+}
+
+#[test]
+fn a_statement_that_moves_after_its_client_has_set_another_time_zone_is_nobody_else_s() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, TWO);
+        let (mut mine, mut other) = (stage.client(), stage.client());
+        let expected = other.value(MIDNIGHT);
+        mine.ask(&prepare("s", MIDNIGHT), 1);
+        mine.run("set timezone to 'Asia/Tokyo'");
+        let others = stage.elsewhere(&mut mine);
+        mine.ask(&execute("s"), 1);
+        other.ask(&prepare("o", MIDNIGHT), 1);
+        let heard = other.ask(&execute("o"), 1);
+        assert_eq!(heard[1], format!("D {expected}"), "{io}");
+        drop(others);
+    }
+}
+
+#[test]
+fn now_and_today_are_those_of_who_prepares_them() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        for text in [
+            "select timestamptz 'now'",
+            "select ' Now '::timestamptz",
+            "select timestamptz E'n\\x6fw'",
+            "select timestamptz 'no'\n'w'",
+            "select timestamptz $$now$$",
+        ] {
+            let (mut mine, mut other) = (stage.client(), stage.client());
+            mine.ask(&prepare("s", text), 1);
+            let first = mine.ask(&execute("s"), 1);
+            other.ask(&prepare("s", text), 1);
+            assert_ne!(other.ask(&execute("s"), 1), first, "{io}: {text}");
+            assert_eq!(mine.ask(&execute("s"), 1), first, "{io}: {text}");
+        }
+    }
+}

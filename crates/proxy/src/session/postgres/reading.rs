@@ -1,0 +1,83 @@
+//! By which settings texts are read, and who may share what was prepared of them: the server makes
+//! constants of literals once.
+
+use std::sync::Arc;
+
+use evenkeel_wire::postgres::conversation::Request;
+use evenkeel_wire::sql::{Dialect, postgres};
+
+use super::Session;
+use super::server::ServerConnection;
+use super::statements::{Statement, Within, new_id};
+use crate::state::meaning::{Rereads, sets_anything};
+
+impl Session<'_> {
+    /// How texts are read; `None`: they cannot be.
+    pub(super) fn dialect(&self) -> Option<Dialect> {
+        let backslashes = self.backslashes()?;
+        Some(Dialect::Postgres { backslashes })
+    }
+
+    /// Whether backslashes escape in plain strings; `None`: texts cannot be read.
+    fn backslashes(&self) -> Option<bool> {
+        let reported = &self.journal.reported;
+        // In the batch of what sets it nobody tells whether it is set.
+        let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
+        let is_told = self.rereads < Rereads::Texts || self.server.as_deref().is_none_or(is_quiet);
+        (is_told && reported.is_readable()).then(|| reported.backslashes())
+    }
+
+    /// Whether a text has to wait until the settings are reported that it is read by.
+    pub(super) fn is_unreadable_yet(&self, request: Request) -> bool {
+        let is_text = matches!(request, Request::Query | Request::Parse);
+        let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
+        is_text
+            && self.rereads >= Rereads::Anything
+            && self.server.as_deref().is_some_and(owes_ready)
+    }
+
+    /// What a text is prepared in.
+    pub(super) fn within(&self, text: &[u8], types: &[u8]) -> Within {
+        let backslashes = self.backslashes();
+        let tells_moment = |backslashes| postgres::tells_moment(text, backslashes);
+        let is_own = self.reads_uncertainly() || backslashes.is_none_or(tells_moment);
+        Within {
+            types: types.into(),
+            database: self.account.who.database_number.get(),
+            by: self.journal.read_by(),
+            backslashes,
+            own: if is_own { new_id() } else { 0 },
+        }
+    }
+
+    /// Whether what is prepared now may be read by other settings than are known.
+    fn reads_uncertainly(&self) -> bool {
+        self.rereads > Rereads::Nothing || sets_anything(self.journal.pins)
+    }
+
+    /// What the client's name stands for, fit to be prepared on this server: what others share must
+    /// be read there as it was first, else the client has one of its own from now on.
+    pub(super) fn fit(&mut self, name: &[u8], statement: Arc<Statement>) -> Arc<Statement> {
+        let within = &statement.within;
+        let is_same = within.by.literals == self.journal.read_by().literals;
+        if within.own != 0 || is_same && !self.reads_uncertainly() {
+            return statement;
+        }
+        let has = |server: &mut Box<ServerConnection>| server.prepared.has(statement.id);
+        if self.server.as_mut().is_none_or(has) {
+            return statement;
+        }
+        let own = Within {
+            own: new_id(),
+            ..self.within(&statement.text, &within.types)
+        };
+        let own = self.interned(&statement.text, &own);
+        self.names.renew(name, &own);
+        own
+    }
+
+    /// No transaction is open and nothing under way: the settings are what they are known to be.
+    pub(super) fn settings_settled(&mut self) {
+        self.rereads = Rereads::Nothing;
+    }
+}

@@ -1,0 +1,109 @@
+//! The statement without a name on its way to the server: it is its client's own, and lasts up to
+//! the next Parse of it or Query.
+
+use std::sync::Arc;
+
+use evenkeel_policy::pins::Pin;
+use evenkeel_wire::flight::Flight;
+use evenkeel_wire::postgres::build;
+use evenkeel_wire::postgres::conversation::{Origin, Request, Sending, Token};
+use evenkeel_wire::postgres::frontend::Target;
+
+use super::Session;
+use super::effects::Unnamed;
+use super::prepared::{UNNAMED, UNREAD};
+use super::statements::new_id;
+
+impl Session<'_> {
+    /// Too long to be read: it is prepared here under its own name, and stays here.
+    pub(super) fn parse_unread(&mut self, flight: &mut Flight<'_, '_>, message: &[u8]) -> Sending {
+        self.unit.may_write = true;
+        self.pin(Pin::Unknown);
+        let sending = self.send(flight, Request::Parse, Token(0), message.len());
+        if sending == Sending::Forward
+            && message.get(5) == Some(&0)
+            && let Some(server) = &mut self.server
+        {
+            server.unnamed = UNREAD;
+            self.unnamed = Unnamed {
+                id: UNREAD,
+                ..Unnamed::default()
+            };
+        }
+        sending
+    }
+
+    pub(super) fn parse_unnamed(
+        &mut self,
+        flight: &mut Flight<'_, '_>,
+        text: &[u8],
+        types: &[u8],
+        length: usize,
+    ) -> Sending {
+        if let Some(words) = self.obey_parse(|session| session.ruling(Some(text))) {
+            self.unnamed = Unnamed::default();
+            return self.refuse_parse(flight, &words, length);
+        }
+        let meaning = self.read_query(text);
+        self.asked.parses(meaning.digest);
+        if let Some(words) = self.refuses_meaning(flight, &meaning) {
+            self.unnamed = Unnamed::default();
+            return self.refuse_parse(flight, words, length);
+        }
+        self.unit.may_write |= meaning.writes;
+        let id = new_id();
+        let sending = self.send(flight, Request::Parse, Token(UNNAMED | id), length);
+        // Behind an error it is passed over, and what was there before stays.
+        if sending == Sending::Forward
+            && let Some(server) = &mut self.server
+        {
+            server.unnamed = id;
+            let unnamed = &mut self.unnamed;
+            unnamed.id = id;
+            unnamed.text.clear();
+            unnamed.text.extend_from_slice(text);
+            unnamed.types.clear();
+            unnamed.types.extend_from_slice(types);
+            unnamed.meaning = Some(Arc::new(meaning));
+            unnamed.is_parsed = false;
+            unnamed.open = Some(self.segment);
+        }
+        sending
+    }
+
+    /// A Bind of the unnamed statement that was parsed on another connection.
+    pub(super) fn replay_unnamed(&mut self, flight: &mut Flight<'_, '_>) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let is_kept = self.unnamed.id != UNREAD;
+        if self.unnamed.id == 0 || !is_kept && server.unnamed != UNREAD {
+            // What the server may have is another client's, or nobody can prepare it again.
+            let close = server
+                .conversation
+                .sent(Request::Close, Origin::Ours, Token(0));
+            if close == Sending::Forward {
+                server.unnamed = 0;
+                build::close(flight.writer(), Target::Statement(b""));
+            }
+            return;
+        }
+        if server.unnamed == self.unnamed.id {
+            return;
+        }
+        let token = Token(UNNAMED | self.unnamed.id);
+        let sending = server
+            .conversation
+            .sent(Request::Parse, Origin::Ours, token);
+        if sending == Sending::Forward {
+            server.unnamed = self.unnamed.id;
+            self.unnamed.open = Some(self.segment);
+            build::parse(
+                flight.writer(),
+                b"",
+                &self.unnamed.text,
+                &self.unnamed.types,
+            );
+        }
+    }
+}
