@@ -148,13 +148,18 @@ impl Session<'_> {
             }
             Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
         };
+        if passed > 0 {
+            // The rest of a message that was refused: no unit begins with it.
+            let _ = self.walker.next(&bytes[..passed]);
+            return Ok(Look::Local(passed));
+        }
         if request == Request::Terminate {
             return Ok(Look::Leave);
         }
-        let message = bytes.get(passed..passed + length).unwrap_or_default();
+        let message = bytes.get(..length).unwrap_or_default();
         if self.is_local(request, message) {
             self.walker = walker;
-            return Ok(Look::Local(passed + length));
+            return Ok(Look::Local(length));
         }
         let view = self.seat.service().view_owned();
         let matters = |own: &&DatabaseView| own.splits_reads() || own.rules.is_some();

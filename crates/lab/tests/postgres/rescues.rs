@@ -1,0 +1,78 @@
+//! What a server did not do is run again where nobody has seen any of it; what it may have done
+//! never is.
+
+use std::time::Duration;
+
+use evenkeel_wire::postgres::build;
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, admin};
+use crate::rig::DRIVERS;
+
+const PLAIN: Setup<'static> = Setup {
+    pool: "size = 2",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+fn make(client: &mut Client, table: &str) {
+    client.run(&format!("drop table if exists {table}"));
+    client.run(&format!("create table {table} (a text)"));
+}
+
+fn count(table: &str) -> String {
+    admin().value(&format!("select count(*) from {table}"))
+}
+
+/// So many bytes of a long message are with the server when it goes.
+const FIRST: usize = 8_000;
+
+/// A Bind whose value holds, where so many bytes are left of it, a Query and what passes for data.
+fn bind_with_a_query_in_it() -> Script {
+    let mut query = Vec::new();
+    build::query(&mut query, b"insert into shifted_in values ('smuggled')");
+    let left = u32::try_from(FIRST - query.len() - 1).unwrap();
+    query.push(b'd');
+    query.extend_from_slice(&left.to_be_bytes());
+    let mut value = vec![b'v'; 100_000];
+    // Two more bytes behind the value say how results come.
+    let from = value.len() + 2 - FIRST;
+    value[from..from + query.len()].copy_from_slice(&query);
+    let mut body = b"\0\0\0\x01\0\x01\0\x01".to_vec();
+    body.extend_from_slice(&u32::try_from(value.len()).unwrap().to_be_bytes());
+    body.extend_from_slice(&value);
+    body.extend_from_slice(&[0, 0]);
+    Script::new().message(b'B', &body)
+}
+
+#[test]
+fn a_message_whose_server_goes_in_the_middle_of_it_stays_one_message() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, PLAIN);
+        let mut client = Client::with(stage.address, &[("application_name", "in message")]);
+        make(&mut client, "shifted_in");
+        let mut script = Script::new().parse("", "insert into shifted_in select md5($1::bytea)");
+        script.0.extend(bind_with_a_query_in_it().0);
+        let of_bind = script.0.len();
+        let script = script.execute().sync();
+        let (first, rest) = script.0.split_at(FIRST);
+        let (middle, last) = rest.split_at(of_bind - 2 * FIRST);
+        client.tell(&Script(first.to_vec()));
+        assert!(client.is_silent_for(Duration::from_millis(300)), "{io}");
+        admin().run(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
+             where application_name = 'in message'",
+        );
+        assert!(client.is_silent_for(Duration::from_millis(300)), "{io}");
+        client.tell(&Script(middle.to_vec()));
+        assert!(client.is_silent_for(Duration::from_millis(100)), "{io}");
+        client.tell(&Script(last.to_vec()));
+        let reply = client.reply();
+        let smuggled = "shifted_in where a = 'smuggled'";
+        assert_eq!(count(smuggled), "0", "{io}: {reply:?}");
+        assert_eq!(reply, ["1", "2", "C INSERT 0 1", "Z Idle"], "{io}");
+        assert_eq!(count("shifted_in"), "1", "{io}");
+    }
+}
