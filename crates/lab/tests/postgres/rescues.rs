@@ -7,15 +7,29 @@ use evenkeel_wire::postgres::build;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, admin};
+use super::stage::{Setup, Stage, admin, shared};
 use crate::rig::DRIVERS;
+use crate::rig::between::{Between, Blow, MARK};
 
-const PLAIN: Setup<'static> = Setup {
+/// What is known to read may be run again.
+const READING: Setup<'static> = Setup {
     pool: "size = 2",
     service: "",
-    tables: "",
+    tables: "[service.split]\nreads = true",
     workers: 2,
 };
+
+const PLAIN: Setup<'static> = Setup {
+    tables: "",
+    ..READING
+};
+
+/// A pool in front of the shared server, with somebody in between.
+fn behind(io: &str, setup: Setup<'_>, command: &'static str, blow: Blow) -> Stage {
+    let mut server = shared().clone();
+    server.address = Between::start(server.address, command, blow).address;
+    Stage::before(&server, io, setup)
+}
 
 fn make(client: &mut Client, table: &str) {
     client.run(&format!("drop table if exists {table}"));
@@ -25,6 +39,12 @@ fn make(client: &mut Client, table: &str) {
 fn count(table: &str) -> String {
     admin().value(&format!("select count(*) from {table}"))
 }
+
+fn run(text: &str) -> Script {
+    Script::new().parse("", text).bind("", &[]).execute()
+}
+
+const INSERTED: &str = "INSERT 0 1";
 
 /// So many bytes of a long message are with the server when it goes.
 const FIRST: usize = 8_000;
@@ -74,5 +94,36 @@ fn a_message_whose_server_goes_in_the_middle_of_it_stays_one_message() {
         assert_eq!(count(smuggled), "0", "{io}: {reply:?}");
         assert_eq!(reply, ["1", "2", "C INSERT 0 1", "Z Idle"], "{io}");
         assert_eq!(count("shifted_in"), "1", "{io}");
+    }
+}
+
+#[test]
+fn what_was_committed_is_told_when_the_server_s_last_word_comes_right_behind_it() {
+    for io in DRIVERS {
+        for is_prepared in [false, true] {
+            let stage = behind(io, PLAIN, INSERTED, Blow::LastWord);
+            let mut client = stage.client();
+            make(&mut client, "told_once");
+            let text = format!("insert into told_once values ('{MARK}')");
+            let reply = match is_prepared {
+                false => client.query(&text),
+                true => client.ask(&run(&text).sync(), 1),
+            };
+            assert_eq!(count("told_once"), "1", "{io}: {reply:?}");
+            let before = if is_prepared { 2 } else { 0 };
+            let last = ["C INSERT 0 1", "E 57P01", "end"];
+            assert_eq!(reply[before..], last, "{io}");
+        }
+    }
+}
+
+#[test]
+fn a_read_whose_server_s_last_word_comes_right_behind_its_rows_is_run_again() {
+    for io in DRIVERS {
+        let stage = behind(io, READING, "SELECT 1", Blow::LastWord);
+        let mut client = stage.client();
+        let text = format!("select 'read' as {MARK}");
+        let reply = client.query(&text);
+        assert_eq!(reply[1..], ["D read", "C SELECT 1", "Z Idle"], "{io}");
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct Unit {
     pub(super) ruling: Option<Ruling>,
     /// All of it was held against the rules.
     pub(super) is_ruled: bool,
+    /// A statement of it has ended well.
+    pub(super) has_done: bool,
 }
 
 impl Unit {
@@ -69,6 +71,7 @@ impl Unit {
             skipping: false,
             ruling: None,
             is_ruled: false,
+            has_done: false,
         }
     }
 }
