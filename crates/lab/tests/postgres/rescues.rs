@@ -127,3 +127,29 @@ fn a_read_whose_server_s_last_word_comes_right_behind_its_rows_is_run_again() {
         assert_eq!(reply[1..], ["D read", "C SELECT 1", "Z Idle"], "{io}");
     }
 }
+
+#[test]
+fn a_batch_without_its_sync_is_run_again_at_once() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            ..PLAIN
+        };
+        // Nobody has read its body when it takes the statement away.
+        admin().run("drop function if exists runs(text)");
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        let prepare = Script::new().parse("s", "select 'again'").sync();
+        assert_eq!(client.ask(&prepare, 1), ["1", "Z Idle"], "{io}");
+        admin().run(
+            "create function runs(text) returns void language plpgsql as 'begin execute $1; end'",
+        );
+        client.run("select runs('deallocate all')");
+        client.tell(&Script::new().bind("s", &[]).execute().flush());
+        for line in ["2", "D again", "C SELECT 1"] {
+            assert_eq!(client.hear(), line, "{io}");
+        }
+        assert_eq!(client.ask(&Script::new().sync(), 1), ["Z Idle"], "{io}");
+        assert_eq!(client.value("select 'on'"), "on", "{io}");
+    }
+}

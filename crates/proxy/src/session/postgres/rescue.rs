@@ -10,6 +10,7 @@ use evenkeel_wire::postgres::requests::Requests;
 
 use super::complaint::Complaint;
 use super::from_server::Walked;
+use super::server::ServerConnection;
 use super::{End, Session, Stage, TEXT_LENGTH_MAX, Unit};
 use crate::session::card::Doing;
 
@@ -77,7 +78,9 @@ impl Session<'_> {
 
     /// The rest of a failed unit's answer is nobody's.
     pub(super) fn end_rescue(&mut self, walked: &Walked) -> Result<(), End> {
-        if walked.broken.is_some() {
+        // Its client waits for an answer, and the server for a Sync that comes behind that.
+        let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
+        if walked.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
             return self.run_again(Condition::Unclean);
         }
         if walked.is_ready {
