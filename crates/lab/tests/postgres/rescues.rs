@@ -129,6 +129,29 @@ fn a_read_whose_server_s_last_word_comes_right_behind_its_rows_is_run_again() {
 }
 
 #[test]
+fn a_write_that_an_earlier_batch_prepared_without_a_name_is_not_run_again() {
+    for io in DRIVERS {
+        let stage = behind(io, READING, INSERTED, Blow::Silence);
+        let mut client = stage.client();
+        make(&mut client, "bound_once");
+        let prepare = Script::new()
+            .parse("s", "select 's'")
+            .parse("", "insert into bound_once values ('once')")
+            .sync();
+        assert_eq!(client.ask(&prepare, 1), ["1", "1", "Z Idle"], "{io}");
+        let both = Script::new()
+            .bind("s", &[])
+            .execute()
+            .bind_to(MARK, "", &[])
+            .execute_of(MARK, 0)
+            .sync();
+        let reply = client.ask(&both, 1);
+        assert_eq!(count("bound_once"), "1", "{io}: {reply:?}");
+        assert_eq!(reply, ["E 08007", "Z Idle"], "{io}");
+    }
+}
+
+#[test]
 fn a_batch_without_its_sync_is_run_again_at_once() {
     for io in DRIVERS {
         let setup = Setup {

@@ -98,6 +98,8 @@ struct Draft {
     ruling: Option<Ruling>,
     /// Something in it is run, not only prepared.
     runs: bool,
+    /// What its unnamed statement means is in it.
+    knows_unnamed: bool,
 }
 
 const UNKNOWN: Statement = Statement {
@@ -278,6 +280,7 @@ impl Session<'_> {
                     let text = message.get(parts.text).unwrap_or_default();
                     draft.add(&self.read(text));
                     draft.rule(self.ruling(Some(text)));
+                    draft.knows_unnamed |= !parts.statement.is_named();
                 }
                 None => draft.add_unknown(),
             },
@@ -301,8 +304,8 @@ impl Session<'_> {
         };
         let Some(name) = found.statement else { return };
         if !name.is_named() {
-            // The Parse of the same batch was added; one of an earlier batch is the last one.
-            if draft.statements.is_empty() {
+            // A Parse of the same batch was added; else an earlier one's is what it means.
+            if !std::mem::replace(&mut draft.knows_unnamed, true) {
                 draft.rule(self.ruling(Some(&self.unnamed.text)));
                 match &self.unnamed.meaning {
                     Some(meaning) => draft.add(meaning),
