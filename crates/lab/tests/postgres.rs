@@ -28,6 +28,8 @@ mod pins;
 mod pipelines;
 #[path = "postgres/random.rs"]
 mod random;
+#[path = "postgres/rescues.rs"]
+mod rescues;
 #[path = "postgres/rules.rs"]
 mod rules;
 #[path = "postgres/script.rs"]

@@ -160,6 +160,33 @@ fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
 }
 
 #[test]
+fn the_rest_of_a_long_query_that_was_refused_is_no_part_of_the_next_one() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1\nwait_ms = 300",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let (mut holder, mut waiter) = (stage.client(), stage.client());
+        let long = "x".repeat(1024 * 1024 + 2_000);
+        let script = Script::new()
+            .query(&format!("select '{long}'"))
+            .query("select 'next'");
+        let (begins, rest) = script.0.split_at(1024 * 1024 + 1_000);
+        holder.run("begin");
+        waiter.tell(&Script(begins.to_vec()));
+        assert_eq!(waiter.reply(), ["E 53300", "Z Idle"], "{io}");
+        holder.run("commit");
+        waiter.tell(&Script(rest.to_vec()));
+        assert_eq!(
+            waiter.reply()[1..],
+            ["D next", "C SELECT 1", "Z Idle"],
+            "{io}"
+        );
+    }
+}
+
+#[test]
 fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
     for io in DRIVERS {
         let setup = Setup {

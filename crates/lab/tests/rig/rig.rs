@@ -5,6 +5,7 @@
     reason = "each test program takes what it needs of this file"
 )]
 
+pub(crate) mod between;
 pub(crate) mod cluster;
 pub(crate) mod dice;
 pub(crate) mod papers;

@@ -190,6 +190,13 @@ impl Conversation {
         Sending::Forward
     }
 
+    /// Whether the server passes over everything up to a Sync that has not been sent: no reply
+    /// comes before that.
+    #[must_use]
+    pub fn awaits_sync(&self) -> bool {
+        self.skipping && self.queue.is_empty()
+    }
+
     /// The caller will give this reply itself, when its turn comes ([`Due::Answer`]).
     ///
     /// `Drop`: never; it stands behind an error.

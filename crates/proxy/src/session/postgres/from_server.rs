@@ -162,8 +162,10 @@ impl Session<'_> {
         walked.is_undecidable |= is_said && !server.conversation.is_certain();
         match reply.settled {
             Settled::Parsed(token) | Settled::Closed(token) => self.prepared(server, token),
-            Settled::Nothing | Settled::Suspended(_) => {}
+            Settled::Nothing => {}
+            Settled::Suspended(_) => self.unit.has_done |= reply.delivery == Delivery::Forward,
             Settled::Completed { token, nth } => {
+                self.unit.has_done |= reply.delivery == Delivery::Forward;
                 if let Event::CommandComplete(tag) = event {
                     self.asked.completed(*tag);
                 }
@@ -198,15 +200,24 @@ impl Session<'_> {
                 return Delivery::Swallow;
             }
             Settled::Fatal(sqlstate) => {
-                walked.fails(mishap_of(sqlstate));
-                walked.broken = Some("ended the connection".to_owned());
                 self.unit.fatal_was_sent = reply.delivery == Delivery::Forward;
-                if reply.delivery == Delivery::Swallow {
-                    self.own_failed(event);
-                }
+                self.said_last(event, sqlstate, walked);
             }
         }
         reply.delivery
+    }
+
+    /// The server ends the connection.
+    fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, walked: &mut Walked) {
+        walked.fails(match self.unit.has_done {
+            // What has ended before may be committed.
+            true => Mishap::Broken,
+            false => mishap_of(sqlstate),
+        });
+        walked.broken = Some("ended the connection".to_owned());
+        if !self.unit.fatal_was_sent {
+            self.own_failed(event);
+        }
     }
 
     /// A statement of a request has ended well.

@@ -6,10 +6,12 @@ use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
+use evenkeel_wire::postgres::requests::Requests;
 
 use super::complaint::Complaint;
 use super::from_server::Walked;
-use super::{End, Session, Stage, Unit};
+use super::server::ServerConnection;
+use super::{End, Session, Stage, TEXT_LENGTH_MAX, Unit};
 use crate::session::card::Doing;
 
 /// A unit that fails again and again has a reason of its own.
@@ -76,7 +78,9 @@ impl Session<'_> {
 
     /// The rest of a failed unit's answer is nobody's.
     pub(super) fn end_rescue(&mut self, walked: &Walked) -> Result<(), End> {
-        if walked.broken.is_some() {
+        // Its client waits for an answer, and the server for a Sync that comes behind that.
+        let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
+        if walked.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
             return self.run_again(Condition::Unclean);
         }
         if walked.is_ready {
@@ -105,6 +109,8 @@ impl Session<'_> {
         self.unit.rescues = rescues;
         self.unit.tried = tried;
         self.unit.primary_only = primary_only;
+        // What was kept begins with a message, however much of its last one had gone.
+        self.walker = Requests::new(TEXT_LENGTH_MAX);
         self.stage = Stage::Ready;
         self.forget_connection();
         if was_primary && primary_only {

@@ -49,6 +49,8 @@ pub(super) struct Unit {
     pub(super) ruling: Option<Ruling>,
     /// All of it was held against the rules.
     pub(super) is_ruled: bool,
+    /// A statement of it has ended well.
+    pub(super) has_done: bool,
 }
 
 impl Unit {
@@ -69,6 +71,7 @@ impl Unit {
             skipping: false,
             ruling: None,
             is_ruled: false,
+            has_done: false,
         }
     }
 }
@@ -95,6 +98,8 @@ struct Draft {
     ruling: Option<Ruling>,
     /// Something in it is run, not only prepared.
     runs: bool,
+    /// What its unnamed statement means is in it.
+    knows_unnamed: bool,
 }
 
 const UNKNOWN: Statement = Statement {
@@ -148,13 +153,18 @@ impl Session<'_> {
             }
             Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
         };
+        if passed > 0 {
+            // The rest of a message that was refused: no unit begins with it.
+            let _ = self.walker.next(&bytes[..passed]);
+            return Ok(Look::Local(passed));
+        }
         if request == Request::Terminate {
             return Ok(Look::Leave);
         }
-        let message = bytes.get(passed..passed + length).unwrap_or_default();
+        let message = bytes.get(..length).unwrap_or_default();
         if self.is_local(request, message) {
             self.walker = walker;
-            return Ok(Look::Local(passed + length));
+            return Ok(Look::Local(length));
         }
         let view = self.seat.service().view_owned();
         let matters = |own: &&DatabaseView| own.splits_reads() || own.rules.is_some();
@@ -270,6 +280,7 @@ impl Session<'_> {
                     let text = message.get(parts.text).unwrap_or_default();
                     draft.add(&self.read(text));
                     draft.rule(self.ruling(Some(text)));
+                    draft.knows_unnamed |= !parts.statement.is_named();
                 }
                 None => draft.add_unknown(),
             },
@@ -293,8 +304,8 @@ impl Session<'_> {
         };
         let Some(name) = found.statement else { return };
         if !name.is_named() {
-            // The Parse of the same batch was added; one of an earlier batch is the last one.
-            if draft.statements.is_empty() {
+            // A Parse of the same batch was added; else an earlier one's is what it means.
+            if !std::mem::replace(&mut draft.knows_unnamed, true) {
                 draft.rule(self.ruling(self.unnamed.known_text()));
                 match &self.unnamed.meaning {
                     Some(meaning) => draft.add(meaning),

@@ -1,0 +1,178 @@
+//! What a server did not do is run again where nobody has seen any of it; what it may have done
+//! never is.
+
+use std::time::Duration;
+
+use evenkeel_wire::postgres::build;
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, admin, shared};
+use crate::rig::DRIVERS;
+use crate::rig::between::{Between, Blow, MARK};
+
+/// What is known to read may be run again.
+const READING: Setup<'static> = Setup {
+    pool: "size = 2",
+    service: "",
+    tables: "[service.split]\nreads = true",
+    workers: 2,
+};
+
+const PLAIN: Setup<'static> = Setup {
+    tables: "",
+    ..READING
+};
+
+/// A pool in front of the shared server, with somebody in between.
+fn behind(io: &str, setup: Setup<'_>, command: &'static str, blow: Blow) -> Stage {
+    let mut server = shared().clone();
+    server.address = Between::start(server.address, command, blow).address;
+    Stage::before(&server, io, setup)
+}
+
+fn make(client: &mut Client, table: &str) {
+    client.run(&format!("drop table if exists {table}"));
+    client.run(&format!("create table {table} (a text)"));
+}
+
+fn count(table: &str) -> String {
+    admin().value(&format!("select count(*) from {table}"))
+}
+
+fn run(text: &str) -> Script {
+    Script::new().parse("", text).bind("", &[]).execute()
+}
+
+const INSERTED: &str = "INSERT 0 1";
+
+/// So many bytes of a long message are with the server when it goes.
+const FIRST: usize = 8_000;
+
+/// A Bind whose value holds, where so many bytes are left of it, a Query and what passes for data.
+fn bind_with_a_query_in_it() -> Script {
+    let mut query = Vec::new();
+    build::query(&mut query, b"insert into shifted_in values ('smuggled')");
+    let left = u32::try_from(FIRST - query.len() - 1).unwrap();
+    query.push(b'd');
+    query.extend_from_slice(&left.to_be_bytes());
+    let mut value = vec![b'v'; 100_000];
+    // Two more bytes behind the value say how results come.
+    let from = value.len() + 2 - FIRST;
+    value[from..from + query.len()].copy_from_slice(&query);
+    let mut body = b"\0\0\0\x01\0\x01\0\x01".to_vec();
+    body.extend_from_slice(&u32::try_from(value.len()).unwrap().to_be_bytes());
+    body.extend_from_slice(&value);
+    body.extend_from_slice(&[0, 0]);
+    Script::new().message(b'B', &body)
+}
+
+#[test]
+fn a_message_whose_server_goes_in_the_middle_of_it_stays_one_message() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, PLAIN);
+        let mut client = Client::with(stage.address, &[("application_name", "in message")]);
+        make(&mut client, "shifted_in");
+        let mut script = Script::new().parse("", "insert into shifted_in select md5($1::bytea)");
+        script.0.extend(bind_with_a_query_in_it().0);
+        let of_bind = script.0.len();
+        let script = script.execute().sync();
+        let (first, rest) = script.0.split_at(FIRST);
+        let (middle, last) = rest.split_at(of_bind - 2 * FIRST);
+        client.tell(&Script(first.to_vec()));
+        assert!(client.is_silent_for(Duration::from_millis(300)), "{io}");
+        admin().run(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
+             where application_name = 'in message'",
+        );
+        assert!(client.is_silent_for(Duration::from_millis(300)), "{io}");
+        client.tell(&Script(middle.to_vec()));
+        assert!(client.is_silent_for(Duration::from_millis(100)), "{io}");
+        client.tell(&Script(last.to_vec()));
+        let reply = client.reply();
+        let smuggled = "shifted_in where a = 'smuggled'";
+        assert_eq!(count(smuggled), "0", "{io}: {reply:?}");
+        assert_eq!(reply, ["1", "2", "C INSERT 0 1", "Z Idle"], "{io}");
+        assert_eq!(count("shifted_in"), "1", "{io}");
+    }
+}
+
+#[test]
+fn what_was_committed_is_told_when_the_server_s_last_word_comes_right_behind_it() {
+    for io in DRIVERS {
+        for is_prepared in [false, true] {
+            let stage = behind(io, PLAIN, INSERTED, Blow::LastWord);
+            let mut client = stage.client();
+            make(&mut client, "told_once");
+            let text = format!("insert into told_once values ('{MARK}')");
+            let reply = match is_prepared {
+                false => client.query(&text),
+                true => client.ask(&run(&text).sync(), 1),
+            };
+            assert_eq!(count("told_once"), "1", "{io}: {reply:?}");
+            let before = if is_prepared { 2 } else { 0 };
+            let last = ["C INSERT 0 1", "E 57P01", "end"];
+            assert_eq!(reply[before..], last, "{io}");
+        }
+    }
+}
+
+#[test]
+fn a_read_whose_server_s_last_word_comes_right_behind_its_rows_is_run_again() {
+    for io in DRIVERS {
+        let stage = behind(io, READING, "SELECT 1", Blow::LastWord);
+        let mut client = stage.client();
+        let text = format!("select 'read' as {MARK}");
+        let reply = client.query(&text);
+        assert_eq!(reply[1..], ["D read", "C SELECT 1", "Z Idle"], "{io}");
+    }
+}
+
+#[test]
+fn a_write_that_an_earlier_batch_prepared_without_a_name_is_not_run_again() {
+    for io in DRIVERS {
+        let stage = behind(io, READING, INSERTED, Blow::Silence);
+        let mut client = stage.client();
+        make(&mut client, "bound_once");
+        let prepare = Script::new()
+            .parse("s", "select 's'")
+            .parse("", "insert into bound_once values ('once')")
+            .sync();
+        assert_eq!(client.ask(&prepare, 1), ["1", "1", "Z Idle"], "{io}");
+        let both = Script::new()
+            .bind("s", &[])
+            .execute()
+            .bind_to(MARK, "", &[])
+            .execute_of(MARK, 0)
+            .sync();
+        let reply = client.ask(&both, 1);
+        assert_eq!(count("bound_once"), "1", "{io}: {reply:?}");
+        assert_eq!(reply, ["E 08007", "Z Idle"], "{io}");
+    }
+}
+
+#[test]
+fn a_batch_without_its_sync_is_run_again_at_once() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1",
+            ..PLAIN
+        };
+        // Nobody has read its body when it takes the statement away.
+        admin().run("drop function if exists runs(text)");
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        let prepare = Script::new().parse("s", "select 'again'").sync();
+        assert_eq!(client.ask(&prepare, 1), ["1", "Z Idle"], "{io}");
+        admin().run(
+            "create function runs(text) returns void language plpgsql as 'begin execute $1; end'",
+        );
+        client.run("select runs('deallocate all')");
+        client.tell(&Script::new().bind("s", &[]).execute().flush());
+        for line in ["2", "D again", "C SELECT 1"] {
+            assert_eq!(client.hear(), line, "{io}");
+        }
+        assert_eq!(client.ask(&Script::new().sync(), 1), ["Z Idle"], "{io}");
+        assert_eq!(client.value("select 'on'"), "on", "{io}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Stands between the balancer and a server, and ends a connection at an exact moment: behind the
+//! answer to what bears a mark.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+
+use evenkeel_wire::postgres::backend::SqlState;
+use evenkeel_wire::postgres::build::{self, ErrorText};
+
+/// What a client's messages bear that are meant.
+pub(crate) const MARK: &str = "meddle";
+
+/// What arrives of the answer: the connection ends behind that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// The server's last word in the place of ReadyForQuery.
+    LastWord,
+    /// Nothing.
+    Silence,
+}
+
+/// A server's other address.
+#[derive(Clone)]
+pub(crate) struct Between {
+    pub(crate) address: SocketAddr,
+    server: SocketAddr,
+    /// With what the answer ends: behind that ReadyForQuery comes.
+    end: &'static [u8],
+    blow: Blow,
+    /// It strikes once.
+    has_struck: Arc<AtomicBool>,
+}
+
+impl Between {
+    /// `command`: the tag of the last command that is answered.
+    pub(crate) fn start(server: SocketAddr, command: &'static str, blow: Blow) -> Between {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free address");
+        let between = Between {
+            address: listener.local_addr().expect("it has one"),
+            server,
+            end: command.as_bytes(),
+            blow,
+            has_struck: Arc::default(),
+        };
+        let own = between.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                own.serve(client);
+            }
+        });
+        between
+    }
+
+    fn serve(&self, client: TcpStream) {
+        let Ok(server) = TcpStream::connect(self.server) else {
+            return;
+        };
+        let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
+        let marked = Arc::new(AtomicBool::new(false));
+        let (from, to, own) = (clone(&client), clone(&server), self.clone());
+        let mark = Arc::clone(&marked);
+        thread::spawn(move || own.pass_requests(from, to, &mark));
+        let own = self.clone();
+        thread::spawn(move || own.pass_answers(server, client, &marked));
+    }
+
+    fn pass_requests(&self, mut from: TcpStream, mut to: TcpStream, marked: &AtomicBool) {
+        let mut bytes = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            if has(&bytes[..length], MARK.as_bytes()) && !self.has_struck.load(SeqCst) {
+                marked.store(true, SeqCst);
+            }
+            if to.write_all(&bytes[..length]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    }
+
+    /// The answer to what is marked is kept until all of it is there.
+    fn pass_answers(&self, mut from: TcpStream, mut to: TcpStream, marked: &AtomicBool) {
+        let mut bytes = vec![0; 64 * 1024];
+        let mut kept = Vec::new();
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            kept.extend_from_slice(&bytes[..length]);
+            if !marked.load(SeqCst) {
+                let sent = to.write_all(&std::mem::take(&mut kept));
+                if sent.is_err() {
+                    break;
+                }
+            } else if has(&kept, &[self.end, b"\0Z"].concat()) {
+                self.strike(&kept, &mut to);
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+        let _ = from.shutdown(Shutdown::Both);
+    }
+
+    fn strike(&self, answer: &[u8], to: &mut TcpStream) {
+        self.has_struck.store(true, SeqCst);
+        if self.blow == Blow::Silence {
+            return;
+        }
+        // ReadyForQuery takes six bytes.
+        let mut out = answer[..answer.len() - 6].to_vec();
+        let last_word = ErrorText {
+            severity: "FATAL",
+            sqlstate: SqlState(*b"57P01"),
+            message: "terminating connection due to administrator command",
+            detail: "",
+            hint: "",
+        };
+        build::error(&mut out, &last_word);
+        let _ = to.write_all(&out);
+    }
+}
+
+fn has(bytes: &[u8], what: &[u8]) -> bool {
+    bytes.windows(what.len()).any(|window| window == what)
+}
