@@ -135,6 +135,33 @@ fn closed_and_deallocated_names_are_gone() {
     });
 }
 
+/// The end of what was sent before it says nothing of what takes the statements away.
+#[test]
+fn a_name_is_free_behind_a_deallocation_that_was_sent_behind_something_else() {
+    let one = Setup {
+        pool: "size = 1",
+        ..TWO
+    };
+    same_as_direct(one, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.ask(&prepare("s", "select 1"), 1);
+        let script = Script::new()
+            .query("select 'first'")
+            .query("select pg_sleep(0.2); deallocate all")
+            .parse("s", "select 2")
+            .sync()
+            .bind("s", &[])
+            .execute()
+            .sync();
+        heard.extend(client.ask(&script, 4));
+        let mut other = Client::connect(address);
+        heard.extend(other.ask(&prepare("o", "select 1"), 1));
+        heard.extend(other.ask(&execute("o", &[]), 1));
+        heard.extend(client.ask(&execute("s", &[]), 1));
+        heard
+    });
+}
+
 #[test]
 fn more_statements_than_a_server_connection_keeps_all_work() {
     same_as_direct(TWO, |address| {

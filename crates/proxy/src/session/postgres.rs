@@ -104,7 +104,7 @@ struct Session<'a> {
     goes_on: bool,
     /// They wait for answers to what was sent before them.
     stalled: bool,
-    /// A unit that is being sent takes prepared statements away.
+    /// A unit that is being sent, or is under way, takes prepared statements away.
     clears: bool,
     /// The connection is to go back when its last send has gone.
     releases: bool,

@@ -177,9 +177,7 @@ impl Session<'_> {
             };
             let message = flight.rest().get(passed..passed + length);
             let message = message.unwrap_or_default();
-            let waits =
-                self.is_undecided(header, request, message) || self.is_unreadable_yet(request);
-            if self.is_next_unit_of_replica() || waits {
+            if self.is_next_unit_of_replica() || self.waits(header, request, message) {
                 self.stalled = !self.is_next_unit_of_replica();
                 // Up to the border before it.
                 let _ = self.walker.next(&flight.rest()[..passed]);
@@ -207,6 +205,14 @@ impl Session<'_> {
             self.passing = sending;
         }
         Ok(())
+    }
+
+    /// Whether a message has to wait for the end of what was sent before it.
+    fn waits(&self, header: Header, request: Request, message: &[u8]) -> bool {
+        let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
+        let is_behind = self.server.as_deref().is_some_and(owes_ready);
+        let is_cleared = self.clears || self.is_unreadable_yet(request);
+        is_behind && is_cleared || self.is_undecided(header, request, message)
     }
 
     /// The rest of the last message of a replica's unit has gone; what comes behind waits.
@@ -288,7 +294,7 @@ impl Session<'_> {
         if sending == Sending::Forward && ends_a_unit(request) {
             self.asked.is_sent();
             // What is prepared behind it must not be taken for what it takes away.
-            self.stalled |= std::mem::take(&mut self.clears);
+            self.stalled |= self.clears;
         }
         sending
     }

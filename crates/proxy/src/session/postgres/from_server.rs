@@ -326,6 +326,11 @@ impl Session<'_> {
         self.asked.settled();
         if server.conversation.status() == TransactionStatus::Idle {
             self.portals.clear();
+        }
+        if server.conversation.is_quiet() {
+            self.clears = false;
+        }
+        if server.conversation.is_idle() {
             self.settings_settled();
         }
     }

@@ -27,13 +27,11 @@ impl Session<'_> {
         (is_told && reported.is_readable()).then(|| reported.backslashes())
     }
 
-    /// Whether a text has to wait until the settings are reported that it is read by.
+    /// Whether it is a text, and what it is read by may be set by what was sent before it: a report
+    /// of that comes with ReadyForQuery.
     pub(super) fn is_unreadable_yet(&self, request: Request) -> bool {
         let is_text = matches!(request, Request::Query | Request::Parse);
-        let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
-        is_text
-            && self.rereads >= Rereads::Anything
-            && self.server.as_deref().is_some_and(owes_ready)
+        is_text && self.rereads >= Rereads::Anything
     }
 
     /// What a text is prepared in.
