@@ -10,11 +10,19 @@ mod rig;
 mod cancel;
 #[path = "split/causality.rs"]
 mod causality;
+#[allow(dead_code, reason = "the tests of pools use the rest")]
+#[path = "postgres/client.rs"]
+mod client;
 #[path = "split/failover.rs"]
 mod failover;
+#[path = "split/flushes.rs"]
+mod flushes;
 #[path = "split/places.rs"]
 mod places;
 #[path = "split/rescue.rs"]
 mod rescue;
+#[allow(dead_code, reason = "the tests of pools use the rest")]
+#[path = "postgres/script.rs"]
+mod script;
 #[path = "split/stage.rs"]
 mod stage;

@@ -129,6 +129,29 @@ fn a_read_whose_server_s_last_word_comes_right_behind_its_rows_is_run_again() {
 }
 
 #[test]
+fn a_write_behind_a_flush_makes_its_batch_one_that_is_not_run_again() {
+    for io in DRIVERS {
+        let read = format!("select 'read' as {MARK}");
+        let write = || run("insert into flushed_once values ('once')").sync();
+        // All at once, and what was flushed first by itself.
+        let together = Script([run(&read).flush().0, write().0].concat());
+        let alone = Script::new().parse("s", &read).describe("s").flush();
+        for parts in [vec![alone, write()], vec![together]] {
+            let stage = behind(io, READING, INSERTED, Blow::Silence);
+            let mut client = stage.client();
+            make(&mut client, "flushed_once");
+            for part in &parts {
+                assert!(client.is_silent_for(Duration::from_millis(100)), "{io}");
+                client.tell(part);
+            }
+            let reply = client.reply();
+            assert_eq!(count("flushed_once"), "1", "{io}: {reply:?}");
+            assert_eq!(reply, ["E 08007", "Z Idle"], "{io}");
+        }
+    }
+}
+
+#[test]
 fn a_write_that_an_earlier_batch_prepared_without_a_name_is_not_run_again() {
     for io in DRIVERS {
         let stage = behind(io, READING, INSERTED, Blow::Silence);

@@ -132,6 +132,43 @@ fn a_reload_refuses_what_was_prepared_before() {
     }
 }
 
+#[test]
+fn a_rule_meets_what_comes_behind_a_flush_and_what_an_earlier_batch_prepared_without_a_name() {
+    let rules = "[[service.rule]]\nname = 'r'\nmatch = 'forbidden'\nreject = 'never'\n";
+    for io in DRIVERS {
+        let stage = Stage::set(io, of(rules));
+        let mut client = stage.client();
+        let allowed = || {
+            Script::new()
+                .parse("", "select 'fine'")
+                .bind("", &[])
+                .execute()
+                .flush()
+        };
+        let behind = || prepared("", "select 'forbidden'");
+        let together = Script([allowed().0, behind().0].concat());
+        assert_eq!(client.ask(&together, 1), ["E 42501", "Z Idle"], "{io}");
+        client.tell(&allowed());
+        let heard: Vec<_> = (0..4).map(|_| client.hear()).collect();
+        assert_eq!(heard, ["1", "2", "D fine", "C SELECT 1"], "{io}");
+        assert_eq!(client.ask(&behind(), 1), ["E 22P02", "Z Idle"], "{io}");
+        assert_eq!(hits(&stage, "r"), 2, "{io}");
+        let with = |rules: &str| config(KIND, shared(), stage.address, io, of(rules));
+        stage.balancer.reload(&with("")).unwrap();
+        let prepare = Script::new()
+            .parse("s", "select 's'")
+            .parse("", "select 'forbidden'");
+        assert_eq!(client.ask(&prepare.sync(), 1), ["1", "1", "Z Idle"], "{io}");
+        stage.balancer.reload(&with(rules)).unwrap();
+        let both = Script::new()
+            .bind("s", &[])
+            .execute()
+            .bind("", &[])
+            .execute();
+        assert_eq!(client.ask(&both.sync(), 1), ["E 42501", "Z Idle"], "{io}");
+    }
+}
+
 /// Whether it ended early.
 fn is_cut(client: &mut Client, ask: impl Fn(&mut Client) -> Vec<String>) -> bool {
     let begun = Instant::now();

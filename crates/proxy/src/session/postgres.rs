@@ -3,6 +3,7 @@
 
 mod account;
 mod asked;
+mod behind;
 pub(super) mod cancel;
 mod complaint;
 mod effects;

@@ -7,6 +7,7 @@ use evenkeel_wire::postgres::conversation::{Due, Origin, Request, Sending, Token
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::requests::Step;
 
+use super::behind::Stray;
 use super::complaint::Complaint;
 use super::server::ServerConnection;
 use super::unit::Look;
@@ -18,7 +19,7 @@ use crate::session::input::Input;
 const OWED_MAX: usize = 10_000;
 
 /// Whether a ReadyForQuery comes for it.
-fn ends_a_unit(request: Request) -> bool {
+pub(super) fn ends_a_unit(request: Request) -> bool {
     matches!(
         request,
         Request::Query | Request::Sync | Request::FunctionCall
@@ -85,6 +86,10 @@ impl Session<'_> {
         };
         if taken < input.bytes().len() {
             self.hold(&input.bytes()[taken..]);
+        }
+        if self.unit.stray == Stray::Found && self.leaves_replica()? {
+            self.worker.keep_spare(out);
+            return Ok(());
         }
         self.give_answers();
         if is_whole && out.is_empty() {
@@ -177,8 +182,7 @@ impl Session<'_> {
             };
             let message = flight.rest().get(passed..passed + length);
             let message = message.unwrap_or_default();
-            if self.is_next_unit_of_replica() || self.waits(header, request, message) {
-                self.stalled = !self.is_next_unit_of_replica();
+            if self.waits(header, request, message, is_whole) {
                 // Up to the border before it.
                 let _ = self.walker.next(&flight.rest()[..passed]);
                 self.pass(flight, passed);
@@ -203,12 +207,29 @@ impl Session<'_> {
             let sending = self.message(flight, header, request, message, is_whole)?;
             // Up to here the message has decided of itself; what is left of it follows.
             self.passing = sending;
+            self.unit.has_sent(request);
         }
         Ok(())
     }
 
+    /// Whether a message cannot go now, with what is behind it.
+    fn waits(&mut self, header: Header, request: Request, message: &[u8], is_whole: bool) -> bool {
+        if self.is_next_unit_of_replica() {
+            return true;
+        }
+        self.stalled = self.waits_for_the_end(header, request, message);
+        if self.stalled {
+            return true;
+        }
+        let is_stray = self.look_behind(header, request, message, is_whole);
+        if is_stray && self.unit.stray == Stray::None {
+            self.unit.stray = Stray::Found;
+        }
+        self.unit.stray == Stray::Found
+    }
+
     /// Whether a message has to wait for the end of what was sent before it.
-    fn waits(&self, header: Header, request: Request, message: &[u8]) -> bool {
+    fn waits_for_the_end(&self, header: Header, request: Request, message: &[u8]) -> bool {
         let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
         let is_behind = self.server.as_deref().is_some_and(owes_ready);
         let is_cleared = self.clears || self.is_unreadable_yet(request);

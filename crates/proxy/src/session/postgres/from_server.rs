@@ -430,12 +430,12 @@ impl Session<'_> {
     }
 
     /// Whether nothing of this client is on its connection between two units.
-    fn may_go_on_elsewhere(&self) -> bool {
+    pub(super) fn may_go_on_elsewhere(&self) -> bool {
         let is_free = self.journal.pins.is_empty() && !self.keeps_connection();
         is_free && self.walker.is_at_border() && matches!(self.stage, Stage::Ready)
     }
 
-    fn let_go(&mut self, condition: Condition) -> Result<(), End> {
+    pub(super) fn let_go(&mut self, condition: Condition) -> Result<(), End> {
         self.releases = false;
         if let Some(server) = self.server.take() {
             self.borrower.at = None;

@@ -34,9 +34,10 @@ impl Session<'_> {
             return false;
         };
         let is_held = !self.journal.pins.is_empty() || self.keeps_connection();
+        let is_read = self.unit.is_read && !self.unit.may_write;
         let attempt = Attempt {
             on_replica: at.is_replica,
-            is_read: self.unit.is_read,
+            is_read,
             is_held,
             reached_server: self.unit.reached_server,
             reached_client: self.unit.reached_client,
@@ -45,8 +46,7 @@ impl Session<'_> {
         // A server that takes writes refuses one if the session itself wants to read only.
         let is_own = mishap == Mishap::ReadOnly && !at.is_replica && !self.is_in_recovery();
         // A write that was turned away was not run, unless it could commit some of itself before.
-        let is_doubtful =
-            mishap == Mishap::TurnedAway && !self.unit.is_read && !self.unit.is_atomic;
+        let is_doubtful = mishap == Mishap::TurnedAway && !is_read && !self.unit.is_atomic;
         let is_new = self.unit.rescues < RESCUES_MAX;
         is_new && !is_own && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
     }
@@ -59,9 +59,16 @@ impl Session<'_> {
     }
 
     pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
-        self.figures().rescued.add(1);
         if let Some(at) = &self.borrower.at {
             self.shared.knowledge.doubt(at.server.id);
+        }
+        self.take_back(mishap, walked)
+    }
+
+    /// What the unit would have done it has not done, and will do elsewhere.
+    pub(super) fn take_back(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
+        self.figures().rescued.add(1);
+        if let Some(at) = &self.borrower.at {
             self.unit.tried.push(at.server.id);
         }
         if mishap == Mishap::ReadOnly || mishap == Mishap::RecoveryConflict {

@@ -12,6 +12,7 @@ use evenkeel_wire::postgres::conversation::{Origin, Request, Sending, Token};
 use evenkeel_wire::sql::Dialect;
 
 use super::Session;
+use super::behind::{Stray, TOO_LATE};
 use super::statements::Statement;
 use crate::service::rules::{Ruling, Said};
 
@@ -70,6 +71,9 @@ impl Session<'_> {
         &mut self,
         ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
     ) -> Option<String> {
+        if self.unit.stray == Stray::Refused {
+            return Some(TOO_LATE.to_owned());
+        }
         if self.unit.is_ruled {
             return None;
         }
@@ -86,6 +90,9 @@ impl Session<'_> {
         &mut self,
         ruling: impl FnOnce(&mut Self) -> Option<Ruling>,
     ) -> Option<String> {
+        if self.unit.stray == Stray::Refused {
+            return Some(TOO_LATE.to_owned());
+        }
         if self.unit.is_ruled {
             return None;
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Volatility};
+use evenkeel_policy::route::{self, Decision, Kind, Statement, Target, Traits, Volatility};
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::build;
@@ -13,7 +13,9 @@ use evenkeel_wire::postgres::names::{names, parse_parts};
 use evenkeel_wire::postgres::requests::Step;
 use smallvec::SmallVec;
 
+use super::behind::Stray;
 use super::complaint::Complaint;
+use super::from_client::ends_a_unit;
 use super::server::ServerConnection;
 use super::{End, KEPT_LENGTH_MAX, Session};
 use crate::service::View;
@@ -47,8 +49,16 @@ pub(super) struct Unit {
     pub(super) skipping: bool,
     /// What the rules say of it.
     pub(super) ruling: Option<Ruling>,
-    /// All of it was held against the rules.
+    /// What was looked through was held against the rules.
     pub(super) is_ruled: bool,
+    /// More may come in its batch than what was looked through.
+    pub(super) is_open: bool,
+    /// So many of the messages that were looked through are still to be sent.
+    pub(super) looked_at: usize,
+    /// What comes next cannot run where it is.
+    pub(super) stray: Stray,
+    /// It makes portals.
+    pub(super) binds: bool,
     /// A statement of it has ended well.
     pub(super) has_done: bool,
 }
@@ -71,8 +81,20 @@ impl Unit {
             skipping: false,
             ruling: None,
             is_ruled: false,
+            is_open: false,
+            looked_at: 0,
+            stray: Stray::None,
+            binds: false,
             has_done: false,
         }
+    }
+
+    /// A message of it was sent.
+    pub(super) fn has_sent(&mut self, request: Request) {
+        self.looked_at = self.looked_at.saturating_sub(1);
+        self.is_open &= !ends_a_unit(request);
+        self.binds |= request == Request::Bind;
+        self.stray = Stray::None;
     }
 }
 
@@ -90,16 +112,23 @@ pub(super) enum Look {
 
 /// What is known of a unit while it is looked through.
 #[derive(Default)]
-struct Draft {
+pub(super) struct Draft {
     statements: SmallVec<[Statement; 4]>,
     hint: Option<meaning::Hint>,
-    is_complete: bool,
-    may_write: bool,
-    ruling: Option<Ruling>,
+    /// Its end is there: nothing comes behind it.
+    has_end: bool,
+    /// Its client wants an answer before it says more, or says what is too long to be read.
+    is_urgent: bool,
+    pub(super) may_write: bool,
+    pub(super) ruling: Option<Ruling>,
     /// Something in it is run, not only prepared.
     runs: bool,
+    /// A portal is executed.
+    executes: bool,
     /// What its unnamed statement means is in it.
     knows_unnamed: bool,
+    /// How many messages were looked at.
+    messages: usize,
 }
 
 const UNKNOWN: Statement = Statement {
@@ -109,6 +138,11 @@ const UNKNOWN: Statement = Statement {
 };
 
 impl Draft {
+    /// Whether where it goes can be decided.
+    fn is_ripe(&self) -> bool {
+        self.has_end || self.is_urgent
+    }
+
     fn add(&mut self, meaning: &Meaning) {
         self.statements.extend_from_slice(&meaning.statements);
         self.may_write |= meaning.writes;
@@ -174,7 +208,9 @@ impl Session<'_> {
             return Ok(Look::Unit(Wanted::Primary, view));
         };
         let mut draft = self.draft(bytes)?;
-        if !draft.is_complete {
+        self.unit.is_open = !draft.has_end;
+        self.unit.looked_at = draft.messages;
+        if !draft.is_ripe() {
             if bytes.len() < KEPT_LENGTH_MAX {
                 return Ok(Look::More);
             }
@@ -227,7 +263,7 @@ impl Session<'_> {
         let mut draft = Draft::default();
         let mut walker = self.walker;
         let mut at = 0;
-        while !draft.is_complete {
+        while !draft.has_end {
             match walker.next(bytes.get(at..).unwrap_or_default()) {
                 Step::Message {
                     passed,
@@ -237,7 +273,7 @@ impl Session<'_> {
                 } => {
                     at += passed;
                     let message = bytes.get(at..at + length).unwrap_or_default();
-                    self.add(&mut draft, header, request, message);
+                    self.add_message(&mut draft, header, request, message, true);
                     at += length;
                 }
                 Step::Beginning {
@@ -248,14 +284,7 @@ impl Session<'_> {
                 } => {
                     at += passed;
                     let message = bytes.get(at..at + length).unwrap_or_default();
-                    if matches!(request, Request::Query | Request::Parse) {
-                        draft.add_unknown();
-                        draft.rule(self.ruling(None));
-                        draft.runs = true;
-                        draft.is_complete = true;
-                    } else {
-                        self.add(&mut draft, header, request, message);
-                    }
+                    self.add_message(&mut draft, header, request, message, false);
                     at += length;
                 }
                 Step::Wait { .. } => break,
@@ -263,6 +292,26 @@ impl Session<'_> {
             }
         }
         Ok(draft)
+    }
+
+    /// One more message; of what is too long to be read only the beginning is here.
+    pub(super) fn add_message(
+        &mut self,
+        draft: &mut Draft,
+        header: Header,
+        request: Request,
+        message: &[u8],
+        is_whole: bool,
+    ) {
+        draft.messages += 1;
+        if is_whole || !matches!(request, Request::Query | Request::Parse) {
+            return self.add(draft, header, request, message);
+        }
+        draft.add_unknown();
+        draft.rule(self.ruling(None));
+        draft.runs = true;
+        draft.is_urgent = true;
+        draft.has_end |= request == Request::Query;
     }
 
     fn add(&mut self, draft: &mut Draft, header: Header, request: Request, message: &[u8]) {
@@ -273,7 +322,7 @@ impl Session<'_> {
                 draft.rule(self.ruling(Some(text_of_query(message))));
                 draft.runs = true;
                 self.effects.read_ahead = Some(meaning);
-                draft.is_complete = true;
+                draft.has_end = true;
             }
             Request::Parse => match parse_parts(message) {
                 Some(parts) => {
@@ -290,9 +339,11 @@ impl Session<'_> {
             }
             Request::FunctionCall => {
                 draft.add_unknown();
-                draft.is_complete = true;
+                draft.has_end = true;
             }
-            Request::Sync | Request::Flush | Request::Terminate => draft.is_complete = true,
+            Request::Execute => draft.executes = true,
+            Request::Flush => draft.is_urgent = true,
+            Request::Sync | Request::Terminate => draft.has_end = true,
             _ => {}
         }
     }
@@ -345,17 +396,29 @@ impl Session<'_> {
             may_wait: false,
         };
         let found = reading.look(view, own);
-        let decision = self.decision(own, draft, found.seen());
+        let mut decision = self.decision(own, draft, self.unit.ruling.as_ref(), found.seen());
         self.unit.is_read = decision.is_read;
         self.unit.may_write = draft.may_write || !decision.is_read;
+        let ruled = self.unit.ruling.as_ref().and_then(Ruling::destination);
+        let is_asked_for = draft.hint.is_some() || ruled.is_some();
+        if draft.executes && self.unit.is_open && !is_asked_for {
+            // What it runs next may write, and cannot leave what it has run behind.
+            decision.target = Target::Primary;
+        }
         found.place(decision.target, own, self.account.who.user_number.get())
     }
 
-    fn decision(&self, own: &DatabaseView, draft: &Draft, seen: route::View) -> Decision {
+    pub(super) fn decision(
+        &self,
+        own: &DatabaseView,
+        draft: &Draft,
+        ruling: Option<&Ruling>,
+        seen: route::View,
+    ) -> Decision {
         let unit = route::Unit {
             statements: &draft.statements,
             hint: draft.hint.as_ref().map(|hint| own.routed(hint)),
-            rule: self.unit.ruling.as_ref().and_then(Ruling::destination),
+            rule: ruling.and_then(Ruling::destination),
         };
         route::decide(&unit, &self.routed(), &own.split, &seen)
     }
@@ -386,7 +449,7 @@ impl Session<'_> {
             rule: None,
         };
         if !route::is_beyond_replica(&unit, &self.routed()) {
-            return Ok(draft.is_complete || bytes.len() >= KEPT_LENGTH_MAX);
+            return Ok(draft.is_ripe() || bytes.len() >= KEPT_LENGTH_MAX);
         }
         let text = format!(
             "this session is bound to a replica, which cannot run what writes: {}",
