@@ -10,7 +10,7 @@ use rustls::{ClientConfig, version};
 
 use self::papers::{Authority, Paper};
 use super::{
-    ALPN_POSTGRESQL, Acceptor, Channel, Connector, Fault, Identity, Speaks, Tls,
+    ALPN_POSTGRESQL, Acceptor, Channel, Connector, Fault, Speaks, Tls,
     channel::HELD_BYTES_MAX,
     trust::{AnyCertificate, provider},
 };

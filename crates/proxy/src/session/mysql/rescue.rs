@@ -292,6 +292,8 @@ impl Session<'_> {
     fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), End> {
         let detail = self.whereof(why);
         let bonds = self.bonds_besides_transaction();
+        // Also one whose modes are set, and that has not begun.
+        let is_open = is_open || self.journal.pins.has(Pin::Transaction);
         self.borrower.at = None;
         self.forget_work();
         self.does(Doing::Idle);

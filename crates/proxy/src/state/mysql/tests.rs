@@ -116,6 +116,15 @@ impl Scene {
         answer
     }
 
+    /// What it wants is not run after all, though a connection was made ready for it.
+    fn give_up(&mut self, client: usize, any: usize) {
+        if !self.is_bound(client) && !self.clients[client].is_held {
+            let free = self.free();
+            self.clients[client].at = free[any % free.len()];
+            self.fit(client, Needs::NONE);
+        }
+    }
+
     fn fit(&mut self, client: usize, needs: Needs) {
         let client = &mut self.clients[client];
         let Lent { model, on } = &mut self.lent[client.at];

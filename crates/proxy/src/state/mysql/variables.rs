@@ -16,7 +16,6 @@ pub const FOLLOWED: &[&str] = &[
     "foreign_key_checks",
     "group_concat_max_len",
     "lc_time_names",
-    "sql_auto_is_null",
     "sql_mode",
     "sql_safe_updates",
     "sql_select_limit",
@@ -69,6 +68,11 @@ const SPECIAL: &[(&str, Treatment)] = &[
         Treatment::Binds(Pin::Binlog, &["OFF", "0"]),
     ),
     ("wsrep_on", Treatment::Binds(Pin::Binlog, &["ON", "1"])),
+    // Then `IS NULL` finds the row that was inserted last on the connection, whoever's it is.
+    (
+        "sql_auto_is_null",
+        Treatment::Binds(Pin::Settings, &["OFF", "0"]),
+    ),
     // What was measured is on the connection.
     ("profiling", Treatment::Binds(Pin::Settings, &["OFF", "0"])),
     // Each connection has a value of its own.

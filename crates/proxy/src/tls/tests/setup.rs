@@ -5,7 +5,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use super::{
-    Authority, Pair, connector,
+    Authority, Pair, believing,
     papers::{named, self_signed},
 };
 use crate::tls::{

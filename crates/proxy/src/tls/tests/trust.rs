@@ -3,7 +3,7 @@
 use rcgen::{DnType, DnValue, PKCS_ECDSA_P256_SHA256};
 
 use super::{
-    Authority, Pair, Paper, connector,
+    Authority, Pair, Paper, believing, connector,
     papers::{common, expired, named, self_signed},
     verifying,
 };

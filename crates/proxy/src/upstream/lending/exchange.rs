@@ -18,26 +18,26 @@ impl<C: Connection> Lending<C> {
             return;
         };
         connection.part("it is not fit for its client");
-        place.expect();
+        let errand = place.expect();
         let (lending, place, home) = (Rc::clone(self), Rc::clone(place), Rc::clone(&worker));
         worker.spawn(async move {
             let opened = Box::pin(C::open(&home, &lending.service, &pooled)).await;
             match opened {
                 Ok(mut connection) => {
                     connection.lent_mut().loan = Some(loan);
-                    lending.bring(connection, &place);
+                    lending.bring(connection, errand, &place);
                 }
                 Err(error) => {
                     lending.lose(loan);
-                    tell(error, &place);
+                    tell(error, errand, &place);
                 }
             }
         });
     }
 
     /// To whoever waits for it, if he still does.
-    fn bring(self: &Rc<Self>, connection: Box<C>, place: &Place<C>) {
-        match place.is_expecting() {
+    fn bring(self: &Rc<Self>, connection: Box<C>, errand: u64, place: &Place<C>) {
+        match place.expects(errand) {
             true => place.deliver(Delivery::Connection(connection)),
             false => self.give_back(connection, Condition::Clean),
         }
@@ -45,8 +45,8 @@ impl<C: Connection> Lending<C> {
 }
 
 /// A server that is full has other connections to give.
-fn tell<C>(error: JoinError, place: &Place<C>) {
-    if place.is_expecting() {
+fn tell<C>(error: JoinError, errand: u64, place: &Place<C>) {
+    if place.expects(errand) {
         place.deliver(match error.is_full() {
             true => Delivery::Again,
             false => Delivery::Failed(Arc::new(error)),

@@ -21,8 +21,10 @@ pub(crate) enum Delivery<C> {
 /// One session's place; it is in line at most once.
 pub(crate) struct Place<C> {
     ticket: Cell<Option<Ticket>>,
-    /// Something is brought to it alone.
-    is_expecting: Cell<bool>,
+    /// What is brought to it alone, by the number of that errand.
+    expected: Cell<Option<u64>>,
+    /// Errands so far.
+    errands: Cell<u64>,
     delivery: RefCell<Option<Delivery<C>>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -31,7 +33,8 @@ impl<C> Place<C> {
     pub(crate) fn new() -> Rc<Self> {
         Rc::new(Self {
             ticket: Cell::default(),
-            is_expecting: Cell::default(),
+            expected: Cell::default(),
+            errands: Cell::default(),
             delivery: RefCell::default(),
             waker: RefCell::default(),
         })
@@ -41,17 +44,21 @@ impl<C> Place<C> {
         self.ticket.set(Some(ticket));
     }
 
-    /// It waits for what is brought to it alone.
-    pub(super) fn expect(&self) {
-        self.is_expecting.set(true);
+    /// It waits for what is brought to it alone: the number to bring it with.
+    pub(super) fn expect(&self) -> u64 {
+        let errand = self.errands.get().wrapping_add(1);
+        self.errands.set(errand);
+        self.expected.set(Some(errand));
+        errand
     }
 
-    pub(super) fn is_expecting(&self) -> bool {
-        self.is_expecting.get()
+    /// Whether that is what it still waits for, and nothing that it asked for since.
+    pub(super) fn expects(&self, errand: u64) -> bool {
+        self.expected.get() == Some(errand)
     }
 
     pub(super) fn leave_line(&self) -> Option<Ticket> {
-        self.is_expecting.set(false);
+        self.expected.set(None);
         self.ticket.take()
     }
 
@@ -61,7 +68,7 @@ impl<C> Place<C> {
 
     pub(super) fn deliver(&self, delivery: Delivery<C>) {
         self.ticket.set(None);
-        self.is_expecting.set(false);
+        self.expected.set(None);
         self.delivery.replace(Some(delivery));
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();

@@ -321,7 +321,8 @@ impl<'t, 'a> Scan<'t, 'a> {
             }
             Role::KeepsExpecting => {}
             Role::With => {
-                self.with.set(self.depth, true);
+                // Behind SELECT it is WITH ROLLUP or its like: no query's name follows.
+                self.with.set(self.depth, !self.selecting.at(self.depth));
                 self.expect = Expect::Anything;
             }
             Role::Temporary => self.temporary(),

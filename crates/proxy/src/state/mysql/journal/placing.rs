@@ -55,6 +55,8 @@ impl Journal {
         on.now = self.now.clone();
         on.schema = self.schema.clone();
         on.is_doubtful = false;
+        // Whoever had it last does not find it as it was left, though nothing more may be sent.
+        on.leftovers.holder = self.number;
         if std::mem::take(&mut self.puts_leftovers) {
             self.has_insert_id(on);
             self.has_counted(on);

@@ -221,7 +221,10 @@ fn traits(facts: &mysql::Statement, kind: Kind) -> Traits {
 
 /// The worst of what it calls and reads; of what cannot be a read anyway nothing is looked up.
 fn calls(reader: &Reader<'_>, facts: &mysql::Statement, kind: Kind) -> Volatility {
-    if !matches!(kind, Kind::Read | Kind::Setting | Kind::Server) {
+    if !matches!(
+        kind,
+        Kind::Read | Kind::Setting | Kind::Server | Kind::Session
+    ) {
         return Volatility::None;
     }
     let is_run = facts.kind != (mysql::Kind::Explain { analyze: false });
