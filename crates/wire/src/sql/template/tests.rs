@@ -7,6 +7,7 @@ const POSTGRES: Dialect = Dialect::Postgres { backslashes: false };
 const MYSQL: Dialect = Dialect::Mysql(mysql::Modes {
     ansi_quotes: false,
     no_backslash_escapes: false,
+    odd_blank: 0,
     mariadb: true,
     version: 101_100,
 });
@@ -71,7 +72,10 @@ fn what_is_no_plain_literal_stays_as_it_is() {
 #[test]
 fn digits_that_are_a_name_or_a_version_stay_as_they_are() {
     for (text, other) in [
-        ("INSERT INTO arch.2023 VALUES (a)", "INSERT INTO arch.2024 VALUES (a)"),
+        (
+            "INSERT INTO arch.2023 VALUES (a)",
+            "INSERT INTO arch.2024 VALUES (a)",
+        ),
         ("SELECT f /*!1 */ (a)", "SELECT f /*!40100 */ (a)"),
     ] {
         let template = Template::of(text.as_bytes(), MYSQL).expect("it is short");
