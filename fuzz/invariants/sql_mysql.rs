@@ -2,7 +2,7 @@
 
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
-use evenkeel_wire::sql::mysql::{Kind, Modes, Target, Value, assignments, facts};
+use evenkeel_wire::sql::mysql::{Kind, Modes, Target, Value, assignments, facts, has_odd_blank};
 
 /// Panics if reading `bytes` breaks a promise.
 pub(crate) fn check(bytes: &[u8]) {
@@ -13,9 +13,11 @@ pub(crate) fn check(bytes: &[u8]) {
     let modes = Modes {
         ansi_quotes: choice & 1 != 0,
         no_backslash_escapes: choice & 2 != 0,
+        odd_blank: if choice & 8 != 0 { 0xa0 } else { 0 },
         mariadb,
         version: if mariadb { 101_119 } else { 80_403 },
     };
+    let _ = has_odd_blank(text, modes);
     let known = facts(text, modes);
     let mut end = 0;
     for statement in known.statements() {

@@ -19,6 +19,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const MARIADB: Modes = Modes {
     ansi_quotes: false,
     no_backslash_escapes: false,
+    odd_blank: 0,
     mariadb: true,
     version: 101_119,
 };

@@ -346,6 +346,7 @@ impl Scene {
                 insert_id: part.insert_id,
                 warnings: part.warnings,
                 tells: true,
+                is_result: false,
             };
             journal.succeeded(&meaning, index, &reply, on, &self.interner);
         }

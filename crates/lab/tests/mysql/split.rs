@@ -179,6 +179,36 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
     assert_eq!(client.value(LOCKING), primary);
 }
 
+/// TO SEE THIS RED: let go of a replica for whatever is more than a read.
+#[test]
+fn what_is_asked_of_a_read_at_a_replica_is_asked_there() {
+    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let primary = stage.port_of_primary();
+    let mut client = stage.client();
+    client.prepare("found", "select found_rows()");
+    for _ in 0..2 {
+        let counting = "select sql_calc_found_rows here() from counters limit 3";
+        assert_ne!(client.value(counting), primary);
+        assert_eq!(client.value("select found_rows()"), "16");
+        assert_ne!(client.value(counting), primary);
+        assert_eq!(client.execute("found", &[])[1], "row 16");
+        let warning = "select here(), cast('x' as signed) from counters limit 1";
+        assert_eq!(client.value(warning).split('|').nth(1), Some("0"));
+        let told = client.value("show warnings");
+        assert!(told.starts_with("Warning|1292|"), "{told}");
+        assert_ne!(client.value(warning).split('|').next(), Some(&*primary));
+        assert_eq!(client.value("select @@warning_count"), "1");
+    }
+    // Whoever has asked once is kept where the next statement ran.
+    client.value("select row_count()");
+    assert_ne!(
+        client.value("select here() from counters where id = 1"),
+        primary
+    );
+    assert_eq!(client.value("select row_count()"), "-1");
+    assert_eq!(client.value(LOCKING), primary, "it is bound to nothing");
+}
+
 /// Each sets counter `$id` to `$v`.
 const WRITES: [&str; 6] = [
     "update counters set v = $v where id = $id",

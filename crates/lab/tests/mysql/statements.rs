@@ -1,12 +1,13 @@
 //! Prepared statements, of the protocol and of SQL: each client has its own, wherever they run.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::eventually;
+use evenkeel_lab::{Server, eventually, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
-use super::stage::{ONE, Setup, Stage, same_as_direct};
+use super::stage::{ONE, Setup, Stage, own_mysql, same_as_direct, shared};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
@@ -278,4 +279,165 @@ fn inserts_of_clients_that_ask_for_no_id_take_turns_without_a_delay() {
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(6), "{io}: {took:?}");
     }
+}
+
+/// MariaDB's, with the id in a result and not in the OK. TO SEE THIS RED: take a result's end for
+/// an OK without an id.
+#[test]
+fn an_insert_that_returns_rows_leaves_its_id_to_its_client_alone() {
+    same_as_direct(ONE, |address| {
+        let mut heard = Vec::new();
+        for capabilities in [USUAL, USUAL.without(Capabilities::DEPRECATE_EOF)] {
+            let login = Login {
+                capabilities,
+                ..Login::default()
+            };
+            let mut client = Client::with(address, &login);
+            let mut other = Client::with(address, &login);
+            client.run("drop table if exists returned");
+            client.run("create table returned (id int auto_increment primary key, v int unique)");
+            heard.extend(client.all(&["insert into returned (v) values (1) returning id"]));
+            heard.extend(other.all(&[LAST_ID]));
+            heard.extend(client.all(&[LAST_ID]));
+            heard.extend(other.all(&["insert into returned (v) values (2)", "do 1"]));
+            // These give no id: the last one is still the client's.
+            heard.extend(client.all(&["insert ignore into returned (v) values (2) returning id"]));
+            heard.extend(client.all(&["delete from returned where v = 2 returning id", LAST_ID]));
+            heard.extend(
+                client.prepare("again", "replace into returned (v) values (?) returning id"),
+            );
+            heard.extend(client.execute("again", &[Value::Number(1)]));
+            heard.extend(other.all(&[LAST_ID]));
+            heard.extend(client.all(&[LAST_ID]));
+        }
+        heard
+    });
+}
+
+/// On the connection of a client that has inserted, and before anybody has asked for an id.
+#[test]
+fn an_insert_that_returns_rows_and_gives_no_id_takes_nobody_else_s() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        client.run("drop table if exists returned_none");
+        client.run("create table returned_none (id int auto_increment primary key, v int unique)");
+        other.run("insert into returned_none (v) values (7)");
+        client.run("insert ignore into returned_none (v) values (7) returning id");
+        client.all(&[LAST_ID])
+    });
+}
+
+const LAST_ID: &str = "select last_insert_id()";
+
+/// TO SEE THIS RED: read a statement again by the modes of whoever executes it.
+#[test]
+fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_changes() {
+    let trust = "set global log_bin_trust_function_creators = 1";
+    super::stage::sql(trust);
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 3",
+            ..ONE
+        };
+        let stage = Stage::set(io, setup);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("set sql_mode = 'NO_BACKSLASH_ESCAPES'");
+        client.prepare("lock", r"select '\', get_lock('as_then', 0) -- ', 1");
+        client.run("set sql_mode = ''");
+        other.run(&format!(
+            "create or replace function later_{io}() returns int no sql return 1"
+        ));
+        // What has changed is read again once a second.
+        std::thread::sleep(Duration::from_millis(2_500));
+        let heard = client.execute("lock", &[]);
+        assert!(heard.contains(&r"row \|1".to_owned()), "{io}: {heard:?}");
+        let told = || stage.status()["database"]["pins"].clone();
+        let is_bound = || Ok((told()[0]["count"] == 1).then_some(()));
+        let waited = eventually(Duration::from_secs(3), "the lock binds", is_bound);
+        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", told()));
+    }
+}
+
+/// A SET that one of two sessions has run before both prepare the same text.
+const SETTINGS: [(&str, &str); 8] = [
+    ("div_precision_increment = 10", "select a / b from baked"),
+    (
+        "group_concat_max_len = 4",
+        "select group_concat(v) from baked",
+    ),
+    ("default_week_format = 3", "select week(d) from baked"),
+    (
+        "lc_time_names = 'de_DE'",
+        "select dayname(d), date_format(d, '%M') from baked",
+    ),
+    (
+        "time_zone = '+05:00'",
+        "select unix_timestamp(d), from_unixtime(a), ts from baked",
+    ),
+    (
+        "sql_select_limit = 1",
+        "select a from baked union all select b from baked",
+    ),
+    ("sql_safe_updates = 1", "update baked set a = a where b > 0"),
+    (
+        "names latin1",
+        "select 'x', concat(v, 'y'), charset('z'), hex('\u{e9}') from baked",
+    ),
+];
+
+/// Each prepares and executes, the one that has set something first or last, and both once more.
+fn two_prepare(address: SocketAddr, set: &str, text: &str, is_first: bool) -> Vec<String> {
+    let mut both = [Client::connect(address), Client::connect(address)];
+    if !is_first {
+        both.reverse();
+    }
+    let setter = usize::from(!is_first);
+    both[setter].run(&format!("set {set}"));
+    let mut heard = Vec::new();
+    for one in &mut both {
+        heard.extend(one.prepare("baked", text));
+        heard.extend(one.execute("baked", &[]));
+    }
+    for one in &mut both {
+        heard.extend(one.execute("baked", &[]));
+    }
+    heard
+}
+
+fn bakes_nobody_else_s(server: &Server) {
+    let mut direct = Client::connect(server.address);
+    direct.run("drop table if exists baked");
+    direct.run(
+        "create table baked (a int, b int, v varchar(9), d datetime, \
+         ts timestamp default '2024-01-01')",
+    );
+    direct.run("insert into baked (a, b, v, d) values (1, 7, 'abcdef', '2024-03-01')");
+    let stage = Stage::before(server, "auto", ONE);
+    let mut other = Vec::new();
+    for ((set, text), is_first) in SETTINGS.iter().flat_map(|one| [(one, true), (one, false)]) {
+        let expect = two_prepare(server.address, set, text, is_first);
+        let heard = two_prepare(stage.address, set, text, is_first);
+        if heard != expect {
+            other.push(format!(
+                "{set} {is_first}: {heard:#?} instead of {expect:#?}"
+            ));
+        }
+    }
+    assert!(other.is_empty(), "{}", other.join("\n"));
+}
+
+/// TO SEE THIS RED: leave one of them out of what tells statements apart.
+#[test]
+fn what_a_server_takes_from_the_session_when_it_prepares_is_its_client_s() {
+    bakes_nobody_else_s(shared());
+}
+
+#[test]
+fn so_does_mysql_which_takes_more() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-baked");
+    bakes_nobody_else_s(&server);
 }

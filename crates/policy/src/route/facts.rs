@@ -176,6 +176,12 @@ impl Traits {
         Traits(self.0 | other.0)
     }
 
+    /// But for these.
+    #[must_use]
+    pub const fn without(self, others: Traits) -> Traits {
+        Traits(self.0 & !others.0)
+    }
+
     /// Whether it has any of these.
     #[must_use]
     pub const fn any(self, of: Traits) -> bool {

@@ -320,6 +320,7 @@ impl Listed {
         Modes {
             ansi_quotes: has("ANSI_QUOTES"),
             no_backslash_escapes: has("NO_BACKSLASH_ESCAPES"),
+            odd_blank: 0,
             mariadb: self.mariadb,
             version: u32::MAX,
         }

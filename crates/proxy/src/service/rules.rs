@@ -208,6 +208,7 @@ mod tests {
     const MYSQL: Dialect = Dialect::Mysql(evenkeel_wire::sql::mysql::Modes {
         ansi_quotes: false,
         no_backslash_escapes: false,
+        odd_blank: 0,
         mariadb: false,
         version: 80_403,
     });

@@ -32,6 +32,8 @@ pub struct Modes {
     pub ansi_quotes: bool,
     /// `sql_mode` has NO_BACKSLASH_ESCAPES.
     pub no_backslash_escapes: bool,
+    /// The byte that `character_set_client` has for a blank beyond ASCII ([`odd_blank`]); 0: none.
+    pub odd_blank: u8,
     /// The servers are MariaDB's.
     pub mariadb: bool,
     /// The servers' version, the least: 8.4.3 is 80403, 10.11.19 is 101119.
@@ -138,6 +140,44 @@ pub fn charset_is_safe(name: &[u8]) -> bool {
     !unsafe_ones
         .iter()
         .any(|unsafe_one| name.eq_ignore_ascii_case(unsafe_one))
+}
+
+/// The blank that does not break a line, in a character set of single bytes: servers skip it
+/// between tokens, where in others the same byte is part of a name.
+#[must_use]
+pub fn odd_blank(charset: &[u8]) -> u8 {
+    const WITHOUT: [&[u8]; 10] = [
+        b"", b"ascii", b"binary", b"eucjpms", b"euckr", b"gb2312", b"swe7", b"ujis", b"utf8",
+        b"utf8mb3",
+    ];
+    let name = charset.to_ascii_lowercase();
+    match name.as_slice() {
+        b"utf8mb4" => 0,
+        name if WITHOUT.contains(&name) || !charset_is_safe(name) => 0,
+        b"cp850" | b"cp852" | b"cp866" | b"keybcs2" => 0xff,
+        b"koi8r" | b"koi8u" => 0x9a,
+        b"macce" | b"macroman" => 0xca,
+        _ => 0xa0,
+    }
+}
+
+/// Whether a text has [`Modes::odd_blank`] outside of quotes, where we take it for part of a name.
+#[must_use]
+pub fn has_odd_blank(text: &[u8], modes: Modes) -> bool {
+    let odd = modes.odd_blank;
+    if odd == 0 || memchr::memchr(odd, text).is_none() {
+        return false;
+    }
+    let mut tokens = Tokens::new(text, modes);
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End => return false,
+            TokenKind::String | TokenKind::QuotedName => {}
+            _ if token.span.of(text).contains(&odd) => return true,
+            _ => {}
+        }
+    }
 }
 
 fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Statement, Token) {

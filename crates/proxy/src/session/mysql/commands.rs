@@ -120,9 +120,8 @@ impl<'a> Session<'a> {
     /// The statement will have something at the server, or nothing any more.
     fn notes_holding(&mut self, look: &Look, holds: bool) {
         let Look::Send(what, _) = look else { return };
-        let number = what.number();
-        if let Some(named) = number.and_then(|number| self.numbers.get_mut(number)) {
-            named.holds = holds;
+        if let Some(number) = what.number() {
+            self.numbers.will_hold(number, holds);
         }
     }
 
@@ -174,7 +173,9 @@ impl<'a> Session<'a> {
 
     /// COM_STMT_SEND_LONG_DATA is never answered, not even where it fails.
     fn look_at_long_data(&mut self, statement: StatementId) -> Look {
-        self.numbers.own(self.numbers.number(statement));
+        let server = self.server.as_ref();
+        let is_held = server.is_some_and(|server| server.holds_for_statements());
+        self.numbers.own(self.numbers.number(statement), is_held);
         match self.look_at(statement, "SEND_LONG_DATA", What::LongData) {
             Look::Refuse(_) => Look::Done,
             look => {

@@ -185,6 +185,9 @@ impl Session<'_> {
         let told = is_ok.then_some(status);
         self.journal.ready(told, &mut server.settings, interner);
         self.statements_hold(server);
+        if !server.holds_for_statements() {
+            self.numbers.hold_nothing();
+        }
         self.borrower.let_next_follow();
         let is_open = status.has(Status::IN_TRANSACTION);
         if !is_open

@@ -49,14 +49,19 @@ const EFFECT: usize = 64;
 pub(crate) struct Within {
     pub(crate) schema: Option<Box<[u8]>>,
     /// The values of [`READING`].
-    pub(crate) reading: [Option<Box<[u8]>>; 3],
+    pub(crate) reading: [Option<Box<[u8]>>; READING.len()],
 }
 
-/// The variables by which a text is read.
-pub(crate) const READING: [&[u8]; 3] = [
+/// The variables by which a text is read, and those that servers look at when they prepare it and
+/// not when they execute it (MySQL since 8.0.22).
+pub(crate) const READING: [&[u8]; 7] = [
     b"sql_mode",
     b"character_set_client",
     b"collation_connection",
+    b"default_week_format",
+    b"div_precision_increment",
+    b"group_concat_max_len",
+    b"lc_time_names",
 ];
 
 impl Within {
@@ -88,7 +93,10 @@ fn put_setting(text: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<()> {
         true => b"SET @@session.",
         false => b", @@session.",
     };
-    for part in [before, name, b"='", value, b"'"] {
+    // A number in quotes is refused.
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let quote: &[u8] = if is_number { b"" } else { b"'" };
+    for part in [before, name, b"=", quote, value, quote] {
         text.extend_from_slice(part);
     }
     Some(())
@@ -108,6 +116,8 @@ pub(crate) struct Numbers {
     /// What [`StatementId::LAST`] means.
     last: Option<u32>,
     share: Share,
+    /// One of them may hold something.
+    may_hold: bool,
 }
 
 /// A client's statement.
@@ -176,15 +186,17 @@ impl Numbers {
         let mut others = self.known.iter().filter(|(other, _)| **other != number);
         let is_held = others.any(|(_, other)| other.holds && other.statement.id == id);
         if is_held {
-            self.own(number);
+            self.own(number, false);
         }
     }
 
     /// A server takes what is sent in advance for what the last execution had in its place, be it
     /// another client's: the statement becomes this client's own.
-    pub(crate) fn own(&mut self, number: u32) {
+    /// `is_held`: the client's server holds something for one of its statements.
+    pub(crate) fn own(&mut self, number: u32, is_held: bool) {
         let named = self.known.get_mut(&number);
-        if let Some(named) = named.filter(|named| !named.is_own && !named.holds) {
+        let is_lent = |named: &&mut Named| !(named.is_own || named.holds && is_held);
+        if let Some(named) = named.filter(is_lent) {
             named.statement = Arc::new(named.statement.copy());
             named.is_own = true;
         }
@@ -205,6 +217,24 @@ impl Numbers {
         match number {
             StatementId::LAST => self.last.unwrap_or(u32::MAX),
             StatementId(number) => number,
+        }
+    }
+
+    /// The statement will have something at the server, or not.
+    pub(crate) fn will_hold(&mut self, number: u32, holds: bool) {
+        self.may_hold |= holds;
+        if let Some(named) = self.known.get_mut(&number) {
+            named.holds = holds;
+        }
+    }
+
+    /// The server holds nothing for any of them: a cursor that was asked for was not opened, was
+    /// read to its end, or was closed by a reset.
+    pub(crate) fn hold_nothing(&mut self) {
+        if std::mem::take(&mut self.may_hold) {
+            self.known
+                .values_mut()
+                .for_each(|named| named.holds = false);
         }
     }
 
@@ -334,13 +364,12 @@ mod tests {
 
     #[test]
     fn a_text_is_read_as_it_was_where_that_is_known() {
-        let within = |mode: &[u8], collation: Option<&[u8]>| Within {
-            schema: None,
-            reading: [
-                Some(mode.into()),
-                Some(b"utf8mb4"[..].into()),
-                collation.map(Box::from),
-            ],
+        let within = |mode: &[u8], collation: Option<&[u8]>| {
+            let mut within = Within::default();
+            within.reading[0] = Some(mode.into());
+            within.reading[1] = Some(b"utf8mb4"[..].into());
+            within.reading[2] = collation.map(Box::from);
+            within
         };
         let then = within(b"ANSI,NO_ZERO_DATE", Some(b"utf8mb4_bin"));
         let (there, back) = then.settings(&within(b"", None)).unwrap();
@@ -355,6 +384,12 @@ mod tests {
         let both: &[u8] = b"SET @@session.sql_mode='ANSI,NO_ZERO_DATE', \
             @@session.collation_connection='utf8mb4_bin'";
         assert_eq!(there, both);
+        let mut precise = then.clone();
+        let mut rough = then.clone();
+        precise.reading[4] = Some(b"10"[..].into());
+        rough.reading[4] = Some(b"4"[..].into());
+        let (there, _) = precise.settings(&rough).unwrap();
+        assert_eq!(there, b"SET @@session.div_precision_increment=10");
     }
 
     #[test]
@@ -372,6 +407,32 @@ mod tests {
         numbers.part(2);
         assert_eq!(id(&numbers, 1), statement.id);
         assert_ne!(id(&numbers, 2), statement.id);
+    }
+
+    /// A server takes what is sent in advance for more of what the last execution had.
+    #[test]
+    fn long_data_goes_to_a_statement_of_the_client_s_own_unless_the_server_holds_some() {
+        let statement =
+            Interned::default().statement(b"SELECT ?", &Within::default(), 0, Meaning::default);
+        let sent_behind = |before: &dyn Fn(&mut Numbers), is_held: bool| {
+            let mut numbers = Numbers::default();
+            numbers.prepared(&statement, 1, None);
+            before(&mut numbers);
+            numbers.own(1, is_held);
+            numbers.get(1).unwrap().statement.id == statement.id
+        };
+        let asked = |numbers: &mut Numbers| numbers.will_hold(1, true);
+        assert!(sent_behind(&asked, true), "the cursor is open");
+        assert!(
+            !sent_behind(&asked, false),
+            "it is gone with its connection"
+        );
+        let over = |numbers: &mut Numbers| {
+            numbers.will_hold(1, true);
+            numbers.hold_nothing();
+        };
+        assert!(!sent_behind(&over, true), "another one is open");
+        assert!(!sent_behind(&|_| {}, true));
     }
 
     #[test]

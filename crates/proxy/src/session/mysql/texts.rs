@@ -9,6 +9,7 @@ use evenkeel_wire::gtid;
 use evenkeel_wire::mysql::boundaries::{End as ResultEnd, Event};
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::{Change, Trackers};
+use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
 
 use super::Session;
@@ -16,7 +17,7 @@ use super::server::{ServerConnection, session_state};
 use super::statements::{READING, Statement, Within};
 use super::unit::{Sense, What};
 use crate::clock;
-use crate::state::mysql::{Journal, Lookup, Meaning, Reply};
+use crate::state::mysql::{self, Journal, Lookup, Meaning, Reply};
 use crate::state::settings::Settings;
 use crate::state::templates;
 
@@ -50,9 +51,15 @@ impl Session<'_> {
         meaning
     }
 
-    fn read_prepared(&self, text: &[u8]) -> Meaning {
-        let mut meaning = self.read(text).of_prepared();
-        let dialect = self.journal.dialect();
+    /// What a text means that was prepared where texts were read so; `None`: they could not be.
+    fn read_prepared(&self, text: &[u8], dialect: Option<Dialect>) -> Meaning {
+        let routines = self.service.knowledge.routines();
+        let lookup = routines.as_deref().map(|routines| routines as &dyn Lookup);
+        let mut meaning = match dialect {
+            Some(Dialect::Mysql(modes)) => mysql::read(text, modes, lookup).of_prepared(),
+            _ => Meaning::unreadable(),
+        };
+        self.shared.asked.note(meaning.needs);
         meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
         meaning
     }
@@ -65,9 +72,10 @@ impl Session<'_> {
 
     pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
         let (within, catalog) = (self.within(), self.catalog());
+        let read = || self.read_prepared(text, self.journal.dialect());
         self.shared
             .statements
-            .statement(text, &within, catalog, || self.read_prepared(text))
+            .statement(text, &within, catalog, read)
     }
 
     /// What its texts are prepared in.
@@ -75,13 +83,19 @@ impl Session<'_> {
         within(self.journal.schema(), self.journal.settings())
     }
 
-    /// The statement with what is known of the catalog now.
+    /// The statement with what is known of the catalog now, but read as it was when it was
+    /// prepared: what it means is told to all who have it.
     pub(super) fn current(&self, statement: &Arc<Statement>) -> Arc<Statement> {
         let catalog = self.catalog();
         if statement.catalog == catalog {
             return Arc::clone(statement);
         }
-        let read = || self.read_prepared(&statement.text);
+        let [mode, client, ..] = &statement.within.reading;
+        let (mode, client) = (mode.as_deref(), client.as_deref());
+        let dialect = self
+            .journal
+            .dialect_in(mode.unwrap_or_default(), client.unwrap_or_default());
+        let read = || self.read_prepared(&statement.text, dialect);
         self.shared.statements.renewed(statement, catalog, read)
     }
 
@@ -278,5 +292,6 @@ fn reply_of(event: &Event<'_>, known: Status) -> Option<Reply> {
         insert_id: ok.map_or(0, |ok| ok.last_insert_id),
         warnings,
         tells: ok.is_some(),
+        is_result: matches!(event, Event::ResultEnd(_)),
     })
 }

@@ -172,6 +172,9 @@ impl Session<'_> {
         if !self.borrower.is_at_replica() || self.keeps_connection() || self.only_reads() {
             return Ok(());
         }
+        if self.is_held_for_questions() && only_asks(meaning) {
+            return Ok(());
+        }
         let begins = meaning.begins;
         let is_one = meaning.statements.len() == 1;
         let is_harmful = meaning.writes || self.locks_or_begins(&meaning.statements);
@@ -215,16 +218,8 @@ impl Session<'_> {
 
     /// Whether the command is known to read and nothing else.
     fn only_reads(&self) -> bool {
-        let Some(meaning) = self.unit.sense.meaning() else {
-            return false;
-        };
-        let unit = route::Unit {
-            statements: &meaning.statements,
-            hint: None,
-            rule: None,
-        };
-        let session = route::Session::default();
-        route::obstacles(&unit, &session).next().is_none()
+        let meaning = self.unit.sense.meaning();
+        meaning.is_some_and(|meaning| only_read(&meaning.statements))
     }
 
     /// What binds when it does not follow had better bind to the primary, while there is one; so
@@ -276,6 +271,33 @@ impl Session<'_> {
             .is_some_and(|meaning| meaning.begins);
         self.unit.is_read || begins || matches!(self.unit.what, What::Prepare(_))
     }
+}
+
+fn only_read(statements: &[Statement]) -> bool {
+    let unit = route::Unit {
+        statements,
+        hint: None,
+        rule: None,
+    };
+    let session = route::Session::default();
+    route::obstacles(&unit, &session).next().is_none()
+}
+
+/// Whether it asks about the statement before, which only the server that ran that can answer, and
+/// does nothing else but read.
+fn only_asks(meaning: &Meaning) -> bool {
+    const ASKS: Traits = Traits::REMEMBERS;
+    let asked = meaning.statements.iter().map(|one| Statement {
+        kind: match one.kind {
+            // `@@warning_count`
+            Kind::Server if one.traits.any(ASKS) => Kind::Read,
+            kind => kind,
+        },
+        traits: one.traits.without(ASKS),
+        ..*one
+    });
+    let asked: SmallVec<[Statement; 1]> = asked.collect();
+    !meaning.needs.is_empty() && only_read(&asked)
 }
 
 /// Whether a transaction ends that none of the statements has begun.

@@ -50,6 +50,8 @@ pub struct Reply {
     pub warnings: u16,
     /// It is an OK, whose trackers tell what was set; an EOF has none.
     pub tells: bool,
+    /// It ends a result, and has no insert id whatever was inserted.
+    pub is_result: bool,
 }
 
 /// A client's settings, and what binds it to its server connection.
@@ -195,6 +197,15 @@ impl Journal {
     #[must_use]
     pub fn modes(&self) -> Reading {
         self.reading
+    }
+
+    /// How they would be with another `sql_mode` and `character_set_client`.
+    #[must_use]
+    pub fn dialect_in(&self, mode: &[u8], client: &[u8]) -> Option<Dialect> {
+        let mut reading = self.reading;
+        values::read_sql_mode(mode, &mut reading);
+        reading.odd_blank = mysql::odd_blank(client);
+        mysql::charset_is_safe(client).then_some(Dialect::Mysql(reading))
     }
 
     /// What the next server connection must have.
@@ -406,6 +417,7 @@ impl Journal {
         let mode = self.now.get(variables::SQL_MODE).unwrap_or_default();
         let mut reading = self.reading;
         values::read_sql_mode(mode, &mut reading);
+        reading.odd_blank = mysql::odd_blank(client);
         self.reading = reading;
     }
 }

@@ -228,7 +228,7 @@ impl Meaning {
         }
     }
 
-    /// Of a text with more in it than is followed.
+    /// Of a text with more in it than is followed, or with what the server may read otherwise.
     fn too_much(hint: Option<Hint>) -> Meaning {
         Meaning {
             hint,
@@ -314,7 +314,7 @@ const DEPTH_MAX: u32 = 3;
 
 fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32) -> Meaning {
     let facts = mysql::facts(text, modes);
-    if facts.is_cut() {
+    if facts.is_cut() || mysql::has_odd_blank(text, modes) {
         return Meaning::too_much(facts.hint().map(owned_hint));
     }
     let reader = Reader {

@@ -161,6 +161,7 @@ impl Scene {
                     insert_id: answer.insert_id,
                     warnings: answer.warnings,
                     tells: true,
+                    is_result: false,
                 };
                 status = Some(answer.status);
                 journal.succeeded(meaning, 0, &reply, on, &self.interner);

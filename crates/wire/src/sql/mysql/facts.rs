@@ -315,7 +315,7 @@ impl Traits {
     /// Has a comment that some servers run and others do not.
     pub const VERSIONED: Traits = Traits(1 << 21);
     /// The text ends inside a string or comment, or has a byte without meaning: the server will
-    /// refuse it.
+    /// refuse it, if it reads it as we do. Or it has a comment that may be run or not.
     pub const BROKEN: Traits = Traits(1 << 22);
     /// Nested too deep to be followed.
     pub const TOO_DEEP: Traits = Traits(1 << 23);

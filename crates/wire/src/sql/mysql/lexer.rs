@@ -42,7 +42,8 @@ pub enum Kind {
     Dot,
     /// Any other operator, byte by byte, but for `:=`.
     Operator,
-    /// A byte that has no meaning, or the rest of a text that ends inside a string or comment.
+    /// A byte that has no meaning, the rest of a text that ends inside a string or comment, or the
+    /// beginning of a comment of which it is not certain whether it is run.
     Broken,
 }
 
@@ -143,7 +144,7 @@ impl<'a> Tokens<'a> {
                 return self.take(kind, 0);
             };
             match first {
-                b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => self.skip(1),
+                blank if is_blank(blank) => self.skip(1),
                 b'#' => self.line_comment(),
                 b'-' if self.byte(1) == b'-' && ends_dashes(self.byte(2)) => self.line_comment(),
                 b'/' if self.byte(1) == b'*' => {
@@ -292,7 +293,14 @@ impl<'a> Tokens<'a> {
             number.saturating_mul(10).saturating_add(u32::from(digit))
         });
         self.versioned |= maria || version >= VERSION_OF_ALL;
-        if self.modes.runs(maria, version) && !self.in_comment {
+        // Of six digits without a blank behind them MySQL takes five; and what is within another
+        // such comment it runs, up to the end of either.
+        let is_short = !self.modes.mariadb && digits == 6 && !is_blank(self.byte(end));
+        if is_short || self.in_comment {
+            self.in_comment = true;
+            return Some(self.take(Kind::Broken, end));
+        }
+        if self.modes.runs(maria, version) {
             self.in_comment = true;
             self.skip(end);
             return None;
@@ -413,6 +421,10 @@ impl<'a> Tokens<'a> {
             self.skip(1);
         }
     }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
 /// `--` begins a comment only before a blank, a control character or the end.

@@ -10,6 +10,7 @@ mod lexing;
 const MYSQL: Modes = Modes {
     ansi_quotes: false,
     no_backslash_escapes: false,
+    odd_blank: 0,
     mariadb: false,
     version: 90_704,
 };

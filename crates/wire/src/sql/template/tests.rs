@@ -7,6 +7,7 @@ const POSTGRES: Dialect = Dialect::Postgres { backslashes: false };
 const MYSQL: Dialect = Dialect::Mysql(mysql::Modes {
     ansi_quotes: false,
     no_backslash_escapes: false,
+    odd_blank: 0,
     mariadb: true,
     version: 101_100,
 });

@@ -45,8 +45,11 @@ impl Journal {
         interner: &Interner,
     ) {
         self.take_collation(on, interner);
-        self.note_insert_id(meaning, reply, on);
         let statement = meaning.statements.get(index);
+        match reply.is_result && statement.is_some_and(|one| one.kind == Kind::Write) {
+            true => self.hide_insert_id(meaning, on),
+            false => self.note_insert_id(meaning, reply, on),
+        }
         if meaning.is_counted && statement.is_none() {
             // The server has run what we have not read.
             self.bind(Pin::Unknown);
@@ -143,6 +146,17 @@ impl Journal {
             true => self.has_insert_id(on),
             false => self.has_insert_id_or_nobody(on),
         }
+    }
+
+    /// MariaDB's RETURNING, and a result for each row of a bulk: only the connection knows the id,
+    /// which is its own unless nothing says so and nothing was inserted.
+    fn hide_insert_id(&mut self, meaning: &Meaning, on: &mut OnServer) {
+        if meaning.needs.any(Needs::INSERT_ID) || self.is_insert_id_on(on) {
+            self.insert_id = InsertId::Unknown;
+            return self.has_insert_id(on);
+        }
+        self.insert_id = self.insert_id.in_doubt();
+        self.has_insert_id_or_nobody(on);
     }
 
     fn has_insert_id_or_nobody(&mut self, on: &mut OnServer) {

@@ -158,7 +158,13 @@ fn lone_lock(reader: &Reader<'_>, statement: &mysql::Statement) -> Option<Option
         let is_plain = asks && closes(&mut tokens) && is_alias(&mut tokens);
         return is_plain.then_some(None);
     }
-    if argument.kind != TokenKind::String || !closes(&mut tokens) || !is_alias(&mut tokens) {
+    // Two strings side by side are one, of another name.
+    let ends = match tokens.next_token().kind {
+        TokenKind::Close => true,
+        TokenKind::Comma => closes(&mut tokens),
+        _ => false,
+    };
+    if argument.kind != TokenKind::String || !ends || !is_alias(&mut tokens) {
         return None;
     }
     let name = values::string(argument.span.of(own), reader.modes.no_backslash_escapes)?;

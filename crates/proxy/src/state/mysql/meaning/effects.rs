@@ -77,9 +77,12 @@ pub(super) fn collect(
     statement: &mysql::Statement,
     effects: &mut Effects<'_>,
 ) {
-    if statement.traits.any(Traits::BROKEN) && reader.is_single {
-        // The server refuses what ends inside a string.
-        return;
+    if statement.traits.any(Traits::BROKEN) {
+        // The server refuses it, which leaves nothing behind; or it reads it otherwise than we do.
+        effects.pin(Pin::Unknown);
+        if reader.is_single {
+            return;
+        }
     }
     of_kind(reader, statement, effects);
     of_traits(reader, statement, effects);

@@ -57,8 +57,12 @@ pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
         _ => Needs::NONE,
     };
     // They may leave it as it is.
-    let sets =
-        matches!(facts.kind, Found::LoadData { .. }) || facts.traits.any(Asks::SETS_INSERT_ID);
+    let sets = match facts.kind {
+        Found::LoadData { .. } => true,
+        Found::Write => returns(reader, facts),
+        _ => false,
+    };
+    let sets = sets || facts.traits.any(Asks::SETS_INSERT_ID);
     let hidden = match sets {
         true => hidden.and(Needs::INSERT_ID.perhaps()),
         false => hidden,
@@ -70,6 +74,15 @@ pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
             false => Needs::NONE,
         })
         .and(of(Asks::DIAGNOSTICS, Needs::DIAGNOSTICS))
+}
+
+/// Whether an insert's reply may be a result, which has no insert id; where the word stands does
+/// not matter.
+fn returns(reader: &Reader<'_>, facts: &mysql::Statement) -> bool {
+    const WORD: &[u8] = b"returning";
+    let text = facts.span.of(reader.text);
+    let is_it = |part: &[u8]| part.eq_ignore_ascii_case(WORD);
+    reader.modes.mariadb && text.windows(WORD.len()).any(is_it)
 }
 
 /// What the next statement of the same text may ask is this one's own. An insert may leave the

@@ -5,6 +5,7 @@ use super::*;
 const MARIADB: Reading = Reading {
     ansi_quotes: false,
     no_backslash_escapes: false,
+    odd_blank: 0,
     mariadb: true,
     version: 101_119,
 };
@@ -109,6 +110,34 @@ const ANY: [&str; 5] = [
     "Pin(Sequence)",
 ];
 
+/// What the server does refuse leaves nothing behind all the same ([`super::super::Journal`]).
+#[test]
+fn what_the_server_may_read_otherwise_binds() {
+    let unknown = ["Pin(Unknown)"];
+    for text in [
+        "SELECT 'unterminated",
+        "SELECT 1 /*! , /*! GET_LOCK('x', 1) */",
+        "SELECT 1; SELECT /*! /*! 2 */",
+    ] {
+        let meaning = read(text);
+        let all: Vec<_> = meaning.effects.iter().map(|one| shown(&one.does)).collect();
+        assert_eq!(all, unknown, "{text}");
+    }
+    let latin1 = Reading {
+        odd_blank: 0xa0,
+        ..MARIADB
+    };
+    let within = |text: &[u8], modes| super::read(text, modes, None);
+    let hidden = within(b"SELECT 5 INTO\xa0@a", latin1);
+    assert_eq!(hidden, Meaning::unreadable());
+    for (text, modes) in [
+        (b"SELECT 'a\xa0b', `a\xa0`".as_slice(), latin1),
+        (b"SELECT 5 INTO\xa0@a", MARIADB),
+    ] {
+        assert_ne!(within(text, modes), Meaning::unreadable());
+    }
+}
+
 #[test]
 fn a_plain_read_or_write_leaves_nothing_and_allocates_no_list() {
     for text in [
@@ -131,7 +160,6 @@ fn a_plain_read_or_write_leaves_nothing_and_allocates_no_list() {
         "KILL 5",
         "SELECT IS_FREE_LOCK('a')",
         "",
-        "SELECT 'unterminated",
     ] {
         let meaning = read(text);
         assert!(meaning.effects.is_empty(), "{text}: {:?}", meaning.effects);
@@ -297,6 +325,7 @@ fn locks_are_counted_where_they_can_be() {
             &["Pin(NamedLock)"],
         ),
         // Perhaps it is not run.
+        ("SELECT RELEASE_LOCK('a' 'b')", &[]),
         ("SELECT RELEASE_LOCK('a') FROM t", &[]),
         ("SELECT RELEASE_ALL_LOCKS() FROM t WHERE 0", &[]),
         ("SELECT IF(0, RELEASE_LOCK('a'), 1)", &[]),

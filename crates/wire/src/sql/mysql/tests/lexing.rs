@@ -54,6 +54,35 @@ fn versioned_comments_are_run_by_those_they_are_meant_for() {
 }
 
 #[test]
+fn of_a_comment_that_may_be_run_or_not_nothing_is_certain() {
+    check("a /*!080016b */ c", MYSQL, &["a", "BROKEN", "b", "c"]);
+    check("a /*!100500b */ c", MARIADB, &["a", "b", "c"]);
+    for modes in [MYSQL, MARIADB] {
+        check("a /*! b /*! c */ d", modes, &["a", "b", "BROKEN", "c", "d"]);
+    }
+}
+
+#[test]
+fn the_blank_beyond_ascii_is_looked_for_outside_of_quotes() {
+    for (name, odd) in [
+        (b"latin1".as_slice(), 0xa0),
+        (b"KOI8R", 0x9a),
+        (b"utf8mb4", 0),
+        (b"gbk", 0),
+        (b"", 0),
+    ] {
+        assert_eq!(odd_blank(name), odd);
+    }
+    let modes = Modes {
+        odd_blank: 0xa0,
+        ..MYSQL
+    };
+    assert!(has_odd_blank(b"SELECT\xa01", modes));
+    assert!(!has_odd_blank(b"SELECT '\xa0' /* \xa0 */", modes));
+    assert!(!has_odd_blank(b"SELECT\xa01", MYSQL));
+}
+
+#[test]
 fn a_comment_that_only_some_servers_run_makes_no_read() {
     for text in [
         "/*!99999 EXPLAIN */ DELETE FROM t",
