@@ -16,6 +16,7 @@ mod obtain;
 mod portals;
 mod prepared;
 mod reading;
+mod release;
 mod rescue;
 mod ruled;
 mod sequences;

@@ -1,10 +1,9 @@
 //! Texts that differ in plain literals only, told apart without reading them.
 //!
 //! A plain literal is a number of digits, or a string in single quotes without a quote or backslash
-//! in it, before which a blank, a comma, a parenthesis or an operator stands, and behind which a
-//! blank, a comma, a parenthesis, a semicolon or the end follows. Putting another of its sort in its
-//! place changes no other token: a text that fits has the same tokens, all but the content of these
-//! literals.
+//! in it. Before it stands a blank, a comma, a parenthesis or an operator, behind it a blank, a
+//! comma, a parenthesis, a semicolon or the end. Putting another of its sort in its place changes
+//! no other token: a text that fits has the same tokens, all but the content of these literals.
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,82 @@
+//! Whether the server connection goes back behind an answer, and what is no longer so without it.
+
+use evenkeel_policy::lending::Condition;
+
+use super::server::ServerConnection;
+use super::{End, Session, Stage, Unit};
+use crate::session::card::Doing;
+
+impl Session<'_> {
+    /// The connection goes back when nothing of this client is on it.
+    pub(super) fn release_if_idle(&mut self) -> Result<(), End> {
+        let Some(server) = &self.server else {
+            return Ok(());
+        };
+        if server.is_idle_but_sending() {
+            // The next client's bytes must not come before, or over, what is still going out.
+            self.releases = true;
+            return Ok(());
+        }
+        if !server.is_idle() || !self.walker.is_at_border() {
+            if server.conversation.is_quiet() {
+                self.does(Doing::InTransaction);
+            }
+            self.unit.kept = None;
+            return self.go_on_with_same();
+        }
+        if !self.journal.pins.is_empty() || self.keeps_connection() {
+            self.does(Doing::Bound);
+            self.unit = Unit::new();
+            return self.go_on_with_same();
+        }
+        self.let_go(Condition::Clean)
+    }
+
+    /// Whether nothing of this client is on its connection between two units.
+    pub(super) fn may_go_on_elsewhere(&self) -> bool {
+        let is_free = self.journal.pins.is_empty() && !self.keeps_connection();
+        is_free && self.walker.is_at_border() && matches!(self.stage, Stage::Ready)
+    }
+
+    pub(super) fn let_go(&mut self, condition: Condition) -> Result<(), End> {
+        self.releases = false;
+        if let Some(server) = self.server.take() {
+            self.borrower.at = None;
+            // The next connection is made fit anyway.
+            self.owes_restore = false;
+            self.forget_connection();
+            self.borrower.give_back(server, condition);
+        }
+        self.borrower.let_next_follow();
+        self.does(Doing::Idle);
+        self.unit = Unit::new();
+        self.stage = Stage::Ready;
+        // In a step of its own: a client may have sent any number of them.
+        self.goes_on = !self.held.is_empty();
+        Ok(())
+    }
+
+    /// What was so on the connection that it had is so no more.
+    pub(super) fn forget_connection(&mut self) {
+        self.asked.forget();
+        self.portals.clear();
+        self.settings_settled();
+        self.stalled = false;
+        self.clears = false;
+    }
+
+    fn go_on_with_same(&mut self) -> Result<(), End> {
+        let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
+        if self.owes_restore && self.server.as_deref().is_some_and(is_quiet) {
+            self.restore()?;
+        }
+        self.goes_on = matches!(self.stage, Stage::Ready) && !self.held.is_empty();
+        Ok(())
+    }
+
+    /// `mode = "session"`.
+    pub(super) fn keeps_connection(&self) -> bool {
+        let view = self.seat.service().view();
+        view.database.as_ref().is_some_and(|own| own.session_mode)
+    }
+}
