@@ -139,6 +139,7 @@ fn a_text_that_leaves_too_much_behind_binds_and_keeps_its_hint() {
     assert_eq!(read(1_000).effects.len(), 1_000);
     let too_much = meaning::Meaning {
         hint: Some(meaning::Hint::Primary),
+        rereads: meaning::Rereads::Anything,
         ..meaning::Meaning::unreadable()
     };
     assert_eq!(read(1_001), too_much);
