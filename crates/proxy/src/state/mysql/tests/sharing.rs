@@ -63,7 +63,7 @@ impl Dice {
 }
 
 /// TO SEE THIS RED: leave out the lines of `difference` about the schema, `SET … = DEFAULT` or the
-/// insert id, `Left::hold`, `Journal::question`, or the holder in `Journal::placed`.
+/// insert id, `Left::hold`, or `Journal::question`.
 #[test]
 fn clients_that_share_connections_see_what_they_would_see_on_their_own() {
     let count = std::env::var("EVENKEEL_TEST_SEEDS").map_or(300, |count| count.parse().unwrap());
