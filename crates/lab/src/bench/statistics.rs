@@ -7,6 +7,7 @@ pub(crate) mod outage;
 mod pairs;
 #[cfg(test)]
 mod sample;
+mod student;
 mod summary;
 
 pub(crate) use alarm::Alarm;

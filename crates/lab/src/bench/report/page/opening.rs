@@ -126,9 +126,10 @@ fn how_to_read(html: &mut Html) {
             machine is therefore the <em>ratio</em> of two targets of one block, and the processor \
             time per request; the absolute rate cannot.</p>\n<p>Every target ran once in every \
             block, in rotating order. A ratio is taken within each block; shown is the median of \
-            the blocks with the 95 % interval of a bootstrap over the blocks. An interval that lies \
-            within 3 % of 1 is called no difference; one that lies on both sides of a limit settles \
-            nothing. Bands in figures go from the least block to the most, whiskers too.</p>\n\
+            the blocks with its 95 % interval: of a bootstrap over the blocks, or, for fewer than six \
+            blocks, which a bootstrap makes too narrow, of Student's t on the logarithms. An interval \
+            that lies within 3 % of 1 is called no difference; one that lies on both sides of a limit \
+            settles nothing. Bands in figures go from the least block to the most, whiskers too.</p>\n\
             <p>A finding <em>holds</em> when the whole interval lies where the study's claim has \
             it, <em>does not hold</em> when the whole interval lies elsewhere, and is <em>not shown \
             here</em> in between, or when something it needs is not installed. Only shapes are \

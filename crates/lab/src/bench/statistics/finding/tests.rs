@@ -50,10 +50,10 @@ fn a_ratio_must_lie_on_the_right_side_with_its_whole_interval() {
     let numbers =
         "own / direct, per second, read: × 0.60 (0.60 to 0.60; 5 blocks); wanted at most 0.5";
     judged(experiment, &check, Verdict::DoesNotHold, numbers);
-    let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
+    let (mut experiment, check) = ratio_of(190.0, "at_least = 1.6");
     experiment.cells[1].values.insert(Metric::Rate, 140.0);
     let numbers =
-        "own / direct, per second, read: × 1.90 (1.40 to 1.90; 5 blocks); wanted at least 1.5";
+        "own / direct, per second, read: × 1.90 (1.51 to 2.12; 5 blocks); wanted at least 1.6";
     judged(experiment, &check, Verdict::NotShown, numbers);
 }
 
