@@ -23,7 +23,7 @@ mod tests;
 
 pub use choose::{Candidate, Freshness, Readers, Replica, Settings, Wait, judge, readers};
 pub use position::{Lsn, Position, WAL_SEGMENT_BYTES};
-pub use sample::{Sample, Sampler, Writes};
+pub use sample::{Pace, Sample, Sampler, Writes};
 pub use token::{Requires, Token};
 
 /// What reads must see.

@@ -58,11 +58,23 @@ impl Writes {
     }
 }
 
-/// When to ask the primary where it is: soon after a write, one question at a time.
+/// After a read that found no replica it could use, answers are wanted soon for so long.
+const WANTED_FOR_US: u64 = 1_000_000;
+
+/// At most one question in each of these times, microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// While reads want to know.
+    pub wanted_us: u64,
+    /// While none does.
+    pub unwanted_us: u64,
+}
+
+/// When to ask the primary where it is: soon after a write, one question at a time. Questions cost
+/// the primary as much as small statements do: while nobody reads what was just written, few do.
 #[derive(Debug, Clone)]
 pub struct Sampler {
-    /// At most one question in this time.
-    interval_us: u64,
+    pace: Pace,
     under_way: bool,
     asked_us: u64,
     /// What the last answer covers.
@@ -72,24 +84,30 @@ pub struct Sampler {
 impl Sampler {
     /// Has asked nothing yet.
     #[must_use]
-    pub fn new(interval_us: u64) -> Sampler {
+    pub fn new(pace: Pace) -> Sampler {
         Sampler {
-            interval_us,
+            pace,
             under_way: false,
             asked_us: 0,
             covered: None,
         }
     }
 
-    /// When the next question is due, if there is a need for one; may have passed.
+    /// When the next question is due, if there is a need for one; may have passed. `last_wanted_us`:
+    /// when a read last found no replica that has what it must see, or zero.
     #[must_use]
-    pub fn due_us(&self, epoch: u64, last_write_us: u64) -> Option<u64> {
+    pub fn due_us(&self, epoch: u64, last_write_us: u64, last_wanted_us: u64) -> Option<u64> {
         let is_covered = |(of_epoch, asked_us)| of_epoch == epoch && asked_us > last_write_us;
         if self.under_way || last_write_us == 0 || self.covered.is_some_and(is_covered) {
             return None;
         }
+        let is_wanted = last_wanted_us > 0 && last_wanted_us + WANTED_FOR_US >= last_write_us;
+        let interval_us = match is_wanted {
+            true => self.pace.wanted_us,
+            false => self.pace.unwanted_us,
+        };
         // Strictly after the write: at the same moment, nobody knows which was first.
-        Some((self.asked_us + self.interval_us).max(last_write_us + 1))
+        Some((self.asked_us + interval_us).max(last_write_us + 1))
     }
 
     /// The question was sent.

@@ -157,18 +157,49 @@ fn under_global_consistency_the_last_write_of_all_counts() {
 
 #[test]
 fn samples_are_asked_for_after_writes_one_at_a_time_and_not_too_often() {
-    let mut sampler = Sampler::new(1_000);
-    assert_eq!(sampler.due_us(1, 0), None);
-    assert_eq!(sampler.due_us(1, 5_000), Some(5_001));
+    let pace = Pace {
+        wanted_us: 1_000,
+        unwanted_us: 50_000,
+    };
+    let mut sampler = Sampler::new(pace);
+    assert_eq!(sampler.due_us(1, 0, 1), None);
+    assert_eq!(sampler.due_us(1, 5_000, 1), Some(5_001));
     sampler.sent(5_001);
-    assert_eq!(sampler.due_us(1, 5_500), None);
+    assert_eq!(sampler.due_us(1, 5_500, 1), None);
     sampler.answered(Some(&sample(1, 5_001, 100)));
-    assert_eq!(sampler.due_us(1, 5_000), None);
-    assert_eq!(sampler.due_us(1, 5_001), Some(6_001));
-    assert_eq!(sampler.due_us(2, 5_000), Some(6_001), "another primary");
+    assert_eq!(sampler.due_us(1, 5_000, 1), None);
+    assert_eq!(sampler.due_us(1, 5_001, 1), Some(6_001));
+    assert_eq!(sampler.due_us(2, 5_000, 1), Some(6_001), "another primary");
     sampler.sent(6_001);
     sampler.answered(None);
-    assert_eq!(sampler.due_us(1, 5_001), Some(7_001));
+    assert_eq!(sampler.due_us(1, 5_001, 1), Some(7_001));
+}
+
+#[test]
+fn a_primary_is_asked_less_often_while_no_read_wants_to_know() {
+    let pace = Pace {
+        wanted_us: 1_000,
+        unwanted_us: 50_000,
+    };
+    let mut sampler = Sampler::new(pace);
+    assert_eq!(sampler.due_us(1, 5_000, 0), Some(50_000), "the first");
+    sampler.sent(50_000);
+    sampler.answered(Some(&sample(1, 50_000, 100)));
+    assert_eq!(sampler.due_us(1, 60_000, 0), Some(100_000));
+    assert_eq!(sampler.due_us(1, 60_000, 60_500), Some(60_001), "wanted");
+    assert_eq!(sampler.due_us(1, 1_060_500, 60_500), Some(1_060_501));
+    assert_eq!(
+        sampler.due_us(1, 1_060_501, 60_500),
+        Some(1_060_502),
+        "a single write is asked for at once"
+    );
+    sampler.sent(1_060_502);
+    sampler.answered(Some(&sample(1, 1_060_502, 200)));
+    assert_eq!(
+        sampler.due_us(1, 1_060_510, 60_500),
+        Some(1_110_502),
+        "it was wanted too long ago"
+    );
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Where the servers are in the WAL, and who wants to know.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use arc_swap::{ArcSwap, Guard};
 use evenkeel_policy::causality::{Position, Replica, Sample, Wait, Writes};
 use tokio::sync::Notify;
+
+/// A wish that is not older than this need not be said again.
+const WANTED_AGAIN_US: u64 = 100_000;
 
 /// One picture of the servers' positions; nothing in it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,6 +114,9 @@ pub struct Track {
     /// The control plane sleeps until the next write.
     asleep: AtomicBool,
     wrote: Notify,
+    /// When a read last found no replica that has what it must see; zero: never.
+    wanted_us: AtomicU64,
+    wanted: Notify,
 }
 
 impl Track {
@@ -120,6 +126,8 @@ impl Track {
             writes: Writes::new(workers),
             asleep: AtomicBool::new(false),
             wrote: Notify::new(),
+            wanted_us: AtomicU64::new(0),
+            wanted: Notify::new(),
         }
     }
 
@@ -155,6 +163,32 @@ impl Track {
                 return;
             }
             wrote.await;
+        }
+    }
+
+    /// A read has found no replica that has what it must see: positions are worth asking for.
+    pub fn want(&self, now_us: u64) {
+        let last_us = self.wanted_us.load(Relaxed);
+        if last_us == 0 || now_us > last_us.saturating_add(WANTED_AGAIN_US) {
+            self.wanted_us.store(now_us, SeqCst);
+            self.wanted.notify_waiters();
+        }
+    }
+
+    /// When that was last, within a tenth of a second; zero: never.
+    pub fn wanted_us(&self) -> u64 {
+        self.wanted_us.load(SeqCst)
+    }
+
+    /// Waits until it is so again.
+    pub async fn wanted_after(&self, last_us: u64) {
+        loop {
+            let mut wanted = std::pin::pin!(self.wanted.notified());
+            wanted.as_mut().enable();
+            if self.wanted_us() != last_us {
+                return;
+            }
+            wanted.await;
         }
     }
 

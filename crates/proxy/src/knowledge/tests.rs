@@ -55,6 +55,23 @@ fn a_write_wakes_who_waits_for_one_and_nobody_else() {
 }
 
 #[test]
+fn a_read_that_wants_to_know_wakes_who_waits_and_is_not_told_again_at_once() {
+    let knowledge = Knowledge::new(1);
+    let bell = Arc::new(Bell::default());
+    let mut waiting = Box::pin(knowledge.track().wanted_after(0));
+    assert!(poll(&mut waiting, &bell).is_pending());
+    knowledge.track().want(7);
+    assert!(bell.0.swap(false, Relaxed));
+    assert!(poll(&mut waiting, &bell).is_ready());
+    let mut next = Box::pin(knowledge.track().wanted_after(7));
+    assert!(poll(&mut next, &bell).is_pending());
+    knowledge.track().want(8);
+    assert!(!bell.0.load(Relaxed) && knowledge.track().wanted_us() == 7);
+    knowledge.track().want(200_000);
+    assert!(poll(&mut next, &bell).is_ready());
+}
+
+#[test]
 fn no_write_is_slept_through_while_two_workers_write() {
     const LAST_US: u64 = 50_000;
     let knowledge = Knowledge::new(2);

@@ -127,6 +127,9 @@ impl Reading<'_> {
             });
         let now_us = clock::now_us();
         let readers = readers(requires, candidates, now_us, &own.causality);
+        if readers.fresh == 0 && readers.replicas > 0 {
+            self.knowledge.track().want(now_us);
+        }
         let soon = match (requires, readers.soonest) {
             (Requires::Position(position), Some(index)) if self.may_wait => {
                 Some((index, position.clone()))

@@ -54,7 +54,10 @@ impl World {
             replicas: vec![0; replicas],
             reports: vec![(start, 0); replicas],
             sessions: (0..3).map(|_| Session::new()).collect(),
-            sampler: Sampler::new(20),
+            sampler: Sampler::new(Pace {
+                wanted_us: 20,
+                unwanted_us: 2_000,
+            }),
             writes: Writes::new(1),
             sample: None,
             sample_under_way: None,
@@ -130,7 +133,8 @@ impl World {
     }
 
     fn ask(&mut self) {
-        let due_us = self.sampler.due_us(self.epoch, self.writes.last_us());
+        let last_us = self.writes.last_us();
+        let due_us = self.sampler.due_us(self.epoch, last_us, last_us);
         if due_us.is_some_and(|due_us| due_us <= self.now_us) {
             self.sampler.sent(self.now_us);
             self.sample_under_way = Some(Sample {

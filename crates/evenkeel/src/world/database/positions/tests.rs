@@ -109,6 +109,11 @@ impl Rig {
         });
     }
 
+    /// A read that finds no replica that has what it must see.
+    fn read(&self) {
+        self.knowledge.track().want(now_us());
+    }
+
     fn write(&self) -> u64 {
         self.world.written.fetch_add(100, SeqCst);
         let now_us = now_us();
@@ -164,6 +169,7 @@ async fn many_writes_share_the_questions() {
         for _ in 0..50 {
             last_us = rig.write();
         }
+        rig.read();
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     until("the last write is everywhere", || rig.is_settled(last_us)).await;
@@ -174,6 +180,23 @@ async fn many_writes_share_the_questions() {
         "{samples} {looks} in {ms} ms"
     );
     assert!(samples > 10, "{samples}");
+}
+
+#[tokio::test]
+async fn writes_that_nobody_reads_cost_few_questions() {
+    let rig = Rig::start();
+    let (began, mut last_us) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_millis(300) {
+        last_us = rig.write();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (samples, looks) = rig.asked();
+    assert!(
+        (1..=5).contains(&samples) && looks <= 10,
+        "{samples} {looks}"
+    );
+    rig.read();
+    until("the last write is everywhere", || rig.is_settled(last_us)).await;
 }
 
 #[tokio::test]
