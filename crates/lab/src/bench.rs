@@ -21,6 +21,8 @@ mod target;
 mod topology;
 mod versions;
 
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -33,6 +35,9 @@ use experiment::{Depth, Experiment};
 use keeper::{Keeper, Order};
 use runner::{Limits, Runner};
 pub use statistics::median;
+
+/// Among what was run, beside the experiments.
+const PROGRAM: &str = "the program evenkeel";
 
 /// What to run, and how much of it.
 #[derive(Args, Debug)]
@@ -141,6 +146,7 @@ fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
     let order = Order {
         experiments: options.experiments.iter().map(lasting).collect(),
         limits,
+        marks: marks(&experiments),
         finished: Vec::new(),
     };
     keeper.remember(&order)?;
@@ -160,7 +166,33 @@ fn resumed(directory: &std::path::Path, stop: Stop) -> Result<(Runner, Vec<Exper
     let (keeper, outcome) = Keeper::open(directory)?;
     let order = keeper.order()?;
     let experiments = experiment::find(&order.experiments)?;
+    let marks = marks(&experiments);
+    let mut known = order.marks.iter();
+    if let Some((name, _)) = known.find(|(name, mark)| marks.get(*name) != Some(*mark)) {
+        bail!(
+            "{name} is not what it was when {} was begun: what was measured then cannot be put \
+             together with what would be now; undo the change, or begin a new run",
+            directory.display()
+        );
+    }
     Ok((Runner::new(outcome, keeper, order, stop), experiments))
+}
+
+/// Tells each experiment, and the Evenkeel that is measured, from what they become when somebody
+/// changes them.
+fn marks(experiments: &[Experiment]) -> BTreeMap<String, u64> {
+    let of = |what: &dyn Fn(&mut DefaultHasher)| {
+        let mut hasher = DefaultHasher::new();
+        what(&mut hasher);
+        hasher.finish()
+    };
+    let texts = experiments.iter().map(|one| {
+        let mark = of(&|hasher| format!("{one:?}").hash(hasher));
+        (one.name.clone(), mark)
+    });
+    let program = crate::balancer::find_binary().and_then(|path| Ok(std::fs::read(path)?));
+    let program = program.map(|bytes| (PROGRAM.to_owned(), of(&|hasher| bytes.hash(hasher))));
+    texts.chain(program).collect()
 }
 
 fn command() -> String {

@@ -180,6 +180,17 @@ fn what_was_done_before_ctrl_c_is_kept_and_gone_on_with() {
         .unwrap();
     assert!(said(&again).contains("--resume"), "{}", said(&again));
 
+    let written = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, written.replace("1000", "1001")).unwrap();
+    let other = bench(&["--resume", &text_of(&out)]).output().unwrap();
+    assert!(!other.status.success(), "{}", said(&other));
+    assert!(
+        said(&other).contains("is not what it was"),
+        "{}",
+        said(&other)
+    );
+    std::fs::write(&file, written).unwrap();
+
     let output = bench(&["--resume", &text_of(&out)]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let whole = bench(&["--resume", &text_of(&out)]).output().unwrap();

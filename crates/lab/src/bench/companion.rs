@@ -15,7 +15,8 @@ pub(crate) fn run(
     experiment: &mut Experiment,
 ) -> Result<()> {
     let percentages: Vec<u32> = stage.effort.open_loop_percent.iter().collect();
-    let loads = stage.part.load.iter().filter(|load| load.open_loop);
+    let part = stage.part;
+    let loads = part.load.iter().filter(|load| load.open_loop);
     let loads: Vec<&Load> = loads
         .filter(|load| can_keep_a_rate(load) && runner.wants_load(load))
         .collect();
@@ -45,7 +46,7 @@ fn can_keep_a_rate(load: &Load) -> bool {
 
 /// Every target once.
 fn turns(
-    stage: &Stage,
+    stage: &mut Stage,
     runner: &mut Runner,
     experiment: &mut Experiment,
     (load, percent, block): (&Load, u32, u32),
@@ -54,11 +55,11 @@ fn turns(
     let count = stage.fronts.len();
     for turn in 0..count {
         runner.stop.check()?;
-        let seat = &stage.fronts[(block as usize + percent as usize + turn) % count];
-        let target = &stage.part.target[seat.number];
-        let Some(front) = seat.front.as_deref().filter(|_| target.takes(load)) else {
+        let number = stage.fronts[(block as usize + percent as usize + turn) % count].number;
+        let target = &stage.part.target[number];
+        if stage.front(number).is_none() || !target.takes(load) {
             continue;
-        };
+        }
         let is_done = experiment.cells.iter().any(|cell| {
             cell.load == name
                 && cell.target == target.name
@@ -76,6 +77,10 @@ fn turns(
             target.name
         );
         runner.now(&at);
+        stage.prepare(number, experiment, &at)?;
+        let Some(front) = stage.front(number) else {
+            continue;
+        };
         let asked = Asked {
             point,
             seconds: stage.effort.seconds,

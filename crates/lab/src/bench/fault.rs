@@ -144,6 +144,7 @@ fn one(
         return Ok(());
     }
     let at = format!("{}, {}, trial {number}", front.name, fault.name);
+    experiment.failures.retain(|failure| failure.at != at);
     runner.progress.now(&at);
     let trial = Trial {
         scene,

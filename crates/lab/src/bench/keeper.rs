@@ -1,5 +1,6 @@
 //! The directory of a run: its results, the generators' own output, what it was asked for.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,9 @@ pub(crate) struct Order {
     /// As they were named: built-in ones by name, those of the user by the full path.
     pub(crate) experiments: Vec<String>,
     pub(crate) limits: Limits,
+    /// What was run, by name: what has changed since cannot be gone on with.
+    #[serde(default)]
+    pub(crate) marks: BTreeMap<String, u64>,
     /// Parts that were gone through, as `experiment/part`: they are not begun again.
     #[serde(default)]
     pub(crate) finished: Vec<String>,

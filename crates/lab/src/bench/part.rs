@@ -194,10 +194,7 @@ impl<'a> Stage<'a> {
         )
         .to_lowercase();
         runner.now(&at);
-        self.mend_servers(experiment, &at)?;
-        self.mend(step.target, experiment, &at);
-        settle(&self.topology)?;
-        sleep(Duration::from_millis(self.effort.pause_ms));
+        self.prepare(step.target, experiment, &at)?;
         let mut cell = match self.front(step.target) {
             None => Cell {
                 failure: Some("the target no longer runs".to_owned()),
@@ -226,6 +223,20 @@ impl<'a> Stage<'a> {
         cell.point = f64::from(step.point);
         (cell.block, cell.turn) = (step.block, step.turn);
         runner.add(experiment, cell, &at, self.step_time());
+        Ok(())
+    }
+
+    /// Before each run: servers that run and are idle, and a target that runs.
+    pub(crate) fn prepare(
+        &mut self,
+        number: usize,
+        experiment: &mut Experiment,
+        at: &str,
+    ) -> Result<()> {
+        self.mend_servers(experiment, at)?;
+        self.mend(number, experiment, at);
+        settle(&self.topology)?;
+        sleep(Duration::from_millis(self.effort.pause_ms));
         Ok(())
     }
 

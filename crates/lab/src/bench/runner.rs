@@ -131,6 +131,7 @@ impl Runner {
                     state.notes.push(note);
                 }
             }
+            state.failures.retain(|failure| failure.at != part.name);
             match self.part(part, effort, &mut state) {
                 Ok(()) => self.order.finished.push(name),
                 Err(_) if self.stop.is_asked_for() => {
@@ -171,7 +172,6 @@ impl Runner {
     fn place_of(&mut self, wanted: &experiment::Experiment) -> usize {
         let mut known = self.outcome.experiments.iter();
         if let Some(place) = known.position(|one| one.name == wanted.name) {
-            self.outcome.experiments[place].failures.clear();
             return place;
         }
         let fresh = self.blank(wanted);
@@ -338,16 +338,11 @@ impl Runner {
         planned: Duration,
     ) {
         self.progress.done(planned);
+        forget(state, &cell, at);
         if let Some(why) = &cell.failure {
             self.fail(state, at, why);
         }
         self.show(&cell);
-        // A run that failed before is replaced.
-        state.cells.retain(|old| {
-            (old.block, old.point) != (cell.block, cell.point)
-                || old.target != cell.target
-                || old.load != cell.load
-        });
         state.cells.push(cell);
         if self.saved.elapsed() > SAVE_EVERY {
             self.take(state);
@@ -402,6 +397,21 @@ impl Runner {
             self.progress.event(&format!("{error:#}; going on without"));
         }
     }
+}
+
+/// A run that failed before is replaced, and so is what was said of it.
+fn forget(state: &mut outcome::Experiment, new: &Cell, at: &str) {
+    let is_same = |old: &Cell| {
+        (old.block, old.point) == (new.block, new.point)
+            && old.target == new.target
+            && old.load == new.load
+    };
+    let failed = state.cells.iter().filter(|old| is_same(old));
+    let why: Vec<String> = failed.filter_map(|old| old.failure.clone()).collect();
+    state
+        .failures
+        .retain(|old| old.at != at || !why.contains(&old.why));
+    state.cells.retain(|old| !is_same(old));
 }
 
 /// Rate and 99th percentile, or what went wrong.

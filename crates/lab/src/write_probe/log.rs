@@ -89,6 +89,19 @@ impl WriteLog {
         later.next().map(|attempt| attempt.ended)
     }
 
+    /// The longest between two writes that were acknowledged one after the other, among those that
+    /// ended in this time: a write that was held, or hung before it failed, is silence too.
+    pub fn longest_silence(&self, from: SystemTime, until: SystemTime) -> Option<Duration> {
+        let acknowledged = self.attempts.iter().filter(|one| one.is_acknowledged());
+        let ends: Vec<SystemTime> = acknowledged.map(|one| one.ended).collect();
+        let pairs = ends
+            .windows(2)
+            .filter(|pair| pair[1] >= from && pair[0] <= until);
+        pairs
+            .filter_map(|pair| pair[1].duration_since(pair[0]).ok())
+            .max()
+    }
+
     /// Each stretch of failed writes.
     pub fn outages(&self) -> Vec<Outage> {
         let mut outages: Vec<Outage> = Vec::new();
@@ -203,6 +216,18 @@ mod tests {
         assert_eq!(log.acknowledged(), [0, 3, 4]);
         assert_eq!(log.first_success_since(at(11)), Some(at(31)));
         assert_eq!(log.first_success_since(at(50)), None);
+    }
+
+    #[test]
+    fn a_write_that_was_held_is_silence_though_none_failed() {
+        let mut log = log(&["", "", "", ""]);
+        log.attempts[2].ended = at(420);
+        log.attempts[3].ended = at(421);
+        assert!(log.outages().is_empty());
+        let silence = |from, until| log.longest_silence(at(from), at(until));
+        assert_eq!(silence(0, 1_000), Some(Duration::from_millis(409)));
+        assert_eq!(silence(0, 10), Some(Duration::from_millis(10)));
+        assert_eq!(silence(421, 1_000), Some(Duration::from_millis(1)));
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn named(finding: &Finding) -> (Vec<&str>, Vec<&str>) {
                 targets.extend(all.iter().map(String::as_str));
                 loads.push(load);
             }
-            Check::Peak { load, target, .. } => {
+            Check::Peak { load, target, .. } | Check::Keeps { load, target, .. } => {
                 targets.push(target);
                 loads.push(load);
             }

@@ -56,6 +56,8 @@ impl Trial<'_> {
         self.scene.wait_caught_up()?;
         let mut trial = self.verified(&log, &old)?;
         let seen = outage(&log, &change, known_by);
+        let silence = log.longest_silence(change.begun, known_by);
+        trial.silence_ms = silence.map(|silence| silence.as_secs_f64() * 1000.0);
         trial.first_error_ms = seen.as_ref().map(|seen| ms(seen.first_error, change.begun));
         trial.first_success_ms = seen
             .as_ref()

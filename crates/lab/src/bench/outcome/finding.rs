@@ -44,7 +44,8 @@ pub(crate) enum Check {
         #[serde(default)]
         points: Option<(f64, f64)>,
     },
-    /// The point at which `target` first reaches `gain` times `to` lies within `from..=until`.
+    /// The point at which `target` first reaches `gain` times `to` lies within `from..=until`: with
+    /// the whole interval by then, and not before.
     Knee {
         load: String,
         #[serde(default)]
@@ -64,8 +65,17 @@ pub(crate) enum Check {
         from: f64,
         until: f64,
     },
-    /// The median outage of the trials of `scenario` is at most `at_most_ms`, and no acknowledged
-    /// write is lost or doubled.
+    /// At the point `at`, `target`'s metric is at least this share of the best of its other points.
+    Keeps {
+        load: String,
+        #[serde(default)]
+        metric: Metric,
+        target: String,
+        at: f64,
+        at_least: f64,
+    },
+    /// The median outage of the trials of `scenario` is at most `at_most_ms`, no acknowledged write
+    /// is lost or doubled, and who was away has them all afterwards.
     Outage {
         target: String,
         scenario: String,

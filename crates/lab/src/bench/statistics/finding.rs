@@ -1,10 +1,10 @@
 //! Whether a study's finding holds here: its checks, one after the other, with their numbers.
 
-use std::collections::BTreeMap;
+mod sweep;
 
 use serde::Serialize;
 
-use super::bootstrap::{BAND, BLOCKS_LEAST, Bootstrap, Interval, Reading, median};
+use super::bootstrap::{BAND, BLOCKS_LEAST, Bootstrap, Interval, Reading};
 use super::outage;
 use super::pairs::{Points, Question, ratio};
 use crate::bench::outcome::{Better, Cell, Check, Experiment, Finding, Metric};
@@ -121,6 +121,13 @@ impl Court<'_> {
                 from,
                 until,
             } => self.peak(load, *metric, target, (*from, *until)),
+            Check::Keeps {
+                load,
+                metric,
+                target,
+                at,
+                at_least,
+            } => self.keeps(load, *metric, target, (*at, *at_least)),
             Check::Outage {
                 target,
                 scenario,
@@ -133,19 +140,7 @@ impl Court<'_> {
         let Some(found) = self.ask(question) else {
             return self.not_run(question);
         };
-        let (least, most) = (
-            at_least.unwrap_or(f64::NEG_INFINITY),
-            at_most.unwrap_or(f64::INFINITY),
-        );
-        let verdict = if found.blocks < BLOCKS_LEAST {
-            Verdict::NotShown
-        } else if found.low >= least && found.high <= most {
-            Verdict::Holds
-        } else if found.high < least || found.low > most {
-            Verdict::DoesNotHold
-        } else {
-            Verdict::NotShown
-        };
+        let verdict = within_limits(found, at_least, at_most);
         let wanted = match (at_least, at_most) {
             (Some(least), Some(most)) => format!("wanted {least} to {most}"),
             (Some(least), None) => format!("wanted at least {least}"),
@@ -183,91 +178,6 @@ impl Court<'_> {
         )
     }
 
-    fn knee(&self, question: &Question, gain: f64, (from, until): (f64, f64)) -> Opinion {
-        let ratios: Vec<(f64, Interval)> = self
-            .points(question.load)
-            .into_iter()
-            .filter_map(|point| {
-                let points = Some((point, point));
-                let found = self.ask(&Question {
-                    points,
-                    ..*question
-                })?;
-                Some((point, found))
-            })
-            .collect();
-        if ratios.is_empty() {
-            return self.not_run(question);
-        }
-        let is_measured = ratios.iter().any(|(at, _)| (from..=until).contains(at));
-        let is_enough = ratios.iter().all(|(_, found)| found.blocks >= BLOCKS_LEAST);
-        let reached = ratios.iter().find(|(_, found)| found.middle >= gain);
-        let verdict = match reached {
-            _ if !is_enough => Verdict::NotShown,
-            Some((at, _)) if (from..=until).contains(at) => Verdict::Holds,
-            Some((at, _)) if *at > until && !is_measured => Verdict::NotShown,
-            None if !is_measured => Verdict::NotShown,
-            _ => Verdict::DoesNotHold,
-        };
-        let pair = self.pair(question);
-        let numbers = match reached {
-            Some((at, found)) => format!(
-                "{pair} reaches × {gain} at {at} (× {:.2}; {})",
-                found.middle,
-                several(found.blocks, "block")
-            ),
-            None => {
-                let most = ratios.iter().map(|(_, found)| found.middle);
-                let most = most.fold(0.0, f64::max);
-                format!("{pair} never reaches × {gain}; the most is × {most:.2}")
-            }
-        };
-        let axis = self.axis(question.load);
-        (
-            verdict,
-            format!("{numbers}; wanted {from} to {until} {axis}"),
-        )
-    }
-
-    fn peak(&self, load: &str, metric: Metric, target: &str, (from, until): (f64, f64)) -> Opinion {
-        let medians = self.medians(load, metric, target);
-        let better = |a: f64, b: f64| match metric.better() {
-            Better::More => a > b,
-            Better::Less => a < b,
-        };
-        let best = medians
-            .iter()
-            .copied()
-            .reduce(|best, next| if better(next.1, best.1) { next } else { best });
-        let Some((at, best, _)) = best else {
-            return (
-                Verdict::NotShown,
-                format!("{} was not run", self.title(target)),
-            );
-        };
-        let near = |value: f64| (value / best - 1.0).abs() <= BAND;
-        let mut within = medians
-            .iter()
-            .filter(|(at, ..)| (from..=until).contains(at))
-            .peekable();
-        let is_enough = medians.iter().all(|(.., blocks)| *blocks >= BLOCKS_LEAST);
-        let verdict = if !is_enough || medians.len() < 2 || within.peek().is_none() {
-            Verdict::NotShown
-        } else if within.any(|(_, value, _)| near(*value)) {
-            Verdict::Holds
-        } else {
-            Verdict::DoesNotHold
-        };
-        let numbers = format!(
-            "{} is best at {at} ({best:.decimals$} {}); wanted {from} to {until} {}",
-            self.title(target),
-            metric.short(),
-            self.axis(load),
-            decimals = if best >= 100.0 { 0 } else { 2 },
-        );
-        (verdict, numbers)
-    }
-
     fn outage(&self, target: &str, scenario: &str, at_most_ms: f64) -> Opinion {
         let found = outage::summaries(&self.experiment.faults, self.bootstrap);
         let found = found
@@ -281,12 +191,14 @@ impl Court<'_> {
             );
         };
         let counts = format!(
-            "{}, lost {}, doubled {}",
+            "{}, lost {}, doubled {}, not caught up {}",
             several(found.trials, "trial"),
             found.lost,
-            found.doubled
+            found.doubled,
+            found.behind
         );
-        if found.lost + found.doubled + found.without_end as u64 > 0 {
+        let amiss = found.lost + found.doubled + found.behind;
+        if amiss + found.without_end as u64 > 0 {
             let numbers = format!("{title}: {counts}, without end {}", found.without_end);
             return (Verdict::DoesNotHold, numbers);
         }
@@ -310,38 +222,15 @@ impl Court<'_> {
         (verdict, numbers)
     }
 
+    /// What was measured of a target under a load.
+    fn cells(&self, load: &str, target: &str) -> impl Iterator<Item = &Cell> {
+        let cells = self.experiment.cells.iter();
+        cells.filter(move |c| c.load == load && c.target == target && c.failure.is_none())
+    }
+
     fn ask(&self, question: &Question) -> Option<Interval> {
         let cells: Vec<&Cell> = self.experiment.cells.iter().collect();
         ratio(&cells, question, self.bootstrap)
-    }
-
-    fn points(&self, load: &str) -> Vec<f64> {
-        let mut points: Vec<f64> = self
-            .experiment
-            .cells
-            .iter()
-            .filter(|cell| cell.load == load)
-            .map(|cell| cell.point)
-            .collect();
-        points.sort_by(f64::total_cmp);
-        points.dedup();
-        points
-    }
-
-    /// Point, median and number of blocks.
-    fn medians(&self, load: &str, metric: Metric, target: &str) -> Vec<(f64, f64, usize)> {
-        let mut values: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        let cells = self.experiment.cells.iter();
-        for cell in cells.filter(|c| c.load == load && c.target == target && c.failure.is_none()) {
-            let values = values.entry(cell.point.to_bits()).or_default();
-            values.extend(cell.values.get(&metric));
-        }
-        values
-            .into_iter()
-            .filter_map(|(bits, values)| {
-                Some((f64::from_bits(bits), median(&values)?, values.len()))
-            })
-            .collect()
     }
 
     fn told(&self, question: &Question, found: Interval) -> String {
@@ -391,6 +280,21 @@ fn several(count: usize, thing: &str) -> String {
     match count {
         1 => format!("one {thing}"),
         _ => format!("{count} {thing}s"),
+    }
+}
+
+/// With the whole interval.
+fn within_limits(found: Interval, at_least: Option<f64>, at_most: Option<f64>) -> Verdict {
+    let least = at_least.unwrap_or(f64::NEG_INFINITY);
+    let most = at_most.unwrap_or(f64::INFINITY);
+    if found.blocks < BLOCKS_LEAST {
+        Verdict::NotShown
+    } else if found.low >= least && found.high <= most {
+        Verdict::Holds
+    } else if found.high < least || found.low > most {
+        Verdict::DoesNotHold
+    } else {
+        Verdict::NotShown
     }
 }
 

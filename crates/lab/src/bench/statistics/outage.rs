@@ -19,6 +19,8 @@ pub(crate) struct OutageSummary {
     /// Of the trials with an end; nothing when there is none.
     pub(crate) outage_ms: Option<Interval>,
     pub(crate) longest_ms: f64,
+    /// The median of the longest times without an acknowledged write.
+    pub(crate) silence_ms: Option<f64>,
     /// Name and median length of each step, in the order of the trials.
     pub(crate) steps: Vec<(String, f64)>,
     pub(crate) acknowledged: u64,
@@ -58,6 +60,7 @@ fn summary(all: &[&FaultTrial], bootstrap: &Bootstrap) -> OutageSummary {
         .iter()
         .filter_map(|trial| trial.outage_ms())
         .collect();
+    let silences: Vec<f64> = trials.iter().filter_map(|trial| trial.silence_ms).collect();
     let sum = |of: &dyn Fn(&FaultTrial) -> u64| trials.iter().map(|trial| of(trial)).sum();
     OutageSummary {
         target: all[0].target.clone(),
@@ -67,6 +70,7 @@ fn summary(all: &[&FaultTrial], bootstrap: &Bootstrap) -> OutageSummary {
         without_end: trials.len() - outages.len(),
         outage_ms: bootstrap.interval(&outages),
         longest_ms: outages.iter().copied().fold(0.0, f64::max),
+        silence_ms: super::median(&silences),
         steps: steps(&trials),
         acknowledged: sum(&|trial| trial.acknowledged),
         failed: sum(&|trial| trial.failed),

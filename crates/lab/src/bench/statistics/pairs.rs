@@ -48,7 +48,12 @@ pub(crate) fn ratio(
         .filter(|logarithms| logarithms.len() == whole)
         .map(|logarithms| (logarithms.iter().sum::<f64>() / whole as f64).exp())
         .collect();
-    student::interval(&ratios).or_else(|| bootstrap.interval(&ratios))
+    interval(&ratios, bootstrap)
+}
+
+/// The median of the blocks' ratios, with the interval that so many blocks allow.
+pub(super) fn interval(ratios: &[f64], bootstrap: &Bootstrap) -> Option<Interval> {
+    student::interval(ratios).or_else(|| bootstrap.interval(ratios))
 }
 
 /// The target's values by block and point. A point is compared by its bits: it comes from one list.

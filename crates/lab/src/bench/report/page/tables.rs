@@ -206,7 +206,9 @@ pub(super) fn outages(html: &mut Html, experiment: &Experiment, analysed: &Analy
     html.element("h3", "Faults: what writers saw");
     html.inside("table class=\"numbers\"", |html| {
         html.raw("<thead><tr><th></th><th class=\"words\">fault</th><th>trials</th>");
-        html.raw("<th>outage ms</th><th>longest</th><th class=\"words\">made of</th>");
+        html.raw(
+            "<th>outage ms</th><th>longest</th><th>silence ms</th><th class=\"words\">made of</th>",
+        );
         html.raw("<th>written</th><th>failed</th><th>lost</th>");
         html.raw("<th>doubled</th><th>refused, yet there</th><th>not caught up</th></tr></thead>");
         html.inside("tbody", |html| {
@@ -244,6 +246,7 @@ fn outage(html: &mut Html, experiment: &Experiment, found: &OutageSummary) {
     html.element("td class=\"small\"", &found.scenario);
     html.element("td", &trials).element("td", &length);
     html.element("td", &short(found.longest_ms));
+    html.element("td", &found.silence_ms.map_or("–".to_owned(), short));
     html.element("td class=\"small\"", &steps.join(", "));
     for number in [
         found.acknowledged,

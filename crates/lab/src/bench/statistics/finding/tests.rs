@@ -1,5 +1,7 @@
 //! Findings against made-up cells: each verdict for its reason.
 
+use std::collections::BTreeMap;
+
 use super::super::sample::{cell, experiment};
 use super::*;
 use crate::bench::outcome::FaultTrial;
@@ -70,7 +72,7 @@ fn two_blocks_say_nothing() {
 fn two_blocks_say_nothing_of_a_knee_either() {
     let mut experiment = measured(&[("direct", &[(4.0, 40.0)]), ("own", &[(4.0, 60.0)])]);
     experiment.cells.truncate(4);
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50; 2 blocks); \
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50, 1.50 to 1.50; 2 blocks); \
         wanted 3 to 8 threads";
     judged(experiment, KNEE, Verdict::NotShown, numbers);
 }
@@ -118,41 +120,57 @@ const KNEE: &str = "check = \"knee\"\nload = \"read\"\ntarget = \"own\"\nto = \"
     gain = 1.1\nfrom = 3\nuntil = 8";
 
 #[test]
-fn a_knee_is_the_first_point_that_gains() {
-    let direct: &[(f64, f64)] = &[(1.0, 10.0), (4.0, 40.0), (16.0, 50.0)];
-    let of = |own| measured(&[("direct", direct), ("own", own)]);
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50; 5 blocks); \
-        wanted 3 to 8 threads";
-    judged(
-        of(&[(1.0, 8.0), (4.0, 60.0), (16.0, 90.0)]),
-        KNEE,
+fn a_knee_lies_between_two_points_that_were_measured() {
+    let direct: &[(f64, f64)] = &[(1.0, 10.0), (4.0, 40.0), (8.0, 45.0), (16.0, 50.0)];
+    let told = |own: &[(f64, f64)], verdict, what: &str| {
+        let numbers = format!("own / direct, per second, read: {what}; wanted 3 to 8 threads");
+        judged(
+            measured(&[("direct", direct), ("own", own)]),
+            KNEE,
+            verdict,
+            &numbers,
+        );
+    };
+    let at_4 = "reaches × 1.1 at 4 (× 1.50, 1.50 to 1.50; 5 blocks)";
+    let at_16 = "reaches × 1.1 at 16 (× 1.80, 1.80 to 1.80; 5 blocks)";
+    told(
+        &[(1.0, 8.0), (4.0, 60.0), (16.0, 90.0)],
         Verdict::Holds,
-        numbers,
+        at_4,
     );
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 16 (× 1.80; 5 blocks); \
-        wanted 3 to 8 threads";
-    judged(
-        of(&[(1.0, 8.0), (4.0, 30.0), (16.0, 90.0)]),
-        KNEE,
-        Verdict::DoesNotHold,
-        numbers,
-    );
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 16 (× 1.80; 5 blocks); \
-        wanted 3 to 8 threads";
-    judged(
-        of(&[(1.0, 8.0), (16.0, 90.0)]),
-        KNEE,
+    told(&[(4.0, 60.0), (16.0, 90.0)], Verdict::NotShown, at_4);
+    let missed_at_8 = &[(1.0, 8.0), (8.0, 45.0), (16.0, 90.0)];
+    told(missed_at_8, Verdict::DoesNotHold, at_16);
+    told(
+        &[(1.0, 8.0), (4.0, 30.0), (16.0, 90.0)],
         Verdict::NotShown,
-        numbers,
+        at_16,
     );
-    let numbers = "own / direct, per second, read: never reaches × 1.1; the most is × 0.80; \
-        wanted 3 to 8 threads";
-    judged(
-        of(&[(1.0, 8.0), (4.0, 20.0)]),
-        KNEE,
-        Verdict::DoesNotHold,
-        numbers,
-    );
+    let never = "never reaches × 1.1; the most is × 0.80";
+    told(&[(1.0, 8.0), (4.0, 20.0)], Verdict::NotShown, never);
+    told(&[(1.0, 8.0), (16.0, 20.0)], Verdict::DoesNotHold, never);
+    let early = "reaches × 1.1 at 1 (× 1.20, 1.20 to 1.20; 5 blocks)";
+    told(&[(1.0, 12.0), (4.0, 60.0)], Verdict::DoesNotHold, early);
+}
+
+#[test]
+fn a_knee_is_reached_by_the_whole_interval() {
+    let mut experiment = measured(&[
+        ("direct", &[(1.0, 10.0), (4.0, 40.0)]),
+        ("own", &[(1.0, 8.0), (4.0, 60.0)]),
+    ]);
+    let mut of_own = experiment
+        .cells
+        .iter_mut()
+        .filter(|cell| cell.target == "own");
+    of_own
+        .find(|cell| cell.point == 4.0)
+        .unwrap()
+        .values
+        .insert(Metric::Rate, 20.0);
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50, 0.65 to 2.22; \
+        5 blocks); wanted 3 to 8 threads";
+    judged(experiment, KNEE, Verdict::NotShown, numbers);
 }
 
 #[test]
@@ -162,6 +180,35 @@ fn a_peak_may_be_missed_by_three_percent() {
     let numbers = "own is best at 64 (100 per second); wanted 8 to 32 threads";
     judged(of(98.0), check, Verdict::Holds, numbers);
     judged(of(90.0), check, Verdict::DoesNotHold, numbers);
+    let only_within = measured(&[("own", &[(8.0, 50.0), (16.0, 90.0)])]);
+    let numbers = "own is best at 16 (90.0 per second); wanted 8 to 32 threads";
+    judged(
+        only_within,
+        check,
+        Verdict::NotShown,
+        &numbers.replace("90.0", "90.00"),
+    );
+}
+
+#[test]
+fn what_is_kept_of_the_best_is_seen_block_by_block() {
+    let of = |at_128: f64| measured(&[("own", &[(8.0, 80.0), (64.0, 100.0), (128.0, at_128)])]);
+    let check = "check = \"keeps\"\nload = \"read\"\ntarget = \"own\"\nat = 128\nat_least = 0.8";
+    let told = |kept: &str| {
+        format!(
+            "own at 128 threads: × {kept} of its best ({kept} to {kept}; 5 blocks); wanted at least 0.8"
+        )
+    };
+    judged(of(90.0), check, Verdict::Holds, &told("0.90"));
+    judged(of(140.0), check, Verdict::Holds, &told("1.00"));
+    judged(of(70.0), check, Verdict::DoesNotHold, &told("0.70"));
+    let alone = measured(&[("own", &[(128.0, 70.0)])]);
+    judged(
+        alone,
+        check,
+        Verdict::NotShown,
+        "own was not run at 128 and at another point",
+    );
 }
 
 fn trials(outages_ms: &[f64], lost: u64) -> Experiment {
@@ -185,12 +232,12 @@ fn an_outage_must_be_short_and_lose_nothing() {
     let check =
         "check = \"outage\"\ntarget = \"own\"\nscenario = \"primary killed\"\nat_most_ms = 2000";
     let short = [300.0, 500.0, 400.0];
-    let numbers = "own: outage 400 ms (300 to 500), 3 trials, lost 0, doubled 0; \
+    let numbers = "own: outage 400 ms (300 to 500), 3 trials, lost 0, doubled 0, not caught up 0; \
         wanted at most 2000 ms";
     judged(trials(&short, 0), check, Verdict::Holds, numbers);
-    let numbers = "own: 3 trials, lost 3, doubled 0, without end 0";
+    let numbers = "own: 3 trials, lost 3, doubled 0, not caught up 0, without end 0";
     judged(trials(&short, 1), check, Verdict::DoesNotHold, numbers);
-    let numbers = "own: outage 2400 ms (2100 to 2500), 3 trials, lost 0, doubled 0; \
+    let numbers = "own: outage 2400 ms (2100 to 2500), 3 trials, lost 0, doubled 0, not caught up 0; \
         wanted at most 2000 ms";
     judged(
         trials(&[2_100.0, 2_400.0, 2_500.0], 0),
