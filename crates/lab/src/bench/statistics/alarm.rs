@@ -192,7 +192,7 @@ fn few_blocks(experiment: &Experiment) -> Option<Alarm> {
     Some(Alarm {
         kind: Kind::FewBlocks,
         seen,
-        means: "intervals of fewer than 5 blocks are little more than the range of what was seen"
+        means: "so few blocks settle little: their intervals are wide, and what is not shown here may show with more"
             .to_owned(),
     })
 }
