@@ -189,8 +189,9 @@ fn as_request(bytes: &[u8]) -> (Request, Token) {
 /// One message per letter: `q` select, `e` an error, `b` begin, `m` commit, `2` two statements,
 /// `I` COPY in, `J` COPY in that fails at its second message, `O` COPY out; `P` Parse, `X` a bad
 /// Parse, `B` `D` `E` `C` `H` `S` `F`, `K` Parse of a COPY in, `L` of one that fails at its second
-/// message, `U` of one that fails before any, `d` `c` COPY data and its end; `w` COPY both ways, `v`
-/// one that the server ends, `y` one that fails at the first data, `k` results and COPY out in one.
+/// message, `U` of one that fails before any, `d` `c` COPY data and its end; `w` COPY both ways,
+/// `v` one that the server ends, `y` one that fails at the first data, `k` results and COPY out in
+/// one.
 fn message(letter: char) -> Vec<u8> {
     let mut out = Vec::new();
     let to = &mut out;
