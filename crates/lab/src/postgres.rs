@@ -63,6 +63,8 @@ pub struct PostgresOptions {
     /// The version; `None` is the newest that is installed. What this machine lacks is looked for
     /// in the rivals' root file system.
     pub version: Option<u32>,
+    /// Further settings, as `name=value`; of two for one name this one counts.
+    pub settings: Vec<String>,
 }
 
 impl Default for PostgresOptions {
@@ -72,8 +74,15 @@ impl Default for PostgresOptions {
             sbtest_rows: None,
             sbtest_tables: 4,
             version: None,
+            settings: Vec::new(),
         }
     }
+}
+
+/// A command that runs one of PostgreSQL's programs, of the newest version that is installed, as
+/// the user that the servers run as.
+pub fn command(name: &str) -> Result<Command> {
+    Programs(None).command(name)
 }
 
 /// A primary and its standbys. Accounts: `sbtest`/`sbtest`, `monitor`/`monitor` (SCRAM) over TCP.
@@ -107,7 +116,7 @@ impl Lab {
     /// Starts a primary and its standbys; returns when every standby has all the data.
     pub fn postgres(&self, options: PostgresOptions) -> Result<PostgresCluster> {
         let programs = Programs(options.version);
-        let primary = self.postgres_primary(programs)?;
+        let primary = self.postgres_primary(programs, &options.settings)?;
         for account in ACCOUNTS {
             primary.sql(account)?;
         }
@@ -117,7 +126,7 @@ impl Lab {
         let replicas = (0..options.replicas)
             .map(|number| {
                 let name = format!("postgres-replica-{}", number + 1);
-                self.postgres_replica(&name, programs, &primary)
+                self.postgres_replica(&name, programs, &options.settings, &primary)
             })
             .collect::<Result<Vec<Server>>>()?;
         let cluster = PostgresCluster { primary, replicas };
@@ -129,7 +138,7 @@ impl Lab {
         Ok(cluster)
     }
 
-    fn postgres_primary(&self, programs: Programs) -> Result<Server> {
+    fn postgres_primary(&self, programs: Programs, settings: &[String]) -> Result<Server> {
         let place = self.place("postgres-primary");
         make_directory(&place.directory)?;
         let data = place.directory.join("data");
@@ -156,20 +165,32 @@ impl Lab {
         if let Some(range) = self.network_range() {
             allow_from(&place, &range)?;
         }
-        let server = self.enlist_postgres(&place, programs, Role::Primary)?;
+        let server = self.enlist_postgres(&place, programs, settings, Role::Primary)?;
         server.start()?;
         Ok(server)
     }
 
     /// A copy of the primary, not yet started.
-    fn postgres_replica(&self, name: &str, programs: Programs, primary: &Server) -> Result<Server> {
+    fn postgres_replica(
+        &self,
+        name: &str,
+        programs: Programs,
+        settings: &[String],
+        primary: &Server,
+    ) -> Result<Server> {
         let place = self.place(name);
         make_directory(&place.directory)?;
         replication::copy_data(programs, &place, primary)?;
-        self.enlist_postgres(&place, programs, Role::Replica)
+        self.enlist_postgres(&place, programs, settings, Role::Replica)
     }
 
-    fn enlist_postgres(&self, place: &Place, programs: Programs, role: Role) -> Result<Server> {
+    fn enlist_postgres(
+        &self,
+        place: &Place,
+        programs: Programs,
+        settings: &[String],
+        role: Role,
+    ) -> Result<Server> {
         let kind = Postgres {
             client: tool::find("psql")?,
             programs,
@@ -179,7 +200,7 @@ impl Lab {
         let launch = Launch {
             program: server.path,
             root: server.root,
-            arguments: arguments(place),
+            arguments: arguments(place, settings),
             user: server_user()?,
             // "Fast shutdown": clients are disconnected, not waited for.
             stop_signal: libc::SIGINT,
@@ -231,7 +252,7 @@ impl Kind for Postgres {
     }
 }
 
-fn arguments(place: &Place) -> Vec<String> {
+fn arguments(place: &Place, settings: &[String]) -> Vec<String> {
     let data = place.directory.join("data");
     let mut arguments = vec![
         "-D".to_owned(),
@@ -243,8 +264,9 @@ fn arguments(place: &Place) -> Vec<String> {
         "-c".to_owned(),
         format!("listen_addresses={}", place.address.ip()),
     ];
-    for setting in SETTINGS {
-        arguments.extend(["-c".to_owned(), (*setting).to_owned()]);
+    let own = SETTINGS.iter().map(|setting| (*setting).to_owned());
+    for setting in own.chain(settings.iter().cloned()) {
+        arguments.extend(["-c".to_owned(), setting]);
     }
     arguments
 }

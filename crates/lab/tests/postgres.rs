@@ -28,6 +28,10 @@ mod pins;
 mod pipelines;
 #[path = "postgres/random.rs"]
 mod random;
+#[path = "postgres/replicating.rs"]
+mod replicating;
+#[path = "postgres/replication.rs"]
+mod replication;
 #[path = "postgres/rescues.rs"]
 mod rescues;
 #[path = "postgres/rules.rs"]

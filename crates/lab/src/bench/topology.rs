@@ -272,6 +272,7 @@ fn start(servers: &Servers, rows: u32, notes: &mut Vec<String>) -> Result<Home> 
                 sbtest_rows,
                 sbtest_tables,
                 version: None,
+                ..PostgresOptions::default()
             };
             (ClusterKind::Postgres, lab.postgres(options)?.servers())
         }

@@ -302,24 +302,3 @@ fn versions_are_negotiated_once_and_only_where_they_must_be() {
         assert_eq!(negotiated, ["v 196610 0"]);
     }
 }
-
-#[test]
-fn replication_is_refused_with_a_reason() {
-    for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
-        for value in ["true", "database"] {
-            let settings = [("replication", value)];
-            let login = Login {
-                settings: &settings,
-                ..Login::default()
-            };
-            assert_eq!(refusal(&stage, &login), "0A000", "{io}");
-        }
-        let settings = [("replication", "false")];
-        let login = Login {
-            settings: &settings,
-            ..Login::default()
-        };
-        assert_eq!(refusal(&stage, &login), "in", "{io}");
-    }
-}

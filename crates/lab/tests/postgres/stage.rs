@@ -87,8 +87,12 @@ pub(crate) fn admin() -> Client {
 
 /// A server for one test.
 pub(crate) fn own() -> (Lab, Server) {
+    own_with(PostgresOptions::default())
+}
+
+pub(crate) fn own_with(options: PostgresOptions) -> (Lab, Server) {
     let lab = Lab::new("postgres").unwrap();
-    let cluster = lab.postgres(PostgresOptions::default()).unwrap();
+    let cluster = lab.postgres(options).unwrap();
     (lab, cluster.primary)
 }
 

@@ -55,7 +55,7 @@ pub struct Key {
     pub generation: u64,
     /// The database, where a connection cannot change it; else always the same.
     pub database: u64,
-    /// What TLS shows of it: encrypted or not, the client certificate used.
+    /// What else it is: what was agreed on in its login, or that it is for one client alone.
     pub identity: u64,
 }
 

@@ -244,7 +244,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
 
     /// Whether it has chosen the primary, and another one has followed since: the old one may still
     /// take writes, and they are lost.
-    fn is_at_former_primary(&self, view: &View) -> bool {
+    pub(super) fn is_at_former_primary(&self, view: &View) -> bool {
         let (Some(own), Some(at)) = (&view.database, &self.at) else {
             return false;
         };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use evenkeel_policy::pins::Pins;
+use evenkeel_policy::pins::{Pin, Pins};
 
 use crate::cancel;
 use crate::clock;
@@ -337,6 +337,10 @@ impl Card {
         let deadline_ms = self.deadline_ms.get();
         if deadline_ms != 0 && now_ms >= deadline_ms {
             self.call();
+        }
+        if self.pins.get().has(Pin::Replication) {
+            // A stream never ends, and a base backup or a first copy takes as long as it takes.
+            return None;
         }
         let Times {
             query,

@@ -17,6 +17,7 @@ mod portals;
 mod prepared;
 mod reading;
 mod release;
+mod replication;
 mod rescue;
 mod ruled;
 mod sequences;
@@ -199,6 +200,7 @@ pub(super) async fn converse(
         Err(interrupt) => return interrupt.ending(),
     };
     live.take_card(&session.card);
+    session.check_primary();
     let outcome = live
         .unless_cut(poll_fn(|context| session.poll(context)))
         .await;
@@ -273,8 +275,10 @@ impl Session<'_> {
             self.go_on()?;
             return Ok(true);
         }
-        let owes_nothing = |server: &ServerConnection| server.conversation.owed() == 0;
-        if self.leaving && self.server.as_deref().is_none_or(owes_nothing) {
+        let may_leave = |server: &ServerConnection| {
+            server.conversation.owed() == 0 || server.conversation.is_streaming()
+        };
+        if self.leaving && self.server.as_deref().is_none_or(may_leave) {
             return Err(End::ClientLeft);
         }
         self.step_client(context, is_client_ready)
@@ -385,10 +389,11 @@ impl Session<'_> {
     /// Bytes of the client, from where the last ones ended: all of them are sent on, answered, or
     /// held.
     fn take(&mut self, input: Input<'_>) -> Result<(), End> {
-        if self.server.is_some() {
-            return self.forward(input);
+        match &self.server {
+            Some(_) if self.replicates() => self.forward_replication(input),
+            Some(_) => self.forward(input),
+            None => self.begin(input),
         }
-        self.begin(input)
     }
 
     /// Sends what we have to say ourselves.

@@ -37,6 +37,24 @@ pub(super) async fn awaited(service: &Service) -> Arc<View> {
     }
 }
 
+/// The view as soon as it has a primary, and which that is; `None`: a login cannot wait so long.
+pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<View>, usize)> {
+    let since_ms = clock::now_ms();
+    loop {
+        let view = service.view_owned();
+        let own = view.database.as_ref()?;
+        if let Some(primary) = own.primary {
+            return Some((view, primary));
+        }
+        // The rest of its time is for the login itself.
+        let limit = own.times.without_server.min(own.times.login / 2);
+        if Duration::from_millis(clock::now_ms().saturating_sub(since_ms)) >= limit {
+            return None;
+        }
+        compio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
 /// Where a visit may go, in this order, and how long it may take there.
 ///
 /// Any server will do: the primary if there is one, else whoever reads; and each once more, since

@@ -50,9 +50,15 @@ pub(crate) struct Who {
     pub(crate) generation: u64,
     /// What else connections must agree in to be shared.
     pub(crate) identity: u64,
+    /// What a replication client's startup packet says beside its name and database: the servers
+    /// are told the same, and its connection is its own.
+    pub(crate) replication: Option<Parameters>,
     pub(crate) user_number: Number,
     pub(crate) database_number: Number,
 }
+
+/// Names and values of a startup packet.
+pub(crate) type Parameters = Vec<(Box<[u8]>, Box<[u8]>)>;
 
 /// What logs a user in to servers.
 pub(crate) enum Credential {

@@ -172,16 +172,7 @@ impl Conversation {
             Request::CopyData | Request::CopyEnd => return self.sent_copy(request),
             _ => {}
         }
-        if let CopyState::In {
-            ref mut syncs,
-            ended: false,
-        } = self.copy
-        {
-            // §54.2.6: "any other non-copy messages constitute an error", Flush and Sync excepted.
-            match request {
-                Request::Sync => *syncs = syncs.saturating_add(1),
-                _ => self.certain = false,
-            }
+        if self.takes_as_copy(request) {
             return Sending::Forward;
         }
         self.skipping = false;
@@ -401,9 +392,8 @@ impl Conversation {
             | (Request::FunctionCall, Event::FunctionResult) => {}
             (Request::Query | Request::Execute, Event::CopyIn) => self.begin_copy_in(),
             (Request::Query | Request::Execute, Event::CopyOut) => self.copy = CopyState::Out,
-            (Request::Query | Request::Execute, Event::CopyDone) => self.copy = CopyState::No,
-            // Replication: both sides send until they stop; such a connection serves one client.
-            (Request::Query | Request::Execute, Event::CopyBoth) => self.certain = false,
+            (Request::Query | Request::Execute, Event::CopyBoth) => self.begin_copy_both(),
+            (Request::Query | Request::Execute, Event::CopyDone) => self.copy_done(),
             _ => return Err(OutOfSync),
         }
         Ok(Settled::Nothing)

@@ -189,12 +189,14 @@ impl<'a> Startup<'a> {
     }
 
     /// Whether the client wants to replicate. `database` is the one spelling of logical
-    /// replication; whatever else is not a spelling of "off" is taken for a physical one.
+    /// replication; whatever else is not a spelling of "off" is taken for a physical one: a server
+    /// refuses it unless it is.
     #[must_use]
     pub fn replication(&self) -> Replication {
         match self.get(b"replication") {
-            None | Some(b"false" | b"off" | b"no" | b"0" | b"f" | b"n") => Replication::No,
+            None => Replication::No,
             Some(b"database") => Replication::Logical,
+            Some(value) if is_off(value) => Replication::No,
             Some(_) => Replication::Physical,
         }
     }
@@ -233,6 +235,16 @@ impl<'a> Startup<'a> {
             })
         })
     }
+}
+
+/// As servers read a boolean: the beginning of a word will do that no other word has, in any case.
+fn is_off(value: &[u8]) -> bool {
+    let begins = |word: &[u8]| {
+        let beginning = word.get(..value.len());
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(value))
+    };
+    let is_clear = !value.is_empty() && !value.eq_ignore_ascii_case(b"o");
+    is_clear && (value == b"0" || [&b"false"[..], b"no", b"off"].into_iter().any(begins))
 }
 
 /// A setting given on the command line.

@@ -14,7 +14,7 @@ use crate::service::database::DatabaseService;
 use crate::state::meaning::Meaning;
 use crate::state::settings::{Interner, Journal, OnServer, Settings};
 use crate::state::templates::Templates;
-use crate::upstream::lender::Who;
+use crate::upstream::lender::{Parameters, Who};
 use crate::upstream::lending;
 
 /// Who a session is towards the servers.
@@ -33,11 +33,13 @@ pub(crate) struct Known {
 }
 
 /// Names and values of ParameterStatus.
-pub(crate) type Reports = Vec<(Box<[u8]>, Box<[u8]>)>;
+pub(crate) type Reports = Parameters;
 
 impl Known {
     pub(super) fn new(who: &Who, service: &DatabaseService) -> Self {
+        // What replicates is greeted by a server each time, and its texts are not read.
         let own = service.of_postgres();
+        let own = own.filter(|_| who.replication.is_none());
         Self {
             greeting: own.map_or_else(Arc::default, |own| own.greetings.of(who)),
             greeter: RefCell::default(),

@@ -146,6 +146,9 @@ impl Session<'_> {
         event: &Event<'_>,
         walked: &mut Walked,
     ) -> Delivery {
+        if self.replicates() {
+            return self.hear_replication(server, event, walked);
+        }
         let was_idle = walked.is_ready && server.conversation.is_idle();
         let reply = match server.conversation.reply(event) {
             Ok(reply) => reply,

@@ -31,7 +31,8 @@ fn code(sqlstate: [u8; 5]) -> ErrorCode {
 
 fn refused(pooled: &Pooled, sqlstate: [u8; 5], text: &str) -> JoinError {
     let kind = match &sqlstate {
-        b"53300" => Kind::Full,
+        // Walsenders have a limit of their own: a client that replicates is told, and tries again.
+        b"53300" if pooled.who.replication.is_none() => Kind::Full,
         b"57P01" | b"57P02" | b"57P03" => Kind::TurnedAway,
         _ => Kind::Refused,
     };
@@ -51,7 +52,9 @@ pub(super) async fn open(
     };
     let connection = in_time(&view, &pooled.server, joining).await?;
     let shared = service.database.as_ref();
-    if let Some(own) = shared.and_then(|shared| shared.of_postgres()) {
+    let own = shared.and_then(|shared| shared.of_postgres());
+    // What a replication client begins with is nobody else's.
+    if let Some(own) = own.filter(|_| pooled.who.replication.is_none()) {
         own.greetings.refresh(&pooled.who, &connection);
     }
     Ok(connection)
@@ -115,7 +118,9 @@ async fn join(
         (b"user", who.server_user.as_bytes()),
         (b"database", who.database.as_bytes()),
     ];
-    build::startup(&mut out, 0, parameters);
+    let replication = who.replication.iter().flatten();
+    let replication = replication.map(|(name, value)| (&**name, &**value));
+    build::startup(&mut out, 0, parameters.into_iter().chain(replication));
     let mut login = Login {
         join: Some(Join::new(
             who.server_user.as_bytes().to_vec(),

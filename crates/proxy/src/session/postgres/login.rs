@@ -3,6 +3,7 @@
 
 mod credential;
 mod greeting;
+mod replication;
 mod verifiers;
 
 pub(crate) use self::verifiers::Verifiers;
@@ -16,7 +17,6 @@ use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, f
 use evenkeel_wire::postgres::{Fault, Parsed, build, frame};
 
 use self::credential::Proof;
-use super::account::Reports;
 use super::complaint::Complaint;
 use super::server::ServerConnection;
 use super::shared::Shared;
@@ -27,6 +27,7 @@ use crate::record::Ending;
 use crate::service::database::DatabaseService;
 use crate::service::{Seat, View};
 use crate::stream::Stream;
+use crate::upstream::lender::Parameters;
 use crate::upstream::lending::Lending;
 
 /// What a client may say before it has proved anything.
@@ -71,9 +72,11 @@ impl From<std::io::Error> for Outside {
 pub(super) struct Wish {
     pub(super) minor: u16,
     pub(super) user: String,
+    /// Empty: it replicates all of them.
     pub(super) database: String,
+    pub(super) replication: Replication,
     /// The parameters of the startup packet.
-    pub(super) parameters: Reports,
+    pub(super) parameters: Parameters,
     /// What is to be said before anything else.
     pub(super) negotiation: Vec<u8>,
 }
@@ -130,7 +133,10 @@ impl<'a> Door<'a> {
             let what = "bytes behind a login that is not over";
             return Err(Complaint::protocol(what).into());
         }
-        let greeted = self.greet(stream, &wish, proof).await?;
+        let greeted = match wish.replication {
+            Replication::No => self.greet(stream, &wish, proof).await?,
+            _ => self.greet_replication(stream, &wish, proof).await?,
+        };
         let stream = place.take().ok_or(Outside::Gone)?;
         Ok(self.enter(stream, greeted))
     }
@@ -224,7 +230,11 @@ impl<'a> Door<'a> {
             })
         };
         let user = text(startup.user().unwrap_or_default())?;
-        let database = text(startup.database())?;
+        let replication = startup.replication();
+        let database = match replication {
+            Replication::Physical => String::new(),
+            _ => text(startup.database())?,
+        };
         let own = view.database.as_ref();
         let tls_required = own
             .and_then(|own| own.tls.as_ref())
@@ -234,14 +244,6 @@ impl<'a> Door<'a> {
                 .hint("Connect with sslmode=require or better.");
             return Err(complaint.into());
         }
-        if startup.replication() != Replication::No {
-            let complaint = Complaint::new(
-                b"0A000",
-                "replication connections cannot go through this service",
-            )
-            .hint("Connect to the server itself.");
-            return Err(complaint.into());
-        }
         let mut negotiation = Vec::new();
         let minor = build::negotiate_protocol_version(&mut negotiation, startup, MINOR_MAX);
         let parameters = startup.parameters();
@@ -249,6 +251,7 @@ impl<'a> Door<'a> {
             minor,
             user,
             database,
+            replication,
             parameters: parameters
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),

@@ -43,4 +43,11 @@ impl<C: Connection> Account<C> {
         pooled.push(Arc::clone(&new));
         new
     }
+
+    /// Nobody is lent a connection of its pools any more: what is free closes, what is not will.
+    pub(crate) fn retire(&self) {
+        for pooled in &*self.pooled.borrow() {
+            self.lender.books.outdate(&pooled.pool);
+        }
+    }
 }

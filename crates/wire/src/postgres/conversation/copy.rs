@@ -4,6 +4,9 @@
 //! ReadyForQuery or two if the COPY fails: the server has read the first Sync as a part of the
 //! COPY, or it failed before it came to it. Whatever else is answered comes behind both: so a
 //! request of ours follows the second Sync, and what comes before its reply is the client's.
+//!
+//! And COPY both ways, in which replication streams: each side sends until it says that it is done,
+//! whichever is first, and the server's CommandComplete comes behind both.
 
 use super::terms::{Delivery, Origin, Reply, Request, Sending, Settled, Token};
 use super::{Conversation, Owed, ends_in_ready};
@@ -14,7 +17,7 @@ use crate::postgres::frontend::Target;
 /// There is no such portal: to close it does nothing, and is answered.
 const NO_PORTAL: &[u8] = b"evenkeel fence";
 
-/// Whether the server reads or writes COPY data.
+/// Whether the server reads or writes COPY data, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyState {
     No,
@@ -24,6 +27,10 @@ pub(super) enum CopyState {
         ended: bool,
     },
     Out,
+    /// Both sides send; the client has ended what it sends.
+    Both {
+        ended: bool,
+    },
 }
 
 impl Conversation {
@@ -31,6 +38,31 @@ impl Conversation {
     #[must_use]
     pub fn is_copying_in(&self) -> bool {
         matches!(self.copy, CopyState::In { ended: false, .. })
+    }
+
+    /// Whether client and server stream to each other, and the client has not ended that.
+    #[must_use]
+    pub fn is_streaming(&self) -> bool {
+        self.copy == CopyState::Both { ended: false }
+    }
+
+    /// Whether a message that is neither data nor its end goes to a COPY that reads from the client
+    /// instead of being answered.
+    pub(super) fn takes_as_copy(&mut self, request: Request) -> bool {
+        match &mut self.copy {
+            // §54.2.6: "any other non-copy messages constitute an error", Flush and Sync excepted.
+            CopyState::In {
+                syncs,
+                ended: false,
+            } => match request {
+                Request::Sync => *syncs = syncs.saturating_add(1),
+                _ => self.certain = false,
+            },
+            // A server that streams takes nothing else, and ends the connection for it.
+            CopyState::Both { ended: false } => self.certain = false,
+            _ => return false,
+        }
+        true
     }
 
     /// Whether a Sync that was sent just now needs [`Conversation::fence`] right behind it.
@@ -102,7 +134,7 @@ impl Conversation {
     pub(super) fn sent_copy(&mut self, request: Request) -> Sending {
         let ends = request == Request::CopyEnd;
         match &mut self.copy {
-            CopyState::In { ended, .. } if !*ended => *ended = ends,
+            CopyState::In { ended, .. } | CopyState::Both { ended } if !*ended => *ended = ends,
             _ if self.queue.is_empty() => return Sending::Drop,
             // Sent before the server has said that it copies: remember where the data ends.
             _ if ends => self.push(Owed::Request(request), Origin::Client, Token::default()),
@@ -129,5 +161,24 @@ impl Conversation {
             self.queue.remove(1);
         }
         self.copy = CopyState::In { syncs, ended };
+    }
+
+    /// The client may have ended its side before it knew that there is one; anything else that it
+    /// sent ahead is an error whose extent is unknown.
+    pub(super) fn begin_copy_both(&mut self) {
+        let next = self.queue.get(1).map(|entry| entry.owed);
+        let ended = next == Some(Owed::Request(Request::CopyEnd));
+        if ended {
+            self.queue.remove(1);
+        }
+        self.certain &= ended || next.is_none();
+        self.copy = CopyState::Both { ended };
+    }
+
+    /// The server has ended what it sends; what the client sends to it may go on.
+    pub(super) fn copy_done(&mut self) {
+        if !matches!(self.copy, CopyState::Both { .. }) {
+            self.copy = CopyState::No;
+        }
     }
 }

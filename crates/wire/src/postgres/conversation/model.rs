@@ -1,7 +1,8 @@
 //! A small server that keeps to the protocol, for the conversation's tests.
 //!
 //! It follows `PostgresMain`, `SocketBackend` and `CopyGetData` of the real one: what is skipped
-//! after an error, what COPY swallows, which errors end in ReadyForQuery.
+//! after an error, what COPY swallows, which errors end in ReadyForQuery; and `StartReplication`:
+//! who may end a stream, and what comes behind it.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,15 @@ struct CopyIn {
     rest: Vec<String>,
 }
 
+/// COPY both ways.
+#[derive(Debug, Clone, Copy)]
+struct Stream {
+    /// The server has sent all it had.
+    is_done: bool,
+    /// Fails at the first data of the client.
+    fails: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Server {
     input: Vec<u8>,
@@ -30,6 +40,7 @@ pub(super) struct Server {
     pub(super) status: TransactionStatus,
     skipping: bool,
     copy: Option<CopyIn>,
+    stream: Option<Stream>,
 }
 
 impl Server {
@@ -42,6 +53,7 @@ impl Server {
             status: Idle,
             skipping: false,
             copy: None,
+            stream: None,
         }
     }
 
@@ -50,7 +62,8 @@ impl Server {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.input.is_empty() && self.status == Idle && !self.skipping && self.copy.is_none()
+        let is_at_rest = !self.skipping && self.copy.is_none() && self.stream.is_none();
+        self.input.is_empty() && self.status == Idle && is_at_rest
     }
 
     /// Handles one message, if there is one.
@@ -65,6 +78,8 @@ impl Server {
         let request = frontend::request(frame).unwrap();
         if self.copy.is_some() {
             self.copy_data(request);
+        } else if let Some(stream) = self.stream {
+            self.stream_data(stream, request);
         } else if !self.skipping || matches!(request, frontend::Request::Sync) {
             self.command(request);
         }
@@ -191,6 +206,10 @@ impl Server {
                 build::empty(&mut self.output, b'd');
                 build::empty(&mut self.output, b'c');
             }
+            "stream" | "streamends" | "streamfails" => {
+                self.begin_stream(text);
+                return false;
+            }
             _ => {
                 self.fail(extended);
                 if !extended {
@@ -234,6 +253,52 @@ impl Server {
             frontend::Request::Sync | frontend::Request::Flush => {}
             _ => self.copy_fails(),
         }
+    }
+
+    /// `streamends`: all there is was sent at once, as of a timeline that has ended.
+    fn begin_stream(&mut self, text: &str) {
+        build::empty(&mut self.output, b'W');
+        let is_done = text == "streamends";
+        if is_done {
+            build::empty(&mut self.output, b'd');
+            build::empty(&mut self.output, b'c');
+        }
+        self.stream = Some(Stream {
+            is_done,
+            fails: text == "streamfails",
+        });
+    }
+
+    fn stream_data(&mut self, stream: Stream, request: frontend::Request<'_>) {
+        match request {
+            frontend::Request::CopyData(_) if stream.fails => {
+                self.stream = None;
+                self.fail(false);
+                self.ready();
+            }
+            frontend::Request::CopyData(_) if !stream.is_done => {
+                build::empty(&mut self.output, b'd');
+            }
+            frontend::Request::CopyData(_) => {}
+            frontend::Request::CopyDone => {
+                self.stream = None;
+                self.end_stream(stream);
+            }
+            _ => panic!("a stream ends the connection for that"),
+        }
+    }
+
+    /// The next timeline is told behind one that has ended; and the end itself twice.
+    fn end_stream(&mut self, stream: Stream) {
+        if stream.is_done {
+            build::row_description(&mut self.output, &[b"next_tli"]);
+            build::data_row(&mut self.output, &[Some(b"2")]);
+        } else {
+            build::empty(&mut self.output, b'c');
+        }
+        build::command_complete(&mut self.output, b"START_STREAMING");
+        build::command_complete(&mut self.output, b"START_REPLICATION");
+        self.ready();
     }
 
     fn copy_fails(&mut self) {

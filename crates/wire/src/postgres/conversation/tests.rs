@@ -8,6 +8,8 @@ use crate::postgres::frontend::Target;
 use crate::postgres::names::names;
 use crate::postgres::{Parsed, build, frame};
 
+mod streams;
+
 const PARSED: u64 = 1 << 32;
 
 /// A client, the conversation in the middle, and two servers: one behind the conversation, one that
@@ -187,7 +189,9 @@ fn as_request(bytes: &[u8]) -> (Request, Token) {
 /// One message per letter: `q` select, `e` an error, `b` begin, `m` commit, `2` two statements,
 /// `I` COPY in, `J` COPY in that fails at its second message, `O` COPY out; `P` Parse, `X` a bad
 /// Parse, `B` `D` `E` `C` `H` `S` `F`, `K` Parse of a COPY in, `L` of one that fails at its second
-/// message, `U` of one that fails before any, `d` `c` COPY data and its end.
+/// message, `U` of one that fails before any, `d` `c` COPY data and its end; `w` COPY both ways,
+/// `v` one that the server ends, `y` one that fails at the first data, `k` results and COPY out in
+/// one.
 fn message(letter: char) -> Vec<u8> {
     let mut out = Vec::new();
     let to = &mut out;
@@ -202,6 +206,10 @@ fn message(letter: char) -> Vec<u8> {
         'M' => build::query(to, b"copyin;bad"),
         'T' => build::query(to, b"copytrigger"),
         'O' => build::query(to, b"copyout"),
+        'w' => build::query(to, b"stream"),
+        'v' => build::query(to, b"streamends"),
+        'y' => build::query(to, b"streamfails"),
+        'k' => build::query(to, b"select;select;copyout;copyout;select"),
         'P' => build::parse(to, b"a", b"select", &[]),
         'X' => build::parse(to, b"x", b"bad", &[]),
         'K' => build::parse(to, b"a", b"copyin", &[]),
@@ -604,10 +612,10 @@ impl Chance {
 }
 
 /// Legal beginnings of what clients do; the rig adds pauses, cuts and requests of ours.
-const PHRASES: [&str; 25] = [
+const PHRASES: [&str; 29] = [
     "q", "e", "b", "m", "2", "PBES", "PBDGEHS", "XBES", "PBEPBES", "PBXEPCS", "DS", "BES", "CS",
     "F", "Idddc", "Jddddc", "Tddc", "O", "KBEdcS", "LBEdddcS", "S", "HPS", "KBESdcS", "LBESddcS",
-    "UBESdcS",
+    "UBESdcS", "wddc", "vdc", "yddc", "k",
 ];
 
 #[test]

@@ -194,6 +194,12 @@ fn the_wish_to_replicate_is_seen() {
         ("database", Replication::Logical),
         ("false", Replication::No),
         ("0", Replication::No),
+        ("OFF", Replication::No),
+        ("fa", Replication::No),
+        ("1", Replication::Physical),
+        ("o", Replication::Physical),
+        ("offer", Replication::Physical),
+        ("", Replication::Physical),
     ] {
         let rest = format!("user\0u\0replication\0{value}\0\0");
         let bytes = packet(VERSION_3, rest.as_bytes());

@@ -106,6 +106,7 @@ impl<'a> Door<'a> {
             credential: lender::Credential::MySql(proof.credential.unwrap_or(Credential::Nothing)),
             generation: proof.generation,
             identity: wish.entrance.agreed.both(IDENTITY).0,
+            replication: None,
             user_number: lender.number(wish.user.as_bytes()),
             database_number: lender.number(b""),
         };

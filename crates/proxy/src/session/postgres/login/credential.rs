@@ -225,6 +225,8 @@ pub(super) fn refused(user: &str, refusal: Refusal) -> Complaint {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_wire::postgres::startup::Replication;
+
     use super::*;
 
     #[test]
@@ -233,6 +235,7 @@ mod tests {
             minor: 0,
             user: "app".to_owned(),
             database: "shop".to_owned(),
+            replication: Replication::No,
             parameters: Vec::new(),
             negotiation: Vec::new(),
         };

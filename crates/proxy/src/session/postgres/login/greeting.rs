@@ -19,7 +19,8 @@ use crate::cancel;
 use crate::server::Server;
 use crate::service::database::DatabaseView;
 use crate::session::borrower::Borrower;
-use crate::session::card::Card;
+use crate::session::card::{Card, Doing};
+use crate::session::placing::At;
 use crate::session::visit;
 use crate::state::meaning::Rereads;
 use crate::state::settings::{self, Journal, Settings, StartupError, spelling};
@@ -31,9 +32,11 @@ const FIRST_READING_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a session begins with.
 pub(super) struct Greeted {
-    account: Rc<Account>,
-    journal: Journal,
-    secret: cancel::Secret,
+    pub(super) account: Rc<Account>,
+    pub(super) journal: Journal,
+    pub(super) secret: cancel::Secret,
+    /// Of a client that replicates: the connection that it has from the first, and where that goes.
+    pub(super) own: Option<(Box<ServerConnection>, At)>,
 }
 
 /// Whether it is about a server that is away, starts or ends, and not about the client.
@@ -63,28 +66,40 @@ impl<'a> Door<'a> {
         account.enters(&self.shared);
         let known = account.catalog_expected();
         let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
-        let keyring = self.worker.shared.keyring.get().ok_or(Outside::Gone)?;
-        let secret = keyring.secret();
         build::authentication_ok(&mut out);
         account.write_greeting(&journal, &mut out);
+        let secret = self.end_greeting(wish, &mut out)?;
+        stream.send(self.worker, &out).await?;
+        Ok(Greeted {
+            account,
+            journal,
+            secret,
+            own: None,
+        })
+    }
+
+    /// With the key that cancels what the session will do.
+    pub(super) fn end_greeting(
+        &self,
+        wish: &Wish,
+        out: &mut Vec<u8>,
+    ) -> Result<cancel::Secret, Outside> {
+        let keyring = self.worker.shared.keyring.get().ok_or(Outside::Gone)?;
+        let secret = keyring.secret();
         let place = cancel::Place {
             worker: u16::try_from(self.worker.index).unwrap_or(u16::MAX),
             slot: u32::try_from(self.slot).unwrap_or(u32::MAX),
         };
         let shown = keyring.show(place, secret, wish.minor);
         let key = shown.key();
-        build::backend_key_data(&mut out, key.process, key.secret);
-        build::ready_for_query(&mut out, TransactionStatus::Idle);
-        stream.send(self.worker, &out).await?;
-        Ok(Greeted {
-            account,
-            journal,
-            secret,
-        })
+        build::backend_key_data(out, key.process, key.secret);
+        build::ready_for_query(out, TransactionStatus::Idle);
+        Ok(secret)
     }
 
-    fn account(&self, wish: &Wish, proof: Proof) -> Rc<Account> {
+    pub(super) fn account(&self, wish: &Wish, proof: Proof) -> Rc<Account> {
         let lender = &self.shared.lender;
+        let replication = wish.for_replication();
         let credential = proof.credential.unwrap_or(login::Credential::Nothing);
         let who = Who {
             user: wish.user.as_str().into(),
@@ -92,7 +107,9 @@ impl<'a> Door<'a> {
             database: wish.database.as_str().into(),
             credential: Credential::Postgres(credential),
             generation: proof.generation,
-            identity: 0,
+            // A number that nobody else has: what replicates shares with nobody.
+            identity: replication.as_ref().map_or(0, |_| Card::draw_id()),
+            replication,
             user_number: lender.number(wish.user.as_bytes()),
             database_number: lender.number(wish.database.as_bytes()),
         };
@@ -175,13 +192,20 @@ impl<'a> Door<'a> {
             Some(greeted.secret),
             self.peer,
         );
-        let borrower = Borrower::new(
+        let mut borrower = Borrower::new(
             self.worker,
             &self.shared,
             Rc::clone(&self.lending),
             &greeted.account,
             &card,
         );
+        let server = greeted.own.map(|(server, at)| {
+            borrower.at = Some(at);
+            card.has(&server.lent);
+            card.set_pins(greeted.journal.pins);
+            card.does(Doing::Bound, self.worker);
+            server
+        });
         Session {
             worker: self.worker,
             seat: self.seat,
@@ -197,7 +221,7 @@ impl<'a> Door<'a> {
             stalled: false,
             segment: 0,
             answers: Vec::new(),
-            server: None,
+            server,
             borrower,
             stage: Stage::Ready,
             names: super::super::Names::default(),

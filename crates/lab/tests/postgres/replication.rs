@@ -1,0 +1,452 @@
+//! Clients that replicate are told what the server itself would tell them, over a connection that
+//! is theirs alone, at the primary.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_lab::{Balancer, Lab, PostgresOptions, eventually};
+
+use super::client::{Client, Login};
+use super::script::Script;
+use super::stage::{Setup, Stage, admin, own, same_as_direct, shared};
+use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
+
+const ONE: Setup<'static> = Setup {
+    pool: "size = 1",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+/// `replication=true`: no database, no SQL.
+const PHYSICAL: &[(&str, &str)] = &[
+    ("replication", "true"),
+    ("application_name", "walsender"),
+    ("client_encoding", "LATIN1"),
+    ("options", "-c work_mem=7MB"),
+];
+
+/// `replication=database`.
+const LOGICAL: &[(&str, &str)] = &[
+    ("replication", "database"),
+    ("application_name", "walsender"),
+];
+
+fn login<'a>(settings: &'a [(&'a str, &'a str)]) -> Login<'a> {
+    Login {
+        user: "replica",
+        password: "replica",
+        database: "postgres",
+        settings,
+        ..Login::default()
+    }
+}
+
+fn walsender(address: SocketAddr, settings: &[(&str, &str)]) -> Client {
+    let entered = Client::enter(address, &login(settings));
+    entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
+}
+
+/// Without what differs from moment to moment: positions, and what was streamed.
+fn shape(heard: Vec<String>) -> Vec<String> {
+    let told = heard.into_iter().filter(|line| !line.starts_with('d'));
+    let masked = told.map(|line| match line.starts_with("D ") && line.contains('/') {
+        true => "D a position".to_owned(),
+        false => line,
+    });
+    masked.collect()
+}
+
+/// Where a stream can begin now.
+fn start(client: &mut Client) -> String {
+    let row = client.value("IDENTIFY_SYSTEM");
+    let columns: Vec<&str> = row.split('|').collect();
+    format!("START_REPLICATION {} TIMELINE {}", columns[2], columns[1])
+}
+
+/// Begins to stream.
+fn stream(client: &mut Client) {
+    let start = start(client);
+    client.run_later(&start);
+    assert_eq!(client.hear(), "W");
+}
+
+fn wait_gone(process: &str) {
+    let gone = format!("select count(*) from pg_stat_activity where pid = {process}");
+    let mut admin = admin();
+    let waited = eventually(LIMIT, "a server connection that closes", || {
+        Ok((admin.value(&gone) == "0").then_some(()))
+    });
+    waited.unwrap();
+}
+
+#[test]
+fn commands_of_a_walsender_are_answered_as_by_the_server() {
+    same_as_direct(ONE, |address| {
+        let mut client = walsender(address, PHYSICAL);
+        let is_same = |line: &String| *line != "K";
+        let mut heard: Vec<String> = client.greeting.clone();
+        heard.retain(is_same);
+        heard.extend(
+            client
+                .reported
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
+        for text in [
+            "IDENTIFY_SYSTEM",
+            "SHOW application_name",
+            "SHOW work_mem",
+            "SHOW client_encoding",
+            "SHOW nonsense",
+            "SELECT 1",
+            "SET work_mem = '1MB'",
+            "what is this",
+            "",
+            "TIMELINE_HISTORY 1",
+            "CREATE_REPLICATION_SLOT evenkeel_own TEMPORARY PHYSICAL RESERVE_WAL",
+            "READ_REPLICATION_SLOT evenkeel_own",
+            "DROP_REPLICATION_SLOT evenkeel_own",
+            "DROP_REPLICATION_SLOT evenkeel_own",
+            "START_REPLICATION 0/1000000 TIMELINE 9",
+            "IDENTIFY_SYSTEM",
+        ] {
+            heard.push(text.to_owned());
+            heard.extend(shape(client.query(text)));
+        }
+        let extended = Script::new().parse("", "SELECT 1").bind("", &[]).sync();
+        heard.extend(client.ask(&extended, 1));
+        let pipelined = Script::new()
+            .query("IDENTIFY_SYSTEM")
+            .query("SHOW work_mem");
+        heard.extend(shape(client.ask(&pipelined, 2)));
+        heard
+    });
+}
+
+const BACKUP: &str = "BASE_BACKUP (LABEL 'evenkeel', CHECKPOINT 'fast', WAIT 'false')";
+
+#[test]
+fn a_base_backup_is_many_results_and_one_answer() {
+    same_as_direct(ONE, |address| {
+        let mut client = walsender(address, PHYSICAL);
+        let mut heard = shape(client.query(BACKUP));
+        heard.extend(shape(client.query("SHOW work_mem")));
+        heard.extend(shape(
+            client.query("BASE_BACKUP (LABEL 'evenkeel', NONSENSE)"),
+        ));
+        heard
+    });
+}
+
+#[test]
+fn who_reads_slowly_is_waited_for() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = walsender(stage.address, PHYSICAL);
+        let before_kb = stage.balancer.memory_kb();
+        client.run_later(BACKUP);
+        std::thread::sleep(Duration::from_millis(1_500));
+        let more_kb = stage.balancer.memory_kb().saturating_sub(before_kb);
+        // The backup has more than 20 MB.
+        assert!(more_kb < 8_000, "{io}: {more_kb} kB");
+        assert_eq!(client.reply().last().unwrap(), "Z Idle", "{io}");
+    }
+}
+
+#[test]
+fn a_walsender_with_a_database_runs_sql_too() {
+    same_as_direct(ONE, |address| {
+        let mut client = walsender(address, LOGICAL);
+        let mut heard = Vec::new();
+        for text in [
+            "IDENTIFY_SYSTEM",
+            "select pg_catalog.set_config('search_path', '', false)",
+            "show search_path",
+            "set work_mem = '3MB'; show work_mem",
+            "begin read only isolation level repeatable read",
+            "copy (select generate_series(1, 3)) to stdout",
+            "select 1/0",
+            "select 2",
+            "rollback",
+            "create temp table mine (a int)",
+            "insert into mine select 1 from generate_series(1, 10)",
+            "select count(*) from mine",
+            "discard all",
+            "show work_mem",
+            "CREATE_REPLICATION_SLOT \"evenkeel_own\" LOGICAL pgoutput",
+            "select current_database(), current_user",
+        ] {
+            heard.push(text.to_owned());
+            heard.extend(shape(client.query(text)));
+        }
+        heard
+    });
+}
+
+#[test]
+fn a_stream_ends_however_its_client_wants_it() {
+    same_as_direct(ONE, |address| {
+        let mut client = walsender(address, PHYSICAL);
+        let mut heard = Vec::new();
+        for _ in 0..2 {
+            stream(&mut client);
+            client.tell(&Script::new().copy_done());
+            heard.extend(shape(client.reply()));
+        }
+        let both = Script::new().query(&start(&mut client)).copy_done();
+        heard.extend(shape(client.ask(&both, 1)));
+        let behind = both.query("SHOW work_mem");
+        heard.extend(shape(client.ask(&behind, 2)));
+        stream(&mut client);
+        client.cancel();
+        heard.extend(shape(client.reply()));
+        // It did not know that the stream is over.
+        let late = Script::new().copy_data(b"r").copy_done();
+        client.tell(&late);
+        heard.extend(shape(client.query("SHOW work_mem")));
+        stream(&mut client);
+        heard.extend(shape(client.query("IDENTIFY_SYSTEM")));
+        heard
+    });
+}
+
+#[test]
+fn what_is_written_reaches_who_streams_wherever_messages_are_cut() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = walsender(stage.address, PHYSICAL);
+        stream(&mut client);
+        let mut writer = stage.client();
+        for _ in 0..3 {
+            writer.run("select pg_logical_emit_message(true, 'evenkeel', repeat('news', 100000))");
+            // The answer to who asks for one, in pieces.
+            let mut status = vec![b'r'];
+            status.extend_from_slice(&[0; 32]);
+            status.push(1);
+            for byte in Script::new().copy_data(&status).0 {
+                client.tell(&Script(vec![byte]));
+            }
+            let mut streamed = 0;
+            while streamed < 400_000 {
+                let line = client.hear();
+                assert!(line.starts_with("d "), "{io}: {line}");
+                streamed += line.len();
+            }
+        }
+        client.tell(&Script::new().copy_done());
+        assert_eq!(client.reply().last().unwrap(), "Z Idle", "{io}");
+    }
+}
+
+#[test]
+fn its_connection_is_nobody_elses_and_closes_behind_it() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut normal = walsender(stage.address, &[("replication", "OFF")]);
+        let of_normal = normal.backend();
+        for by_reset in [true, false] {
+            let mut first = walsender(stage.address, LOGICAL);
+            let of_first = first.backend();
+            first.run("set work_mem = '3MB'");
+            let mut second = walsender(stage.address, LOGICAL);
+            let of_second = second.backend();
+            assert_ne!(of_first, of_second, "{io}");
+            assert_eq!(normal.backend(), of_normal, "{io}");
+            assert_eq!(normal.value("show application_name"), "", "{io}");
+            first.vanish(by_reset);
+            wait_gone(&of_first);
+            let mut third = walsender(stage.address, LOGICAL);
+            assert!(![of_first, of_second, of_normal.clone()].contains(&third.backend()));
+            assert_ne!(third.value("show work_mem"), "3MB");
+            second.tell(&Script::new().terminate());
+            assert_eq!(second.hear(), "end");
+            let another = walsender(stage.address, &[]);
+            assert_eq!(another.reported["application_name"], "", "{io}");
+        }
+        assert_eq!(normal.backend(), of_normal, "{io}");
+    }
+}
+
+#[test]
+fn who_streams_and_leaves_leaves_no_walsender_behind() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        for way in ["reset", "end", "terminate", "done and terminate"] {
+            let name = format!("leaves by {way}");
+            let settings = [("replication", "true"), ("application_name", &name)];
+            let mut client = walsender(stage.address, &settings);
+            stream(&mut client);
+            let leave = Script::new().copy_data(b"");
+            match way {
+                "reset" => client.vanish(true),
+                "end" => client.vanish(false),
+                "terminate" => client.tell(&leave.terminate()),
+                _ => client.tell(&leave.copy_done().terminate()),
+            }
+            let left = format!(
+                "select count(*) from pg_stat_replication where application_name = '{name}'"
+            );
+            let mut admin = admin();
+            let waited = eventually(LIMIT, "no walsender", || {
+                Ok((admin.value(&left) == "0").then_some(()))
+            });
+            waited.unwrap_or_else(|error| panic!("{io}, {way}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn who_may_not_replicate_hears_it_from_the_server() {
+    let may_not = Login {
+        user: "sbtest",
+        password: "sbtest",
+        database: "sbtest",
+        ..login(PHYSICAL)
+    };
+    let wrong = Login {
+        password: "wrong",
+        ..login(PHYSICAL)
+    };
+    let nowhere = Login {
+        database: "nowhere",
+        ..login(LOGICAL)
+    };
+    let unknown = Login {
+        settings: &[("replication", "true"), ("nonsense", "on")],
+        ..login(PHYSICAL)
+    };
+    let state = |address, login| {
+        let refused = Client::enter(address, login).err().unwrap();
+        refused[..5].to_owned()
+    };
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        for refused in [&may_not, &wrong, &nowhere, &unknown] {
+            let direct = state(shared().address, refused);
+            assert_eq!(state(stage.address, refused), direct, "{io}");
+        }
+        stage.client().run("select 1");
+    }
+}
+
+#[test]
+fn limits_of_connections_count_it() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 4\nservice_size = 2\nwait_ms = 300",
+            ..ONE
+        };
+        let stage = Stage::set(io, setup);
+        let mut normal = stage.client();
+        normal.run("select 1");
+        // Its idle connection makes room.
+        let replicas = [PHYSICAL, LOGICAL].map(|kind| walsender(stage.address, kind));
+        let refused = Client::enter(stage.address, &login(PHYSICAL))
+            .err()
+            .unwrap();
+        assert!(refused.starts_with("53300"), "{io}: {refused}");
+        assert_eq!(normal.refusal("select 1"), "53300", "{io}");
+        drop(replicas);
+        let waited = eventually(LIMIT, "a place that is free", || {
+            Ok((normal.query("select 1").len() == 4).then_some(()))
+        });
+        waited.unwrap();
+    }
+}
+
+#[test]
+fn limits_of_time_leave_a_stream_alone_and_end_who_says_nothing() {
+    for io in DRIVERS {
+        let setup = Setup {
+            service: "query_timeout_ms = 500\ntransaction_timeout_ms = 500\n\
+                      idle_in_transaction_timeout_ms = 500\nidle_timeout_ms = 1500",
+            ..ONE
+        };
+        let stage = Stage::set(io, setup);
+        let mut client = walsender(stage.address, PHYSICAL);
+        stream(&mut client);
+        let mut slow = walsender(stage.address, LOGICAL);
+        assert_eq!(slow.query("select pg_sleep(2)")[2], "C SELECT 1", "{io}");
+        client.tell(&Script::new().copy_done());
+        assert_eq!(client.reply().last().unwrap(), "Z Idle", "{io}");
+        slow.run("begin");
+        std::thread::sleep(Duration::from_secs(2));
+        slow.run("commit");
+        assert_eq!(client.reply(), ["E 57P05", "end"], "{io}");
+        assert_eq!(slow.reply(), ["E 57P05", "end"], "{io}");
+    }
+}
+
+#[test]
+fn the_status_shows_what_it_is() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = walsender(stage.address, PHYSICAL);
+        stream(&mut client);
+        wait_until(&stage.balancer, "a pin that is shown", || {
+            let database = stage.status()["database"].clone();
+            let pins = database["pins"].as_array().unwrap().clone();
+            let is_it =
+                |pin: &serde_json::Value| pin["what"] == "replication stream" && pin["count"] == 1;
+            let clients = database["clients"].as_array().unwrap().clone();
+            let active = |one: &serde_json::Value| one["what"] == "active" && one["count"] == 1;
+            pins.iter().any(is_it) && clients.iter().any(active)
+        });
+        client.tell(&Script::new().copy_done());
+        client.reply();
+    }
+}
+
+#[test]
+fn a_server_that_dies_ends_a_stream_with_one_error() {
+    let (_lab, server) = own();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        let mut client = walsender(stage.address, PHYSICAL);
+        stream(&mut client);
+        let mut resting = walsender(stage.address, LOGICAL);
+        server.kill().unwrap();
+        assert_eq!(shape(client.reply()), ["E 57P01", "end"], "{io}");
+        assert_eq!(resting.reply(), ["E 57P01", "end"], "{io}");
+        server.start().unwrap();
+    }
+}
+
+#[test]
+fn a_standby_finds_the_next_primary_where_the_last_one_was() {
+    let lab = Lab::new("postgres").unwrap();
+    let options = PostgresOptions {
+        replicas: 1,
+        ..PostgresOptions::default()
+    };
+    let cluster = lab.postgres(options).unwrap();
+    let address = loopback();
+    let servers: Vec<String> = cluster
+        .servers()
+        .iter()
+        .map(|server| format!("\"{}\"", server.address))
+        .collect();
+    let config = format!(
+        "[[service]]\nname = \"pool\"\nprotocol = \"postgres\"\nlisten = \"{address}\"\n\
+         servers = [{}]\n[service.monitor]\nuser = \"postgres\"\npassword = \"postgres\"\n\
+         [service.split]\nreads = true\n",
+        servers.join(", ")
+    );
+    let balancer = Balancer::start(&config).unwrap();
+    let enter = || Client::enter(address, &login(PHYSICAL)).ok();
+    let first = eventually(LIMIT, "a first session", || Ok(enter()));
+    let mut client = first.unwrap();
+    stream(&mut client);
+    cluster.primary.kill().unwrap();
+    assert_eq!(shape(client.reply()), ["E 57P01", "end"]);
+    lab.fail_over(&cluster.primary).unwrap();
+    let mut timeline = String::new();
+    wait_until(&balancer, "the next primary", || {
+        let row = enter().map(|mut client| client.value("IDENTIFY_SYSTEM"));
+        timeline = row.unwrap_or_default();
+        timeline.split('|').nth(1) == Some("2")
+    });
+    let mut next = enter().unwrap();
+    stream(&mut next);
+}

@@ -1,0 +1,118 @@
+//! A client that replicates: its server connection is its own from its login to its end, and what
+//! either says goes to the other as it came, however long they stream.
+//!
+//! Texts are not read, for half of them are not SQL; settings are the server's to keep. Only how
+//! far the conversation has come is followed, to know when it rests.
+
+use evenkeel_wire::postgres::boundaries::Event;
+use evenkeel_wire::postgres::conversation::{Delivery, Origin, Request, Settled, Token};
+use evenkeel_wire::postgres::requests::Step;
+
+use super::complaint::Complaint;
+use super::from_client::ends_a_unit;
+use super::from_server::Walked;
+use super::server::ServerConnection;
+use super::{End, Session};
+use crate::session::card::Doing;
+use crate::session::input::Input;
+
+impl Session<'_> {
+    pub(super) fn replicates(&self) -> bool {
+        self.account.who.replication.is_some()
+    }
+
+    /// The primary may have changed while the client logged in, when its session could not be told.
+    pub(super) fn check_primary(&self) {
+        if self
+            .borrower
+            .is_at_former_primary(&self.seat.service().view())
+        {
+            self.card.forsake();
+        }
+    }
+
+    /// Bytes of the client: all go but the beginning of a message that is not all there.
+    pub(super) fn forward_replication(&mut self, input: Input<'_>) -> Result<(), End> {
+        let bytes = input.bytes();
+        let taken = self.follow_requests(bytes)?;
+        if taken == bytes.len() {
+            self.send_input(input)?;
+            self.look_for_the_end();
+            return Ok(());
+        }
+        self.hold(&bytes[taken..]);
+        if taken == 0 {
+            return Ok(());
+        }
+        let mut out = self.worker.spare();
+        out.extend_from_slice(&bytes[..taken]);
+        drop(input);
+        self.send_to_server(out)
+    }
+
+    /// How many of the bytes may go now.
+    fn follow_requests(&mut self, bytes: &[u8]) -> Result<usize, End> {
+        let mut at = 0;
+        while self.takes_more() && !self.leaving {
+            match self.walker.next(bytes.get(at..).unwrap_or_default()) {
+                Step::Message {
+                    passed,
+                    request,
+                    length,
+                    ..
+                }
+                | Step::Beginning {
+                    passed,
+                    request,
+                    length,
+                    ..
+                } => {
+                    at += passed;
+                    self.leaving = request == Request::Terminate;
+                    if !self.leaving {
+                        self.is_asked(request);
+                        at += length;
+                    }
+                }
+                Step::Wait { passed, .. } => return Ok(at + passed),
+                Step::Invalid(fault) => return Err(End::Fatal(Complaint::protocol(fault))),
+            }
+        }
+        Ok(at)
+    }
+
+    fn is_asked(&mut self, request: Request) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        // What need not be sent does no harm: the server passes over it.
+        let _ = server
+            .conversation
+            .sent(request, Origin::Client, Token::default());
+        if ends_a_unit(request) {
+            self.does(Doing::Active);
+        }
+    }
+
+    /// What the server says, for the client.
+    pub(super) fn hear_replication(
+        &mut self,
+        server: &mut ServerConnection,
+        event: &Event<'_>,
+        walked: &mut Walked,
+    ) -> Delivery {
+        match server.conversation.reply(event).map(|reply| reply.settled) {
+            Ok(Settled::Ready) => walked.is_ready = true,
+            Ok(Settled::Fatal(_)) => {
+                self.unit.fatal_was_sent = true;
+                walked.broken = Some("ended the connection".to_owned());
+            }
+            Ok(_) => {}
+            Err(out_of_sync) => {
+                walked.broken = Some(out_of_sync.to_string());
+                return Delivery::Swallow;
+            }
+        }
+        Delivery::Forward
+    }
+}
