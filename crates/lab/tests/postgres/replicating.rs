@@ -112,7 +112,7 @@ fn pg_receivewal_receives_what_is_written() {
     }
 }
 
-/// A server that runs on a base backup.
+/// A standby that runs on a base backup.
 struct Copied<'a> {
     data: &'a Path,
     room: &'a Path,
@@ -122,7 +122,10 @@ struct Copied<'a> {
 impl Copied<'_> {
     fn start(&self) {
         let (port, room) = (self.port, self.room.display());
-        let options = format!("-p {port} -k {room} -c listen_addresses= -c fsync=off");
+        let options = format!(
+            "-p {port} -k {room} -c listen_addresses= -c fsync=off \
+             -c max_connections=1000 -c max_wal_senders=16"
+        );
         let mut start = postgres::command("pg_ctl").unwrap();
         start.arg("--pgdata").arg(self.data);
         start.arg("--log").arg(self.room.join("log"));
@@ -157,7 +160,7 @@ impl Drop for Copied<'_> {
 }
 
 #[test]
-fn a_base_backup_with_its_wal_is_a_server() {
+fn a_base_backup_is_a_standby_that_follows() {
     let (_lab, server) = own();
     server
         .sql("create table copied as select generate_series(1, 100000) as a")
@@ -178,6 +181,7 @@ fn a_base_backup_with_its_wal_is_a_server() {
             "--checkpoint=fast",
             "--no-sync",
             "--max-rate=16M",
+            "--write-recovery-conf",
         ]);
         run(copy.arg("--pgdata").arg(&data));
         run(postgres::command("pg_verifybackup").unwrap().arg(&data));
@@ -187,11 +191,15 @@ fn a_base_backup_with_its_wal_is_a_server() {
             port: free_port(),
         };
         copied.start();
-        assert_eq!(
-            copied.value("select count(*) from copied"),
-            "100000",
-            "{io}"
-        );
+        let count = "select count(*) from copied";
+        server.sql("insert into copied values (0)").unwrap();
+        let all = server.sql(count).unwrap();
+        let waited = eventually(LIMIT, "what was written since", || {
+            Ok((copied.value(count) == all).then_some(()))
+        });
+        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.balancer.log()));
+        let receivers = copied.value("select count(*) from pg_stat_wal_receiver");
+        assert_eq!(receivers, "1", "{io}");
     }
 }
 

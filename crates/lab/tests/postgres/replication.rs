@@ -9,6 +9,7 @@ use evenkeel_lab::{Balancer, Lab, PostgresOptions, eventually};
 use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{Setup, Stage, admin, own, same_as_direct, shared};
+use crate::rig::papers::write_private;
 use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
 
 const ONE: Setup<'static> = Setup {
@@ -274,7 +275,12 @@ fn who_streams_and_leaves_leaves_no_walsender_behind() {
         let stage = Stage::set(io, ONE);
         for way in ["reset", "end", "terminate", "done and terminate"] {
             let name = format!("leaves by {way}");
-            let settings = [("replication", "true"), ("application_name", &name)];
+            let settings = [
+                ("replication", "true"),
+                ("application_name", &name),
+                // Else the server soon gives up by itself.
+                ("options", "-c wal_sender_timeout=0"),
+            ];
             let mut client = walsender(stage.address, &settings);
             stream(&mut client);
             let leave = Script::new().copy_data(b"");
@@ -293,6 +299,37 @@ fn who_streams_and_leaves_leaves_no_walsender_behind() {
             });
             waited.unwrap_or_else(|error| panic!("{io}, {way}: {error}"));
         }
+    }
+}
+
+#[test]
+fn what_comes_too_late_for_its_login_is_closed() {
+    let (_lab, server) = own();
+    for io in DRIVERS {
+        let users = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("replica-users.toml");
+        write_private(&users, "[users.replica]\npassword = \"replica\"\n");
+        let tables = format!("[service.auth]\nusers_file = {users:?}\n");
+        let setup = Setup {
+            service: "login_timeout_ms = 1000",
+            tables: &tables,
+            ..ONE
+        };
+        let stage = Stage::before(&server, io, setup);
+        server.freeze().unwrap();
+        let late = Client::enter(stage.address, &login(PHYSICAL)).err();
+        server.thaw().unwrap();
+        assert_eq!(
+            late.map(|told| told[..5].to_owned()).unwrap(),
+            "08P01",
+            "{io}"
+        );
+        let activity = "select count(*) from pg_stat_activity where backend_type = 'walsender'";
+        // Long enough for the server to let it in.
+        std::thread::sleep(Duration::from_secs(1));
+        let waited = eventually(LIMIT, "no walsender", || {
+            Ok((server.sql(activity)? == "0").then_some(()))
+        });
+        waited.unwrap_or_else(|error| panic!("{io}: {error}"));
     }
 }
 
@@ -334,7 +371,7 @@ fn who_may_not_replicate_hears_it_from_the_server() {
 fn limits_of_connections_count_it() {
     for io in DRIVERS {
         let setup = Setup {
-            pool: "size = 4\nservice_size = 2\nwait_ms = 300",
+            pool: "size = 4\nservice_size = 2\nwait_ms = 1500",
             ..ONE
         };
         let stage = Stage::set(io, setup);

@@ -19,7 +19,7 @@ use crate::cancel;
 use crate::server::Server;
 use crate::service::database::DatabaseView;
 use crate::session::borrower::Borrower;
-use crate::session::card::{Card, Doing};
+use crate::session::card::Card;
 use crate::session::placing::At;
 use crate::session::visit;
 use crate::state::meaning::Rereads;
@@ -199,13 +199,8 @@ impl<'a> Door<'a> {
             &greeted.account,
             &card,
         );
-        let server = greeted.own.map(|(server, at)| {
-            borrower.at = Some(at);
-            card.has(&server.lent);
-            card.set_pins(greeted.journal.pins);
-            card.does(Doing::Bound, self.worker);
-            server
-        });
+        let own = greeted.own;
+        let server = own.map(|own| self.bind(own, &mut borrower, &card));
         Session {
             worker: self.worker,
             seat: self.seat,

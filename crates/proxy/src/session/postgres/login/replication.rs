@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use evenkeel_policy::pins::Pin;
+use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::Replication;
@@ -14,7 +14,8 @@ use super::super::server::ServerConnection;
 use super::credential::Proof;
 use super::greeting::Greeted;
 use super::{Door, Outside, Wish};
-use crate::session::borrower::Denial;
+use crate::session::borrower::{Borrower, Denial};
+use crate::session::card::{Card, Doing};
 use crate::session::placing::At;
 use crate::session::visit::{self, Guest};
 use crate::state::settings::Journal;
@@ -96,6 +97,20 @@ impl Door<'_> {
             self.shared.knowledge.doubt(error.server_id);
         }
         Complaint::of_denial(denial)
+    }
+
+    /// Its session begins with the connection that its login got.
+    pub(super) fn bind(
+        &self,
+        (server, at): (Box<ServerConnection>, At),
+        borrower: &mut Borrower<'_, ServerConnection>,
+        card: &Card,
+    ) -> Box<ServerConnection> {
+        borrower.at = Some(at);
+        card.has(&server.lent);
+        card.set_pins(Pins::of(&[Pin::Replication]));
+        card.does(Doing::Bound, self.worker);
+        server
     }
 
     /// Nothing is followed in it but what binds.
