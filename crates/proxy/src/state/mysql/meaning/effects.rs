@@ -121,7 +121,8 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
         Kind::UnlockTables => effects.push(Does::Release(Release::UnlockTables)),
         Kind::LockInstance => effects.pin_on_success(Pin::BackupLock),
         Kind::UnlockInstance => effects.push(Does::Release(Release::UnlockInstance)),
-        Kind::Flush { lock: true } => effects.pin_on_success(Pin::GlobalReadLock),
+        // MySQL may hold it although it fails to close the tables.
+        Kind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
         Kind::Flush { lock: false } => flush(reader, statement, effects),
         Kind::Handler => handler(reader, statement, effects),
         Kind::Prepare(name) => prepare(reader, statement, prepared(name), effects),

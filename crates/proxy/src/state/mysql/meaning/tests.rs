@@ -293,10 +293,7 @@ fn what_binds() {
         ("XA COMMIT 'a'", &["Release(XaEnded)"]),
         ("LOCK TABLES t READ", &["PinOnSuccess(TableLock)"]),
         ("UNLOCK TABLES", &["Release(UnlockTables)"]),
-        (
-            "FLUSH TABLES WITH READ LOCK",
-            &["PinOnSuccess(GlobalReadLock)"],
-        ),
+        ("FLUSH TABLES WITH READ LOCK", &["Pin(GlobalReadLock)"]),
         ("FLUSH USER_VARIABLES", &["Pin(Variables)"]),
         ("BACKUP STAGE START", &["PinOnSuccess(BackupLock)"]),
         ("HANDLER t OPEN AS h", &["make Handler h"]),

@@ -261,6 +261,9 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
     assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("cannot be told"));
     assert!(after("CALL p()", 1064).contains("temporary tables"));
     assert_eq!(after("SELECT 1", 1045), "");
+    // The tables were not closed in time, and the lock is held.
+    let locked = after("FLUSH TABLES WITH READ LOCK", 1205);
+    assert!(locked.contains("global read lock"), "{locked}");
     // How far it came, nobody knows.
     for (text, pin) in [
         ("CALL p(); LOCK TABLES t WRITE; gibberish", "LOCK TABLES"),
