@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::client::Client;
-use super::stage::{ONE, Setup, Stage, own, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, own, same_as_at, same_as_direct, shared};
 use crate::rig::DRIVERS;
 
 /// What clients set, and three values that differ.
@@ -311,4 +311,20 @@ fn what_init_connect_sets_is_so_for_every_client() {
             assert_eq!(stage.client().backend(), backend, "{io} {round}");
         }
     }
+}
+
+/// Client libraries write the strings of their first statement already as the status says.
+#[test]
+fn how_strings_are_read_is_told_from_the_greeting_on() {
+    let (_lab, server) = own();
+    let modes = "SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'";
+    server.sql(modes).unwrap();
+    same_as_at(&server, ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.welcome.clone();
+        heard.extend(client.ping());
+        heard.extend(client.all(&["select '\\'", "set sql_mode = ''", "select 1"]));
+        heard.extend(client.ping());
+        heard
+    });
 }

@@ -46,4 +46,5 @@ pub use meaning::{
 };
 pub use server::{Carried, OnServer};
 pub use tracking::trackers;
+pub use values::status_of;
 pub use variables::FOLLOWED;

@@ -283,8 +283,7 @@ impl<'a> Session<'a> {
     fn status(&self) -> Status {
         match &self.server {
             Some(server) => server.conversation.status(),
-            None if self.journal.autocommit() => Status::AUTOCOMMIT,
-            None => Status::default(),
+            None => self.journal.status(),
         }
     }
 

@@ -227,6 +227,12 @@ impl Journal {
         value.and_then(values::boolean) != Some(false)
     }
 
+    /// What a server would say of it, outside of a transaction.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        values::status_of(self.reading.mariadb, |name| self.now.get(name))
+    }
+
     /// What the client has set `wait_timeout` to.
     #[must_use]
     pub fn wait_timeout_ms(&self) -> Option<u64> {
