@@ -118,6 +118,8 @@ struct Session<'a> {
     numbers: Numbers,
     journal: Journal,
     token: causality::Token,
+    /// An error does not say whether its transaction is still open, or was committed.
+    is_doubtful: bool,
     /// Until then its connection is kept for a question.
     holding: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// It has changed the catalog while this was known of it.
@@ -274,6 +276,7 @@ impl<'a> Session<'a> {
             journal,
             token: causality::Token::new(),
             changed_catalog: None,
+            is_doubtful: false,
             holding: None,
             takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
             begin: parts.begin,

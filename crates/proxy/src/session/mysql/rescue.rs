@@ -4,6 +4,7 @@
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
+use evenkeel_policy::route::{Kind, Statement};
 use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::mysql::backend::Report;
 use evenkeel_wire::mysql::flags::Status;
@@ -15,6 +16,7 @@ use super::texts::within;
 use super::{End, Session, Stage, Then};
 use crate::session::card::Doing;
 use crate::session::placing::At;
+use crate::state::mysql::{Does, Effect, Meaning};
 
 /// A command that fails again and again has a reason of its own.
 const RESCUES_MAX: u32 = 3;
@@ -99,6 +101,7 @@ impl Session<'_> {
     /// What the command would have done to the session it has not done.
     pub(super) fn forget_work(&mut self) {
         self.journal.lost();
+        self.is_doubtful = false;
         self.pins_changed();
     }
 
@@ -160,18 +163,7 @@ impl Session<'_> {
                 Ok(())
             }
             Then::Answered { is_question } => {
-                if let Some(server) = &mut self.server {
-                    let interner = self.worker.interner();
-                    if is_question {
-                        self.journal.answered(&mut server.settings, interner);
-                    }
-                    let status = Some(server.conversation.status());
-                    self.journal.ready(status, &mut server.settings, interner);
-                }
-                self.pins_changed();
-                if self.is_free() {
-                    self.does(Doing::Idle);
-                }
+                self.told(is_question);
                 Ok(())
             }
         }
@@ -294,6 +286,7 @@ impl Session<'_> {
         let bonds = self.bonds_besides_transaction();
         // Also one whose modes are set, and that has not begun.
         let is_open = is_open || self.journal.pins.has(Pin::Transaction);
+        let trouble = self.trouble_of(is_open);
         self.borrower.at = None;
         self.forget_work();
         self.does(Doing::Idle);
@@ -303,8 +296,7 @@ impl Session<'_> {
         }
         if is_open {
             self.figures().lost.add(1);
-            let complaint = Complaint::of_trouble(Trouble::TransactionLost);
-            self.lost = Some(complaint.detail(detail));
+            self.lost = Some(Complaint::of_trouble(trouble).detail(detail));
         }
         Ok(())
     }
@@ -320,17 +312,22 @@ impl Session<'_> {
         let bonds = self.bonds_besides_transaction();
         let may_have_ended =
             self.unit.reached_server && self.unit.sense.meaning().is_none_or(ends_transactions);
+        let trouble = self.trouble_of(is_open && !may_have_ended);
         self.figures().lost.add(u64::from(is_open || bonds));
         self.borrower.at = None;
         self.forget_work();
         if bonds {
             return Err(End::Fatal(Complaint::bound_lost().detail(detail)));
         }
-        let trouble = match is_open && !may_have_ended {
+        self.refuse(Complaint::of_trouble(trouble).detail(detail))
+    }
+
+    /// What is gone with a server. Only what was certainly not committed may be done again.
+    fn trouble_of(&self, is_open: bool) -> Trouble {
+        match is_open && !self.is_doubtful {
             true => Trouble::TransactionLost,
             false => Trouble::OutcomeUnknown,
-        };
-        self.refuse(Complaint::of_trouble(trouble).detail(detail))
+        }
     }
 
     /// More than a transaction is gone with the connection.
@@ -348,13 +345,12 @@ impl Session<'_> {
 }
 
 /// Whether a transaction may be over behind it, one way or the other.
-fn ends_transactions(meaning: &crate::state::mysql::Meaning) -> bool {
-    use evenkeel_policy::route::Kind;
-    let goes_on = |kind| {
-        matches!(
-            kind,
-            Kind::Empty | Kind::Read | Kind::Write | Kind::Setting | Kind::Lock
-        )
+pub(super) fn ends_transactions(meaning: &Meaning) -> bool {
+    let goes_on = |one: &Statement| {
+        let kinds = [Kind::Empty, Kind::Read, Kind::Write, Kind::Setting];
+        kinds.contains(&one.kind)
     };
-    !meaning.statements.iter().all(|one| goes_on(one.kind))
+    // `SET autocommit = 1` commits.
+    let commits = |effect: &Effect| effect.does == Does::Told((*b"autocommit").into());
+    !meaning.statements.iter().all(goes_on) || meaning.effects.iter().any(commits)
 }

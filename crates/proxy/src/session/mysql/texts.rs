@@ -206,7 +206,8 @@ impl Session<'_> {
         let Some(at) = self.borrower.at.as_mut() else {
             return;
         };
-        at.writes = false;
+        // It may have begun a transaction that is still open.
+        at.writes = self.is_doubtful;
         let is_causal = self.service.knowledge.positions().is_causal(at.server.id);
         if !(own.split.reads || is_causal) || own.consistency == Consistency::Eventual {
             return;
