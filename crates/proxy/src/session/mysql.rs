@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_policy::causality;
-use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
 use self::account::Account;
@@ -213,6 +213,7 @@ pub(super) async fn converse(
             }
         };
         // Whoever it is then, what it wrote is to be seen.
+        session.counts_writes(Status::default());
         let token = session.token.clone();
         let Some(changing) = session.leave_as_user(payload) else {
             return Ending::ClientClosed;

@@ -250,8 +250,8 @@ impl Session<'_> {
     }
 
     /// Behind a transaction its next read must find what it wrote.
-    fn counts_writes(&mut self, status: Status) {
-        let has_written = |at: &At| at.writes && !at.is_replica;
+    pub(super) fn counts_writes(&mut self, status: Status) {
+        let has_written = |at: &At| at.written.is_some && !at.is_replica;
         let is_open = status.has(Status::IN_TRANSACTION);
         if !is_open && self.borrower.at.as_ref().is_some_and(has_written) {
             self.wrote();

@@ -15,7 +15,6 @@ use super::server::ServerConnection;
 use super::texts::within;
 use super::{End, Session, Stage, Then};
 use crate::session::card::Doing;
-use crate::session::placing::At;
 use crate::state::mysql::{Does, Effect, Meaning};
 
 /// A command that fails again and again has a reason of its own.
@@ -173,6 +172,7 @@ impl Session<'_> {
     fn renewed(&mut self, is_clean: bool) {
         let mut left = self.journal.pins;
         left.release(Release::ResetConnection);
+        self.counts_writes(Status::default());
         self.begin_anew();
         if is_clean && self.keeps_connection() {
             self.journal.keep(left);
@@ -287,6 +287,7 @@ impl Session<'_> {
         // Also one whose modes are set, and that has not begun.
         let is_open = is_open || self.journal.pins.has(Pin::Transaction);
         let trouble = self.trouble_of(is_open);
+        self.may_have_written();
         self.borrower.at = None;
         self.forget_work();
         self.does(Doing::Idle);
@@ -303,11 +304,7 @@ impl Session<'_> {
 
     /// A command was under way that cannot be run again.
     fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), End> {
-        let may_write = |at: &At| !at.is_replica && (self.unit.may_write || at.writes);
-        if self.borrower.at.as_ref().is_some_and(may_write) {
-            // Perhaps it did: then the session must see it as well.
-            self.wrote();
-        }
+        self.may_have_written();
         let detail = self.whereof(why);
         let bonds = self.bonds_besides_transaction();
         let may_have_ended =
@@ -320,6 +317,16 @@ impl Session<'_> {
             return Err(End::Fatal(Complaint::bound_lost().detail(detail)));
         }
         self.refuse(Complaint::of_trouble(trouble).detail(detail))
+    }
+
+    /// Perhaps it has, at the server that is gone: then the session must see it as well.
+    fn may_have_written(&mut self) {
+        let Some(at) = &mut self.borrower.at else {
+            return;
+        };
+        at.written.is_some |= self.unit.may_write;
+        at.written.is_partial = true;
+        self.counts_writes(Status::default());
     }
 
     /// What is gone with a server. Only what was certainly not committed may be done again.

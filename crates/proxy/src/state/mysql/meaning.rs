@@ -236,6 +236,18 @@ impl Meaning {
         }
     }
 
+    /// Whether what has come to its end with the `index`th reply may have written; `is_last`: no
+    /// other follows.
+    #[must_use]
+    pub fn may_write_at(&self, index: usize, is_last: bool) -> bool {
+        let statement = self.statements.get(index);
+        match self.is_counted {
+            true => statement.is_none_or(routing::may_write),
+            // The last one tells what those before it have left to be told.
+            false => self.writes && is_last,
+        }
+    }
+
     /// What one statement of the text leaves behind, as long as each has one reply.
     pub(super) fn effects_of(&self, statement: usize) -> &[Effect] {
         let statement = u32::try_from(statement).unwrap_or(u32::MAX);
