@@ -153,6 +153,8 @@ pub enum Does {
     InsertIdUnknown,
     /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will be asked.
     FoundRows,
+    /// A SET of several things: where it fails, the first ones may be set.
+    SetsSeveral,
     /// A routine or trigger that it runs may set system variables: where the result ends in an EOF,
     /// the server has told of none.
     SetsWithin,
@@ -295,6 +297,7 @@ impl Meaning {
                 | Does::InsertId
                 | Does::InsertIdUnknown
                 | Does::FoundRows
+                | Does::SetsSeveral
                 | Does::Restores => {}
             }
         }

@@ -258,6 +258,10 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
         after("SET time_zone = 'x', wait_timeout = 5", 1298),
         "transaction"
     );
+    let global = "SET @@session.sql_mode = 'ANSI_QUOTES', @@global.gtid_mode = ON";
+    assert_eq!(after(global, 1788), "transaction");
+    let both = after("SET @a = 1, @@global.gtid_mode = ON", 1788);
+    assert!(both.contains("user variables"), "{both}");
     assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("cannot be told"));
     assert!(after("CALL p()", 1064).contains("temporary tables"));
     assert_eq!(after("SELECT 1", 1045), "");
