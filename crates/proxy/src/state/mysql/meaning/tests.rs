@@ -390,6 +390,18 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ("EXECUTE IMMEDIATE 'SET @a = 1'", &["@a = 1"]),
         ("EXECUTE IMMEDIATE @a", &["Pin(Unknown)", "execute "]),
         (
+            "EXECUTE IMMEDIATE 'SELECT ?, ?, ?' USING 5, 'x', @a, NULL",
+            &[],
+        ),
+        (
+            "EXECUTE IMMEDIATE 'SELECT ?' USING @a := 5",
+            &["Pin(Unknown)", "execute ", "Pin(Variables)"],
+        ),
+        (
+            "EXECUTE IMMEDIATE 'SELECT ?' USING GET_LOCK('x', 10)",
+            &["Pin(Unknown)", "execute ", "Pin(NamedLock)"],
+        ),
+        (
             "SET STATEMENT max_statement_time = 1 FOR SELECT @a := 1",
             &["Pin(Variables)", "Restores"],
         ),
