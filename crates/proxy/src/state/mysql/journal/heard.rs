@@ -117,8 +117,10 @@ fn of_next(characteristics: &[u8]) -> Option<Modes> {
     })
 }
 
-/// Whether a text of ours can set it again.
+/// Whether a text of ours can set it again, and may.
 fn is_followable(name: &[u8], value: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
-    name.iter().all(plain) && values::is_plain(value)
+    // The first COMMIT ends the connection, on which no other client must be.
+    let ends = name == b"completion_type" && value.eq_ignore_ascii_case(b"RELEASE");
+    name.iter().all(plain) && values::is_plain(value) && !ends
 }

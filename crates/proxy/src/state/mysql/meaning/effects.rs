@@ -93,27 +93,19 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
     let prepared = |span: Span| values::name_in_lower_case(span.of(reader.text));
     match statement.kind {
         Kind::Begin { .. } => effects.push(Does::Begin),
-        Kind::Commit(_) | Kind::Rollback(_) => effects.push(Does::End),
+        Kind::Commit(ending) | Kind::Rollback(ending) => {
+            effects.push(Does::End);
+            if ending.release {
+                // The server ends the connection, which no other client must get meanwhile.
+                effects.pin_on_success(Pin::Unknown);
+            }
+        }
         Kind::Set => set::collect(reader, statement, effects),
         Kind::SetTransaction {
             scope,
             read_only,
             isolation,
-        } => match scope {
-            Scope::Global => {}
-            Scope::Session => {
-                if isolation.is_some() {
-                    effects.push(Does::Told((*b"transaction_isolation").into()));
-                }
-                if read_only.is_some() {
-                    effects.push(Does::Told((*b"transaction_read_only").into()));
-                }
-            }
-            Scope::Unwritten => effects.push(Does::NextTransaction(Modes {
-                read_only,
-                isolation: isolation.map(routing::isolation),
-            })),
-        },
+        } => set_transaction(scope, read_only, isolation, effects),
         // What a reset makes of roles is the server's secret.
         Kind::SetRole => effects.pin_on_success(Pin::Unknown),
         Kind::Xa => xa(reader, statement, effects),
@@ -153,6 +145,29 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
             }
         }
         _ => {}
+    }
+}
+
+fn set_transaction(
+    scope: Scope,
+    read_only: Option<bool>,
+    isolation: Option<mysql::Isolation>,
+    effects: &mut Effects<'_>,
+) {
+    match scope {
+        Scope::Global => {}
+        Scope::Session => {
+            if isolation.is_some() {
+                effects.push(Does::Told((*b"transaction_isolation").into()));
+            }
+            if read_only.is_some() {
+                effects.push(Does::Told((*b"transaction_read_only").into()));
+            }
+        }
+        Scope::Unwritten => effects.push(Does::NextTransaction(Modes {
+            read_only,
+            isolation: isolation.map(routing::isolation),
+        })),
     }
 }
 

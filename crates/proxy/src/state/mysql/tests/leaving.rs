@@ -89,6 +89,22 @@ fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
 }
 
 #[test]
+fn what_ends_the_connection_binds_to_it() {
+    for ends in ["COMMIT RELEASE", "ROLLBACK AND NO CHAIN RELEASE"] {
+        check(&[
+            ("BEGIN", "transaction"),
+            (ends, "something that cannot be told"),
+        ]);
+    }
+    check(&[("BEGIN", "transaction"), ("COMMIT NO RELEASE", "")]);
+    let settings = "settings that cannot be followed";
+    check(&[
+        ("SET completion_type = 'CHAIN'", ""),
+        ("SET completion_type = 'RELEASE'", settings),
+    ]);
+}
+
+#[test]
 fn autocommit_off_binds_only_from_the_first_statement_to_the_end_of_its_transaction() {
     check(&[
         ("SET autocommit = 0", ""),
