@@ -28,6 +28,9 @@ pub(super) fn mishap_of(report: &Report<'_>) -> Mishap {
     if report.is_without_cluster() {
         return Mishap::TurnedAway;
     }
+    if report.is_unread() {
+        return Mishap::Unread;
+    }
     match report.code {
         // ER_CON_COUNT_ERROR
         1040 => Mishap::TurnedAway,
@@ -54,7 +57,8 @@ impl Session<'_> {
         };
         // A write that was refused was not run, unless it could commit some of itself before.
         let may_be_partial = mishap == Mishap::TurnedAway || !at.is_replica;
-        let is_doubtful = may_be_partial && !self.unit.is_read && !self.unit.is_atomic;
+        let may_have_run = mishap != Mishap::Unread && may_be_partial;
+        let is_doubtful = may_have_run && !self.unit.is_read && !self.unit.is_atomic;
         let is_new = self.unit.rescues < RESCUES_MAX;
         is_new && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
     }
@@ -67,7 +71,9 @@ impl Session<'_> {
 
     pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: Walked) -> Result<(), End> {
         self.figures().rescued.add(1);
-        if let Some(at) = &self.borrower.at {
+        if let Some(at) = &self.borrower.at
+            && mishap != Mishap::Unread
+        {
             // That a replica is late is known.
             if mishap != Mishap::NotFresh {
                 self.service.knowledge.doubt(at.server.id);
@@ -360,4 +366,27 @@ pub(super) fn ends_transactions(meaning: &Meaning) -> bool {
     // `SET autocommit = 1` commits.
     let commits = |effect: &Effect| effect.does == Does::Told((*b"autocommit").into());
     !meaning.statements.iter().all(goes_on) || meaning.effects.iter().any(commits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_tells_whether_it_has_run_anything() {
+        let of = |code: u16, message: &'static [u8]| {
+            let sqlstate = None;
+            mishap_of(&Report {
+                code,
+                sqlstate,
+                message,
+            })
+        };
+        assert_eq!(of(4031, b"disconnected by the server"), Mishap::Unread);
+        assert_eq!(of(1053, b"Server shutdown"), Mishap::Broken);
+        assert_eq!(of(1040, b"Too many connections"), Mishap::TurnedAway);
+        assert_eq!(of(1047, b"WSREP has not yet"), Mishap::TurnedAway);
+        assert_eq!(of(1290, b"--read-only option"), Mishap::ReadOnly);
+        assert_eq!(of(1062, b"Duplicate entry"), Mishap::Error);
+    }
 }
