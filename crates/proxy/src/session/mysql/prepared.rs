@@ -7,6 +7,7 @@ use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH};
 use evenkeel_wire::mysql::frontend::{self, Execute, Request, parameters};
 use evenkeel_wire::mysql::rewrite::set_statement;
 use evenkeel_wire::mysql::{Parsed, StatementId};
+use smallvec::SmallVec;
 
 use super::Session;
 use super::from_client::has_room;
@@ -89,18 +90,21 @@ impl Session<'_> {
         id: u64,
         number: StatementId,
     ) {
+        // None that may be held goes.
+        let mut stay: SmallVec<[u64; 4]> = SmallVec::new();
         if server.holds_for_statements() {
-            // None that may be held goes.
-            match server.prepared.number(id) {
-                Some(_) => server.closing.push(number),
-                None => server.closing.extend(server.prepared.add(id, number)),
+            if server.prepared.number(id).is_some() {
+                return server.closing.push(number);
             }
-            return;
+            stay.push(id);
+            stay.extend(self.numbers.holding());
         }
         let view = self.seat.service().view();
         let max = view.database.as_ref().map_or(1, |own| own.statements_max);
         server.closing.extend(server.prepared.add(id, number));
-        server.closing.extend(server.prepared.evict(max));
+        while let Some(number) = server.prepared.evict(max, &stay) {
+            server.closing.push(number);
+        }
     }
 
     /// Puts the client's number into the answer to its COM_STMT_PREPARE.

@@ -243,6 +243,12 @@ impl Numbers {
         self.known.values().any(|named| named.holds)
     }
 
+    /// Which statements may.
+    pub(crate) fn holding(&self) -> impl Iterator<Item = u64> {
+        let holding = self.known.values().filter(|named| named.holds);
+        holding.map(|named| named.statement.id)
+    }
+
     pub(crate) fn get(&self, number: u32) -> Option<&Named> {
         self.known.get(&number)
     }
@@ -319,12 +325,14 @@ impl Prepared {
         Some(old.number)
     }
 
-    /// One that is too many and has not been used for longest, as if it were closed now.
-    pub(crate) fn evict(&mut self, max: usize) -> Option<StatementId> {
+    /// One that is too many and has not been used for longest, as if it were closed now. None that
+    /// is among those that `stay` goes.
+    pub(crate) fn evict(&mut self, max: usize, stay: &[u64]) -> Option<StatementId> {
         if self.known.len() <= max.max(1) {
             return None;
         }
-        let oldest = self.known.iter().min_by_key(|(_, there)| there.used);
+        let may_go = self.known.iter().filter(|(id, _)| !stay.contains(id));
+        let oldest = may_go.min_by_key(|(_, there)| there.used);
         let id = oldest.map(|(id, _)| *id)?;
         self.known.remove(&id).map(|there| there.number)
     }
@@ -346,12 +354,15 @@ mod tests {
             assert_eq!(prepared.add(id, StatementId(id as u32 + 10)), None);
         }
         assert!(prepared.get(1).is_some());
-        assert_eq!(prepared.evict(2), None);
+        assert_eq!(prepared.evict(2, &[]), None);
         prepared.add(3, StatementId(13));
-        assert_eq!(prepared.evict(2), Some(StatementId(12)));
-        assert_eq!(prepared.evict(2), None);
+        assert_eq!(prepared.evict(2, &[]), Some(StatementId(12)));
+        assert_eq!(prepared.evict(2, &[]), None);
         assert_eq!(prepared.number(2), None);
         assert_eq!(prepared.number(1), Some(StatementId(11)));
+        prepared.add(4, StatementId(14));
+        assert_eq!(prepared.evict(2, &[1]), Some(StatementId(13)));
+        assert_eq!(prepared.evict(1, &[1, 4]), None, "they hold something");
     }
 
     #[test]
