@@ -87,6 +87,9 @@ impl<'a> Session<'a> {
         if let Some((id, only_query)) = self.kill_of(&meaning) {
             return self.kill(id, only_query);
         }
+        if meaning.kills_stranger {
+            return Look::Refuse(Complaint::kill_of_stranger());
+        }
         self.rule(is_whole.then_some(text));
         Look::Send(What::Query, Sense::Text(meaning))
     }
@@ -100,6 +103,9 @@ impl<'a> Session<'a> {
         }
         self.rule(Some(text));
         let statement = self.intern(text);
+        if statement.meaning.kills() {
+            return Look::Refuse(Complaint::kill_prepared());
+        }
         if !self.numbers.has_room(&statement) {
             return Look::Refuse(Complaint::too_many_statements());
         }

@@ -4,6 +4,7 @@
 mod body;
 mod calls;
 mod effects;
+mod kills;
 mod parts;
 mod routing;
 mod set;
@@ -22,6 +23,7 @@ pub use super::super::meaning::Hint;
 use super::leftover::Needs;
 use super::variables;
 pub use body::bound_by_body;
+pub use kills::Kill;
 pub use parts::parts;
 
 /// What is known of a schema's routines, tables and views. Names come without quotes, as they are
@@ -74,6 +76,8 @@ pub struct Meaning {
     pub begins: bool,
     /// Its one statement is a KILL of a connection by its number.
     pub kill: Option<Kill>,
+    /// It has, or prepares, a KILL of a connection by what is not known to be our number.
+    pub kills_stranger: bool,
     /// It sets nothing but session trackers, which are virtual: it is answered, not sent.
     pub is_ours: bool,
     /// It runs what a literal says.
@@ -84,15 +88,6 @@ pub struct Meaning {
     pub digest: u64,
     /// Each of its statements has just one reply.
     pub(super) is_counted: bool,
-}
-
-/// KILL of a connection, with the number that we gave it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kill {
-    /// Only what it runs: the connection stays.
-    pub query: bool,
-    /// Its number.
-    pub connection: u64,
 }
 
 /// Something that a statement leaves behind in its session.
@@ -206,6 +201,7 @@ impl Meaning {
             && !self.changes_catalog
             && !self.begins
             && self.kill.is_none()
+            && !self.kills_stranger
             && !self.is_ours
             && !self.is_of_literal
     }
@@ -362,6 +358,7 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         answered = answered.and(routing::answers(statement.kind));
         meaning.is_counted &= routing::has_one_reply(statement.kind);
         meaning.makes_program |= statement.traits.any(mysql::Traits::STORED_PROGRAM);
+        meaning.kills_stranger |= kills::kills(&reader, statement);
         meaning.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
@@ -373,7 +370,8 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
     if let Some(one) = facts.single() {
         meaning.is_atomic = routing::is_atomic(one.kind);
         meaning.begins = matches!(one.kind, mysql::Kind::Begin { .. });
-        meaning.kill = kill(text, one.kind);
+        meaning.kill = kills::kill(text, one.kind);
+        meaning.kills_stranger &= meaning.kill.is_none();
         meaning.is_ours = !meaning.effects.is_empty()
             && one.kind == mysql::Kind::Set
             && meaning
@@ -459,6 +457,7 @@ impl<'a> Reader<'a> {
         }
         Some(Meaning {
             begins: false,
+            kills_stranger: meaning.kills(),
             kill: None,
             is_ours: false,
             ..meaning
@@ -475,15 +474,6 @@ fn obscure(meaning: &mut Meaning) {
     meaning.changes_catalog = true;
     meaning.is_counted = false;
     meaning.needs = meaning.needs.and(Needs::ALL.perhaps());
-}
-
-fn kill(text: &[u8], kind: mysql::Kind) -> Option<Kill> {
-    let mysql::Kind::Kill { query, connection } = kind else {
-        return None;
-    };
-    let number = str::from_utf8(connection?.of(text)).ok()?;
-    let connection = number.parse().ok()?;
-    Some(Kill { query, connection })
 }
 
 fn owned_hint(hint: hint::Hint<'_>) -> Hint {

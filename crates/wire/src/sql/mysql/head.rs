@@ -291,6 +291,9 @@ fn kill(mut head: Head<'_>) -> Option<Kind> {
     if !head.take(w::CONNECTION) {
         query = head.take(w::QUERY);
     }
+    if head.take(w::USER) || query && head.take(w::ID) {
+        return Some(Kind::KillOther);
+    }
     let connection = head.take_kind(TokenKind::Number);
     let connection = connection.filter(|_| head.at_end());
     Some(Kind::Kill { query, connection })

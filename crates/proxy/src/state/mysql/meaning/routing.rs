@@ -166,7 +166,7 @@ fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
             Scope::Unwritten => Kind::Session,
         },
         Found::Use(_) => Kind::Setting,
-        Found::Kill { .. } | Found::Flush { lock: false } => Kind::Server,
+        Found::Kill { .. } | Found::KillOther | Found::Flush { lock: false } => Kind::Server,
         Found::LockTables | Found::LockInstance | Found::Flush { lock: true } => Kind::Lock,
         Found::SetRole
         | Found::UnlockTables

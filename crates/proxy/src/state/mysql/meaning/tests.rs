@@ -529,6 +529,21 @@ fn kills_are_told_with_their_number() {
     assert_eq!(read("KILL QUERY 7").kill, kill(true, 7));
     assert_eq!(read("KILL USER a").kill, None);
     assert_eq!(read("KILL 5; SELECT 1").kill, None);
+    for text in [
+        "KILL 5; SELECT 1",
+        "SELECT 1; KILL QUERY 5",
+        "KILL ?",
+        "KILL 0x05",
+        "KILL CONNECTION_ID()",
+        "PREPARE p FROM 'KILL 5'",
+        "EXECUTE IMMEDIATE 'KILL 5'",
+        "EXECUTE IMMEDIATE 'KILL ?' USING 5",
+    ] {
+        assert!(read(text).kills_stranger, "{text}");
+    }
+    for text in ["KILL 5", "KILL USER a", "KILL QUERY ID 5", "SELECT kill"] {
+        assert!(!read(text).kills_stranger, "{text}");
+    }
 }
 
 #[test]

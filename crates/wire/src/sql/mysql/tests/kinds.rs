@@ -61,7 +61,8 @@ fn commands_on_the_session() {
     check("KILL 5", kill(false, Some(at("KILL 5", "5"))));
     check("KILL QUERY 5", kill(true, Some(at("KILL QUERY 5", "5"))));
     check("KILL CONNECTION_ID()", kill(false, None));
-    check("KILL HARD QUERY ID 5", kill(true, None));
+    check("KILL HARD QUERY ID 5", Kind::KillOther);
+    check("KILL SOFT USER a", Kind::KillOther);
     check("LOCK TABLES t READ", Kind::LockTables);
     check("LOCK TABLE t WRITE", Kind::LockTables);
     check("UNLOCK TABLES", Kind::UnlockTables);
