@@ -322,13 +322,56 @@ pub(super) fn schema_traits(schema: &[u8], table: &[u8]) -> Traits {
     if !is(b"information_schema") {
         return Traits::NONE;
     }
-    let table = unquoted(table).to_ascii_lowercase();
-    let own = table.starts_with(b"processlist") || table.starts_with(b"innodb_");
-    match own {
-        true => Traits::CATALOG.and(Traits::SERVER_STATE),
-        false => Traits::CATALOG,
+    let is_catalog = |name: &&str| unquoted(table).eq_ignore_ascii_case(name.as_bytes());
+    match CATALOG.iter().any(is_catalog) {
+        true => Traits::CATALOG,
+        false => Traits::CATALOG.and(Traits::SERVER_STATE),
     }
 }
+
+/// The tables of `information_schema` that are alike on every server of a cluster. The others tell
+/// of one server, or of one session.
+const CATALOG: &[&str] = &[
+    "character_sets",
+    "check_constraints",
+    "collation_character_set_applicability",
+    "collations",
+    "column_privileges",
+    "column_statistics",
+    "columns",
+    "columns_extensions",
+    "engines",
+    "events",
+    "geometry_columns",
+    "key_column_usage",
+    "keywords",
+    "parameters",
+    "partitions",
+    "plugins",
+    "referential_constraints",
+    "routines",
+    "schema_privileges",
+    "schemata",
+    "schemata_extensions",
+    "sequences",
+    "spatial_ref_sys",
+    "sql_functions",
+    "st_geometry_columns",
+    "st_spatial_reference_systems",
+    "st_units_of_measure",
+    "statistics",
+    "table_constraints",
+    "table_constraints_extensions",
+    "table_privileges",
+    "tables",
+    "tables_extensions",
+    "tablespaces_extensions",
+    "triggers",
+    "user_privileges",
+    "view_routine_usage",
+    "view_table_usage",
+    "views",
+];
 
 /// What reading a system variable tells of the statement before.
 pub(super) fn system_variable_traits(written: &[u8]) -> Traits {

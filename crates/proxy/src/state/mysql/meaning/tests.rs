@@ -220,6 +220,10 @@ fn sets_follow_by_text_or_by_the_servers_word() {
         ("SET insert_id = 5", &["PinOnSuccess(Settings)"]),
         ("SET sql_log_bin = 0", &["PinOnSuccess(Binlog)"]),
         ("SET sql_log_bin = ON", &[]),
+        (
+            "SET optimizer_trace = 'enabled=on'",
+            &["PinOnSuccess(Settings)"],
+        ),
         ("SET rand_seed1 = 5", &["PinOnSuccess(Seed)"]),
         (
             "SET collation_database = latin1_bin",
@@ -427,6 +431,15 @@ fn the_router_is_told_the_kind() {
         ("SHOW STATUS", Kind::Server),
         ("SELECT @@hostname", Kind::Server),
         ("SELECT * FROM mysql.user", Kind::Server),
+        (
+            "SELECT * FROM information_schema.SESSION_STATUS",
+            Kind::Server,
+        ),
+        (
+            "SELECT * FROM information_schema.`global_variables`",
+            Kind::Server,
+        ),
+        ("SELECT * FROM information_schema.TABLES", Kind::Read),
         ("INSERT INTO t VALUES (1)", Kind::Write),
         ("LOAD DATA LOCAL INFILE 'x' INTO TABLE t", Kind::Write),
         ("CREATE TABLE x (a INT)", Kind::Ddl),
