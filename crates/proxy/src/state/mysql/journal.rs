@@ -205,7 +205,7 @@ impl Journal {
         let mut reading = self.reading;
         values::read_sql_mode(mode, &mut reading);
         reading.odd_blank = mysql::odd_blank(client);
-        mysql::charset_is_safe(client).then_some(Dialect::Mysql(reading))
+        collations::can_be_read(client).then_some(Dialect::Mysql(reading))
     }
 
     /// What the next server connection must have.
@@ -419,7 +419,7 @@ impl Journal {
     /// How texts are read now.
     fn look(&mut self) {
         let client = self.now.get(variables::CLIENT).unwrap_or_default();
-        self.is_readable = mysql::charset_is_safe(client);
+        self.is_readable = collations::can_be_read(client);
         let mode = self.now.get(variables::SQL_MODE).unwrap_or_default();
         let mut reading = self.reading;
         values::read_sql_mode(mode, &mut reading);
