@@ -137,6 +137,13 @@ pub(crate) struct Named {
     is_own: bool,
 }
 
+impl Named {
+    /// What it takes of its client's share.
+    fn weight(&self) -> usize {
+        self.statement.weight() + self.types.len()
+    }
+}
+
 impl Numbers {
     /// The number that the next statement gets if its server takes it.
     pub(crate) fn next(&self) -> StatementId {
@@ -150,8 +157,23 @@ impl Numbers {
     /// Whether the client may have one more.
     pub(crate) fn has_room(&mut self, statement: &Statement) -> bool {
         let known = &self.known;
-        let has = || known.values().map(|one| one.statement.weight()).sum();
+        let has = || known.values().map(Named::weight).sum();
         known.len() < OF_CLIENT_MAX && self.share.takes(statement.weight(), has)
+    }
+
+    /// The types of its parameters are these now. False: its client has no room for them.
+    pub(crate) fn bind(&mut self, number: u32, types: &[u8]) -> bool {
+        let is_same = |named: &Named| *named.types == *types;
+        if self.known.get(&number).is_some_and(is_same) {
+            return true;
+        }
+        let known = &self.known;
+        let has = || known.values().map(Named::weight).sum();
+        let has_room = self.share.takes(types.len(), has);
+        if let Some(named) = self.known.get_mut(&number).filter(|_| has_room) {
+            named.types = types.into();
+        }
+        has_room
     }
 
     /// A server has prepared it.
@@ -468,6 +490,24 @@ mod tests {
             has_room
         });
         assert_eq!(times.count(), 63);
+    }
+
+    #[test]
+    fn the_types_of_parameters_count_as_what_their_client_has() {
+        let statement =
+            Interned::default().statement(b"SELECT ?", &Within::default(), 0, Meaning::default);
+        let mut numbers = Numbers::default();
+        let types = [7; 128 * 1024];
+        let times = (1..=1_000).take_while(|number| {
+            assert!(numbers.has_room(&statement), "it is small");
+            numbers.prepared(&statement, 65_535, None);
+            numbers.bind(*number, &types)
+        });
+        // 512 would be all of its 64 MiB.
+        let times = times.count();
+        assert!((500..512).contains(&times), "{times}");
+        assert!(numbers.bind(1, &types), "it has them");
+        assert!(!numbers.bind(1, &[8; 128 * 1024]));
     }
 
     #[test]
