@@ -477,6 +477,15 @@ fn what_is_asked_of_the_statement_before_is_told() {
         ("INSERT INTO t VALUES (LAST_INSERT_ID())", Needs::INSERT_ID),
         ("SELECT @@identity", Needs::INSERT_ID),
         ("SET @a = LAST_INSERT_ID()", Needs::INSERT_ID),
+        ("SELECT @@session.identity", Needs::INSERT_ID),
+        (
+            "SELECT @@session .last_insert_id",
+            Needs::INSERT_ID.and(Needs::DIAGNOSTICS),
+        ),
+        (
+            "SELECT @@session. identity",
+            Needs::INSERT_ID.and(Needs::DIAGNOSTICS),
+        ),
         ("SELECT FOUND_ROWS()", Needs::FOUND_ROWS),
         ("SELECT row_count ( )", Needs::ROW_COUNT),
         ("SHOW WARNINGS LIMIT 5", Needs::DIAGNOSTICS),
