@@ -179,6 +179,9 @@ pub enum Value {
     String(Box<[u8]>),
 }
 
+/// Stands between the name of a schema and that of a table: a dot may be a part of either.
+pub(super) const IN_SCHEMA: u8 = 0;
+
 /// What may be left behind by SQL that nobody can read.
 pub(super) const ANYTHING: [Pin; 5] = [
     Pin::Variables,

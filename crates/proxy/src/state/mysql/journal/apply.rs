@@ -7,7 +7,7 @@ use evenkeel_policy::route::{Kind, Statement, Volatility};
 use evenkeel_wire::mysql::flags::Status;
 
 use super::super::leftover::{InsertId, Left, Needs};
-use super::super::meaning::{ANYTHING, Does, Effect, Meaning, Thing, Value};
+use super::super::meaning::{ANYTHING, Does, Effect, IN_SCHEMA, Meaning, Thing, Value};
 use super::super::server::{self, Leftovers, OnServer};
 use super::super::{values, variables};
 use super::{Heard, Journal, Reply, without};
@@ -304,7 +304,9 @@ impl Journal {
     fn full_name(&self, thing: Thing, name: &[u8]) -> Box<[u8]> {
         let schema = self.schema.as_deref().unwrap_or_default();
         match thing {
-            Thing::TemporaryTable if !name.contains(&b'.') => [schema, b".", name].concat().into(),
+            Thing::TemporaryTable if !name.contains(&IN_SCHEMA) => {
+                [schema, &[IN_SCHEMA], name].concat().into()
+            }
             _ => name.into(),
         }
     }

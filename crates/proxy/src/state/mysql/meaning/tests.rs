@@ -349,11 +349,11 @@ fn temporary_tables_have_names() {
         ),
         (
             "CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS `s`.`x` SELECT 1",
-            &["make TemporaryTable s.x"],
+            &["make TemporaryTable s\0x"],
         ),
         (
             "DROP TEMPORARY TABLE IF EXISTS x, s.y",
-            &["unmake TemporaryTable x", "unmake TemporaryTable s.y"],
+            &["unmake TemporaryTable x", "unmake TemporaryTable s\0y"],
         ),
         ("DROP TABLE x", &["unmake TemporaryTable x"]),
         ("DROP VIEW x", &[]),

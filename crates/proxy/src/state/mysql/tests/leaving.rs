@@ -136,6 +136,12 @@ fn things_with_names_bind_until_all_are_gone() {
         ("DROP TEMPORARY TABLE x", ""),
     ]);
     check(&[
+        ("CREATE TEMPORARY TABLE x", "temporary tables"),
+        // Another one, which is not temporary.
+        ("CREATE TABLE `app.x`", "temporary tables"),
+        ("DROP TABLE `app.x`", "temporary tables"),
+    ]);
+    check(&[
         ("SELECT GET_LOCK('a', 1)", "advisory or named locks"),
         ("SELECT GET_LOCK('A', 1)", "advisory or named locks"),
         ("SELECT RELEASE_LOCK('a')", "advisory or named locks"),
