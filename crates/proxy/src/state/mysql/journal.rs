@@ -428,11 +428,12 @@ impl Journal {
     }
 }
 
-const ALL_THINGS: [Thing; 4] = [
+const ALL_THINGS: [Thing; 5] = [
     Thing::TemporaryTable,
     Thing::Prepared,
     Thing::Handler,
     Thing::NamedLock,
+    Thing::BackupLock,
 ];
 
 fn without(pins: Pins, pin: Pin) -> Pins {

@@ -168,6 +168,8 @@ pub enum Thing {
     Handler,
     /// A lock of GET_LOCK; as often as it was taken.
     NamedLock,
+    /// LOCK INSTANCE, BACKUP LOCK, or BACKUP STAGE.
+    BackupLock,
 }
 
 /// The value of a user variable.
@@ -312,6 +314,7 @@ impl Thing {
             Thing::Prepared => Pin::Prepared,
             Thing::Handler => Pin::Handler,
             Thing::NamedLock => Pin::NamedLock,
+            Thing::BackupLock => Pin::BackupLock,
         }
     }
 }

@@ -111,8 +111,12 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
         Kind::Xa => xa(reader, statement, effects),
         Kind::LockTables => effects.pin_on_success(Pin::TableLock),
         Kind::UnlockTables => effects.push(Does::Release(Release::UnlockTables)),
-        Kind::LockInstance => effects.pin_on_success(Pin::BackupLock),
-        Kind::UnlockInstance => effects.push(Does::Release(Release::UnlockInstance)),
+        Kind::LockInstance => {
+            effects.push(Does::Make(Thing::BackupLock, backup(reader, statement)))
+        }
+        Kind::UnlockInstance => {
+            effects.push(Does::Unmake(Thing::BackupLock, backup(reader, statement)));
+        }
         // MySQL may hold it although it fails to close the tables.
         Kind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
         Kind::Flush { lock: false } => flush(reader, statement, effects),
@@ -225,6 +229,16 @@ fn xa(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'
         effects.push(Does::Release(Release::XaEnded));
     } else if !verb.is(Word::of("recover")) {
         effects.pin(Pin::Xa);
+    }
+}
+
+/// Which of the two that MariaDB has: the stages are one, BACKUP LOCK is another.
+fn backup(reader: &Reader<'_>, statement: &mysql::Statement) -> Box<[u8]> {
+    let mut tokens = reader.tokens(statement);
+    tokens.next_token();
+    match tokens.next_token().is(Word::of("stage")) {
+        true => (*b"stage").into(),
+        false => (*b"lock").into(),
     }
 }
 

@@ -68,6 +68,7 @@ fn commands_on_the_session() {
     check("UNLOCK TABLES", Kind::UnlockTables);
     check("LOCK INSTANCE FOR BACKUP", Kind::LockInstance);
     check("BACKUP STAGE START", Kind::LockInstance);
+    check("BACKUP STAGE END", Kind::UnlockInstance);
     check("FLUSH TABLES WITH READ LOCK", Kind::Flush { lock: true });
     check("FLUSH TABLES t FOR EXPORT", Kind::Flush { lock: true });
     check("FLUSH STATUS", Kind::Flush { lock: false });
