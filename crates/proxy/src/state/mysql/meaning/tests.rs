@@ -434,6 +434,8 @@ fn the_router_is_told_the_kind() {
         ("SHOW STATUS", Kind::Server),
         ("SELECT @@hostname", Kind::Server),
         ("SELECT * FROM mysql.user", Kind::Server),
+        ("EXPLAIN SELECT 1", Kind::Read),
+        ("EXPLAIN FORMAT = JSON FOR CONNECTION 5", Kind::Server),
         (
             "SELECT * FROM information_schema.SESSION_STATUS",
             Kind::Server,
