@@ -313,6 +313,27 @@ fn what_init_connect_sets_is_so_for_every_client() {
     }
 }
 
+/// TO SEE THIS RED: ask the server.
+#[test]
+fn the_position_of_the_last_write_is_the_client_s_own() {
+    super::stage::sql("create or replace table sbtest.positions (a int)");
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        let last = "select @@last_gtid";
+        assert_eq!(client.value(last), "", "{io}");
+        client.run("insert into positions values (1)");
+        let own = client.value(last);
+        other.run("insert into positions values (2)");
+        let later = other.value("select @@session.last_gtid as last");
+        assert!(
+            own.contains('-') && later.contains('-') && own != later,
+            "{io}"
+        );
+        assert_eq!(client.value(last), own, "{io}");
+    }
+}
+
 /// Client libraries write the strings of their first statement already as the status says.
 #[test]
 fn how_strings_are_read_is_told_from_the_greeting_on() {

@@ -68,6 +68,8 @@ pub struct Journal {
     pub(super) insert_id: InsertId,
     pub(super) reading: Reading,
     schema: Option<Rc<[u8]>>,
+    /// Of its last write, as MariaDB tells it.
+    last_gtid: Box<[u8]>,
     number: u64,
     /// The server connection that ran its last statement.
     last_on: u64,
@@ -132,6 +134,7 @@ impl Journal {
                 ..Reading::default()
             },
             schema: begin.schema.map(Rc::from),
+            last_gtid: Box::default(),
             number: server::next_number(),
             last_on: 0,
             counted_on: 0,
@@ -218,6 +221,12 @@ impl Journal {
     #[must_use]
     pub fn schema(&self) -> Option<&[u8]> {
         self.schema.as_deref()
+    }
+
+    /// Where in the log MariaDB has put what it wrote last; empty: it has written nothing.
+    #[must_use]
+    pub fn last_gtid(&self) -> &[u8] {
+        &self.last_gtid
     }
 
     /// Whether each statement is a transaction of its own.

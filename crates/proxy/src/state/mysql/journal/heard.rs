@@ -40,6 +40,9 @@ impl Journal {
     fn hear_variable(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
         let lower = name.to_ascii_lowercase();
         let name = variables::canonical(&lower);
+        if name == b"last_gtid" {
+            self.last_gtid = value.into();
+        }
         if variables::is_no_setting(name) {
             return;
         }
