@@ -176,6 +176,7 @@ fn pin_of(thing: Thing) -> Pin {
         Thing::Prepared => Pin::Prepared,
         Thing::Handler => Pin::Handler,
         Thing::NamedLock => Pin::NamedLock,
+        Thing::BackupLock => Pin::BackupLock,
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Client {
     /// What the server greeted with.
     pub(crate) connection: u32,
     pub(crate) version: String,
+    /// The status in the greeting, and in the OK of each login.
+    pub(crate) welcome: Vec<String>,
     nonce: [u8; 20],
     statements: BTreeMap<String, Prepared>,
     /// Of the last result.

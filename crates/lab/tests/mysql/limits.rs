@@ -85,6 +85,17 @@ fn clients_of_one_user_cannot_end_those_of_another() {
         let theirs = victim.backend();
         let told = meddler.refusal(&format!("kill query {theirs}"));
         assert!(told.starts_with("1094 "), "{io}: {told}");
+        for text in [
+            &format!("kill query {theirs}; select 1"),
+            &format!("prepare k from 'kill query {theirs}'"),
+            &format!("execute immediate 'kill query {theirs}'"),
+            "kill connection_id()",
+        ] {
+            let told = victim.refusal(text);
+            assert!(told.starts_with("1235 "), "{io} {text}: {told}");
+        }
+        let told = victim.prepare("kill", "kill ?");
+        assert!(told[0].starts_with("error 1295 "), "{io}: {told:?}");
         // One's own query ends although the pool has no other connection.
         victim.query_later(LONG);
         let mut other = stage.client();

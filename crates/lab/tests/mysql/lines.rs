@@ -83,7 +83,7 @@ fn of_ok(ok: &OkPacket<'_>) -> String {
     line
 }
 
-fn flags(status: Status) -> String {
+pub(crate) fn flags(status: Status) -> String {
     let set = FLAGS.iter().filter(|(flag, _)| status.has(*flag));
     let words: Vec<&str> = set.map(|(_, word)| *word).collect();
     words.join(",")

@@ -305,6 +305,30 @@ fn what_the_server_reads_otherwise_than_it_seems_binds_its_client() {
     });
 }
 
+/// TO SEE THIS RED: go by the status from before the error.
+#[test]
+fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_again() {
+    super::stage::sql("create or replace table sbtest.committed (a int)");
+    Client::connect(shared().address).run(
+        "create or replace procedure commits() \
+         begin insert into committed values (2); commit; signal sqlstate '45000'; end",
+    );
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        for fails in ["create table committed (a int)", "call commits()"] {
+            super::stage::sql("truncate sbtest.committed");
+            let mut client = stage.client();
+            client.run("begin");
+            client.run("insert into committed values (1)");
+            let backend = client.backend();
+            client.refusal(fails);
+            super::stage::sql(&format!("kill {backend}"));
+            let told = client.query("select min(a) from committed");
+            assert!(!told[0].starts_with("error 1213"), "{io} {fails}: {told:?}");
+        }
+    }
+}
+
 /// In latin1 it is a blank. TO SEE THIS RED: take it for part of a name.
 #[test]
 fn a_blank_beyond_ascii_hides_nothing() {

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::client::Client;
-use super::stage::{ONE, Setup, Stage, own, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, own, same_as_at, same_as_direct, shared};
 use crate::rig::DRIVERS;
 
 /// What clients set, and three values that differ.
@@ -311,4 +311,41 @@ fn what_init_connect_sets_is_so_for_every_client() {
             assert_eq!(stage.client().backend(), backend, "{io} {round}");
         }
     }
+}
+
+/// TO SEE THIS RED: ask the server.
+#[test]
+fn the_position_of_the_last_write_is_the_client_s_own() {
+    super::stage::sql("create or replace table sbtest.positions (a int)");
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        let last = "select @@last_gtid";
+        assert_eq!(client.value(last), "", "{io}");
+        client.run("insert into positions values (1)");
+        let own = client.value(last);
+        other.run("insert into positions values (2)");
+        let later = other.value("select @@session.last_gtid as last");
+        assert!(
+            own.contains('-') && later.contains('-') && own != later,
+            "{io}"
+        );
+        assert_eq!(client.value(last), own, "{io}");
+    }
+}
+
+/// Client libraries write the strings of their first statement already as the status says.
+#[test]
+fn how_strings_are_read_is_told_from_the_greeting_on() {
+    let (_lab, server) = own();
+    let modes = "SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'";
+    server.sql(modes).unwrap();
+    same_as_at(&server, ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.welcome.clone();
+        heard.extend(client.ping());
+        heard.extend(client.all(&["select '\\'", "set sql_mode = ''", "select 1"]));
+        heard.extend(client.ping());
+        heard
+    });
 }

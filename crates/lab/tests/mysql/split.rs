@@ -286,6 +286,30 @@ fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
     }
 }
 
+/// TO SEE THIS RED: take the position that one of its statements was told for that of all.
+#[test]
+fn a_session_reads_what_a_text_committed_that_failed_then() {
+    let stage = Stage::of_mariadb("auto", "");
+    let mut client = stage.client();
+    client.run(
+        "create procedure late() begin do sleep(3); insert into things values (101, 'b'); \
+         signal sqlstate '45000'; end",
+    );
+    client.run("create procedure known() begin end");
+    stage.wait("that the procedures are known", || {
+        let mut client = stage.client();
+        client.run("call known()");
+        client.value(WHERE) != stage.port_of_primary()
+    });
+    for replica in stage.replicas() {
+        replica.lag(Duration::from_secs(2)).unwrap();
+    }
+    let told = client.query("insert into things values (100, 'a'); call late()");
+    assert!(told[1].starts_with("error 1644"), "{told:?}");
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(client.value("select max(id) from things"), "101");
+}
+
 #[test]
 fn who_wrote_long_ago_reads_at_replicas() {
     let stage = Stage::of_mariadb("auto", "");

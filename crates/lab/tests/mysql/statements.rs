@@ -7,7 +7,7 @@ use evenkeel_lab::{Server, eventually, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
-use super::stage::{ONE, Setup, Stage, own_mysql, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_direct, shared};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
@@ -109,6 +109,32 @@ fn more_statements_than_a_connection_keeps_still_run() {
         let count: u64 = super::stage::sql(count).parse().unwrap();
         assert!(count < 100, "{count}");
     }
+}
+
+/// TO SEE THIS RED: close none while a cursor is open.
+#[test]
+fn a_connection_keeps_no_more_statements_while_a_cursor_is_open() {
+    let (_lab, server) = own();
+    let setup = Setup {
+        pool: "size = 1\nstatements_max = 3",
+        ..ONE
+    };
+    let stage = Stage::before(&server, "auto", setup);
+    let mut client = stage.client();
+    client.prepare("rows", "select seq from seq_1_to_9");
+    client.open("rows", &[]);
+    for number in 0..50 {
+        client.prepare(&format!("s{number}"), &format!("select {number}"));
+        let row = client.execute(&format!("s{number}"), &[]);
+        assert_eq!(row[1], format!("row {number}"));
+    }
+    let count = server.sql(
+        "select variable_value from information_schema.global_status \
+         where variable_name = 'Prepared_stmt_count'",
+    );
+    let count: u64 = count.unwrap().parse().unwrap();
+    assert!(count < 8, "{count}");
+    assert_eq!(client.fetch("rows", 2)[..2], ["row 1", "row 2"]);
 }
 
 #[test]

@@ -57,6 +57,30 @@ fn what_a_trigger_assigns_stays_with_its_client() {
     }
 }
 
+/// TO SEE THIS RED: look at no column's default.
+#[test]
+fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
+    let server = shared();
+    server
+        .sql("grant references on sbtest.* to evenkeel@'127.0.0.1'")
+        .unwrap();
+    let mut direct = Client::connect(server.address);
+    for text in [
+        "create or replace sequence by_default_s",
+        "create or replace table by_default (a int, n bigint default nextval(by_default_s))",
+    ] {
+        direct.run(text);
+    }
+    for io in DRIVERS {
+        let stage = Stage::set(io, TWO);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("insert into by_default (a) values (1)");
+        let last = "select lastval(by_default_s)";
+        assert_eq!(other.value(last), "NULL", "{io}");
+        assert_ne!(client.value(last), "NULL", "{io}");
+    }
+}
+
 fn is_its_client_s(stage: &Stage, io: &str) {
     let (mut client, mut other) = (stage.client(), stage.client());
     for table in ["by_set", "by_into"] {

@@ -30,6 +30,9 @@ pub enum Mishap {
     /// The server starts, stops, has no more connections or no cluster: 57P01, 57P02, 57P03, 53300,
     /// 1040, 1047 of Galera. The statement was not run.
     TurnedAway,
+    /// The server had ended the connection, which had been idle for too long, before it read the
+    /// statement: 4031 of MySQL. It is well, and another connection will do.
+    Unread,
     /// The connection broke, or was ended: 1053 of MySQL. Whether the statement was run, or a part
     /// of it, is not known.
     Broken,
@@ -59,7 +62,7 @@ pub fn rescue(mishap: Mishap, attempt: &Attempt) -> Rescue {
         // replica too: there it goes to whoever is the primary then.
         Mishap::ReadOnly => Rescue::Primary,
         Mishap::RecoveryConflict | Mishap::NotFresh if attempt.on_replica => Rescue::Primary,
-        Mishap::TurnedAway => Rescue::Elsewhere,
+        Mishap::TurnedAway | Mishap::Unread => Rescue::Elsewhere,
         Mishap::Broken if attempt.is_read || !attempt.reached_server => Rescue::Elsewhere,
         Mishap::RecoveryConflict | Mishap::NotFresh | Mishap::Broken | Mishap::Error => {
             Rescue::Tell
@@ -80,11 +83,12 @@ mod tests {
         is_kept: true,
     };
 
-    const MISHAPS: [Mishap; 6] = [
+    const MISHAPS: [Mishap; 7] = [
         Mishap::ReadOnly,
         Mishap::RecoveryConflict,
         Mishap::NotFresh,
         Mishap::TurnedAway,
+        Mishap::Unread,
         Mishap::Broken,
         Mishap::Error,
     ];
@@ -160,6 +164,21 @@ mod tests {
                 "{attempt:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_no_server_has_read_runs_on_another_connection_unless_it_is_held() {
+        let write = Attempt {
+            is_read: false,
+            on_replica: false,
+            ..SENT
+        };
+        let held = Attempt {
+            is_held: true,
+            ..write
+        };
+        assert_eq!(rescue(Mishap::Unread, &write), Rescue::Elsewhere);
+        assert_eq!(rescue(Mishap::Unread, &held), Rescue::Tell);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_policy::causality;
-use evenkeel_wire::mysql::flags::Capabilities;
+use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
 use self::account::Account;
@@ -118,6 +118,8 @@ struct Session<'a> {
     numbers: Numbers,
     journal: Journal,
     token: causality::Token,
+    /// An error does not say whether its transaction is still open, or was committed.
+    is_doubtful: bool,
     /// Until then its connection is kept for a question.
     holding: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// It has changed the catalog while this was known of it.
@@ -211,6 +213,7 @@ pub(super) async fn converse(
             }
         };
         // Whoever it is then, what it wrote is to be seen.
+        session.counts_writes(Status::default());
         let token = session.token.clone();
         let Some(changing) = session.leave_as_user(payload) else {
             return Ending::ClientClosed;
@@ -274,6 +277,7 @@ impl<'a> Session<'a> {
             journal,
             token: causality::Token::new(),
             changed_catalog: None,
+            is_doubtful: false,
             holding: None,
             takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
             begin: parts.begin,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use evenkeel_policy::causality::{
     Candidate, Consistency, Position, Readers, Requires, Token, readers,
 };
+use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::load::Load;
 use evenkeel_policy::pool::{Pick, Request, Tried};
 use evenkeel_policy::route::{self, Target};
@@ -49,8 +50,19 @@ pub(super) struct At {
     pub(super) is_replica: bool,
     busy: Arc<Load>,
     pub(super) epoch: u64,
-    /// A MySQL session may have written there what is not committed yet.
-    pub(super) writes: bool,
+    /// By a MySQL session, since that was last counted.
+    pub(super) written: Written,
+}
+
+/// What may have been written at a server.
+#[derive(Default)]
+pub(super) struct Written {
+    /// There may be something, perhaps not committed yet.
+    pub(super) is_some: bool,
+    /// Where in its log the server has put it, as far as it has told.
+    pub(super) told: Option<Gtids>,
+    /// It may have put there what it has not told of.
+    pub(super) is_partial: bool,
 }
 
 impl At {
@@ -67,7 +79,7 @@ impl At {
             is_replica: own.primary != Some(index),
             busy,
             epoch: own.epoch,
-            writes: false,
+            written: Written::default(),
         })
     }
 }

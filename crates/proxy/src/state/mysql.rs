@@ -14,11 +14,12 @@
 //! - temporary tables, PREPARE, HANDLER: until all that are known are gone;
 //! - GET_LOCK: until as many RELEASE_LOCKs of that name, or RELEASE_ALL_LOCKS;
 //! - LOCK TABLES, FLUSH … WITH READ LOCK, LOCK INSTANCE, BACKUP STAGE: until unlocked;
-//! - `sql_log_bin`, `gtid_next`, `profiling`, `sql_auto_is_null`: until they are back.
+//! - `sql_log_bin`, `gtid_next`, `profiling`, `optimizer_trace`, `sql_auto_is_null`: until they are
+//!   back.
 //!
 //! Binding until a reset: other assignments to user variables; CALL and functions that nobody has
 //! read; sequences, `rand_seed1`, `insert_id`. Binding for ever, so that the connection ends with
-//! its client: roles, and what is not known.
+//! its client: roles, COMMIT RELEASE, and what is not known.
 //!
 //! What the next statement may ask: LAST_INSERT_ID() is remembered and put back ([`Needs`],
 //! [`Journal::question`]); for warnings, FOUND_ROWS() and ROW_COUNT() the connection is kept for a
@@ -46,4 +47,5 @@ pub use meaning::{
 };
 pub use server::{Carried, OnServer};
 pub use tracking::trackers;
+pub use values::status_of;
 pub use variables::FOLLOWED;

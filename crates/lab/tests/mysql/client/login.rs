@@ -90,6 +90,7 @@ impl Client {
             agreed: Capabilities::default(),
             connection: 0,
             version: String::new(),
+            welcome: Vec::new(),
             nonce: [0; 20],
             statements: BTreeMap::new(),
             columns: Vec::new(),
@@ -107,6 +108,7 @@ impl Client {
         };
         self.connection = greeting.connection;
         self.version = lines::text(greeting.version);
+        self.welcome.push(lines::flags(greeting.status));
         self.nonce = greeting.nonce.whole().unwrap();
         let mut out = Vec::new();
         let begun = Join::begin(
@@ -138,6 +140,7 @@ impl Client {
                 }
                 JoinStep::Done(joined) => {
                     self.agreed = joined.agreed;
+                    self.welcome.push(lines::flags(joined.status));
                     return Ok(());
                 }
                 JoinStep::Refused(refusal) => {

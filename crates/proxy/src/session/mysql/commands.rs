@@ -80,12 +80,14 @@ impl<'a> Session<'a> {
             true => self.read_query(text),
             false => Meaning::unreadable(),
         };
-        if let Some(column) = connection_id(text).filter(|_| is_whole) {
-            self.answer_connection_id(column);
+        if is_whole && self.answers_alone(text) {
             return Look::Done;
         }
         if let Some((id, only_query)) = self.kill_of(&meaning) {
             return self.kill(id, only_query);
+        }
+        if meaning.kills_stranger {
+            return Look::Refuse(Complaint::kill_of_stranger());
         }
         self.rule(is_whole.then_some(text));
         Look::Send(What::Query, Sense::Text(meaning))
@@ -100,6 +102,9 @@ impl<'a> Session<'a> {
         }
         self.rule(Some(text));
         let statement = self.intern(text);
+        if statement.meaning.kills() {
+            return Look::Refuse(Complaint::kill_prepared());
+        }
         if !self.numbers.has_room(&statement) {
             return Look::Refuse(Complaint::too_many_statements());
         }
@@ -283,8 +288,7 @@ impl<'a> Session<'a> {
     fn status(&self) -> Status {
         match &self.server {
             Some(server) => server.conversation.status(),
-            None if self.journal.autocommit() => Status::AUTOCOMMIT,
-            None => Status::default(),
+            None => self.journal.status(),
         }
     }
 
@@ -319,19 +323,39 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The server's number is none that its client could KILL.
-    fn answer_connection_id(&mut self, name: &[u8]) {
+    /// Whether it asks for nothing but what its server connection has another of: the number that
+    /// KILL takes, and the position of its own last write.
+    fn answers_alone(&mut self, text: &[u8]) -> bool {
+        if let Some(name) = alone(text, b"CONNECTION_ID()") {
+            let id = self.entrance.id as u32;
+            self.answer_value(name, NUMBER, id.to_string().as_bytes());
+            return true;
+        }
+        if !self.journal.modes().mariadb {
+            return false;
+        }
+        let written: [&[u8]; 2] = [b"@@last_gtid", b"@@session.last_gtid"];
+        let mut written = written.into_iter();
+        let name = written.find_map(|written| alone(text, written));
+        if let Some(name) = name {
+            let gtid: Box<[u8]> = self.journal.last_gtid().into();
+            self.answer_value(name, TEXT, &gtid);
+        }
+        name.is_some()
+    }
+
+    /// A result of one row with one column.
+    fn answer_value(&mut self, name: &[u8], kind: Definition, value: &[u8]) {
         let (first, agreed) = (self.rest.sequence, self.entrance.agreed);
-        let (status, id) = (self.status(), self.entrance.id as u32);
+        let status = self.status();
         let out = self.answers();
         let mut sequence = build::column_count(out, first, 1, agreed);
-        sequence = number_column(out, sequence, name, agreed);
+        sequence = column(out, sequence, (name, kind), agreed);
         let warnings = 0;
         if !agreed.has(Capabilities::DEPRECATE_EOF) {
             sequence = build::eof(out, sequence, Eof { warnings, status });
         }
-        let id = id.to_string();
-        self.rest.sequence = build::text_row(out, sequence, &[Some(id.as_bytes())]);
+        self.rest.sequence = build::text_row(out, sequence, &[Some(value)]);
         self.answer_eof();
     }
 
@@ -368,8 +392,23 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The definition of a column of unsigned numbers that belongs to no table; the name is short.
-fn number_column(out: &mut Vec<u8>, sequence: u8, name: &[u8], agreed: Capabilities) -> u8 {
+/// The end of a column's definition: its length, the character set, how long values are, their
+/// type, flags, decimals.
+type Definition = [u8; 13];
+
+/// Binary, 21 digits, BIGINT, NOT NULL and UNSIGNED and BINARY.
+const NUMBER: Definition = [12, 63, 0, 21, 0, 0, 0, 8, 0xa1, 0, 0, 0, 0];
+
+/// utf8mb4_general_ci, 1,024 bytes, VARCHAR.
+const TEXT: Definition = [12, 45, 0, 0, 4, 0, 0, 253, 0, 0, 39, 0, 0];
+
+/// The definition of a column that belongs to no table; the name is short.
+fn column(
+    out: &mut Vec<u8>,
+    sequence: u8,
+    (name, kind): (&[u8], Definition),
+    agreed: Capabilities,
+) -> u8 {
     build::packet(out, sequence, |out| {
         let texts: [&[u8]; 6] = [b"def", b"", b"", b"", name, name];
         for text in texts {
@@ -379,8 +418,7 @@ fn number_column(out: &mut Vec<u8>, sequence: u8, name: &[u8], agreed: Capabilit
         if agreed.has(Capabilities::EXTENDED_METADATA) {
             out.push(0);
         }
-        // Twelve bytes: binary, 21 digits, BIGINT, NOT NULL and UNSIGNED and BINARY.
-        out.extend_from_slice(&[12, 63, 0, 21, 0, 0, 0, 8, 0xa1, 0, 0, 0, 0]);
+        out.extend_from_slice(&kind);
     })
 }
 
@@ -391,19 +429,18 @@ fn is_no_command(fault: Fault) -> bool {
     is_unknown || fault == Fault::Malformed(Malformed::Empty) || fault == Fault::Malformed(OPTION)
 }
 
-/// The name of the only column if the text asks for the number of its connection and nothing else;
-/// within anything else it is the server's own number.
-fn connection_id(text: &[u8]) -> Option<&[u8]> {
-    const CALL: &[u8] = b"CONNECTION_ID()";
+/// The name of the only column if the text asks for `what` and nothing else; within anything else
+/// it is the server's own.
+fn alone<'t>(text: &'t [u8], what: &[u8]) -> Option<&'t [u8]> {
     let text = text.trim_ascii();
     let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii();
     let rest = after(text, b"SELECT ")?.trim_ascii_start();
-    let (call, rest) = rest.split_at_checked(CALL.len())?;
-    if !call.eq_ignore_ascii_case(CALL) {
+    let (written, rest) = rest.split_at_checked(what.len())?;
+    if !written.eq_ignore_ascii_case(what) {
         return None;
     }
     if rest.is_empty() {
-        return Some(call);
+        return Some(written);
     }
     let name = after(rest, b" AS ").unwrap_or(rest.strip_prefix(b" ")?);
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -428,7 +465,7 @@ fn other(code: Code) -> What {
 
 #[cfg(test)]
 mod tests {
-    use super::connection_id;
+    use super::alone;
 
     #[test]
     fn a_text_that_asks_for_its_connection_s_number_alone_is_answered() {
@@ -438,7 +475,7 @@ mod tests {
             ("select connection_id() as id", "id"),
             ("select connection_id() id;", "id"),
         ] {
-            let found = connection_id(text.as_bytes());
+            let found = alone(text.as_bytes(), b"CONNECTION_ID()");
             assert_eq!(found, Some(column.as_bytes()), "{text}");
         }
         for text in [
@@ -449,7 +486,7 @@ mod tests {
             "select connection_id()id()",
             "select 1",
         ] {
-            assert_eq!(connection_id(text.as_bytes()), None, "{text}");
+            assert_eq!(alone(text.as_bytes(), b"CONNECTION_ID()"), None, "{text}");
         }
     }
 }

@@ -104,6 +104,19 @@ impl Complaint {
         Self::new(1317, b"70100", "Query execution was interrupted")
     }
 
+    /// ER_NOT_SUPPORTED_YET: the number would be taken for that of somebody else's connection.
+    pub(crate) fn kill_of_stranger() -> Self {
+        let text = "KILL of a connection must stand alone here, with the number that its greeting \
+                    had: the servers have other numbers for them";
+        Self::new(1235, b"42000", text)
+    }
+
+    /// ER_UNSUPPORTED_PS, at which clients send the text as it is.
+    pub(crate) fn kill_prepared() -> Self {
+        let text = "KILL of a connection cannot be prepared here: send it as a text";
+        Self::new(1295, b"HY000", text)
+    }
+
     /// The client has waited for a connection in vain.
     pub(crate) fn waited() -> Self {
         Self::new(

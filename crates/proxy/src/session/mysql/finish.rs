@@ -10,11 +10,13 @@ use evenkeel_wire::mysql::flags::Status;
 
 use super::from_client::Rest;
 use super::from_server::Walked;
+use super::rescue::ends_transactions;
 use super::server::{Ask, ServerConnection};
 use super::unit::{Unit, What};
 use super::{End, Session, Stage, Then};
 use crate::counters::work::Ran;
 use crate::session::card::Doing;
+use crate::session::placing::At;
 use crate::state::mysql::Hold;
 
 /// How long a client that asks at all has time to ask, while others wait for a connection.
@@ -59,17 +61,26 @@ impl Session<'_> {
         }
         self.hold_for_question();
         self.limit_idleness();
-        let is_open =
-            |server: &ServerConnection| server.conversation.status().has(Status::IN_TRANSACTION);
-        if self.server.as_deref().is_some_and(is_open) {
-            self.does(Doing::InTransaction);
-        } else if !self.asks_before_release(unit.has_failed) {
-            match self.is_free() {
-                true => self.does(Doing::Idle),
-                false => self.does(Doing::Bound),
-            }
+        if !self.asks_between(unit.has_failed) {
+            self.shows();
         }
         Ok(())
+    }
+
+    /// As its server has said last.
+    fn is_in_transaction(&self) -> bool {
+        let is_open =
+            |server: &ServerConnection| server.conversation.status().has(Status::IN_TRANSACTION);
+        self.server.as_deref().is_some_and(is_open)
+    }
+
+    /// What it does between two commands.
+    fn shows(&self) {
+        self.does(match self.is_in_transaction() {
+            true => Doing::InTransaction,
+            false if self.is_free() => Doing::Idle,
+            false => Doing::Bound,
+        });
     }
 
     /// A server ends a session by its `wait_timeout`; one that has none is ended by us.
@@ -94,7 +105,7 @@ impl Session<'_> {
         let is_asked = matches!(self.journal.hold(&self.shared.asked), Hold::UntilNext);
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
-            self.asks_before_release(false);
+            self.asks_between(false);
         }
     }
 
@@ -144,10 +155,32 @@ impl Session<'_> {
         if !self.journal.pins.iter().all(is_told) {
             return false;
         }
+        let is_idle = |server: &ServerConnection| server.conversation.is_idle();
+        self.server.as_deref().is_some_and(is_idle) && self.asks(question)
+    }
+
+    /// Between two commands its server is asked what only that knows. False: it is not.
+    fn asks_between(&mut self, has_failed: bool) -> bool {
+        match self.is_in_transaction() {
+            true => self.is_doubtful && self.asks_status(),
+            false => self.asks_before_release(has_failed),
+        }
+    }
+
+    /// Whether a transaction is still open, behind an error of what may have ended it. It would
+    /// take away what the connection is kept for; and mostly the next command tells.
+    fn asks_status(&mut self) -> bool {
+        let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
+        let is_quiet = self.server.as_deref().is_some_and(is_quiet);
+        is_quiet && self.holding.is_none() && !self.keeps_connection() && self.asks(None)
+    }
+
+    /// Asks its server, of which nothing is owed; without a question only how the session is.
+    fn asks(&mut self, question: Option<&'static [u8]>) -> bool {
         let Some(server) = &mut self.server else {
             return false;
         };
-        if !server.conversation.is_idle() || !server.lent.stream.is_sent() {
+        if !server.lent.stream.is_sent() {
             return false;
         }
         let mut out = self.worker.spare();
@@ -160,6 +193,25 @@ impl Session<'_> {
         let is_question = question.is_some();
         self.stage = Stage::Swallow(Then::Answered { is_question });
         true
+    }
+
+    /// The server has told what it was asked.
+    pub(super) fn told(&mut self, is_question: bool) {
+        self.is_doubtful = false;
+        if let Some(server) = &mut self.server {
+            let interner = self.worker.interner();
+            if is_question {
+                self.journal.answered(&mut server.settings, interner);
+            }
+            let status = server.conversation.status();
+            self.journal
+                .ready(Some(status), &mut server.settings, interner);
+            self.counts_writes(status);
+        }
+        self.pins_changed();
+        if is_question || !self.asks_before_release(false) {
+            self.shows();
+        }
     }
 
     pub(super) fn let_go(&mut self, condition: Condition) {
@@ -189,18 +241,21 @@ impl Session<'_> {
             self.numbers.hold_nothing();
         }
         self.borrower.let_next_follow();
+        let meaning = self.unit.sense.meaning();
+        self.is_doubtful = !is_ok && (self.is_doubtful || meaning.is_none_or(ends_transactions));
+        self.counts_writes(status);
+        let ran = self.ran(server, is_ok);
         let is_open = status.has(Status::IN_TRANSACTION);
-        if !is_open
-            && self
-                .borrower
-                .at
-                .as_ref()
-                .is_some_and(|at| at.writes && !at.is_replica)
-        {
+        self.borrower.ends_work(self.unit.since_us, &ran, !is_open);
+    }
+
+    /// Behind a transaction its next read must find what it wrote.
+    pub(super) fn counts_writes(&mut self, status: Status) {
+        let has_written = |at: &At| at.written.is_some && !at.is_replica;
+        let is_open = status.has(Status::IN_TRANSACTION);
+        if !is_open && self.borrower.at.as_ref().is_some_and(has_written) {
             self.wrote();
         }
-        let ran = self.ran(server, is_ok);
-        self.borrower.ends_work(self.unit.since_us, &ran, !is_open);
     }
 
     /// What the command was, for the figures. To prepare a statement counts as one only if it

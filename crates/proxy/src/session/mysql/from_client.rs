@@ -280,8 +280,8 @@ impl Session<'_> {
         } else {
             out.extend_from_slice(&self.unit.command);
         }
-        if is_edited && !self.edit(&mut out, begin) {
-            return Err(End::Fatal(Complaint::protocol("a malformed execution")));
+        if is_edited {
+            self.edit(&mut out, begin).map_err(End::Fatal)?;
         }
         self.send_to_server(out)?;
         self.sent_part()

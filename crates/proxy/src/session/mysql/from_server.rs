@@ -9,6 +9,7 @@ use evenkeel_wire::flight::Flight;
 use evenkeel_wire::mysql::backend::Report;
 use evenkeel_wire::mysql::boundaries::{Answer, Event, HELD_LENGTH_MAX, Step};
 use evenkeel_wire::mysql::conversation::{Delivery, Settled};
+use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::rewrite::Rewrite;
 use evenkeel_wire::mysql::{Parsed, frame};
 
@@ -338,11 +339,16 @@ impl Session<'_> {
         let mut rewrite = self.transcoder.event(event, packet, &mut own, |tracker| {
             journal.keeps(&tracker.change)
         });
-        if matches!(event, Event::PrepareOk(_)) {
+        let is_prepared = matches!(event, Event::PrepareOk(_));
+        let is_unread = matches!(event, Event::Error(report) if report.is_unread());
+        if is_prepared || is_unread {
             if rewrite == Rewrite::Same {
                 own.extend_from_slice(packet);
             }
-            self.rename(&mut own);
+            match is_prepared {
+                true => self.rename(&mut own),
+                false => set_sequence(&mut own, self.rest.sequence),
+            }
             rewrite = Rewrite::Written;
         }
         match rewrite {
@@ -414,6 +420,13 @@ impl Session<'_> {
         let ruling = self.ruling.take();
         self.numbers.prepared(&statement, parameters, ruling);
         self.prepared_there(server, statement.id, number);
+    }
+}
+
+/// Gives a packet another number.
+fn set_sequence(packet: &mut [u8], sequence: u8) {
+    if let Some(number) = packet.get_mut(HEADER_LENGTH - 1) {
+        *number = sequence;
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) struct Face {
     pub(crate) version: Arc<Version>,
     pub(crate) capabilities: Capabilities,
     pub(crate) collation: u8,
+    /// Outside of a transaction.
+    pub(crate) status: Status,
     /// The plugin that it begins with, if it is one that we can begin with.
     pub(crate) plugin: &'static [u8],
 }
@@ -91,6 +93,7 @@ pub(super) struct Least {
     pub(super) version: Arc<Version>,
     pub(super) capabilities: Capabilities,
     pub(super) collation: u8,
+    pub(super) status: Status,
     pub(super) plugin: &'static [u8],
 }
 
@@ -133,6 +136,7 @@ impl Face {
             version: Arc::new(version),
             capabilities: greeting.capabilities,
             collation: greeting.collation,
+            status: greeting.status,
             plugin,
         }
     }
@@ -229,6 +233,7 @@ fn least<'a>(mut faces: impl Iterator<Item = &'a Face>) -> Option<Least> {
         version: Arc::clone(&first.version),
         capabilities: first.capabilities,
         collation: first.collation,
+        status: first.status,
         plugin: first.plugin,
     };
     for face in faces {
@@ -263,7 +268,8 @@ impl Least {
             connection,
             capabilities: offered,
             collation: self.collation,
-            status: Status::AUTOCOMMIT,
+            // Client libraries write the strings of their first statement as it says.
+            status: self.status,
             nonce: nonce.bytes(),
             plugin: self.plugin,
         };

@@ -7,8 +7,10 @@ use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH};
 use evenkeel_wire::mysql::frontend::{self, Execute, Request, parameters};
 use evenkeel_wire::mysql::rewrite::set_statement;
 use evenkeel_wire::mysql::{Parsed, StatementId};
+use smallvec::SmallVec;
 
 use super::Session;
+use super::complaint::Complaint;
 use super::from_client::has_room;
 use super::server::{Ask, ServerConnection};
 use super::statements::{Statement, Within};
@@ -89,18 +91,21 @@ impl Session<'_> {
         id: u64,
         number: StatementId,
     ) {
+        // None that may be held goes.
+        let mut stay: SmallVec<[u64; 4]> = SmallVec::new();
         if server.holds_for_statements() {
-            // None that may be held goes.
-            match server.prepared.number(id) {
-                Some(_) => server.closing.push(number),
-                None => server.closing.extend(server.prepared.add(id, number)),
+            if server.prepared.number(id).is_some() {
+                return server.closing.push(number);
             }
-            return;
+            stay.push(id);
+            stay.extend(self.numbers.holding());
         }
         let view = self.seat.service().view();
         let max = view.database.as_ref().map_or(1, |own| own.statements_max);
         server.closing.extend(server.prepared.add(id, number));
-        server.closing.extend(server.prepared.evict(max));
+        while let Some(number) = server.prepared.evict(max, &stay) {
+            server.closing.push(number);
+        }
     }
 
     /// Puts the client's number into the answer to its COM_STMT_PREPARE.
@@ -111,28 +116,30 @@ impl Session<'_> {
 
     /// Makes a command about a statement the server's: the number, and the types of its parameters
     /// if the client has left them out and the server has last seen others. `command` begins at
-    /// `begin`. False: it is not built as documented.
-    pub(super) fn edit(&mut self, command: &mut Vec<u8>, begin: usize) -> bool {
+    /// `begin`.
+    pub(super) fn edit(&mut self, command: &mut Vec<u8>, begin: usize) -> Result<(), Complaint> {
         let Some(number) = self.unit.what.number() else {
-            return true;
+            return Ok(());
         };
-        let Some(there) = self.there(number) else {
-            return false;
-        };
+        let malformed = || Complaint::protocol("a malformed execution");
+        let there = self.there(number).ok_or_else(malformed)?;
         let packet = command.get_mut(begin..).unwrap_or_default();
         if !set_statement(packet, there) {
-            return false;
+            return Err(malformed());
         }
         let given = match self.unit.what {
             What::Execute(_) => self.types_of_execute(&command[begin..], number),
             What::Bulk(_) => self.types_of_bulk(&command[begin..], number),
-            _ => return true,
+            _ => return Ok(()),
         };
         match given {
             // What is malformed the server refuses in its own words.
-            None | Some(Given::Nothing) => true,
+            None | Some(Given::Nothing) => Ok(()),
             Some(Given::Types(types)) => self.bound(number, types),
-            Some(Given::Missing { at, mark }) => self.add_types(command, begin, (number, at, mark)),
+            Some(Given::Missing { at, mark }) => {
+                let is_whole = self.add_types(command, begin, (number, at, mark));
+                is_whole.then_some(()).ok_or_else(malformed)
+            }
         }
     }
 
@@ -202,19 +209,19 @@ impl Session<'_> {
     }
 
     /// The types of an execution count for those behind it.
-    fn bound(&mut self, number: u32, types: Box<[u8]>) -> bool {
-        let (Some(named), Some(server)) = (self.numbers.get_mut(number), &mut self.server) else {
-            return false;
+    fn bound(&mut self, number: u32, types: Box<[u8]>) -> Result<(), Complaint> {
+        if !self.numbers.bind(number, &types) {
+            return Err(Complaint::too_many_statements());
+        }
+        let (Some(named), Some(server)) = (self.numbers.get(number), &mut self.server) else {
+            return Ok(());
         };
         if let Some(there) = server.prepared.get(named.statement.id)
             && there.types != types
         {
-            there.types.clone_from(&types);
+            there.types = types;
         }
-        if named.types != types {
-            named.types = types;
-        }
-        true
+        Ok(())
     }
 
     /// The types that the client gave with an earlier execution.

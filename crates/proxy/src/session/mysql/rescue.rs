@@ -4,6 +4,7 @@
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
+use evenkeel_policy::route::{Kind, Statement};
 use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::mysql::backend::Report;
 use evenkeel_wire::mysql::flags::Status;
@@ -14,7 +15,7 @@ use super::server::ServerConnection;
 use super::texts::within;
 use super::{End, Session, Stage, Then};
 use crate::session::card::Doing;
-use crate::session::placing::At;
+use crate::state::mysql::{Does, Effect, Meaning};
 
 /// A command that fails again and again has a reason of its own.
 const RESCUES_MAX: u32 = 3;
@@ -26,6 +27,9 @@ pub(super) fn mishap_of(report: &Report<'_>) -> Mishap {
     }
     if report.is_without_cluster() {
         return Mishap::TurnedAway;
+    }
+    if report.is_unread() {
+        return Mishap::Unread;
     }
     match report.code {
         // ER_CON_COUNT_ERROR
@@ -53,7 +57,8 @@ impl Session<'_> {
         };
         // A write that was refused was not run, unless it could commit some of itself before.
         let may_be_partial = mishap == Mishap::TurnedAway || !at.is_replica;
-        let is_doubtful = may_be_partial && !self.unit.is_read && !self.unit.is_atomic;
+        let may_have_run = mishap != Mishap::Unread && may_be_partial;
+        let is_doubtful = may_have_run && !self.unit.is_read && !self.unit.is_atomic;
         let is_new = self.unit.rescues < RESCUES_MAX;
         is_new && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
     }
@@ -66,7 +71,9 @@ impl Session<'_> {
 
     pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: Walked) -> Result<(), End> {
         self.figures().rescued.add(1);
-        if let Some(at) = &self.borrower.at {
+        if let Some(at) = &self.borrower.at
+            && mishap != Mishap::Unread
+        {
             // That a replica is late is known.
             if mishap != Mishap::NotFresh {
                 self.service.knowledge.doubt(at.server.id);
@@ -99,6 +106,7 @@ impl Session<'_> {
     /// What the command would have done to the session it has not done.
     pub(super) fn forget_work(&mut self) {
         self.journal.lost();
+        self.is_doubtful = false;
         self.pins_changed();
     }
 
@@ -160,18 +168,7 @@ impl Session<'_> {
                 Ok(())
             }
             Then::Answered { is_question } => {
-                if let Some(server) = &mut self.server {
-                    let interner = self.worker.interner();
-                    if is_question {
-                        self.journal.answered(&mut server.settings, interner);
-                    }
-                    let status = Some(server.conversation.status());
-                    self.journal.ready(status, &mut server.settings, interner);
-                }
-                self.pins_changed();
-                if self.is_free() {
-                    self.does(Doing::Idle);
-                }
+                self.told(is_question);
                 Ok(())
             }
         }
@@ -181,6 +178,7 @@ impl Session<'_> {
     fn renewed(&mut self, is_clean: bool) {
         let mut left = self.journal.pins;
         left.release(Release::ResetConnection);
+        self.counts_writes(Status::default());
         self.begin_anew();
         if is_clean && self.keeps_connection() {
             self.journal.keep(left);
@@ -294,6 +292,8 @@ impl Session<'_> {
         let bonds = self.bonds_besides_transaction();
         // Also one whose modes are set, and that has not begun.
         let is_open = is_open || self.journal.pins.has(Pin::Transaction);
+        let trouble = self.trouble_of(is_open);
+        self.may_have_written();
         self.borrower.at = None;
         self.forget_work();
         self.does(Doing::Idle);
@@ -303,34 +303,44 @@ impl Session<'_> {
         }
         if is_open {
             self.figures().lost.add(1);
-            let complaint = Complaint::of_trouble(Trouble::TransactionLost);
-            self.lost = Some(complaint.detail(detail));
+            self.lost = Some(Complaint::of_trouble(trouble).detail(detail));
         }
         Ok(())
     }
 
     /// A command was under way that cannot be run again.
     fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), End> {
-        let may_write = |at: &At| !at.is_replica && (self.unit.may_write || at.writes);
-        if self.borrower.at.as_ref().is_some_and(may_write) {
-            // Perhaps it did: then the session must see it as well.
-            self.wrote();
-        }
+        self.may_have_written();
         let detail = self.whereof(why);
         let bonds = self.bonds_besides_transaction();
         let may_have_ended =
             self.unit.reached_server && self.unit.sense.meaning().is_none_or(ends_transactions);
+        let trouble = self.trouble_of(is_open && !may_have_ended);
         self.figures().lost.add(u64::from(is_open || bonds));
         self.borrower.at = None;
         self.forget_work();
         if bonds {
             return Err(End::Fatal(Complaint::bound_lost().detail(detail)));
         }
-        let trouble = match is_open && !may_have_ended {
+        self.refuse(Complaint::of_trouble(trouble).detail(detail))
+    }
+
+    /// Perhaps it has, at the server that is gone: then the session must see it as well.
+    fn may_have_written(&mut self) {
+        let Some(at) = &mut self.borrower.at else {
+            return;
+        };
+        at.written.is_some |= self.unit.may_write;
+        at.written.is_partial = true;
+        self.counts_writes(Status::default());
+    }
+
+    /// What is gone with a server. Only what was certainly not committed may be done again.
+    fn trouble_of(&self, is_open: bool) -> Trouble {
+        match is_open && !self.is_doubtful {
             true => Trouble::TransactionLost,
             false => Trouble::OutcomeUnknown,
-        };
-        self.refuse(Complaint::of_trouble(trouble).detail(detail))
+        }
     }
 
     /// More than a transaction is gone with the connection.
@@ -348,13 +358,35 @@ impl Session<'_> {
 }
 
 /// Whether a transaction may be over behind it, one way or the other.
-fn ends_transactions(meaning: &crate::state::mysql::Meaning) -> bool {
-    use evenkeel_policy::route::Kind;
-    let goes_on = |kind| {
-        matches!(
-            kind,
-            Kind::Empty | Kind::Read | Kind::Write | Kind::Setting | Kind::Lock
-        )
+pub(super) fn ends_transactions(meaning: &Meaning) -> bool {
+    let goes_on = |one: &Statement| {
+        let kinds = [Kind::Empty, Kind::Read, Kind::Write, Kind::Setting];
+        kinds.contains(&one.kind)
     };
-    !meaning.statements.iter().all(|one| goes_on(one.kind))
+    // `SET autocommit = 1` commits.
+    let commits = |effect: &Effect| effect.does == Does::Told((*b"autocommit").into());
+    !meaning.statements.iter().all(goes_on) || meaning.effects.iter().any(commits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_tells_whether_it_has_run_anything() {
+        let of = |code: u16, message: &'static [u8]| {
+            let sqlstate = None;
+            mishap_of(&Report {
+                code,
+                sqlstate,
+                message,
+            })
+        };
+        assert_eq!(of(4031, b"disconnected by the server"), Mishap::Unread);
+        assert_eq!(of(1053, b"Server shutdown"), Mishap::Broken);
+        assert_eq!(of(1040, b"Too many connections"), Mishap::TurnedAway);
+        assert_eq!(of(1047, b"WSREP has not yet"), Mishap::TurnedAway);
+        assert_eq!(of(1290, b"--read-only option"), Mishap::ReadOnly);
+        assert_eq!(of(1062, b"Duplicate entry"), Mishap::Error);
+    }
 }

@@ -137,6 +137,13 @@ pub(crate) struct Named {
     is_own: bool,
 }
 
+impl Named {
+    /// What it takes of its client's share.
+    fn weight(&self) -> usize {
+        self.statement.weight() + self.types.len()
+    }
+}
+
 impl Numbers {
     /// The number that the next statement gets if its server takes it.
     pub(crate) fn next(&self) -> StatementId {
@@ -150,8 +157,23 @@ impl Numbers {
     /// Whether the client may have one more.
     pub(crate) fn has_room(&mut self, statement: &Statement) -> bool {
         let known = &self.known;
-        let has = || known.values().map(|one| one.statement.weight()).sum();
+        let has = || known.values().map(Named::weight).sum();
         known.len() < OF_CLIENT_MAX && self.share.takes(statement.weight(), has)
+    }
+
+    /// The types of its parameters are these now. False: its client has no room for them.
+    pub(crate) fn bind(&mut self, number: u32, types: &[u8]) -> bool {
+        let is_same = |named: &Named| *named.types == *types;
+        if self.known.get(&number).is_some_and(is_same) {
+            return true;
+        }
+        let known = &self.known;
+        let has = || known.values().map(Named::weight).sum();
+        let has_room = self.share.takes(types.len(), has);
+        if let Some(named) = self.known.get_mut(&number).filter(|_| has_room) {
+            named.types = types.into();
+        }
+        has_room
     }
 
     /// A server has prepared it.
@@ -243,6 +265,12 @@ impl Numbers {
         self.known.values().any(|named| named.holds)
     }
 
+    /// Which statements may.
+    pub(crate) fn holding(&self) -> impl Iterator<Item = u64> {
+        let holding = self.known.values().filter(|named| named.holds);
+        holding.map(|named| named.statement.id)
+    }
+
     pub(crate) fn get(&self, number: u32) -> Option<&Named> {
         self.known.get(&number)
     }
@@ -319,12 +347,14 @@ impl Prepared {
         Some(old.number)
     }
 
-    /// One that is too many and has not been used for longest, as if it were closed now.
-    pub(crate) fn evict(&mut self, max: usize) -> Option<StatementId> {
+    /// One that is too many and has not been used for longest, as if it were closed now. None that
+    /// is among those that `stay` goes.
+    pub(crate) fn evict(&mut self, max: usize, stay: &[u64]) -> Option<StatementId> {
         if self.known.len() <= max.max(1) {
             return None;
         }
-        let oldest = self.known.iter().min_by_key(|(_, there)| there.used);
+        let may_go = self.known.iter().filter(|(id, _)| !stay.contains(id));
+        let oldest = may_go.min_by_key(|(_, there)| there.used);
         let id = oldest.map(|(id, _)| *id)?;
         self.known.remove(&id).map(|there| there.number)
     }
@@ -346,12 +376,15 @@ mod tests {
             assert_eq!(prepared.add(id, StatementId(id as u32 + 10)), None);
         }
         assert!(prepared.get(1).is_some());
-        assert_eq!(prepared.evict(2), None);
+        assert_eq!(prepared.evict(2, &[]), None);
         prepared.add(3, StatementId(13));
-        assert_eq!(prepared.evict(2), Some(StatementId(12)));
-        assert_eq!(prepared.evict(2), None);
+        assert_eq!(prepared.evict(2, &[]), Some(StatementId(12)));
+        assert_eq!(prepared.evict(2, &[]), None);
         assert_eq!(prepared.number(2), None);
         assert_eq!(prepared.number(1), Some(StatementId(11)));
+        prepared.add(4, StatementId(14));
+        assert_eq!(prepared.evict(2, &[1]), Some(StatementId(13)));
+        assert_eq!(prepared.evict(1, &[1, 4]), None, "they hold something");
     }
 
     #[test]
@@ -457,6 +490,24 @@ mod tests {
             has_room
         });
         assert_eq!(times.count(), 63);
+    }
+
+    #[test]
+    fn the_types_of_parameters_count_as_what_their_client_has() {
+        let statement =
+            Interned::default().statement(b"SELECT ?", &Within::default(), 0, Meaning::default);
+        let mut numbers = Numbers::default();
+        let types = [7; 128 * 1024];
+        let times = (1..=1_000).take_while(|number| {
+            assert!(numbers.has_room(&statement), "it is small");
+            numbers.prepared(&statement, 65_535, None);
+            numbers.bind(*number, &types)
+        });
+        // 512 would be all of its 64 MiB.
+        let times = times.count();
+        assert!((500..512).contains(&times), "{times}");
+        assert!(numbers.bind(1, &types), "it has them");
+        assert!(!numbers.bind(1, &[8; 128 * 1024]));
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl Session<'_> {
         self.unit.may_write =
             meaning.writes || matches!(self.unit.what, What::Simple | What::Bulk(_));
         if let Some(at) = &mut self.borrower.at {
-            at.writes |= self.unit.may_write;
+            at.written.is_some |= self.unit.may_write;
         }
         self.journal.sent(meaning, &mut server.settings);
         match self.unit.what {
@@ -149,6 +149,10 @@ impl Session<'_> {
         self.unit.results += 1;
         let nothing = Meaning::default();
         let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
+        if let Some(at) = &mut self.borrower.at {
+            let is_last = !reply.status.has(Status::MORE_RESULTS);
+            at.written.is_partial |= !reply.tells && meaning.may_write_at(index, is_last);
+        }
         let interner = self.worker.interner();
         self.journal
             .succeeded(meaning, index, &reply, &mut server.settings, interner);
@@ -163,6 +167,10 @@ impl Session<'_> {
         let nothing = Meaning::default();
         let meaning = effective(&self.unit.what, &self.unit.sense).unwrap_or(&nothing);
         self.journal.failed(meaning, code, &mut server.settings);
+        if let Some(at) = &mut self.borrower.at {
+            // An error has no trackers.
+            at.written.is_partial |= self.unit.may_write;
+        }
     }
 
     /// What a reply tells about the session.
@@ -189,11 +197,13 @@ impl Session<'_> {
 
     /// The server tells where in its log the session's write is.
     fn committed(&mut self, gtids: Option<Gtids>) {
-        if let Some(gtids) = gtids.filter(|gtids| !gtids.is_empty()) {
-            match &mut self.unit.committed {
-                Some(known) => known.merge(&gtids),
-                known => *known = Some(gtids),
-            }
+        let gtids = gtids.filter(|gtids| !gtids.is_empty());
+        let (Some(gtids), Some(at)) = (gtids, &mut self.borrower.at) else {
+            return;
+        };
+        match &mut at.written.told {
+            Some(known) => known.merge(&gtids),
+            known => *known = Some(gtids),
         }
     }
 
@@ -206,14 +216,17 @@ impl Session<'_> {
         let Some(at) = self.borrower.at.as_mut() else {
             return;
         };
-        at.writes = false;
+        let written = std::mem::take(&mut at.written);
+        // It may have begun a transaction that is still open.
+        at.written.is_some = self.is_doubtful;
         let is_causal = self.service.knowledge.positions().is_causal(at.server.id);
         if !(own.split.reads || is_causal) || own.consistency == Consistency::Eventual {
             return;
         }
         let now_us = clock::now_us();
         // In Galera each node counts its log by itself.
-        match self.unit.committed.take().filter(|_| !is_causal) {
+        let is_known = !is_causal && !written.is_partial;
+        match written.told.filter(|_| is_known) {
             Some(gtids) => self
                 .token
                 .wrote_at(&Position::Gtids(gtids), now_us, at.epoch),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Transaction};
@@ -43,8 +42,6 @@ pub(super) struct Unit {
     pub(super) rows_affected: u64,
     /// Results that have come, so that each is told to its statement.
     pub(super) results: usize,
-    /// Where in the log the server has put what it wrote.
-    pub(super) committed: Option<Gtids>,
     /// What a replica must have before it reads; what it says of that.
     pub(super) wait: Option<Awaited>,
     /// Until then it may take, where no server sets a limit.

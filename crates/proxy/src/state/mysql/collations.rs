@@ -1,5 +1,7 @@
 //! The collations that clients name by a number in their login.
 
+use evenkeel_wire::sql::mysql;
+
 /// Of the numbers that clients send, what they mean on every server that knows them.
 const KNOWN: &[(u16, &str)] = &[
     (5, "latin1_german1_ci"),
@@ -24,6 +26,17 @@ pub(super) enum Collation {
     Named(&'static str),
     /// Something that the server knows by the number, perhaps.
     Number(u16),
+}
+
+/// Whether texts can be read in a character set, which may still be the number of a collation.
+pub(super) fn can_be_read(client: &[u8]) -> bool {
+    // Of big5, sjis, gbk, cp932, gb18030; MariaDB's that compare blanks are higher by 1,024.
+    const HIDING: [u16; 11] = [1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
+    let number: Option<u16> = str::from_utf8(client)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let hides = number.is_some_and(|number| HIDING.contains(&(number % 1024)));
+    mysql::charset_is_safe(client) && !hides
 }
 
 /// Of the number in a login.

@@ -68,6 +68,8 @@ pub struct Journal {
     pub(super) insert_id: InsertId,
     pub(super) reading: Reading,
     schema: Option<Rc<[u8]>>,
+    /// Of its last write, as MariaDB tells it.
+    last_gtid: Box<[u8]>,
     number: u64,
     /// The server connection that ran its last statement.
     last_on: u64,
@@ -132,6 +134,7 @@ impl Journal {
                 ..Reading::default()
             },
             schema: begin.schema.map(Rc::from),
+            last_gtid: Box::default(),
             number: server::next_number(),
             last_on: 0,
             counted_on: 0,
@@ -205,7 +208,7 @@ impl Journal {
         let mut reading = self.reading;
         values::read_sql_mode(mode, &mut reading);
         reading.odd_blank = mysql::odd_blank(client);
-        mysql::charset_is_safe(client).then_some(Dialect::Mysql(reading))
+        collations::can_be_read(client).then_some(Dialect::Mysql(reading))
     }
 
     /// What the next server connection must have.
@@ -220,11 +223,23 @@ impl Journal {
         self.schema.as_deref()
     }
 
+    /// Where in the log MariaDB has put what it wrote last; empty: it has written nothing.
+    #[must_use]
+    pub fn last_gtid(&self) -> &[u8] {
+        &self.last_gtid
+    }
+
     /// Whether each statement is a transaction of its own.
     #[must_use]
     pub fn autocommit(&self) -> bool {
         let value = self.now.get(variables::AUTOCOMMIT);
         value.and_then(values::boolean) != Some(false)
+    }
+
+    /// What a server would say of it, outside of a transaction.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        values::status_of(self.reading.mariadb, |name| self.now.get(name))
     }
 
     /// What the client has set `wait_timeout` to.
@@ -413,7 +428,7 @@ impl Journal {
     /// How texts are read now.
     fn look(&mut self) {
         let client = self.now.get(variables::CLIENT).unwrap_or_default();
-        self.is_readable = mysql::charset_is_safe(client);
+        self.is_readable = collations::can_be_read(client);
         let mode = self.now.get(variables::SQL_MODE).unwrap_or_default();
         let mut reading = self.reading;
         values::read_sql_mode(mode, &mut reading);
@@ -422,11 +437,12 @@ impl Journal {
     }
 }
 
-const ALL_THINGS: [Thing; 4] = [
+const ALL_THINGS: [Thing; 5] = [
     Thing::TemporaryTable,
     Thing::Prepared,
     Thing::Handler,
     Thing::NamedLock,
+    Thing::BackupLock,
 ];
 
 fn without(pins: Pins, pin: Pin) -> Pins {

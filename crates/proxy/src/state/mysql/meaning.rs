@@ -4,6 +4,7 @@
 mod body;
 mod calls;
 mod effects;
+mod kills;
 mod parts;
 mod routing;
 mod set;
@@ -22,6 +23,7 @@ pub use super::super::meaning::Hint;
 use super::leftover::Needs;
 use super::variables;
 pub use body::bound_by_body;
+pub use kills::Kill;
 pub use parts::parts;
 
 /// What is known of a schema's routines, tables and views. Names come without quotes, as they are
@@ -74,6 +76,8 @@ pub struct Meaning {
     pub begins: bool,
     /// Its one statement is a KILL of a connection by its number.
     pub kill: Option<Kill>,
+    /// It has, or prepares, a KILL of a connection by what is not known to be our number.
+    pub kills_stranger: bool,
     /// It sets nothing but session trackers, which are virtual: it is answered, not sent.
     pub is_ours: bool,
     /// It runs what a literal says.
@@ -84,15 +88,6 @@ pub struct Meaning {
     pub digest: u64,
     /// Each of its statements has just one reply.
     pub(super) is_counted: bool,
-}
-
-/// KILL of a connection, with the number that we gave it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kill {
-    /// Only what it runs: the connection stays.
-    pub query: bool,
-    /// Its number.
-    pub connection: u64,
 }
 
 /// Something that a statement leaves behind in its session.
@@ -153,6 +148,8 @@ pub enum Does {
     InsertIdUnknown,
     /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() will be asked.
     FoundRows,
+    /// A SET of several things: where it fails, the first ones may be set.
+    SetsSeveral,
     /// A routine or trigger that it runs may set system variables: where the result ends in an EOF,
     /// the server has told of none.
     SetsWithin,
@@ -171,6 +168,8 @@ pub enum Thing {
     Handler,
     /// A lock of GET_LOCK; as often as it was taken.
     NamedLock,
+    /// LOCK INSTANCE, BACKUP LOCK, or BACKUP STAGE.
+    BackupLock,
 }
 
 /// The value of a user variable.
@@ -181,6 +180,9 @@ pub enum Value {
     /// A string, in the character set of the client.
     String(Box<[u8]>),
 }
+
+/// Stands between the name of a schema and that of a table: a dot may be a part of either.
+pub(super) const IN_SCHEMA: u8 = 0;
 
 /// What may be left behind by SQL that nobody can read.
 pub(super) const ANYTHING: [Pin; 5] = [
@@ -204,6 +206,7 @@ impl Meaning {
             && !self.changes_catalog
             && !self.begins
             && self.kill.is_none()
+            && !self.kills_stranger
             && !self.is_ours
             && !self.is_of_literal
     }
@@ -233,6 +236,18 @@ impl Meaning {
         Meaning {
             hint,
             ..Meaning::unreadable()
+        }
+    }
+
+    /// Whether what has come to its end with the `index`th reply may have written; `is_last`: no
+    /// other follows.
+    #[must_use]
+    pub fn may_write_at(&self, index: usize, is_last: bool) -> bool {
+        let statement = self.statements.get(index);
+        match self.is_counted {
+            true => statement.is_none_or(routing::may_write),
+            // The last one tells what those before it have left to be told.
+            false => self.writes && is_last,
         }
     }
 
@@ -283,6 +298,7 @@ impl Meaning {
                 | Does::InsertId
                 | Does::InsertIdUnknown
                 | Does::FoundRows
+                | Does::SetsSeveral
                 | Does::Restores => {}
             }
         }
@@ -298,6 +314,7 @@ impl Thing {
             Thing::Prepared => Pin::Prepared,
             Thing::Handler => Pin::Handler,
             Thing::NamedLock => Pin::NamedLock,
+            Thing::BackupLock => Pin::BackupLock,
         }
     }
 }
@@ -347,6 +364,7 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         answered = answered.and(routing::answers(statement.kind));
         meaning.is_counted &= routing::has_one_reply(statement.kind);
         meaning.makes_program |= statement.traits.any(mysql::Traits::STORED_PROGRAM);
+        meaning.kills_stranger |= kills::kills(&reader, statement);
         meaning.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
@@ -358,7 +376,8 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
     if let Some(one) = facts.single() {
         meaning.is_atomic = routing::is_atomic(one.kind);
         meaning.begins = matches!(one.kind, mysql::Kind::Begin { .. });
-        meaning.kill = kill(text, one.kind);
+        meaning.kill = kills::kill(text, one.kind);
+        meaning.kills_stranger &= meaning.kill.is_none();
         meaning.is_ours = !meaning.effects.is_empty()
             && one.kind == mysql::Kind::Set
             && meaning
@@ -444,6 +463,7 @@ impl<'a> Reader<'a> {
         }
         Some(Meaning {
             begins: false,
+            kills_stranger: meaning.kills(),
             kill: None,
             is_ours: false,
             ..meaning
@@ -460,15 +480,6 @@ fn obscure(meaning: &mut Meaning) {
     meaning.changes_catalog = true;
     meaning.is_counted = false;
     meaning.needs = meaning.needs.and(Needs::ALL.perhaps());
-}
-
-fn kill(text: &[u8], kind: mysql::Kind) -> Option<Kill> {
-    let mysql::Kind::Kill { query, connection } = kind else {
-        return None;
-    };
-    let number = str::from_utf8(connection?.of(text)).ok()?;
-    let connection = number.parse().ok()?;
-    Some(Kill { query, connection })
 }
 
 fn owned_hint(hint: hint::Hint<'_>) -> Hint {

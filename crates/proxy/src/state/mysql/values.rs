@@ -1,6 +1,9 @@
 //! Names and values as they are written in texts, told by servers, and put into texts of ours.
 
+use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::sql::mysql::{self, Modes};
+
+use super::variables;
 
 /// A name without backquotes or quotes, if it has any; doubled ones in it stay.
 pub(super) fn bare(written: &[u8]) -> &[u8] {
@@ -115,6 +118,22 @@ pub(super) fn read_sql_mode(value: &[u8], modes: &mut Modes) {
     ];
     modes.ansi_quotes = has(b"ANSI_QUOTES") || ansi.into_iter().any(has);
     modes.no_backslash_escapes = has(b"NO_BACKSLASH_ESCAPES");
+}
+
+/// The status that a server tells outside of a transaction: client libraries write their strings as
+/// it says.
+#[must_use]
+pub fn status_of<'a>(mariadb: bool, value: impl Fn(&[u8]) -> Option<&'a [u8]>) -> Status {
+    let mut modes = Modes::default();
+    read_sql_mode(value(variables::SQL_MODE).unwrap_or_default(), &mut modes);
+    let autocommit = value(variables::AUTOCOMMIT).and_then(boolean) != Some(false);
+    let flags = [
+        (autocommit, Status::AUTOCOMMIT),
+        (modes.no_backslash_escapes, Status::NO_BACKSLASH_ESCAPES),
+        (mariadb && modes.ansi_quotes, Status::ANSI_QUOTES),
+    ];
+    let is_set = flags.into_iter().filter(|(is_set, _)| *is_set);
+    is_set.fold(Status::default(), |all, (_, flag)| all.with(flag))
 }
 
 /// Whether a value can be put into a text: means the same in every character set and `sql_mode`.

@@ -75,6 +75,10 @@ const SPECIAL: &[(&str, Treatment)] = &[
     ),
     // What was measured is on the connection.
     ("profiling", Treatment::Binds(Pin::Settings, &["OFF", "0"])),
+    (
+        "optimizer_trace",
+        Treatment::Binds(Pin::Settings, &["enabled=off", "enabled=off,one_line=off"]),
+    ),
     // Each connection has a value of its own.
     ("pseudo_thread_id", Treatment::Binds(Pin::Settings, &[])),
     (

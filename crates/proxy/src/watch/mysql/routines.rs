@@ -27,6 +27,13 @@ const ROUTINES: &str = "SELECT ROUTINE_NAME AS name, ROUTINE_TYPE AS kind, \
 const TRIGGERS: &str = "SELECT EVENT_OBJECT_TABLE AS name, ACTION_STATEMENT AS body, \
     SQL_MODE AS sql_mode FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA <> 'sys'";
 
+const SEQUENCES: &str = "SELECT TABLE_NAME AS name FROM information_schema.TABLES \
+    WHERE TABLE_TYPE = 'SEQUENCE' LIMIT 1";
+
+/// Defaults that take a value of a sequence, which leaves in the session what a trigger would.
+const DEFAULTS: &str = "SELECT TABLE_NAME AS name, COLUMN_DEFAULT AS body, '' AS sql_mode \
+    FROM information_schema.COLUMNS WHERE COLUMN_DEFAULT LIKE '%nextval(%'";
+
 /// Schemas whose triggers it may not see, by privileges of its own: those of its roles are not
 /// looked at.
 const BLIND: &str = "SELECT SCHEMA_NAME AS name FROM information_schema.SCHEMATA, \
@@ -98,12 +105,17 @@ impl RoutineAsker {
 async fn listed(link: &mut Link) -> Result<Listed, Trouble> {
     let mariadb = link.dialect.is_mariadb();
     let connection = &mut link.connection;
+    let mut triggers = all(connection, TRIGGERS, trigger).await?;
+    // To look at all columns takes a server with many tables its time.
+    if mariadb && !all(connection, SEQUENCES, name).await?.is_empty() {
+        triggers.extend(all(connection, DEFAULTS, trigger).await?);
+    }
     Ok(Listed {
         mariadb,
         tables: all(connection, TABLES, name).await?,
         views: all(connection, VIEWS, view).await?,
         routines: all(connection, ROUTINES, routine).await?,
-        triggers: all(connection, TRIGGERS, trigger).await?,
+        triggers,
         blind: all(connection, BLIND, name).await?,
     })
 }

@@ -71,6 +71,14 @@ impl<'a> Report<'a> {
         self.code == 1047 && self.message.starts_with(b"WSREP")
     }
 
+    /// Whether the server had ended the connection before it read what was sent last: its packet is
+    /// no answer, and numbered as none.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        // ER_CLIENT_INTERACTION_TIMEOUT, which MySQL says where nothing comes for wait_timeout.
+        self.code == 4031
+    }
+
     /// Whether the server has no place for more connections: that is not death.
     #[must_use]
     pub fn is_full(&self) -> bool {

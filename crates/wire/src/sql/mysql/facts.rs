@@ -158,13 +158,15 @@ pub enum Kind {
     },
     /// USE; the schema as written.
     Use(Span),
-    /// KILL.
+    /// KILL of a connection.
     Kill {
         /// QUERY: the connection stays.
         query: bool,
         /// The connection's number, if it is written as one.
         connection: Option<Span>,
     },
+    /// MariaDB's KILL USER and KILL QUERY ID.
+    KillOther,
     /// LOCK TABLES.
     LockTables,
     /// UNLOCK TABLES.

@@ -150,6 +150,7 @@ fn session(word: Word, mut head: Head<'_>) -> Option<Kind> {
         w::UNLOCK if head.take_any(&[w::TABLES, w::TABLE]) => Some(Kind::UnlockTables),
         w::UNLOCK if head.take(w::INSTANCE) => Some(Kind::UnlockInstance),
         w::BACKUP if head.take(w::UNLOCK) => Some(Kind::UnlockInstance),
+        w::BACKUP if head.take(w::STAGE) && head.take(w::END) => Some(Kind::UnlockInstance),
         w::BACKUP => Some(Kind::LockInstance),
         w::PREPARE => head.name().map(Kind::Prepare),
         w::EXECUTE if head.token.is(w::IMMEDIATE) => None,
@@ -290,6 +291,9 @@ fn kill(mut head: Head<'_>) -> Option<Kind> {
     let mut query = false;
     if !head.take(w::CONNECTION) {
         query = head.take(w::QUERY);
+    }
+    if head.take(w::USER) || query && head.take(w::ID) {
+        return Some(Kind::KillOther);
     }
     let connection = head.take_kind(TokenKind::Number);
     let connection = connection.filter(|_| head.at_end());

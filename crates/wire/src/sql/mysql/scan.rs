@@ -277,6 +277,11 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.add(Traits::READS_SYSTEM);
         let written = self.token.span.of(self.text);
         self.add(w::system_variable_traits(written));
+        if written.ends_with(b".") || self.next.kind == Kind::Dot {
+            // With a blank or a comment at the dot behind its scope: whatever its name is.
+            let any = Traits::READS_INSERT_ID.and(Traits::DIAGNOSTICS);
+            self.add(any.and(Traits::CONNECTION_ID));
+        }
         self.expect = Expect::Anything;
     }
 

@@ -93,6 +93,7 @@ pub(super) const DROP: Word = Word::of("drop");
 pub(super) const DUAL: Word = Word::of("dual");
 pub(super) const DUMPFILE: Word = Word::of("dumpfile");
 pub(super) const ELSE: Word = Word::of("else");
+pub(super) const END: Word = Word::of("end");
 pub(super) const ENGINES: Word = Word::of("engines");
 pub(super) const ERRORS: Word = Word::of("errors");
 pub(super) const EVENT: Word = Word::of("event");
@@ -121,6 +122,7 @@ pub(super) const HARD: Word = Word::of("hard");
 pub(super) const HAVING: Word = Word::of("having");
 pub(super) const HELP: Word = Word::of("help");
 pub(super) const HIGH_PRIORITY: Word = Word::of("high_priority");
+pub(super) const ID: Word = Word::of("id");
 pub(super) const IF: Word = Word::of("if");
 pub(super) const IGNORE: Word = Word::of("ignore");
 pub(super) const IMMEDIATE: Word = Word::of("immediate");
@@ -199,6 +201,7 @@ pub(super) const SHARE: Word = Word::of("share");
 pub(super) const SHOW: Word = Word::of("show");
 pub(super) const SNAPSHOT: Word = Word::of("snapshot");
 pub(super) const SOFT: Word = Word::of("soft");
+pub(super) const STAGE: Word = Word::of("stage");
 pub(super) const START: Word = Word::of("start");
 pub(super) const STATEMENT: Word = Word::of("statement");
 pub(super) const STRAIGHT_JOIN: Word = Word::of("straight_join");
@@ -218,6 +221,7 @@ pub(super) const UNION: Word = Word::of("union");
 pub(super) const UNLOCK: Word = Word::of("unlock");
 pub(super) const UPDATE: Word = Word::of("update");
 pub(super) const USE: Word = Word::of("use");
+pub(super) const USER: Word = Word::of("user");
 pub(super) const USING: Word = Word::of("using");
 pub(super) const UTC_DATE: Word = Word::of("utc_date");
 pub(super) const UTC_TIME: Word = Word::of("utc_time");
@@ -320,13 +324,56 @@ pub(super) fn schema_traits(schema: &[u8], table: &[u8]) -> Traits {
     if !is(b"information_schema") {
         return Traits::NONE;
     }
-    let table = unquoted(table).to_ascii_lowercase();
-    let own = table.starts_with(b"processlist") || table.starts_with(b"innodb_");
-    match own {
-        true => Traits::CATALOG.and(Traits::SERVER_STATE),
-        false => Traits::CATALOG,
+    let is_catalog = |name: &&str| unquoted(table).eq_ignore_ascii_case(name.as_bytes());
+    match CATALOG.iter().any(is_catalog) {
+        true => Traits::CATALOG,
+        false => Traits::CATALOG.and(Traits::SERVER_STATE),
     }
 }
+
+/// The tables of `information_schema` that are alike on every server of a cluster. The others tell
+/// of one server, or of one session.
+const CATALOG: &[&str] = &[
+    "character_sets",
+    "check_constraints",
+    "collation_character_set_applicability",
+    "collations",
+    "column_privileges",
+    "column_statistics",
+    "columns",
+    "columns_extensions",
+    "engines",
+    "events",
+    "geometry_columns",
+    "key_column_usage",
+    "keywords",
+    "parameters",
+    "partitions",
+    "plugins",
+    "referential_constraints",
+    "routines",
+    "schema_privileges",
+    "schemata",
+    "schemata_extensions",
+    "sequences",
+    "spatial_ref_sys",
+    "sql_functions",
+    "st_geometry_columns",
+    "st_spatial_reference_systems",
+    "st_units_of_measure",
+    "statistics",
+    "table_constraints",
+    "table_constraints_extensions",
+    "table_privileges",
+    "tables",
+    "tables_extensions",
+    "tablespaces_extensions",
+    "triggers",
+    "user_privileges",
+    "view_routine_usage",
+    "view_table_usage",
+    "views",
+];
 
 /// What reading a system variable tells of the statement before.
 pub(super) fn system_variable_traits(written: &[u8]) -> Traits {

@@ -12,6 +12,7 @@ fn face(version: &[u8], capabilities: Capabilities) -> Face {
         version: Arc::new(version),
         capabilities,
         collation: 45,
+        status: Status::AUTOCOMMIT,
     }
 }
 

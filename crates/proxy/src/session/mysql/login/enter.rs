@@ -20,6 +20,7 @@ use crate::clock;
 use crate::service::View;
 use crate::session::card::Card;
 use crate::session::visit;
+use crate::state::mysql::status_of;
 use crate::stream::Stream;
 use crate::upstream::lender::{self, Pooled, Who};
 use crate::upstream::lending::Connection;
@@ -185,8 +186,5 @@ fn has_been_in(account: &Account, schema: Option<&[u8]>) -> bool {
 }
 
 fn status(fresh: &Fresh) -> Status {
-    match fresh.value(b"autocommit") {
-        Some(b"OFF" | b"0") => Status::default(),
-        _ => Status::AUTOCOMMIT,
-    }
+    status_of(fresh.version.mariadb, |name| fresh.value(name))
 }

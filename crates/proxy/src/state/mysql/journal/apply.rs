@@ -7,7 +7,7 @@ use evenkeel_policy::route::{Kind, Statement, Volatility};
 use evenkeel_wire::mysql::flags::Status;
 
 use super::super::leftover::{InsertId, Left, Needs};
-use super::super::meaning::{ANYTHING, Does, Effect, Meaning, Thing, Value};
+use super::super::meaning::{ANYTHING, Does, Effect, IN_SCHEMA, Meaning, Thing, Value};
 use super::super::server::{self, Leftovers, OnServer};
 use super::super::{values, variables};
 use super::{Heard, Journal, Reply, without};
@@ -117,12 +117,12 @@ impl Journal {
             return;
         }
         let sets = meaning.effects.iter().filter(is_this);
-        let several = sets.clone().count() > 1;
+        let several = sets.clone().any(|one| one.does == Does::SetsSeveral);
         for effect in sets {
             self.fail(&effect.does, several);
         }
         let hidden = match meaning.statements.as_slice() {
-            [one] => hides(one) && !is_one_assignment(meaning, one),
+            [one] => hides(meaning, one) && !is_one_assignment(meaning, one),
             several => !several.is_empty(),
         };
         if hidden {
@@ -228,6 +228,7 @@ impl Journal {
             }
             Does::FoundRows => self.left.found_rows = true,
             Does::SetsWithin => self.is_untold |= !reply.tells,
+            Does::SetsSeveral => {}
             Does::Restores => self.restore(on, interner),
         }
     }
@@ -303,7 +304,9 @@ impl Journal {
     fn full_name(&self, thing: Thing, name: &[u8]) -> Box<[u8]> {
         let schema = self.schema.as_deref().unwrap_or_default();
         match thing {
-            Thing::TemporaryTable if !name.contains(&b'.') => [schema, b".", name].concat().into(),
+            Thing::TemporaryTable if !name.contains(&IN_SCHEMA) => {
+                [schema, &[IN_SCHEMA], name].concat().into()
+            }
             _ => name.into(),
         }
     }
@@ -389,18 +392,19 @@ fn clears(statement: &Statement) -> bool {
 }
 
 /// Whether an error may hide what the statement has done to its session or its transaction.
-fn hides(statement: &Statement) -> bool {
+fn hides(meaning: &Meaning, statement: &Statement) -> bool {
     match statement.kind {
         Kind::Routine | Kind::Unknown | Kind::Session | Kind::Setting => true,
+        // What is set besides a GLOBAL variable.
+        Kind::Server if !meaning.effects.is_empty() => true,
         _ => statement.calls >= Volatility::Volatile,
     }
 }
 
 /// A SET of one thing sets it or not.
 fn is_one_assignment(meaning: &Meaning, statement: &Statement) -> bool {
-    let effects = meaning.effects.iter();
-    let sets = effects.filter(|effect| effect.does != Does::Collation);
-    statement.kind == Kind::Setting && sets.count() <= 1
+    let mut effects = meaning.effects.iter();
+    statement.kind == Kind::Setting && !effects.any(|effect| effect.does == Does::SetsSeveral)
 }
 
 /// Whether texts within the text are run: an error may be about one of these.

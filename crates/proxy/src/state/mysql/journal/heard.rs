@@ -40,6 +40,9 @@ impl Journal {
     fn hear_variable(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
         let lower = name.to_ascii_lowercase();
         let name = variables::canonical(&lower);
+        if name == b"last_gtid" {
+            self.last_gtid = value.into();
+        }
         if variables::is_no_setting(name) {
             return;
         }
@@ -117,8 +120,10 @@ fn of_next(characteristics: &[u8]) -> Option<Modes> {
     })
 }
 
-/// Whether a text of ours can set it again.
+/// Whether a text of ours can set it again, and may.
 fn is_followable(name: &[u8], value: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
-    name.iter().all(plain) && values::is_plain(value)
+    // The first COMMIT ends the connection, on which no other client must be.
+    let ends = name == b"completion_type" && value.eq_ignore_ascii_case(b"RELEASE");
+    name.iter().all(plain) && values::is_plain(value) && !ends
 }

@@ -225,7 +225,7 @@ pub(super) fn within(statement: &[u8], modes: Modes) -> Option<(Cow<'_, [u8]>, b
     if first.is(EXECUTE) && second.is(IMMEDIATE) {
         let text = tokens.next_token();
         let next = tokens.next_token();
-        let is_alone = super::is_end(next.kind) || next.is(USING);
+        let is_alone = super::is_end(next.kind) || next.is(USING) && gives_plainly(&mut tokens);
         if text.kind != TokenKind::String || !is_alone {
             return None;
         }
@@ -248,6 +248,20 @@ pub(super) fn within(statement: &[u8], modes: Modes) -> Option<(Cow<'_, [u8]>, b
             // What changes how the rest is read, or what is logged.
             TokenKind::Word if is_refused(token.span.of(statement)) => return None,
             _ => {}
+        }
+    }
+}
+
+/// Whether there is nothing behind USING but what does nothing itself: literals and variables.
+fn gives_plainly(tokens: &mut Tokens<'_>) -> bool {
+    const PLAIN: [Word; 3] = [Word::of("null"), Word::of("default"), Word::of("ignore")];
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End | TokenKind::Semicolon => return true,
+            TokenKind::Number | TokenKind::String | TokenKind::UserVariable | TokenKind::Comma => {}
+            TokenKind::Word if PLAIN.contains(&token.word) => {}
+            _ => return false,
         }
     }
 }

@@ -93,35 +93,32 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
     let prepared = |span: Span| values::name_in_lower_case(span.of(reader.text));
     match statement.kind {
         Kind::Begin { .. } => effects.push(Does::Begin),
-        Kind::Commit(_) | Kind::Rollback(_) => effects.push(Does::End),
+        Kind::Commit(ending) | Kind::Rollback(ending) => {
+            effects.push(Does::End);
+            if ending.release {
+                // The server ends the connection, which no other client must get meanwhile.
+                effects.pin_on_success(Pin::Unknown);
+            }
+        }
         Kind::Set => set::collect(reader, statement, effects),
         Kind::SetTransaction {
             scope,
             read_only,
             isolation,
-        } => match scope {
-            Scope::Global => {}
-            Scope::Session => {
-                if isolation.is_some() {
-                    effects.push(Does::Told((*b"transaction_isolation").into()));
-                }
-                if read_only.is_some() {
-                    effects.push(Does::Told((*b"transaction_read_only").into()));
-                }
-            }
-            Scope::Unwritten => effects.push(Does::NextTransaction(Modes {
-                read_only,
-                isolation: isolation.map(routing::isolation),
-            })),
-        },
+        } => set_transaction(scope, read_only, isolation, effects),
         // What a reset makes of roles is the server's secret.
         Kind::SetRole => effects.pin_on_success(Pin::Unknown),
         Kind::Xa => xa(reader, statement, effects),
         Kind::LockTables => effects.pin_on_success(Pin::TableLock),
         Kind::UnlockTables => effects.push(Does::Release(Release::UnlockTables)),
-        Kind::LockInstance => effects.pin_on_success(Pin::BackupLock),
-        Kind::UnlockInstance => effects.push(Does::Release(Release::UnlockInstance)),
-        Kind::Flush { lock: true } => effects.pin_on_success(Pin::GlobalReadLock),
+        Kind::LockInstance => {
+            effects.push(Does::Make(Thing::BackupLock, backup(reader, statement)))
+        }
+        Kind::UnlockInstance => {
+            effects.push(Does::Unmake(Thing::BackupLock, backup(reader, statement)));
+        }
+        // MySQL may hold it although it fails to close the tables.
+        Kind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
         Kind::Flush { lock: false } => flush(reader, statement, effects),
         Kind::Handler => handler(reader, statement, effects),
         Kind::Prepare(name) => prepare(reader, statement, prepared(name), effects),
@@ -152,6 +149,29 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
             }
         }
         _ => {}
+    }
+}
+
+fn set_transaction(
+    scope: Scope,
+    read_only: Option<bool>,
+    isolation: Option<mysql::Isolation>,
+    effects: &mut Effects<'_>,
+) {
+    match scope {
+        Scope::Global => {}
+        Scope::Session => {
+            if isolation.is_some() {
+                effects.push(Does::Told((*b"transaction_isolation").into()));
+            }
+            if read_only.is_some() {
+                effects.push(Does::Told((*b"transaction_read_only").into()));
+            }
+        }
+        Scope::Unwritten => effects.push(Does::NextTransaction(Modes {
+            read_only,
+            isolation: isolation.map(routing::isolation),
+        })),
     }
 }
 
@@ -209,6 +229,16 @@ fn xa(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'
         effects.push(Does::Release(Release::XaEnded));
     } else if !verb.is(Word::of("recover")) {
         effects.pin(Pin::Xa);
+    }
+}
+
+/// Which of the two that MariaDB has: the stages are one, BACKUP LOCK is another.
+fn backup(reader: &Reader<'_>, statement: &mysql::Statement) -> Box<[u8]> {
+    let mut tokens = reader.tokens(statement);
+    tokens.next_token();
+    match tokens.next_token().is(Word::of("stage")) {
+        true => (*b"stage").into(),
+        false => (*b"lock").into(),
     }
 }
 

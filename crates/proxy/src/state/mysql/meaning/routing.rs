@@ -143,6 +143,7 @@ fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
     match facts.kind {
         Found::Empty => Kind::Empty,
         Found::Select | Found::Show if facts.traits.any(of_server) => Kind::Server,
+        Found::Explain { .. } if explains_connection(reader, facts) => Kind::Server,
         Found::Select | Found::Show | Found::Explain { .. } => Kind::Read,
         Found::Write | Found::LoadData { .. } => Kind::Write,
         Found::Ddl | Found::Maintenance => Kind::Ddl,
@@ -166,7 +167,7 @@ fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
             Scope::Unwritten => Kind::Session,
         },
         Found::Use(_) => Kind::Setting,
-        Found::Kill { .. } | Found::Flush { lock: false } => Kind::Server,
+        Found::Kill { .. } | Found::KillOther | Found::Flush { lock: false } => Kind::Server,
         Found::LockTables | Found::LockInstance | Found::Flush { lock: true } => Kind::Lock,
         Found::SetRole
         | Found::UnlockTables
@@ -178,6 +179,21 @@ fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
         Found::Call | Found::Do => Kind::Routine,
         Found::Xa | Found::Execute(_) | Found::Unknown => Kind::Unknown,
     }
+}
+
+/// `EXPLAIN [FORMAT = …] FOR CONNECTION …`: connections are those of one server.
+fn explains_connection(reader: &Reader<'_>, facts: &mysql::Statement) -> bool {
+    const TOKENS_MAX: usize = 6;
+    let mut tokens = reader.tokens(facts);
+    let mut is_for = false;
+    for _ in 0..TOKENS_MAX {
+        let token = tokens.next_token();
+        if is_for && token.is(Word::of("connection")) {
+            return true;
+        }
+        is_for = token.is(Word::of("for"));
+    }
+    false
 }
 
 /// The isolation in the router's words.

@@ -31,6 +31,9 @@ pub(super) fn collect(
     for assignment in &assignments {
         one(reader, assignment, effects);
     }
+    if assignments.len() > 1 {
+        effects.push(Does::SetsSeveral);
+    }
 }
 
 /// In the router's words: what follows the client may be asked of any server.

@@ -5,7 +5,7 @@ use evenkeel_wire::sql::mysql::{self, Token, TokenKind, Tokens, Traits};
 use evenkeel_wire::sql::token::Word;
 
 use super::effects::Effects;
-use super::{Does, Reader, Thing};
+use super::{Does, IN_SCHEMA, Reader, Thing};
 
 const TABLE: Word = Word::of("table");
 
@@ -110,7 +110,7 @@ fn name(tokens: &mut Tokens<'_>, first: Token, own: &[u8]) -> Option<(Box<[u8]>,
         if !last.is_name() {
             return None;
         }
-        name.push(b'.');
+        name.push(IN_SCHEMA);
         name.extend_from_slice(&mysql::identifier(last.span.of(own)));
         next = tokens.next_token();
     }

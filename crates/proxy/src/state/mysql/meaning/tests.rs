@@ -173,11 +173,11 @@ fn sets_follow_by_text_or_by_the_servers_word() {
         ("SET @a = 1", &["@a = 1"]),
         (
             "SET @`A b` := 'it''s \\n', @c = x'41'",
-            &["@a b = string it's \n", "@c = x'41'"],
+            &["@a b = string it's \n", "@c = x'41'", "SetsSeveral"],
         ),
         (
             "SET @a = NULL, time_zone = '+01:00'",
-            &["@a = NULL", "told time_zone"],
+            &["@a = NULL", "told time_zone", "SetsSeveral"],
         ),
         ("SET @a = b + 1", &["Pin(Variables)"]),
         ("SET @a = n'x'", &["Pin(Variables)"]),
@@ -188,8 +188,10 @@ fn sets_follow_by_text_or_by_the_servers_word() {
                 "0: Collation",
                 "0: told character_set_client",
                 "0: @a = string x",
+                "0: SetsSeveral",
                 "1: Pin(Variables)",
                 "1: @b = 2",
+                "1: SetsSeveral",
             ],
         ),
         ("SET sql_mode = @old", &["told sql_mode"]),
@@ -218,6 +220,10 @@ fn sets_follow_by_text_or_by_the_servers_word() {
         ("SET insert_id = 5", &["PinOnSuccess(Settings)"]),
         ("SET sql_log_bin = 0", &["PinOnSuccess(Binlog)"]),
         ("SET sql_log_bin = ON", &[]),
+        (
+            "SET optimizer_trace = 'enabled=on'",
+            &["PinOnSuccess(Settings)"],
+        ),
         ("SET rand_seed1 = 5", &["PinOnSuccess(Seed)"]),
         (
             "SET collation_database = latin1_bin",
@@ -293,12 +299,12 @@ fn what_binds() {
         ("XA COMMIT 'a'", &["Release(XaEnded)"]),
         ("LOCK TABLES t READ", &["PinOnSuccess(TableLock)"]),
         ("UNLOCK TABLES", &["Release(UnlockTables)"]),
-        (
-            "FLUSH TABLES WITH READ LOCK",
-            &["PinOnSuccess(GlobalReadLock)"],
-        ),
+        ("FLUSH TABLES WITH READ LOCK", &["Pin(GlobalReadLock)"]),
         ("FLUSH USER_VARIABLES", &["Pin(Variables)"]),
-        ("BACKUP STAGE START", &["PinOnSuccess(BackupLock)"]),
+        ("BACKUP STAGE START", &["make BackupLock stage"]),
+        ("BACKUP STAGE END", &["unmake BackupLock stage"]),
+        ("BACKUP LOCK t", &["make BackupLock lock"]),
+        ("BACKUP UNLOCK", &["unmake BackupLock lock"]),
         ("HANDLER t OPEN AS h", &["make Handler h"]),
         ("HANDLER app.t OPEN", &["make Handler t"]),
         ("HANDLER h CLOSE", &["unmake Handler h"]),
@@ -346,11 +352,11 @@ fn temporary_tables_have_names() {
         ),
         (
             "CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS `s`.`x` SELECT 1",
-            &["make TemporaryTable s.x"],
+            &["make TemporaryTable s\0x"],
         ),
         (
             "DROP TEMPORARY TABLE IF EXISTS x, s.y",
-            &["unmake TemporaryTable x", "unmake TemporaryTable s.y"],
+            &["unmake TemporaryTable x", "unmake TemporaryTable s\0y"],
         ),
         ("DROP TABLE x", &["unmake TemporaryTable x"]),
         ("DROP VIEW x", &[]),
@@ -391,6 +397,18 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ("EXECUTE IMMEDIATE 'SET @a = 1'", &["@a = 1"]),
         ("EXECUTE IMMEDIATE @a", &["Pin(Unknown)", "execute "]),
         (
+            "EXECUTE IMMEDIATE 'SELECT ?, ?, ?' USING 5, 'x', @a, NULL",
+            &[],
+        ),
+        (
+            "EXECUTE IMMEDIATE 'SELECT ?' USING @a := 5",
+            &["Pin(Unknown)", "execute ", "Pin(Variables)"],
+        ),
+        (
+            "EXECUTE IMMEDIATE 'SELECT ?' USING GET_LOCK('x', 10)",
+            &["Pin(Unknown)", "execute ", "Pin(NamedLock)"],
+        ),
+        (
             "SET STATEMENT max_statement_time = 1 FOR SELECT @a := 1",
             &["Pin(Variables)", "Restores"],
         ),
@@ -416,6 +434,17 @@ fn the_router_is_told_the_kind() {
         ("SHOW STATUS", Kind::Server),
         ("SELECT @@hostname", Kind::Server),
         ("SELECT * FROM mysql.user", Kind::Server),
+        ("EXPLAIN SELECT 1", Kind::Read),
+        ("EXPLAIN FORMAT = JSON FOR CONNECTION 5", Kind::Server),
+        (
+            "SELECT * FROM information_schema.SESSION_STATUS",
+            Kind::Server,
+        ),
+        (
+            "SELECT * FROM information_schema.`global_variables`",
+            Kind::Server,
+        ),
+        ("SELECT * FROM information_schema.TABLES", Kind::Read),
         ("INSERT INTO t VALUES (1)", Kind::Write),
         ("LOAD DATA LOCAL INFILE 'x' INTO TABLE t", Kind::Write),
         ("CREATE TABLE x (a INT)", Kind::Ddl),
@@ -453,6 +482,15 @@ fn what_is_asked_of_the_statement_before_is_told() {
         ("INSERT INTO t VALUES (LAST_INSERT_ID())", Needs::INSERT_ID),
         ("SELECT @@identity", Needs::INSERT_ID),
         ("SET @a = LAST_INSERT_ID()", Needs::INSERT_ID),
+        ("SELECT @@session.identity", Needs::INSERT_ID),
+        (
+            "SELECT @@session .last_insert_id",
+            Needs::INSERT_ID.and(Needs::DIAGNOSTICS),
+        ),
+        (
+            "SELECT @@session. identity",
+            Needs::INSERT_ID.and(Needs::DIAGNOSTICS),
+        ),
         ("SELECT FOUND_ROWS()", Needs::FOUND_ROWS),
         ("SELECT row_count ( )", Needs::ROW_COUNT),
         ("SHOW WARNINGS LIMIT 5", Needs::DIAGNOSTICS),
@@ -518,6 +556,21 @@ fn kills_are_told_with_their_number() {
     assert_eq!(read("KILL QUERY 7").kill, kill(true, 7));
     assert_eq!(read("KILL USER a").kill, None);
     assert_eq!(read("KILL 5; SELECT 1").kill, None);
+    for text in [
+        "KILL 5; SELECT 1",
+        "SELECT 1; KILL QUERY 5",
+        "KILL ?",
+        "KILL 0x05",
+        "KILL CONNECTION_ID()",
+        "PREPARE p FROM 'KILL 5'",
+        "EXECUTE IMMEDIATE 'KILL 5'",
+        "EXECUTE IMMEDIATE 'KILL ?' USING 5",
+    ] {
+        assert!(read(text).kills_stranger, "{text}");
+    }
+    for text in ["KILL 5", "KILL USER a", "KILL QUERY ID 5", "SELECT kill"] {
+        assert!(!read(text).kills_stranger, "{text}");
+    }
 }
 
 #[test]

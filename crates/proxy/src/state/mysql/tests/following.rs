@@ -260,3 +260,23 @@ fn how_texts_are_read_follows_the_sql_mode_and_the_character_set() {
     let meaning = scene.clients[0].journal.read(b"SELECT 1", None);
     assert_eq!(meaning, Meaning::unreadable());
 }
+
+/// TO SEE THIS RED: take the number for the name of a character set.
+#[test]
+fn no_text_is_read_in_a_character_set_of_a_number_that_hides_ascii() {
+    let mut scene = Scene::new(0, 1);
+    for (number, is_read) in [
+        (28, false),
+        (13, false),
+        (84, false),
+        (1_052, false),
+        (33, true),
+    ] {
+        scene.join(number);
+        let journal = &scene.clients.last().unwrap().journal;
+        assert_eq!(journal.dialect().is_some(), is_read, "{number}");
+        let then = number.to_string();
+        let then = journal.dialect_in(b"", then.as_bytes());
+        assert_eq!(then.is_some(), is_read, "{number}");
+    }
+}

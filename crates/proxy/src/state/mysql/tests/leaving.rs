@@ -89,6 +89,22 @@ fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
 }
 
 #[test]
+fn what_ends_the_connection_binds_to_it() {
+    for ends in ["COMMIT RELEASE", "ROLLBACK AND NO CHAIN RELEASE"] {
+        check(&[
+            ("BEGIN", "transaction"),
+            (ends, "something that cannot be told"),
+        ]);
+    }
+    check(&[("BEGIN", "transaction"), ("COMMIT NO RELEASE", "")]);
+    let settings = "settings that cannot be followed";
+    check(&[
+        ("SET completion_type = 'CHAIN'", ""),
+        ("SET completion_type = 'RELEASE'", settings),
+    ]);
+}
+
+#[test]
 fn autocommit_off_binds_only_from_the_first_statement_to_the_end_of_its_transaction() {
     check(&[
         ("SET autocommit = 0", ""),
@@ -118,6 +134,12 @@ fn things_with_names_bind_until_all_are_gone() {
         ("DROP TEMPORARY TABLE x", "temporary tables"),
         ("USE app", "temporary tables"),
         ("DROP TEMPORARY TABLE x", ""),
+    ]);
+    check(&[
+        ("CREATE TEMPORARY TABLE x", "temporary tables"),
+        // Another one, which is not temporary.
+        ("CREATE TABLE `app.x`", "temporary tables"),
+        ("DROP TABLE `app.x`", "temporary tables"),
     ]);
     check(&[
         ("SELECT GET_LOCK('a', 1)", "advisory or named locks"),
@@ -258,9 +280,16 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
         after("SET time_zone = 'x', wait_timeout = 5", 1298),
         "transaction"
     );
+    let global = "SET @@session.sql_mode = 'ANSI_QUOTES', @@global.gtid_mode = ON";
+    assert_eq!(after(global, 1788), "transaction");
+    let both = after("SET @a = 1, @@global.gtid_mode = ON", 1788);
+    assert!(both.contains("user variables"), "{both}");
     assert!(after("BEGIN NOT ATOMIC SELECT 1; END", 1064).contains("cannot be told"));
     assert!(after("CALL p()", 1064).contains("temporary tables"));
     assert_eq!(after("SELECT 1", 1045), "");
+    // The tables were not closed in time, and the lock is held.
+    let locked = after("FLUSH TABLES WITH READ LOCK", 1205);
+    assert!(locked.contains("global read lock"), "{locked}");
     // How far it came, nobody knows.
     for (text, pin) in [
         ("CALL p(); LOCK TABLES t WRITE; gibberish", "LOCK TABLES"),

@@ -61,12 +61,14 @@ fn commands_on_the_session() {
     check("KILL 5", kill(false, Some(at("KILL 5", "5"))));
     check("KILL QUERY 5", kill(true, Some(at("KILL QUERY 5", "5"))));
     check("KILL CONNECTION_ID()", kill(false, None));
-    check("KILL HARD QUERY ID 5", kill(true, None));
+    check("KILL HARD QUERY ID 5", Kind::KillOther);
+    check("KILL SOFT USER a", Kind::KillOther);
     check("LOCK TABLES t READ", Kind::LockTables);
     check("LOCK TABLE t WRITE", Kind::LockTables);
     check("UNLOCK TABLES", Kind::UnlockTables);
     check("LOCK INSTANCE FOR BACKUP", Kind::LockInstance);
     check("BACKUP STAGE START", Kind::LockInstance);
+    check("BACKUP STAGE END", Kind::UnlockInstance);
     check("FLUSH TABLES WITH READ LOCK", Kind::Flush { lock: true });
     check("FLUSH TABLES t FOR EXPORT", Kind::Flush { lock: true });
     check("FLUSH STATUS", Kind::Flush { lock: false });
