@@ -160,6 +160,9 @@ impl World {
                 let watch = Watch::of(service);
                 // Built once for nothing where it exists: the later update must not fail.
                 watch.asker(&listed.address).map_err(fail)?;
+                if service.protocol.is_database() {
+                    serving::connector_to(service, &listed.address).map_err(fail)?;
+                }
                 if asks_roles(service) {
                     watch.watcher(&listed.address).map_err(fail)?;
                 }
