@@ -22,7 +22,7 @@ mod roles;
 mod tests;
 
 pub use gtid::Gtids;
-pub use memory::Memory;
+pub use memory::{Memory, RememberedName};
 pub use report::Report;
 
 use fence::Fence;
