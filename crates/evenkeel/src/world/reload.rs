@@ -243,7 +243,7 @@ impl World {
         let mut old = std::mem::take(&mut self.services);
         // Sockets whose service no longer wants them are free for another one, or closed.
         for service in &mut old {
-            let wanted = plans.iter().find(|plan| plan.name == service.plan.name);
+            let wanted = plans.iter().find(|plan| is_same(&service.plan, plan));
             let keeps = |listen: &Listen| wanted.is_some_and(|plan| plan.listen.contains(listen));
             let all = std::mem::take(&mut service.listening);
             for listening in all {
@@ -255,9 +255,7 @@ impl World {
             }
         }
         for plan in plans {
-            let index = old
-                .iter()
-                .position(|service| service.plan.name == plan.name);
+            let index = old.iter().position(|service| is_same(&service.plan, plan));
             let mut service = match index {
                 Some(index) => self.keep_service(old.remove(index), plan),
                 None => self.new_service(plan),
@@ -376,6 +374,11 @@ impl World {
             }
         }
     }
+}
+
+/// Whether a service goes on under a new plan: sessions of another protocol cannot.
+fn is_same(before: &ServicePlan, now: &ServicePlan) -> bool {
+    before.name == now.name && before.protocol == now.protocol
 }
 
 /// A problem as a line of the log.

@@ -367,7 +367,7 @@ fn leaving_service(leaving: &Leaving) -> ServiceStatus {
     let counters = &leaving.service.counters;
     ServiceStatus {
         name: leaving.service.name.to_string(),
-        protocol: "tcp".to_owned(),
+        protocol: leaving.protocol.name().to_owned(),
         state: ServiceState::Stopping,
         reason: "left the configuration; its last sessions finish".to_owned(),
         since_unix_ms: unix_ms(leaving.since_ms),
