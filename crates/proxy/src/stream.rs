@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::engine::worker::Worker;
-use crate::socket::{Chunk, Socket};
+use crate::socket::{self, Chunk, Socket};
 use crate::tls::Channel;
 
 /// How long a last word may take.
@@ -33,6 +33,11 @@ impl Stream {
     /// From here on everything is encrypted.
     pub(crate) fn encrypt(&mut self, channel: Channel) {
         self.tls = Some(Box::new(channel));
+    }
+
+    /// Whether the peer was silent for so long, though it owes us an answer.
+    pub(crate) fn is_unanswered(&self, limit: Duration) -> bool {
+        socket::is_unanswered(self.socket.fd(), limit)
     }
 
     pub(crate) fn is_encrypted(&self) -> bool {

@@ -373,6 +373,9 @@ impl World {
                 Err(error) => tracing::error!(%listen, "cannot accept clients: {error}"),
             }
         }
+        for listening in &service.listening {
+            listening.keep_alive(&keepalive(&service.plan.keepalive));
+        }
     }
 }
 

@@ -93,7 +93,10 @@ pub(crate) async fn reach(
 ) -> Result<Stream, JoinError> {
     let view = service.view_owned();
     let failed = match connect(worker, server, &view.settings).await {
-        Ok(socket) => return Ok(Stream::plain(socket)),
+        Ok(socket) => {
+            socket.keep_alive(&view.settings.keepalive);
+            return Ok(Stream::plain(socket));
+        }
         Err(failed) => failed,
     };
     let error = JoinError::unreachable(server, &failed.why);
