@@ -212,6 +212,13 @@ impl Cluster {
         self.decide();
     }
 
+    /// Whether nothing is known of a member yet: nobody is promoted before something is.
+    #[must_use]
+    pub fn awaits(&self, server: u64) -> bool {
+        self.member(server)
+            .is_some_and(|member| member.word == Word::Unasked)
+    }
+
     /// An operator names the primary (`None` takes that back); holds until the named one is down
     /// or claims no more. PostgreSQL: it overrules a higher timeline that nobody is on any more.
     pub fn name_primary(&mut self, now_ms: u64, server: Option<u64>) {

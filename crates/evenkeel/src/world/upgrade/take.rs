@@ -132,6 +132,8 @@ impl World {
         for known in &state.clusters {
             self.recall_cluster(known, &state.named);
         }
+        // Not before old primaries are fenced.
+        self.lose_the_dead();
         for index in 0..self.services.len() {
             self.publish(index);
         }
