@@ -378,20 +378,15 @@ impl World {
 
     /// A new part of a server reaches the sessions, and who waits for a primary goes on.
     fn publish_cast(&mut self, index: usize, primary: Option<u64>) {
-        let service = &self.services[index].service;
-        let before = {
-            let view = service.view();
-            let own = view.database.as_ref();
-            own.and_then(|own| own.primary)
-                .map(|index| view.servers[index].id)
-        };
         if self.cast_has_changed(index) {
             self.publish(index);
         }
+        let service = &mut self.services[index];
+        let before = std::mem::replace(&mut service.primary, primary);
         if before != primary
             && let Some(former) = before
         {
-            let service_id = self.services[index].service.id;
+            let service_id = service.service.id;
             self.engine
                 .cut(Some(service_id), Some(former), CutReason::PrimaryChanged);
         }

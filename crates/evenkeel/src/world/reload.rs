@@ -344,6 +344,7 @@ impl World {
             acceptor: None,
             rules: None,
             learning: None,
+            primary: None,
         };
         self.adopt_database_plan(&service);
         service.adopt_tls();
