@@ -49,6 +49,11 @@ impl Stream {
         self.tls.as_ref()?.client_name()
     }
 
+    pub(crate) fn has_client_certificate(&self) -> bool {
+        let channel = self.tls.as_ref();
+        channel.is_some_and(|channel| channel.has_client_certificate())
+    }
+
     /// What binds a SCRAM login to this stream.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         self.tls.as_ref()?.end_point()
