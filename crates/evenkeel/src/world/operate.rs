@@ -74,6 +74,17 @@ impl World {
         Ok(format!("{of} is paused: new transactions wait"))
     }
 
+    /// Whether an operator has said just that before.
+    pub(super) fn is_paused(&self, service: &str, database: Option<&str>) -> bool {
+        let offer = self.pooled(service).ok();
+        let shared = offer.and_then(|offer| offer.service.database.as_ref());
+        let paused = shared.map(|shared| shared.paused()).unwrap_or_default();
+        match database {
+            Some(database) => paused.databases.contains(database),
+            None => paused.all,
+        }
+    }
+
     pub(super) fn resume_service(
         &self,
         service: &str,

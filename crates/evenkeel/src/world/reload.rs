@@ -74,9 +74,9 @@ impl World {
             self.problems = loaded.problems;
             let message = format!("{}: not reloaded, nothing is changed", path.display());
             return Reply {
-                ok: false,
                 message,
                 problems,
+                ..Reply::default()
             };
         };
         let restart = self.needs_restart(&plan);
@@ -86,9 +86,9 @@ impl World {
                 path.display()
             );
             return Reply {
-                ok: false,
                 message,
                 problems,
+                ..Reply::default()
             };
         }
         self.problems = loaded.problems;
@@ -98,6 +98,7 @@ impl World {
             ok: true,
             message,
             problems,
+            ..Reply::default()
         }
     }
 

@@ -125,17 +125,13 @@ impl Operator<'_> {
 
     async fn pause(&self, of: &Of) -> Result<String, Complaint> {
         let (services, database) = self.services(of).await?;
-        let mut done = Vec::new();
-        for service in services {
-            let (control, database) = (self.console.control.clone(), database.clone());
-            // The client may leave: a pause that does not come about is taken back all the same.
-            let pausing = tokio::spawn(async move {
-                let database = database.as_deref();
-                control.pause(&service, database, PAUSE_LIMIT).await
-            });
-            done.push(said(pausing.await.map_err(|_| Stopped)??)?);
-        }
-        Ok(done.join("; "))
+        let control = self.console.control.clone();
+        // The client may leave: a pause that does not come about is taken back all the same.
+        let pausing = tokio::spawn(async move {
+            let database = database.as_deref();
+            control.pause_all(&services, database, PAUSE_LIMIT).await
+        });
+        said(pausing.await.map_err(|_| Stopped)??)
     }
 
     /// The services that are meant, and the database: `service/database` means one service.
