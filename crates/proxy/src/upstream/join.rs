@@ -101,6 +101,7 @@ pub(crate) async fn reach(
     };
     let error = JoinError::unreachable(server, &failed.why);
     if !failed.ours {
+        service.counters.connect_errors.add(1);
         server.counters.connect_errors.add(1);
         server.endpoint_failed();
         let sign = Sign::ConnectFailed(error.message.clone());
