@@ -25,6 +25,7 @@ on_both_drivers! {
     with_all_servers_down_clients_may_wait
     a_request_sent_while_a_server_leaves_is_answered_or_ended_and_never_lost
     a_unix_server_with_a_full_backlog_costs_a_delay_and_no_error
+    a_failed_connect_counts_for_the_service_whose_client_it_was
 }
 
 const QUICK: &str = "connect_timeout_ms = 200\nretries = 3\n";
@@ -290,4 +291,24 @@ fn a_unix_server_with_a_full_backlog_costs_a_delay_and_no_error(io: &str) {
     let service = &balancer.status().unwrap()["services"][0];
     assert!(service["retries_total"].as_u64().unwrap() >= 1, "{service}");
     assert_eq!(service["errors"]["no_server"], 0);
+}
+
+fn a_failed_connect_counts_for_the_service_whose_client_it_was(io: &str) {
+    let dead = format!("127.0.0.1:{}", evenkeel_lab::free_port());
+    let more = "retries = 0\n[service.health]\nprobe = \"off\"\n";
+    let listens = [own_address(Kind::V4), own_address(Kind::V4)];
+    let services = ["tried", "spared"].iter().zip(&listens);
+    let services =
+        services.map(|(name, listen)| named_service(name, listen, &[dead.as_str()], more));
+    let balancer = peer::balancer(io, &services.collect::<String>());
+    assert_eq!(end_of(&connect(&listens[0])), End::Clean);
+    until("the count", || {
+        let errors = ["tried", "spared"].map(|name| {
+            let status = balancer.status().unwrap();
+            let services = status["services"].as_array().unwrap().clone();
+            let found = services.into_iter().find(|one| one["name"] == name);
+            found.unwrap()["errors"]["connect"].clone()
+        });
+        errors == [1, 0]
+    });
 }

@@ -5,12 +5,14 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::{
     Balancer, Driver, Greeting, Lab, MariadbOptions, Newcomers, Server, Service, Sysbench, web,
 };
+use rig::papers::file_of_sbtest;
 use rig::{DRIVERS, End, LIMIT, Mute, end_of, engine, loopback, open, plain, service, wait_until};
 
 /// The nth of a series of configs that all serve `front` and `sql`, each unlike the one before.
@@ -327,4 +329,41 @@ fn a_server_of_a_removed_service_keeps_its_limit_when_the_service_is_back() {
     assert_eq!(back["sessions"]["current"], 1, "{back}");
     let mut surplus = TcpStream::connect(listen).unwrap();
     assert_eq!(end_of(&mut surplus, LIMIT), End::Orderly);
+}
+
+#[test]
+fn another_protocol_is_another_service_and_sessions_of_the_former_may_finish() {
+    let server = Mute::new();
+    let listen = loopback();
+    let tcp = plain("front", listen, &[server.address()], "");
+    let postgres = plain(
+        "front",
+        listen,
+        &[server.address()],
+        "protocol = \"postgres\"",
+    );
+    let users = file_of_sbtest();
+    let auth = format!("[service.auth]\nsource = \"file\"\nusers_file = {users:?}\n");
+    let balancer = Balancer::start(&tcp).unwrap();
+    let mut former = open(&balancer, "front", listen);
+    balancer.reload(&format!("{postgres}{auth}")).unwrap();
+    let mut client = TcpStream::connect(listen).unwrap();
+    client.set_read_timeout(Some(LIMIT)).unwrap();
+    // SSLRequest
+    client.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).unwrap();
+    let mut answer = [0; 1];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"N", "PostgreSQL is spoken");
+    assert_eq!(end_of(&mut former, Duration::from_millis(100)), End::Open);
+    let status = balancer.status().unwrap();
+    let states: Vec<_> = status["services"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["protocol"].clone(), one["state"].clone()))
+        .collect();
+    assert!(
+        states.contains(&("tcp".into(), "stopping".into())),
+        "{states:?}"
+    );
 }

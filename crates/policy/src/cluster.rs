@@ -22,7 +22,7 @@ mod roles;
 mod tests;
 
 pub use gtid::Gtids;
-pub use memory::Memory;
+pub use memory::{Memory, RememberedName};
 pub use report::Report;
 
 use fence::Fence;
@@ -210,6 +210,13 @@ impl Cluster {
             self.lapse("is down");
         }
         self.decide();
+    }
+
+    /// Whether nothing is known of a member yet: nobody is promoted before something is.
+    #[must_use]
+    pub fn awaits(&self, server: u64) -> bool {
+        self.member(server)
+            .is_some_and(|member| member.word == Word::Unasked)
     }
 
     /// An operator names the primary (`None` takes that back); holds until the named one is down

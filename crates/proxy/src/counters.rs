@@ -170,6 +170,8 @@ pub struct ServiceCounters {
     pub retries: Tally,
     /// Clients cut for a bad, missing or forbidden PROXY header.
     pub proxy_header: Tally,
+    /// Connects to its servers that failed.
+    pub connect_errors: Tally,
     /// Sessions that a client's reset ended.
     pub reset_by_client: Tally,
     /// Sessions that a server's reset ended.
@@ -197,6 +199,7 @@ impl ServiceCounters {
             connect_failed: Tally::default(),
             retries: Tally::default(),
             proxy_header: Tally::default(),
+            connect_errors: Tally::default(),
             reset_by_client: Tally::default(),
             reset_by_server: Tally::default(),
             idle_timeout: Tally::default(),
@@ -219,6 +222,7 @@ impl ServiceCounters {
             connect_failed,
             retries,
             proxy_header,
+            connect_errors,
             reset_by_client,
             reset_by_server,
             idle_timeout,
@@ -236,6 +240,7 @@ impl ServiceCounters {
             ("connect_failed", connect_failed),
             ("retries", retries),
             ("proxy_header", proxy_header),
+            ("connect_errors", connect_errors),
             ("reset_by_client", reset_by_client),
             ("reset_by_server", reset_by_server),
             ("idle_timeout", idle_timeout),

@@ -19,7 +19,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use evenkeel_policy::causality::Writes;
 use tokio::sync::Notify;
 
-pub use accounts::{AccountRow, Accounts, Way};
+pub use accounts::{AccountRow, Accounts, Requires, Way};
 pub use catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 pub use databases::{Database, Databases};
 pub use logins::{Login, NoLogin, Request, Verifier};

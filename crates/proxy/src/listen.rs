@@ -118,17 +118,22 @@ impl Listener {
         address: &ListenAddress,
         keepalive: &Keepalive,
     ) -> Result<Self, ListenError> {
-        let socket = Socket::from(socket);
-        let prepared = match address {
-            ListenAddress::Tcp(_) => keep_alive(&socket2::SockRef::from(&socket), keepalive),
-            ListenAddress::Unix(_) => Ok(()),
-        };
-        prepared.map_err(|error| ListenError::new(address, error))?;
-        Ok(Self {
-            socket,
+        let listener = Self {
+            socket: Socket::from(socket),
             address: address.clone(),
             lent: true,
-        })
+        };
+        let prepared = listener.keep_alive(keepalive);
+        prepared.map_err(|error| ListenError::new(address, error))?;
+        Ok(listener)
+    }
+
+    /// Clients that are accepted from now on have this keepalive.
+    pub fn keep_alive(&self, keepalive: &Keepalive) -> io::Result<()> {
+        match self.address {
+            ListenAddress::Tcp(_) => keep_alive(&socket2::SockRef::from(&self.socket), keepalive),
+            ListenAddress::Unix(_) => Ok(()),
+        }
     }
 
     /// From now on it ends with us.

@@ -182,6 +182,11 @@ impl Socket {
         result == 0 && state == CLOSED
     }
 
+    /// Has the kernel look after a peer that says nothing. A Unix socket needs none of it.
+    pub(crate) fn keep_alive(&self, keepalive: &Keepalive) {
+        let _ = keep_alive(&socket2::SockRef::from(&*self.shared), keepalive);
+    }
+
     /// Makes the close of this socket a reset instead of an end.
     pub(crate) fn reset_on_close(&self) {
         // It fails only for sockets that cannot be reset.
@@ -206,7 +211,7 @@ impl Drop for Socket {
 /// window of zero for that long). [`is_unanswered`] does what it is meant for.
 pub(crate) fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
     if keepalive.idle.is_zero() {
-        return Ok(());
+        return socket.set_keepalive(false);
     }
     let probes = TcpKeepalive::new()
         .with_time(keepalive.idle)

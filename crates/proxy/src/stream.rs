@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::engine::worker::Worker;
-use crate::socket::{Chunk, Socket};
+use crate::socket::{self, Chunk, Socket};
 use crate::tls::Channel;
 
 /// How long a last word may take.
@@ -35,6 +35,11 @@ impl Stream {
         self.tls = Some(Box::new(channel));
     }
 
+    /// Whether the peer was silent for so long, though it owes us an answer.
+    pub(crate) fn is_unanswered(&self, limit: Duration) -> bool {
+        socket::is_unanswered(self.socket.fd(), limit)
+    }
+
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
@@ -42,6 +47,11 @@ impl Stream {
     /// Who a client is by its certificate.
     pub(crate) fn client_name(&self) -> Option<String> {
         self.tls.as_ref()?.client_name()
+    }
+
+    pub(crate) fn has_client_certificate(&self) -> bool {
+        let channel = self.tls.as_ref();
+        channel.is_some_and(|channel| channel.has_client_certificate())
     }
 
     /// What binds a SCRAM login to this stream.

@@ -19,7 +19,7 @@ pub(crate) use self::trust::{check_name, client_config};
 pub use self::{
     acceptor::Acceptor,
     channel::{Channel, Progress},
-    connector::{Connector, Speaks},
+    connector::{Connector, Speaks, Towards},
     identity::Identity,
     trust::{Authorities, Tls},
 };

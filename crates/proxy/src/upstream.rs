@@ -166,6 +166,7 @@ async fn try_server(
         Err(failed) => {
             let error = format!("{}: {}", server.name, failed.why);
             if !failed.ours {
+                seeker.service.counters.connect_errors.add(1);
                 server.counters.connect_errors.add(1);
                 server.endpoint_failed();
                 let sign = Sign::ConnectFailed(error.clone());

@@ -111,7 +111,7 @@ async fn healthz(State(control): State<ControlHandle>) -> Result<Response, Refus
         Json(Reply {
             ok,
             message,
-            problems: Vec::new(),
+            ..Reply::default()
         }),
     )
         .into_response())

@@ -27,7 +27,7 @@ pub(super) struct ServiceArgs {
 pub(super) struct DatabaseArgs {
     /// The service.
     service: String,
-    /// One of its databases; all when nothing is said.
+    /// One of its databases (PostgreSQL only); all when nothing is said.
     database: Option<String>,
     #[command(flatten)]
     place: Where,

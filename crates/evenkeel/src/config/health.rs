@@ -1,7 +1,6 @@
 //! Reads `[service.health]`, `[service.monitor]` and `[service.server_tls]`.
 
 use std::ops::RangeInclusive;
-use std::path::Path;
 
 use toml::de::DeValue;
 
@@ -197,10 +196,7 @@ pub(super) fn read_server_tls(
         "encrypt" => TlsMode::Encrypt,
         _ => TlsMode::Verify,
     });
-    let ca = table.text("ca", problems).map(|text| sources.path(text));
-    if let Some(path) = &ca {
-        check_ca(path, mode, table, sources, problems);
-    }
+    let ca = read_ca(mode, table, sources, problems);
     let has = |key| table.value(key).is_some();
     let own = (has("certificate") || has("key"))
         .then(|| tls::own_certificate(table, sources, problems))
@@ -218,22 +214,17 @@ pub(super) fn read_server_tls(
     ServerTls { mode, ca, own }
 }
 
-fn check_ca(
-    path: &Path,
+fn read_ca(
     mode: Option<TlsMode>,
     table: &Table<'_>,
     sources: &Sources,
     problems: &mut Problems,
-) {
-    if matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt)) {
+) -> Option<PemFile> {
+    if matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt)) && table.value("ca").is_some() {
         let message = "`ca` has no effect: certificates are verified with `mode = \"verify\"` only";
         let help = "set `mode = \"verify\"`, or remove `ca`";
         problems.warning(&table.key_place("ca"), "W_NO_EFFECT", message, help);
-        return;
+        return None;
     }
-    let place = table.value_place("ca");
-    if let Some(text) = sources.text(path, &place, problems) {
-        let path = path.to_owned();
-        tls::check_authorities(&PemFile { path, text }, &place, problems);
-    }
+    tls::authorities(table, "ca", sources, problems)
 }

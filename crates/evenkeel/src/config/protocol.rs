@@ -21,7 +21,7 @@ const DATABASE_KEYS: [&str; 11] = [
 ];
 
 /// Keys of services that carry bytes, and what to do instead where they are understood.
-const TCP_KEYS: [(&str, &str); 7] = [
+const TCP_KEYS: [(&str, &str); 9] = [
     (
         "role",
         "remove it: one service serves both, writes go to the primary, and with [service.split] \
@@ -49,6 +49,16 @@ const TCP_KEYS: [(&str, &str); 7] = [
         "send_proxy",
         "remove it: a server connection serves many clients; [service.auth] `allow_from` says \
          who may come from where",
+    ),
+    (
+        "on_server_down",
+        "remove it: what runs on a server that is down is ended at once, and its client goes on \
+         elsewhere",
+    ),
+    (
+        "retries",
+        "remove it: clients wait for a server as long as [service.pool] `wait_ms` and \
+         [service.failover] `wait_ms` say",
     ),
     (
         "queue",

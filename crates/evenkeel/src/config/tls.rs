@@ -3,7 +3,7 @@
 use evenkeel_proxy::tls::{Authorities, Identity, SetupError};
 
 use super::plan::{OwnCertificate, PemFile, TlsPlan};
-use super::problem::{Place, Problems};
+use super::problem::Problems;
 use super::reader::Table;
 use super::sources::Sources;
 
@@ -15,10 +15,7 @@ pub(super) fn read(
 ) -> Option<TlsPlan> {
     let required = table.flag("required", problems).unwrap_or(false);
     let own = own_certificate(table, sources, problems);
-    let client_ca = pem_file(table, "client_ca", sources, problems);
-    if let Some(file) = &client_ca {
-        check_authorities(file, &table.value_place("client_ca"), problems);
-    }
+    let client_ca = authorities(table, "client_ca", sources, problems);
     let OwnCertificate { certificate, key } = own?;
     Some(TlsPlan {
         certificate,
@@ -70,13 +67,20 @@ fn pem_file(
     Some(PemFile { path, text: text? })
 }
 
-/// Notes a file that holds no certificates of authorities.
-pub(super) fn check_authorities(file: &PemFile, place: &Place, problems: &mut Problems) {
+/// Certificates of authorities, which the file that `key` names must hold.
+pub(super) fn authorities(
+    table: &Table<'_>,
+    key: &str,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Option<PemFile> {
+    let file = pem_file(table, key, sources, problems)?;
     if let Err(error) = Authorities::from_pem(file.text.expose().as_bytes()) {
         let message = format!("{}: {}", file.path.display(), why(&error));
         let help = "it must hold certificates, lines from `-----BEGIN CERTIFICATE-----` on";
-        problems.error(place, "E_FILE", message, help);
+        problems.error(&table.value_place(key), "E_FILE", message, help);
     }
+    Some(file)
 }
 
 fn check_pair(certificate: &PemFile, key: &PemFile, table: &Table<'_>, problems: &mut Problems) {

@@ -93,15 +93,17 @@ pub struct Reply {
     pub message: String,
     /// The faults of the config file, after a reload.
     pub problems: Vec<Problem>,
+    /// It was so before, by somebody else's command.
+    #[serde(skip)]
+    pub was_so: bool,
 }
 
 impl Reply {
     /// An answer that something was not done.
     pub fn failed(message: impl Into<String>) -> Self {
         Self {
-            ok: false,
             message: message.into(),
-            problems: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -110,7 +112,7 @@ impl Reply {
         Self {
             ok: true,
             message: message.into(),
-            problems: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -242,38 +244,77 @@ impl ControlHandle {
             .await
     }
 
+    /// Pauses each of these services as [`Self::pause`] does, or none of them.
+    pub async fn pause_all(
+        &self,
+        services: &[String],
+        database: Option<&str>,
+        limit: Duration,
+    ) -> Result<Reply, Stopped> {
+        let (mut said, mut ours) = (Vec::new(), Vec::new());
+        for service in services {
+            let reply = self.pause(service, database, limit).await?;
+            if !reply.ok {
+                for paused in ours {
+                    self.resume(paused, database).await?;
+                }
+                return Ok(reply);
+            }
+            if !reply.was_so {
+                ours.push(service);
+            }
+            said.push(reply.message);
+        }
+        Ok(Reply::done(said.join("; ")))
+    }
+
     /// Pauses, and waits until no server connection is open; if that takes longer than the limit,
-    /// the pause is taken back.
+    /// the pause is taken back, unless somebody else has begun it.
     pub async fn pause(
         &self,
         service: &str,
         database: Option<&str>,
         limit: Duration,
     ) -> Result<Reply, Stopped> {
-        let (service, database) = (service.to_owned(), database.map(str::to_owned));
-        let (of, in_) = (service.clone(), database.clone());
-        let paused = self.command(Command::Pause { service, database }).await?;
+        let paused = self.begin_pause(service, database).await?;
         if !paused.ok {
             return Ok(paused);
         }
         let until = Instant::now() + limit;
         loop {
-            let open = self.open(&of, in_.as_deref()).await?;
-            match open {
-                Ok(0) => return Ok(Reply::done(format!("{}; nothing runs", paused.message))),
+            match self.open(service, database).await? {
+                Ok(0) => {
+                    let message = format!("{}; nothing runs", paused.message);
+                    return Ok(Reply { message, ..paused });
+                }
                 Err(why) => return Ok(Reply::failed(why)),
                 Ok(open) if Instant::now() >= until => {
-                    let (service, database) = (of, in_);
-                    self.command(Command::Resume { service, database }).await?;
+                    let what_now = match paused.was_so {
+                        true => "it goes on being paused, as it was before",
+                        false => "so the pause was taken back",
+                    };
+                    if !paused.was_so {
+                        self.resume(service, database).await?;
+                    }
                     let limit_ms = limit.as_millis();
                     return Ok(Reply::failed(format!(
-                        "server connections are still in use after {limit_ms} ms ({open}), so the \
-                         pause was taken back: wait longer, or end their clients first"
+                        "server connections are still in use after {limit_ms} ms ({open}), \
+                         {what_now}: wait longer, or end their clients first"
                     )));
                 }
                 Ok(_) => tokio::time::sleep(PAUSE_LOOK_INTERVAL).await,
             }
         }
+    }
+
+    async fn begin_pause(&self, service: &str, database: Option<&str>) -> Result<Reply, Stopped> {
+        let (service, database) = (service.to_owned(), database.map(str::to_owned));
+        self.command(Command::Pause { service, database }).await
+    }
+
+    async fn resume(&self, service: &str, database: Option<&str>) -> Result<Reply, Stopped> {
+        let (service, database) = (service.to_owned(), database.map(str::to_owned));
+        self.command(Command::Resume { service, database }).await
     }
 
     async fn open(
@@ -312,5 +353,73 @@ impl ControlHandle {
     /// Has something changed.
     pub async fn command(&self, command: Command) -> Result<Reply, Stopped> {
         self.ask(|answer| Request::Command(command, answer)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was commanded while these were paused: clients never leave `busy`, and `paused` was
+    /// paused before.
+    async fn commands(services: &[&str]) -> (Reply, Vec<Command>) {
+        let (control, mut requests) = ControlHandle::channel();
+        let world = tokio::spawn(async move {
+            let mut commands = Vec::new();
+            while let Some(request) = requests.recv().await {
+                match request {
+                    Request::Open {
+                        service, answer, ..
+                    } => drop(answer.send(Ok(u64::from(service.contains("busy"))))),
+                    Request::Command(command, answer) => {
+                        let was_so = matches!(
+                            &command,
+                            Command::Pause { service, .. } if service.contains("paused")
+                        );
+                        let reply = Reply::done("as you wish");
+                        drop(answer.send(Reply { was_so, ..reply }));
+                        commands.push(command);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            commands
+        });
+        let services: Vec<String> = services.iter().map(|one| (*one).to_owned()).collect();
+        let limit = Duration::from_millis(1);
+        let reply = control.pause_all(&services, None, limit).await.unwrap();
+        drop(control);
+        (reply, world.await.unwrap())
+    }
+
+    fn pause(service: &str) -> Command {
+        let (service, database) = (service.to_owned(), None);
+        Command::Pause { service, database }
+    }
+
+    fn resume(service: &str) -> Command {
+        let (service, database) = (service.to_owned(), None);
+        Command::Resume { service, database }
+    }
+
+    #[tokio::test]
+    async fn services_are_paused_together_or_not_at_all() {
+        let (reply, told) = commands(&["one", "two"]).await;
+        assert!(reply.ok, "{reply:?}");
+        assert_eq!(told, [pause("one"), pause("two")]);
+        let (reply, told) = commands(&["one", "busy"]).await;
+        assert!(reply.message.contains("taken back"), "{reply:?}");
+        let all = [pause("one"), pause("busy"), resume("busy"), resume("one")];
+        assert_eq!(told, all);
+    }
+
+    #[tokio::test]
+    async fn a_pause_that_somebody_else_began_is_not_taken_back() {
+        let (reply, told) = commands(&["paused and busy"]).await;
+        assert!(!reply.ok && reply.message.contains("as it was before"));
+        assert_eq!(told, [pause("paused and busy")]);
+        let (reply, told) = commands(&["paused", "busy"]).await;
+        assert!(!reply.ok);
+        assert_eq!(told, [pause("paused"), pause("busy"), resume("busy")]);
     }
 }

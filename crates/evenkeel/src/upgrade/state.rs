@@ -108,6 +108,9 @@ pub(crate) struct ClusterHandover {
     /// See `policy::cluster::Memory`.
     pub(crate) identity: Option<String>,
     pub(crate) timelines: Vec<(u64, u32, String)>,
+    /// What is known of the one that [`Handover::named`] has of them.
+    pub(crate) name_held: bool,
+    pub(crate) overruled: Option<u32>,
 }
 
 /// One service, known by its name.

@@ -100,6 +100,7 @@ impl World {
             self.clusters[index].wants_primary = is_wanted;
         }
         self.watch_members();
+        self.lose_the_dead();
         for index in 0..self.clusters.len() {
             self.decide(index);
             self.cut_left_behind(index);
@@ -115,6 +116,23 @@ impl World {
                 .any(|one| one.members.contains(address));
             if let Err(why) = state.watch_role(is_member, &self.reports.0) {
                 tracing::error!(server = %address, "it is not asked for its role: {why}");
+            }
+        }
+    }
+
+    /// Nobody waits for a word of members that were down before anybody asked them.
+    pub(super) fn lose_the_dead(&mut self) {
+        let states = self.servers.values();
+        let dead = states.filter(|state| state.health.standing() == Standing::Down);
+        let dead: Vec<_> = dead
+            .map(|one| (one.address.clone(), one.server.id))
+            .collect();
+        for (address, server_id) in dead {
+            if let Some(index) = self.cluster_index(&address)
+                && self.clusters[index].cluster.awaits(server_id)
+            {
+                self.clusters[index].cluster.lost(now_ms(), server_id);
+                self.decide(index);
             }
         }
     }

@@ -51,6 +51,10 @@ impl World {
     }
 
     async fn carry_out(&mut self, command: Command) -> Reply {
+        let was_so = matches!(
+            &command,
+            Command::Pause { service, database } if self.is_paused(service, database.as_deref())
+        );
         let done = match command {
             Command::Reload => return self.reload().await,
             Command::Drain { server, limit_ms } => self.drain(&server, limit_ms),
@@ -74,7 +78,10 @@ impl World {
             Ok(message) => {
                 let what = format!("command: {message}");
                 self.tell(News::new(EventKind::Command, Severity::Info, what));
-                Reply::done(message)
+                Reply {
+                    was_so,
+                    ..Reply::done(message)
+                }
             }
             Err(message) => Reply::failed(message),
         }

@@ -279,12 +279,28 @@ impl Learning {
 }
 
 /// What the world sees of a service's servers.
+#[derive(Default)]
 struct Seen {
     primary: Option<u64>,
     /// Those that live, with their lag.
     replicas: Vec<(u64, Option<u64>)>,
+    /// Those that live and were not refused.
     up: Vec<u64>,
     tracks: bool,
+}
+
+impl Seen {
+    /// One that lives.
+    fn add(&mut self, id: u64, role: &Role) {
+        match role {
+            Role::Primary => self.primary = Some(id),
+            Role::Replica(lag) => self.replicas.push((id, lag.ms)),
+            // What it knows is old, or another cluster's.
+            Role::Unfit(_) => return,
+            Role::Unknown | Role::Spare(_) => {}
+        }
+        self.up.push(id);
+    }
 }
 
 impl World {
@@ -350,48 +366,37 @@ impl World {
     fn seen(&self, index: usize) -> Seen {
         let plan = &self.services[index].plan;
         let mut seen = Seen {
-            primary: None,
-            replicas: Vec::new(),
-            up: Vec::new(),
             tracks: plan.database.as_ref().is_some_and(|database| {
                 let split = &database.split;
                 split.reads && split.consistency != Consistency::Eventual
             }),
+            ..Seen::default()
         };
         for one in &plan.servers {
             let state = self.servers.get(&one.address);
             let up = state.filter(|state| state.health.standing() != Standing::Down);
             let Some(state) = up else { continue };
             let id = state.server.id;
-            seen.up.push(id);
-            match self
-                .cluster_of(&one.address)
-                .map(|cluster| cluster.role(id))
-            {
-                Some(Role::Primary) => seen.primary = Some(id),
-                Some(Role::Replica(lag)) => seen.replicas.push((id, lag.ms)),
-                _ => {}
-            }
+            let cluster = self.cluster_of(&one.address);
+            seen.add(
+                id,
+                cluster.map_or(&Role::Unknown, |cluster| cluster.role(id)),
+            );
         }
         seen
     }
 
     /// A new part of a server reaches the sessions, and who waits for a primary goes on.
     fn publish_cast(&mut self, index: usize, primary: Option<u64>) {
-        let service = &self.services[index].service;
-        let before = {
-            let view = service.view();
-            let own = view.database.as_ref();
-            own.and_then(|own| own.primary)
-                .map(|index| view.servers[index].id)
-        };
         if self.cast_has_changed(index) {
             self.publish(index);
         }
+        let service = &mut self.services[index];
+        let before = std::mem::replace(&mut service.primary, primary);
         if before != primary
             && let Some(former) = before
         {
-            let service_id = self.services[index].service.id;
+            let service_id = service.service.id;
             self.engine
                 .cut(Some(service_id), Some(former), CutReason::PrimaryChanged);
         }
@@ -440,4 +445,22 @@ fn listed(
         })
     });
     listed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_policy::cluster::Lag;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_the_cluster_refuses_is_asked_nothing() {
+        let mut seen = Seen::default();
+        seen.add(1, &Role::Unfit("an old primary that came back".to_owned()));
+        seen.add(2, &Role::Unknown);
+        seen.add(3, &Role::Primary);
+        seen.add(4, &Role::Replica(Lag::UNKNOWN));
+        seen.add(5, &Role::Spare("it donates".to_owned()));
+        assert_eq!((seen.primary, seen.up), (Some(3), vec![2, 3, 4, 5]));
+    }
 }

@@ -6,7 +6,7 @@ use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::{Server, Service, now_ms};
 
 use super::World;
-use crate::config::plan::ServicePlan;
+use crate::config::plan::{Protocol, ServicePlan};
 
 /// Between two looks at what should be gone.
 const LAST_LOOK_MS: u64 = 1_000;
@@ -14,6 +14,8 @@ const LAST_LOOK_MS: u64 = 1_000;
 /// A service, or one server of a service, that new clients no longer see.
 pub(super) struct Leaving {
     pub(super) service: Arc<Service>,
+    /// As its sessions speak it.
+    pub(super) protocol: Protocol,
     /// `None`: the whole service leaves.
     pub(super) server: Option<Arc<Server>>,
     /// Those that its last sessions are on: if one is listed again meanwhile, it is the same.
@@ -44,6 +46,7 @@ impl Leaving {
         let until_ms = since_ms.saturating_add(plan.drain_limit_ms);
         Self {
             service: Arc::clone(service),
+            protocol: plan.protocol,
             server: None,
             servers,
             since_ms,

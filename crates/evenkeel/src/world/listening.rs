@@ -68,6 +68,15 @@ impl Listening {
         Ok(())
     }
 
+    /// Of clients that come from now on.
+    pub(super) fn keep_alive(&self, keepalive: &Keepalive) {
+        for listener in self.listeners() {
+            if let Err(error) = listener.keep_alive(keepalive) {
+                tracing::warn!(listen = %self.listen, "[service.keepalive] is not set: {error}");
+            }
+        }
+    }
+
     /// The sockets that were taken over from another process end with this one from now on.
     pub(super) fn make_own(&mut self) {
         for (listener, _) in &mut self.sockets {

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::World;
 use super::database::{digests, report};
 use super::service::ServiceState;
+use crate::config::plan::Protocol;
 use crate::status::{Connections, DigestStatus, KillWhich};
 
 /// A worker that does not answer within this is left out.
@@ -67,10 +68,21 @@ impl World {
         service: &str,
         database: Option<&str>,
     ) -> Result<String, String> {
-        let offer = self.pooled(service)?;
+        let offer = self.pooled_by(service, database)?;
         self.engine.pause(&offer.service, database);
         let of = of(service, database);
         Ok(format!("{of} is paused: new transactions wait"))
+    }
+
+    /// Whether an operator has said just that before.
+    pub(super) fn is_paused(&self, service: &str, database: Option<&str>) -> bool {
+        let offer = self.pooled(service).ok();
+        let shared = offer.and_then(|offer| offer.service.database.as_ref());
+        let paused = shared.map(|shared| shared.paused()).unwrap_or_default();
+        match database {
+            Some(database) => paused.databases.contains(database),
+            None => paused.all,
+        }
     }
 
     pub(super) fn resume_service(
@@ -78,7 +90,7 @@ impl World {
         service: &str,
         database: Option<&str>,
     ) -> Result<String, String> {
-        let offer = self.pooled(service)?;
+        let offer = self.pooled_by(service, database)?;
         let of = of(service, database);
         if self.engine.resume(&offer.service, database) {
             return Ok(format!("{of} goes on"));
@@ -97,7 +109,7 @@ impl World {
         service: &str,
         database: Option<&str>,
     ) -> Result<String, String> {
-        let offer = self.pooled(service)?;
+        let offer = self.pooled_by(service, database)?;
         self.engine.reconnect(&offer.service, database);
         let of = of(service, database);
         Ok(format!(
@@ -139,6 +151,13 @@ impl World {
         paused.map(|one| one.plan.name.as_str())
     }
 
+    /// A service, of which one database alone may be meant.
+    fn pooled_by(&self, wanted: &str, database: Option<&str>) -> Result<&ServiceState, String> {
+        let offer = self.pooled(wanted)?;
+        database.map_or(Ok(()), |name| has_pools_of(offer, name))?;
+        Ok(offer)
+    }
+
     fn pooled(&self, wanted: &str) -> Result<&ServiceState, String> {
         let mut named = self.services.iter().filter(|one| one.plan.name == wanted);
         let Some(offer) = named.next() else {
@@ -154,6 +173,18 @@ impl World {
                 offer.plan.protocol.name()
             )),
         }
+    }
+}
+
+/// A connection of MySQL goes from database to database with its clients: none has pools.
+fn has_pools_of(offer: &ServiceState, database: &str) -> Result<(), String> {
+    match offer.plan.protocol {
+        Protocol::Mysql => Err(format!(
+            "service {:?} speaks MySQL, whose connections go from database to database: do this to \
+             the whole service, without {database:?}",
+            offer.plan.name
+        )),
+        Protocol::Postgres | Protocol::Tcp => Ok(()),
     }
 }
 

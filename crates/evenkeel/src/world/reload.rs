@@ -74,9 +74,9 @@ impl World {
             self.problems = loaded.problems;
             let message = format!("{}: not reloaded, nothing is changed", path.display());
             return Reply {
-                ok: false,
                 message,
                 problems,
+                ..Reply::default()
             };
         };
         let restart = self.needs_restart(&plan);
@@ -86,9 +86,9 @@ impl World {
                 path.display()
             );
             return Reply {
-                ok: false,
                 message,
                 problems,
+                ..Reply::default()
             };
         }
         self.problems = loaded.problems;
@@ -98,6 +98,7 @@ impl World {
             ok: true,
             message,
             problems,
+            ..Reply::default()
         }
     }
 
@@ -160,6 +161,9 @@ impl World {
                 let watch = Watch::of(service);
                 // Built once for nothing where it exists: the later update must not fail.
                 watch.asker(&listed.address).map_err(fail)?;
+                if service.protocol.is_database() {
+                    serving::connector_to(service, &listed.address).map_err(fail)?;
+                }
                 if asks_roles(service) {
                     watch.watcher(&listed.address).map_err(fail)?;
                 }
@@ -240,7 +244,7 @@ impl World {
         let mut old = std::mem::take(&mut self.services);
         // Sockets whose service no longer wants them are free for another one, or closed.
         for service in &mut old {
-            let wanted = plans.iter().find(|plan| plan.name == service.plan.name);
+            let wanted = plans.iter().find(|plan| is_same(&service.plan, plan));
             let keeps = |listen: &Listen| wanted.is_some_and(|plan| plan.listen.contains(listen));
             let all = std::mem::take(&mut service.listening);
             for listening in all {
@@ -252,9 +256,7 @@ impl World {
             }
         }
         for plan in plans {
-            let index = old
-                .iter()
-                .position(|service| service.plan.name == plan.name);
+            let index = old.iter().position(|service| is_same(&service.plan, plan));
             let mut service = match index {
                 Some(index) => self.keep_service(old.remove(index), plan),
                 None => self.new_service(plan),
@@ -343,6 +345,7 @@ impl World {
             acceptor: None,
             rules: None,
             learning: None,
+            primary: None,
         };
         self.adopt_database_plan(&service);
         service.adopt_tls();
@@ -372,7 +375,15 @@ impl World {
                 Err(error) => tracing::error!(%listen, "cannot accept clients: {error}"),
             }
         }
+        for listening in &service.listening {
+            listening.keep_alive(&keepalive(&service.plan.keepalive));
+        }
     }
+}
+
+/// Whether a service goes on under a new plan: sessions of another protocol cannot.
+fn is_same(before: &ServicePlan, now: &ServicePlan) -> bool {
+    before.name == now.name && before.protocol == now.protocol
 }
 
 /// A problem as a line of the log.

@@ -116,7 +116,7 @@ impl World {
         let plan = &offer.plan;
         let service = &offer.service;
         let counters = &service.counters;
-        let errors = errors(counters, self.connect_errors(offer));
+        let errors = errors(counters);
         let stopping = self.stop_by_ms.is_some();
         let state = if stopping {
             ServiceState::Stopping
@@ -157,17 +157,6 @@ impl World {
     }
 
     /// Failed connects of the service's servers; a retry may have saved the client.
-    fn connect_errors(&self, offer: &Offer) -> u64 {
-        let listed = offer
-            .plan
-            .servers
-            .iter()
-            .filter_map(|s| self.servers.get(&s.address));
-        listed
-            .map(|known| known.server.counters.connect_errors.get())
-            .sum()
-    }
-
     pub(super) fn reason(&self, offer: &Offer, state: ServiceState) -> String {
         match state {
             ServiceState::Up => String::new(),
@@ -367,7 +356,7 @@ fn leaving_service(leaving: &Leaving) -> ServiceStatus {
     let counters = &leaving.service.counters;
     ServiceStatus {
         name: leaving.service.name.to_string(),
-        protocol: "tcp".to_owned(),
+        protocol: leaving.protocol.name().to_owned(),
         state: ServiceState::Stopping,
         reason: "left the configuration; its last sessions finish".to_owned(),
         since_unix_ms: unix_ms(leaving.since_ms),
@@ -378,7 +367,7 @@ fn leaving_service(leaving: &Leaving) -> ServiceStatus {
             ..ServiceSessions::default()
         },
         bytes: bytes(&counters.bytes),
-        errors: errors(counters, 0),
+        errors: errors(counters),
         ..ServiceStatus::default()
     }
 }
@@ -397,9 +386,9 @@ fn refused(counters: &ServiceCounters) -> u64 {
     .sum()
 }
 
-fn errors(counters: &ServiceCounters, connect: u64) -> ServiceErrors {
+fn errors(counters: &ServiceCounters) -> ServiceErrors {
     ServiceErrors {
-        connect,
+        connect: counters.connect_errors.get(),
         no_server: counters.no_server.get() + counters.connect_failed.get(),
         queue_full: counters.queue_full.get(),
         queue_timeout: counters.queue_timeout.get(),

@@ -116,15 +116,10 @@ impl Watch {
             // An HTTP probe speaks TLS only when told to: most web servers here do not.
             (TlsMode::Verify, _) if self.tls.mode.is_none() && self.is_http() => Tls::Off,
             (TlsMode::Verify, Address::Tcp { host, .. }) if speaks_tls => {
-                let ca = self
-                    .tls
-                    .ca
-                    .as_deref()
-                    .map(Authorities::from_pem_file)
-                    .transpose();
-                let ca = ca.map_err(|error| error.to_string())?;
+                let ca = self.tls.ca.as_ref();
+                let ca = ca.map(|ca| Authorities::from_pem(ca.text.expose().as_bytes()));
                 Tls::Verify {
-                    ca,
+                    ca: ca.transpose().map_err(|error| error.to_string())?,
                     server_name: host.clone(),
                     identity,
                 }

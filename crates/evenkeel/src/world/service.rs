@@ -43,6 +43,8 @@ pub(super) struct ServiceState {
     pub(super) rules: Option<Arc<RuleBook>>,
     /// The tasks that find it out.
     pub(super) learning: Option<Learning>,
+    /// Who took its writes when its sessions were told last, drained or not.
+    pub(super) primary: Option<u64>,
 }
 
 impl ServiceState {

@@ -77,12 +77,29 @@ fn secrets_are_read_from_files_beside_the_config() {
             query: "SELECT 1".to_owned()
         }
     );
-    assert_eq!(service.server_tls.ca, Some(directory.path().join("ca.pem")));
+    let ca = service.server_tls.ca.as_ref().expect("authorities");
+    assert_eq!(ca.path, directory.path().join("ca.pem"));
+    assert_eq!(ca.text.expose(), made.cert.pem());
     assert_eq!(
         service.server_tls.mode_for(&service.servers[0].address),
         TlsMode::Verify
     );
     assert_eq!(plan.admin.socket, directory.path().join("s.sock"));
+}
+
+#[test]
+fn a_renewed_certificate_of_the_servers_authority_is_another_plan() {
+    let directory = TempDir::new().expect("a directory");
+    let tables = "[service.health]\nprobe='mysql'\n[service.monitor]\nuser='m'\n\
+        [service.server_tls]\nca='ca.pem'";
+    let path = write(&directory, "evenkeel.toml", service(tables), 0o600);
+    let [old, new] = [(), ()].map(|()| {
+        let made = rcgen::generate_simple_self_signed(["ca".to_owned()]).expect("a certificate");
+        write(&directory, "ca.pem", made.cert.pem(), 0o644);
+        let plan = load(&path).plan.expect("a plan");
+        plan.services[0].server_tls.clone()
+    });
+    assert_ne!(old, new);
 }
 
 #[test]

@@ -198,6 +198,12 @@ fn a_key_of_another_protocol_is_told_what_to_do_instead() {
     );
     check_postgres("send_proxy = 'v2'", "E_PROTOCOL_KEY 6:1", "`allow_from`");
     check_postgres(
+        "on_server_down = 'leave'",
+        "E_PROTOCOL_KEY 6:1",
+        "remove it",
+    );
+    check_postgres("retries = 3", "E_PROTOCOL_KEY 6:1", "[service.failover]");
+    check_postgres(
         "all_down = 'wait'",
         "E_PROTOCOL_KEY 6:1",
         "[service.failover]",

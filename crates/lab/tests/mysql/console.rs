@@ -134,6 +134,8 @@ fn who_has_the_token_may_change_things_and_nobody_else() {
 #[test]
 fn a_pause_by_mysql_s_words_holds_clients_until_it_ends() {
     let place = Place::set("auto", "");
+    let told = place.tell("PAUSE sbtest").unwrap_err();
+    assert!(told.contains("PAUSE orders/"), "{told}");
     place.tell("PAUSE").unwrap();
     assert!(place.show("SHOW SERVERS").is_empty());
     let address = place.stage.address;

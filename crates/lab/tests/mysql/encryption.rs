@@ -170,6 +170,7 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
         assert_eq!(long.len(), 3_000_000);
     }
     shows_our_certificate(server, &papers);
+    asks_clients_for_their_own(server, &papers);
 }
 
 /// Probes, questions and sessions alike, to accounts that want one.
@@ -197,6 +198,38 @@ fn shows_our_certificate(server: &Server, papers: &Papers) {
         let stage = Stage::before(server, io, setup);
         let user = stage.client().value("select current_user()");
         assert_eq!(user, "vouched@127.0.0.1", "{io}");
+    }
+}
+
+/// Our certificate does not stand for that of a client whose account must have one.
+fn asks_clients_for_their_own(server: &Server, papers: &Papers) {
+    let at = |name| papers.at(name);
+    let tables = format!(
+        "[service.server_tls]\nmode = \"verify\"\nca = {:?}\ncertificate = {:?}\nkey = {:?}\n\
+         [service.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}",
+        at("ca.crt"),
+        at("client.crt"),
+        at("client.key"),
+        at("server.crt"),
+        at("server.key"),
+        at("ca.crt")
+    );
+    let setup = Setup {
+        tables: &tables,
+        ..ONE
+    };
+    let own = [
+        format!("--ssl-cert={}", at("client.crt")),
+        format!("--ssl-key={}", at("client.key")),
+    ];
+    let own = [own[0].as_str(), own[1].as_str()];
+    for io in DRIVERS {
+        let stage = Stage::before(server, io, setup);
+        let enter = |options: &[&str]| mariadb(stage.address, "vouched", "vouched", options);
+        let said = enter(&own);
+        assert!(said.starts_with("in\tvouched@127.0.0.1\n"), "{io}: {said}");
+        let said = enter(&["--ssl"]);
+        assert!(said.contains("1045"), "{io}: {said}");
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, Stage, sql};
-use crate::rig::{DRIVERS, LIMIT, done};
+use crate::rig::{DRIVERS, LIMIT, done, refused};
 
 /// How long a statement of these tests sleeps unless it is ended.
 const LONG: &str = "select sleep(30)";
@@ -120,6 +120,10 @@ fn a_service_is_paused_reconnected_and_killed_as_an_operator_says() {
         let before = client.backend();
         done(&stage.balancer, &["reconnect", "pool"]);
         assert_ne!(client.backend(), before, "{io}");
+        for command in ["pause", "reconnect"] {
+            let told = refused(&stage.balancer, &[command, "pool", "sbtest"]);
+            assert!(told.contains("the whole service"), "{io}: {told}");
+        }
         done(&stage.balancer, &["pause", "pool"]);
         client.query_later("select 'after'");
         std::thread::sleep(Duration::from_millis(300));

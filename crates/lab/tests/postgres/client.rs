@@ -219,6 +219,14 @@ impl Client {
         }
     }
 
+    /// Nothing reaches it any more, as if its cable was cut.
+    pub(crate) fn cut_off(&self) {
+        let nothing = socket2::SockFilter::new(0x06, 0, 0, 0);
+        SockRef::from(&self.stream)
+            .attach_filter(&[nothing])
+            .unwrap();
+    }
+
     /// To talk from one thread and to hear in another.
     pub(crate) fn another_end(&self) -> Client {
         Client {

@@ -290,3 +290,30 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
         assert!(client.reply().contains(&"E 57014".to_owned()));
     }
 }
+
+#[test]
+fn servers_are_spoken_to_under_tls_though_the_file_of_authorities_is_gone() {
+    let Some(papers) = Papers::make() else {
+        return;
+    };
+    let (_lab, server) = own();
+    speak_tls(&server, &papers);
+    let ca = papers.at("ca.crt");
+    let tables = format!("[service.server_tls]\nmode = \"verify\"\nca = {ca:?}");
+    let setup = Setup {
+        tables: &tables,
+        ..Setup::default()
+    };
+    let stage = Stage::before(&server, DRIVERS[0], setup);
+    std::fs::remove_file(&ca).unwrap();
+    // Each of these makes a new view of the service.
+    for command in ["drain", "undrain"] {
+        let server = stage.balancer.command(&[command, "primary"]);
+        server.unwrap();
+    }
+    let ssl = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
+    let mut client = stage.client();
+    client.run("begin");
+    let mut other = stage.client();
+    assert_eq!([client.value(ssl), other.value(ssl)], ["t", "t"]);
+}

@@ -274,3 +274,57 @@ fn a_name_whose_parse_was_lost_with_its_server_can_be_given_again() {
         assert_eq!(client.ask(&run, 1), ["2", "C INSERT 0 1", "Z Idle"], "{io}");
     }
 }
+
+#[test]
+fn a_client_that_is_gone_without_a_word_is_given_up_after_the_user_timeout() {
+    let setup = Setup {
+        tables: "[service.keepalive]\nuser_timeout_ms = 1000",
+        ..TWO
+    };
+    for io in DRIVERS {
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        client.run("begin");
+        client.run_later("select pg_sleep(0.5), repeat('x', 100000)");
+        client.cut_off();
+        let waited = eventually(LIMIT, "its end", || {
+            Ok((stage.status()["errors"]["reset_by_client"] == 1).then_some(()))
+        });
+        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.status()));
+    }
+}
+
+#[test]
+fn peers_are_asked_whether_they_live_also_after_a_reload_that_says_so() {
+    let (_lab, server) = own();
+    let stage = Stage::before(&server, DRIVERS[0], TWO);
+    let soon = stage.balancer.config() + "[service.keepalive]\nidle_ms = 7000\n";
+    stage.balancer.reload(&soon).unwrap();
+    let mut client = stage.client();
+    client.run("create temp table bound (a int)");
+    for wanted in [
+        format!("sport = :{}", stage.address.port()),
+        format!("dport = :{}", server.address.port()),
+    ] {
+        // Before a peer has acknowledged all there is another timer.
+        let waited = eventually(Duration::from_secs(10), &wanted, || {
+            Ok(sockets(&wanted).lines().any(is_asked_soon).then_some(()))
+        });
+        waited.unwrap_or_else(|error| panic!("{error}: {}", sockets(&wanted)));
+    }
+}
+
+/// TCP connections with their timers.
+fn sockets(wanted: &str) -> String {
+    let output = std::process::Command::new("ss")
+        .args(["-tnoH", "state", "established", wanted])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// `ss` writes less than ten seconds as 6.999ms.
+fn is_asked_soon(line: &str) -> bool {
+    let timer = line.split_once("timer:(keepalive,");
+    timer.is_some_and(|(_, left)| left.contains("ms,"))
+}

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use evenkeel_lab::ClusterKind;
+use evenkeel_lab::{Balancer, ClusterKind, Scene};
 
-use crate::rig::{End, end_of, loopback, open, service};
+use crate::rig::{End, end_of, loopback, open, service, wait_state, wait_until};
 use crate::stage::{Stage, assert_all_read};
 
 #[test]
@@ -134,6 +134,27 @@ fn a_reload_adds_and_removes_members_of_a_cluster() {
     stage.wait_read_by(&reader, third);
     stage.wait_whole();
     assert_all_read(reader);
+}
+
+#[test]
+fn a_cluster_formed_while_a_member_is_down_has_a_primary_and_keeps_it_over_an_upgrade() {
+    let scene = Scene::start(ClusterKind::Mariadb).unwrap();
+    let writes = loopback();
+    let with_role = scene.service("writes", writes, "primary", "");
+    let without = with_role.replace("role = \"primary\"\n", "");
+    let balancer = Balancer::start(&without).unwrap();
+    let dead = &scene.servers[2];
+    dead.kill().unwrap();
+    wait_state(&balancer, &format!("writes/{}", dead.name), "down");
+    balancer.reload(&with_role).unwrap();
+    let primary = || balancer.status().unwrap()["clusters"][0]["primary"].clone();
+    wait_until(&balancer, "a primary", || {
+        primary() == scene.servers[0].name.as_str()
+    });
+    balancer.upgrade(&[]).unwrap();
+    wait_until(&balancer, "it again", || {
+        primary() == scene.servers[0].name.as_str()
+    });
 }
 
 /// As a browser on this machine asks.

@@ -200,6 +200,21 @@ fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
     assert_eq!(client.text(ids).unwrap(), ["3"]);
 }
 
+#[test]
+fn a_transaction_on_a_drained_primary_ends_once_another_server_is_the_primary() {
+    let stage = stage();
+    let old = stage.primary();
+    let busy = stage.client();
+    busy.run("BEGIN");
+    busy.run("INSERT INTO things VALUES (40, 'never')");
+    let patient = ["drain", &old.name, "--limit-ms", "300000"];
+    done(&stage.balancer, &patient);
+    let new = stage.replicas()[0].clone();
+    new.sql("SELECT pg_promote()").unwrap();
+    wait_primary(&stage, &new);
+    stage.wait("its end", || busy.text("SELECT 1").is_err());
+}
+
 /// Reads as they are balanced, also on the primary, while this is done to that; the longest.
 fn longest_read(stage: &Stage, disturb: impl FnOnce(&Server)) -> Duration {
     stage.wait_split(&stage.client());
@@ -323,7 +338,11 @@ fn one_server_alone_needs_no_monitor() {
     let config = stage.head.clone() + &toml.replace(monitor, "");
     let balancer = evenkeel_lab::Balancer::start(&config).unwrap();
     let client = Client::connect(listen);
+    client.run("BEGIN");
     client.run("INSERT INTO things VALUES (30, 'alone')");
+    // Nobody takes it for a former primary.
+    balancer.reload(&config).unwrap();
+    client.run("COMMIT");
     // It is restarted: who comes meanwhile waits.
     primary.kill().unwrap();
     thread::scope(|scope| {

@@ -3,7 +3,7 @@
 
 use super::fence::Witness;
 use super::identity::Identity;
-use super::{Cluster, member::Word};
+use super::{Cluster, Named, member::Word};
 
 /// What the servers cannot tell a second time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,6 +15,19 @@ pub struct Memory {
     /// PostgreSQL: system identifier, highest timeline, and at whom it was seen; once for each of
     /// those.
     pub timelines: Vec<(u64, u32, String)>,
+    /// Whom an operator named, while that holds.
+    pub named: Option<RememberedName>,
+}
+
+/// A name as an operator gave it to another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RememberedName {
+    /// The server.
+    pub server: u64,
+    /// It has claimed since then.
+    pub held: bool,
+    /// PostgreSQL: the higher timeline that counts no more because of it.
+    pub overruled: Option<u32>,
 }
 
 impl Cluster {
@@ -30,6 +43,11 @@ impl Cluster {
             primary: self.primary,
             identity: self.identity.as_ref().map(Identity::written),
             timelines,
+            named: self.named.map(|named| RememberedName {
+                server: named.id,
+                held: named.held,
+                overruled: named.overruled,
+            }),
         }
     }
 
@@ -54,6 +72,13 @@ impl Cluster {
         if let Some(primary) = memory.primary.filter(claims) {
             self.seat(Some(primary));
         }
+        // Not given anew: what it did not overrule then, it does not overrule now.
+        let named = memory.named.map(|name| Named {
+            id: name.server,
+            held: name.held,
+            overruled: name.overruled,
+        });
+        self.named = named.or(self.named);
         self.decide();
     }
 }
@@ -158,6 +183,65 @@ mod tests {
         assert_eq!(new.verdict().primary, Some(1));
         new.recall(&old.memory());
         assert_eq!(new.verdict().primary, None);
+    }
+
+    #[test]
+    fn a_name_that_was_in_vain_does_not_overrule_a_timeline_in_the_next_process() {
+        let mut old = cluster();
+        let words = [(1, on_timeline(3)(1)), (2, on_timeline(4)(1))];
+        for at_ms in [10, 20] {
+            for (server, said) in &words {
+                let report = Report {
+                    asked_ms: at_ms,
+                    fresh: true,
+                    said: said.clone(),
+                };
+                old.heard(at_ms, *server, report);
+            }
+        }
+        old.name_primary(30, Some(1));
+        assert_eq!(old.verdict().primary, Some(2));
+        old.lost(40, 2);
+        assert_eq!(old.verdict().primary, None);
+        let mut new = cluster();
+        new.lost(10, 2);
+        for at_ms in [10, 20] {
+            let report = Report {
+                asked_ms: at_ms,
+                fresh: true,
+                said: words[0].1.clone(),
+            };
+            new.heard(at_ms, 1, report);
+        }
+        new.recall(&old.memory());
+        assert_eq!((new.verdict().primary, new.named()), (None, Some(1)));
+    }
+
+    #[test]
+    fn what_a_name_overruled_is_still_warned_of_by_the_next_process() {
+        let mut old = cluster();
+        hear(&mut old, 10, on_timeline(4));
+        old.lost(20, 2);
+        let said = |cluster: &mut Cluster, at_ms| {
+            let report = Report {
+                asked_ms: at_ms,
+                fresh: true,
+                said: on_timeline(3)(1),
+            };
+            cluster.heard(at_ms, 1, report);
+        };
+        said(&mut old, 30);
+        said(&mut old, 40);
+        old.name_primary(50, Some(1));
+        assert_eq!(old.verdict().primary, Some(1));
+        let mut new = cluster();
+        new.lost(10, 2);
+        said(&mut new, 30);
+        said(&mut new, 40);
+        new.recall(&old.memory());
+        let verdict = new.verdict();
+        assert_eq!((verdict.primary, new.named()), (Some(1), Some(1)));
+        assert_eq!(verdict.problems, old.verdict().problems);
     }
 
     #[test]

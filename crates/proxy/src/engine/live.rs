@@ -373,6 +373,7 @@ impl Live {
             Some(Overdue::IdleInTransaction) => self.cut(Ending::IdleInTransaction),
             None => {}
         }
+        card.ask_for_life(view.settings.keepalive.user_timeout, now_ms);
         let idle = card.idle_limit(view.settings.idle_timeout);
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
         let is_idle = matches!(card.doing(), Doing::Idle | Doing::Bound);

@@ -40,8 +40,20 @@ pub struct AccountRow {
     pub is_locked: bool,
     /// The password must be changed first.
     pub is_expired: bool,
-    /// REQUIRE SSL, or more than that.
-    pub needs_tls: bool,
+    /// What the connection must be like.
+    pub requires: Requires,
+}
+
+/// REQUIRE of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Requires {
+    /// NONE.
+    #[default]
+    Nothing,
+    /// SSL.
+    Tls,
+    /// X509, or a SUBJECT, ISSUER or CIPHER.
+    Certificate,
 }
 
 /// A plugin, and what is stored for it. The latter is wiped when it is dropped.

@@ -24,7 +24,8 @@ use crate::knowledge::Knowledge;
 use crate::server::Server;
 use crate::session::{mysql, postgres};
 use crate::state::meaning::Hint;
-use crate::tls::{Acceptor, Connector};
+use crate::tls::{Acceptor, Connector, Towards};
+use crate::upstream::join::JoinError;
 use crate::upstream::lender::{Lender, Who};
 
 pub use crate::upstream::lender::pause::Paused;
@@ -62,8 +63,8 @@ pub struct DatabaseView {
     pub replicas: Vec<bool>,
     /// TLS towards clients.
     pub tls: Option<Arc<Acceptor>>,
-    /// TLS towards servers, by the server's id; the others are spoken to in plaintext.
-    pub connectors: HashMap<u64, Connector>,
+    /// How the servers are spoken to, by their id; the others are not.
+    pub towards: HashMap<u64, Towards>,
     /// Other Evenkeels before the same clients, by their number.
     pub peers: HashMap<u16, Arc<Server>>,
     /// What an operator wants done with some statements. `None`: nothing.
@@ -162,6 +163,17 @@ impl DatabaseView {
     /// primary.
     pub(crate) fn splits_reads(&self) -> bool {
         self.split.reads && !self.session_mode
+    }
+
+    /// TLS towards a server; `None` only where that is off.
+    pub(crate) fn connector(&self, server: &Server) -> Result<Option<&Connector>, JoinError> {
+        let why = match self.towards.get(&server.id) {
+            Some(Towards::Plaintext) => return Ok(None),
+            Some(Towards::Encrypted(connector)) => return Ok(Some(connector)),
+            Some(Towards::Broken(why)) => format!("TLS cannot be set up: {why}"),
+            None => "it has left the configuration".to_owned(),
+        };
+        Err(JoinError::unreachable(server, why))
     }
 
     /// A hint in a comment, for the router.

@@ -63,9 +63,8 @@ pub(crate) fn cancel(worker: &Rc<Worker>, card: &Rc<Card>, service: &Arc<Service
     let (home, service) = (Rc::clone(worker), Arc::clone(service));
     worker.spawn(async move {
         let sending = async {
-            let view = service.view_owned();
             match service.database.as_ref().map(|shared| &shared.own) {
-                Some(Own::Postgres(_)) => postgres::cancel::send(&home, &view, &target).await,
+                Some(Own::Postgres(_)) => postgres::cancel::send(&home, &service, &target).await,
                 Some(Own::MySql(_)) => return mysql::cancel::send(&home, &service, &target).await,
                 None => {}
             }

@@ -98,6 +98,9 @@ pub(crate) struct Card {
     overtime: Cell<bool>,
     /// Its server is not to be used any more.
     forsaken: Cell<bool>,
+    /// It is to look whether its peers answer.
+    asked_for_life: Cell<bool>,
+    asked_for_life_ms: Cell<u64>,
     called: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -161,6 +164,8 @@ impl Card {
             cancelled: Cell::new(false),
             overtime: Cell::new(false),
             forsaken: Cell::new(false),
+            asked_for_life: Cell::new(false),
+            asked_for_life_ms: Cell::new(now_ms),
             called: Cell::new(false),
             waker: RefCell::default(),
         })
@@ -316,6 +321,21 @@ impl Card {
 
     pub(crate) fn take_forsaken(&self) -> bool {
         self.forsaken.replace(false)
+    }
+
+    /// It looks whether its peers answer, often enough for this limit and no oftener: that costs
+    /// two system calls.
+    pub(crate) fn ask_for_life(&self, limit: Duration, now_ms: u64) {
+        let since_ms = u128::from(now_ms.saturating_sub(self.asked_for_life_ms.get()));
+        if !limit.is_zero() && since_ms >= (limit / 4).as_millis() {
+            self.asked_for_life_ms.set(now_ms);
+            self.asked_for_life.set(true);
+            self.call();
+        }
+    }
+
+    pub(crate) fn take_question_for_life(&self) -> bool {
+        self.asked_for_life.replace(false)
     }
 
     /// Its query takes too long.

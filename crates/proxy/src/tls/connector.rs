@@ -22,6 +22,17 @@ pub struct Connector {
     server_name: ServerName<'static>,
 }
 
+/// How a server is spoken to: nothing that fails becomes plaintext.
+#[derive(Clone, Debug)]
+pub enum Towards {
+    /// TLS is off.
+    Plaintext,
+    /// Encrypted.
+    Encrypted(Connector),
+    /// TLS is on and cannot be set up, for this reason: it is not spoken to.
+    Broken(String),
+}
+
 impl Connector {
     /// `None` when TLS is off.
     pub fn new(tls: &Tls, speaks: Speaks) -> Result<Option<Self>, SetupError> {

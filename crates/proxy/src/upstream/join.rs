@@ -8,7 +8,7 @@ use super::connect::connect;
 use crate::engine::event::{Event, Sign};
 use crate::engine::worker::Worker;
 use crate::server::Server;
-use crate::service::View;
+use crate::service::{Service, View};
 use crate::stream::Stream;
 
 /// Why there is no connection.
@@ -88,15 +88,20 @@ impl JoinError {
 /// Connects to a server; a failure is counted and told.
 pub(crate) async fn reach(
     worker: &Rc<Worker>,
-    view: &View,
+    service: &Service,
     server: &Server,
 ) -> Result<Stream, JoinError> {
+    let view = service.view_owned();
     let failed = match connect(worker, server, &view.settings).await {
-        Ok(socket) => return Ok(Stream::plain(socket)),
+        Ok(socket) => {
+            socket.keep_alive(&view.settings.keepalive);
+            return Ok(Stream::plain(socket));
+        }
         Err(failed) => failed,
     };
     let error = JoinError::unreachable(server, &failed.why);
     if !failed.ours {
+        service.counters.connect_errors.add(1);
         server.counters.connect_errors.add(1);
         server.endpoint_failed();
         let sign = Sign::ConnectFailed(error.message.clone());

@@ -6,7 +6,7 @@ use super::command::{Named, Of, Statement, Value};
 use super::complaint::{Complaint, Why};
 use super::show::{self, Table};
 use super::{Console, Dialect};
-use crate::status::{Command, KillWhich, Reply, Stopped};
+use crate::status::{Command, KillWhich, Reply, Status, Stopped};
 
 /// How long PAUSE waits for what runs.
 const PAUSE_LIMIT: Duration = Duration::from_secs(60);
@@ -125,17 +125,13 @@ impl Operator<'_> {
 
     async fn pause(&self, of: &Of) -> Result<String, Complaint> {
         let (services, database) = self.services(of).await?;
-        let mut done = Vec::new();
-        for service in services {
-            let (control, database) = (self.console.control.clone(), database.clone());
-            // The client may leave: a pause that does not come about is taken back all the same.
-            let pausing = tokio::spawn(async move {
-                let database = database.as_deref();
-                control.pause(&service, database, PAUSE_LIMIT).await
-            });
-            done.push(said(pausing.await.map_err(|_| Stopped)??)?);
-        }
-        Ok(done.join("; "))
+        let control = self.console.control.clone();
+        // The client may leave: a pause that does not come about is taken back all the same.
+        let pausing = tokio::spawn(async move {
+            let database = database.as_deref();
+            control.pause_all(&services, database, PAUSE_LIMIT).await
+        });
+        said(pausing.await.map_err(|_| Stopped)??)
     }
 
     /// The services that are meant, and the database: `service/database` means one service.
@@ -155,8 +151,25 @@ impl Operator<'_> {
                 let database = (!database.is_empty()).then(|| database.to_owned());
                 Ok((vec![service.to_owned()], database))
             }
-            _ => Ok((names, Some(name.clone()))),
+            _ => Ok((with_pools_of(name, &status)?, Some(name.clone()))),
         }
+    }
+}
+
+/// The services that have pools of one database.
+fn with_pools_of(database: &str, status: &Status) -> Result<Vec<String>, Complaint> {
+    let services = status.services.iter();
+    let meant = services.filter(|one| one.database.is_some() && one.protocol != "mysql");
+    let names: Vec<String> = meant.map(|one| one.name.clone()).collect();
+    match names.is_empty() {
+        false => Ok(names),
+        true => Err(Complaint::new(
+            Why::NotNow,
+            format!(
+                "connections of MySQL go from database to database: {database:?} has none of its \
+                 own. Name a service, as in PAUSE orders/"
+            ),
+        )),
     }
 }
 

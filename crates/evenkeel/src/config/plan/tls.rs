@@ -32,7 +32,7 @@ pub struct ServerTls {
     /// `None`: off on loopback and Unix sockets, verify elsewhere.
     pub mode: Option<TlsMode>,
     /// Certificates (PEM) that sign the servers' own, beside the system's.
-    pub ca: Option<PathBuf>,
+    pub ca: Option<PemFile>,
     /// Our own certificate, for servers that ask for one. `None`: we have none.
     pub own: Option<OwnCertificate>,
 }

@@ -34,7 +34,7 @@ pub(super) struct Roster {
     pub(super) primary: Option<u64>,
     /// Those that live.
     pub(super) replicas: Vec<u64>,
-    /// Those that live, in the order of the configuration.
+    /// Those that live and were not refused, in the order of the configuration.
     pub(super) up: Vec<u64>,
     /// Reads go to replicas, and must see something.
     pub(super) tracks: bool,
@@ -64,11 +64,11 @@ impl Roster {
         }
     }
 
-    /// Whom to ask what all of them know: the primary first.
+    /// Whom to ask what all of them know: the primary first, then who follows it.
     pub(super) fn by_preference(&self) -> Vec<u64> {
-        let primary = self.primary.filter(|id| self.up.contains(id));
-        let others = self.up.iter().filter(|id| Some(**id) != primary);
-        primary.into_iter().chain(others.copied()).collect()
+        let mut all = self.up.clone();
+        all.sort_by_key(|id| (self.primary != Some(*id), !self.replicas.contains(id)));
+        all
     }
 }
 
@@ -130,10 +130,18 @@ mod tests {
     }
 
     #[test]
-    fn the_primary_is_asked_before_the_others_while_it_lives() {
+    fn the_primary_is_asked_before_its_replicas_and_those_before_the_others() {
         assert_eq!(roster().by_preference(), [2, 1, 3]);
         let up = vec![3];
         assert_eq!(Roster { up, ..roster() }.by_preference(), [3]);
+        let up = vec![9, 3, 2];
+        assert_eq!(Roster { up, ..roster() }.by_preference(), [2, 3, 9]);
+        let alone = Roster {
+            primary: None,
+            up: vec![9, 3],
+            ..roster()
+        };
+        assert_eq!(alone.by_preference(), [3, 9]);
     }
 
     #[test]

@@ -14,7 +14,9 @@ use evenkeel_proxy::database::{
     Auth, DatabaseService, DatabaseView, FileCredential, FileUser, Sizes, Times,
 };
 use evenkeel_proxy::knowledge::Knowledge;
-use evenkeel_proxy::tls::{Acceptor, Authorities, Connector, Identity, SetupError, Speaks};
+use evenkeel_proxy::tls::{
+    Acceptor, Authorities, Connector, Identity, SetupError, Speaks, Towards,
+};
 use zeroize::Zeroizing;
 
 use crate::config::Address;
@@ -130,7 +132,7 @@ impl World {
             busy,
             replicas: cast.replicas,
             tls: service.acceptor.clone(),
-            connectors: self.connectors(&service.plan),
+            towards: self.towards(service),
             peers: self.peers.servers(),
             rules: service.rules.clone(),
         })
@@ -182,28 +184,16 @@ impl World {
         }
     }
 
-    fn connectors(&self, plan: &ServicePlan) -> HashMap<u64, Connector> {
-        let watch = Watch::of(plan);
-        let speaks = speaks(plan.protocol);
-        let mut connectors = HashMap::new();
-        for listed in &plan.servers {
-            let Some(state) = self.servers.get(&listed.address) else {
-                continue;
-            };
-            let made = watch
-                .tls(&listed.address)
-                .and_then(|tls| Connector::new(&tls, speaks).map_err(|error| error.to_string()));
-            match made {
-                Ok(Some(connector)) => {
-                    connectors.insert(state.server.id, connector);
-                }
-                Ok(None) => {}
-                Err(why) => {
-                    tracing::error!(server = %listed.address, "TLS cannot be set up: {why}")
-                }
-            }
-        }
-        connectors
+    /// How the servers are spoken to, also those that leave and whose last statements may have to
+    /// be cancelled.
+    fn towards(&self, service: &ServiceState) -> HashMap<u64, Towards> {
+        let listed = service.plan.servers.iter();
+        let listed = listed.filter_map(|one| Some(&self.servers.get(&one.address)?.server));
+        let leaving = self.leaving.iter();
+        let leaving = leaving.filter(|leaving| leaving.service.id == service.service.id);
+        let servers = listed.chain(leaving.filter_map(|leaving| leaving.server.as_ref()));
+        let towards = servers.map(|server| (server.id, towards(&service.plan, server)));
+        towards.collect()
     }
 
     /// Tells the data plane whether there is a primary: who waits for one goes on.
@@ -271,6 +261,28 @@ pub(in crate::world) fn acceptor(
     let authorities = authorities.transpose()?;
     let acceptor = Acceptor::new(&identity, authorities.as_ref(), plan.required)?;
     Ok(Some(Arc::new(acceptor)))
+}
+
+fn towards(plan: &ServicePlan, server: &Server) -> Towards {
+    let address = server.name.parse::<Address>();
+    let address = address.map_err(|error| error.message);
+    match address.and_then(|address| connector_to(plan, &address)) {
+        Ok(Some(connector)) => Towards::Encrypted(connector),
+        Ok(None) => Towards::Plaintext,
+        Err(why) => {
+            tracing::error!(server = %server.name, "nothing is sent there without TLS: {why}");
+            Towards::Broken(why)
+        }
+    }
+}
+
+/// TLS towards a server; `None`: it is off.
+pub(in crate::world) fn connector_to(
+    plan: &ServicePlan,
+    address: &Address,
+) -> Result<Option<Connector>, String> {
+    let tls = Watch::of(plan).tls(address)?;
+    Connector::new(&tls, speaks(plan.protocol)).map_err(|error| error.to_string())
 }
 
 fn speaks(protocol: Protocol) -> Speaks {

@@ -1,6 +1,6 @@
 //! What is known of clusters, given to the next process and taken from the one before.
 
-use evenkeel_policy::cluster::Memory;
+use evenkeel_policy::cluster::{Memory, RememberedName};
 
 use crate::config::Address;
 use crate::upgrade::state::ClusterHandover;
@@ -18,28 +18,40 @@ impl World {
                     primary: memory.primary.and_then(address),
                     identity: memory.identity,
                     timelines: memory.timelines,
+                    name_held: memory.named.is_some_and(|named| named.held),
+                    overruled: memory.named.and_then(|named| named.overruled),
                 }
             })
             .collect()
     }
 
-    /// The cluster of today that has one of its members remembers what it was.
-    pub(super) fn recall_cluster(&mut self, known: &ClusterHandover) {
+    /// The cluster of today that has one of its members remembers what it was. `named`: whom an
+    /// operator named, of all clusters.
+    pub(super) fn recall_cluster(&mut self, known: &ClusterHandover, named: &[String]) {
         let is_member = |address: &Address| known.members.contains(&address.to_string());
         let same = |members: &Vec<Address>| members.iter().any(is_member);
         let Some(index) = self.clusters.iter().position(|one| same(&one.members)) else {
             return;
         };
-        let named = known.primary.as_ref();
-        let mut states = self.servers.values();
-        let primary =
-            named.and_then(|named| states.find(|state| state.address.to_string() == *named));
+        let named = named.iter().find(|one| known.members.contains(one));
+        let named = named.and_then(|named| self.id_at(named));
         let memory = Memory {
-            primary: primary.map(|state| state.server.id),
+            primary: known.primary.as_ref().and_then(|one| self.id_at(one)),
             identity: known.identity.clone(),
             timelines: known.timelines.clone(),
+            named: named.map(|server| RememberedName {
+                server,
+                held: known.name_held,
+                overruled: known.overruled,
+            }),
         };
         self.recall(index, &memory);
+    }
+
+    fn id_at(&self, address: &str) -> Option<u64> {
+        let mut states = self.servers.values();
+        let found = states.find(|state| state.address.to_string() == address);
+        found.map(|state| state.server.id)
     }
 
     fn address_of(&self, server_id: u64) -> Option<&Address> {

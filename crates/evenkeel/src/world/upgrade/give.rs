@@ -372,8 +372,9 @@ impl World {
             let name = service.name.to_string();
             *report.services.entry(name.clone()).or_default() += service.places.claimed();
             if with_counts {
-                let counted = counted_by_service(&service.counters);
-                report.service_counts.insert(name, counted);
+                // The one in the configuration comes first: a former one of its name may leave.
+                let counts = report.service_counts.entry(name);
+                counts.or_insert_with(|| counted_by_service(&service.counters));
             }
         }
         for server in &servers {

@@ -130,17 +130,10 @@ impl World {
         self.count_elsewhere();
         self.timeline.resume(std::mem::take(&mut state.events));
         for known in &state.clusters {
-            self.recall_cluster(known);
+            self.recall_cluster(known, &state.named);
         }
-        let members = state.named.iter().filter_map(|name| {
-            let mut addresses = self.servers.keys();
-            addresses.find(|address| address.to_string() == *name)
-        });
-        for named in members.cloned().collect::<Vec<_>>() {
-            if let Err(why) = self.name_primary(&named, false) {
-                tracing::warn!("{named} is no longer named as the primary: {why}");
-            }
-        }
+        // Not before old primaries are fenced.
+        self.lose_the_dead();
         for index in 0..self.services.len() {
             self.publish(index);
         }

@@ -288,9 +288,8 @@ fn look_at(
     let (home, shared) = (Rc::clone(worker), Arc::clone(shared));
     let (service, server) = (Arc::clone(service), Arc::clone(server));
     worker.spawn(async move {
-        let view = service.view_owned();
         let faces = &shared.logins.faces;
-        match join::greeted(&home, &view, &server).await {
+        match join::greeted(&home, &service, &server).await {
             Ok(face) => faces.learn(server.id, face),
             Err(error) => {
                 let why = error.message;

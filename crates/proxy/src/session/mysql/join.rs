@@ -90,7 +90,7 @@ pub(super) async fn open(
     };
     let server = &pooled.server;
     let joining = async {
-        let line = Line::reach(worker, &view, server).await?;
+        let line = Line::reach(worker, service, server).await?;
         join(line, &view, shared, pooled).await
     };
     let joined = in_time(&view, server, joining).await?;
@@ -106,11 +106,12 @@ pub(super) async fn open(
 /// How a server greets.
 pub(super) async fn greeted(
     worker: &Rc<Worker>,
-    view: &View,
+    service: &Service,
     server: &Server,
 ) -> Result<Face, JoinError> {
+    let view = service.view_owned();
     let looking = async {
-        let mut line = Line::reach(worker, view, server).await?;
+        let mut line = Line::reach(worker, service, server).await?;
         let (_, payload) = line.packet().await?;
         match greeting::first(&payload) {
             Ok(First::Greeting(greeting)) => Ok(Face::of(&greeting)),
@@ -118,7 +119,7 @@ pub(super) async fn greeted(
             Err(fault) => Err(JoinError::unreachable(server, fault)),
         }
     };
-    in_time(view, server, looking).await
+    in_time(&view, server, looking).await
 }
 
 async fn join(
@@ -137,8 +138,8 @@ async fn join(
     let face = Face::of(&greeting);
     let version = Arc::clone(&face.version);
     shared.logins.faces.learn(server.id, face);
-    let own = view.database.as_ref();
-    if let Some(connector) = own.and_then(|own| own.connectors.get(&server.id)) {
+    let own = view.database.as_ref().ok_or_else(JoinError::outdated)?;
+    if let Some(connector) = own.connector(server)? {
         line.encrypt(&greeting, connector, pooled).await?;
     }
     let logged_in = line.log_in(&greeting, shared, pooled).await?;
@@ -173,11 +174,11 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     async fn reach(
         worker: &'a Rc<Worker>,
-        view: &View,
+        service: &Service,
         server: &'a Server,
     ) -> Result<Self, JoinError> {
         Ok(Self {
-            stream: reach(worker, view, server).await?,
+            stream: reach(worker, service, server).await?,
             worker,
             server,
             bytes: Vec::new(),

@@ -251,10 +251,27 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// A peer may be gone without a word; says why, if it is the server.
+    fn look_for_the_dead(&mut self) -> Result<Option<String>, End> {
+        let limit = self.seat.service().view().settings.keepalive.user_timeout;
+        let why = || format!("no answer for {} ms", limit.as_millis());
+        if self.client()?.is_unanswered(limit) {
+            return Err(End::ClientBroke(why()));
+        }
+        let server = self.server.as_ref();
+        let dead = server.filter(|server| server.lent.stream.is_unanswered(limit));
+        Ok(dead.map(|_| why()))
+    }
+
     /// Something outside has happened: its time is over, it was cancelled, or it is to go on.
     pub(super) fn called(&mut self) -> Result<(), End> {
         if self.card.take_forsaken() && self.server.is_some() {
             return self.server_lost("was found to be down, or is the primary no longer");
+        }
+        if self.card.take_question_for_life()
+            && let Some(why) = self.look_for_the_dead()?
+        {
+            return self.server_lost(&why);
         }
         if self.card.take_overtime() {
             let service = self.seat.service();

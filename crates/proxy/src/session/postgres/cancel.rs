@@ -11,9 +11,10 @@ use crate::cancel::Addressee;
 use crate::engine::Order;
 use crate::engine::worker::Worker;
 use crate::server::Server;
-use crate::service::{Service, View};
+use crate::service::Service;
 use crate::session::cancel::LIMIT;
 use crate::upstream::cancelling::Cancelling;
+use crate::upstream::join::reach;
 
 /// Somebody shows a key. There is no answer, whatever comes of it.
 pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelKey<'_>) {
@@ -52,8 +53,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
 async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: CancelKey<'_>) {
     let secret = crate::cancel::passed_on(key.secret);
     let passing = async {
-        let view = service.view_owned();
-        let Ok(mut stream) = join::dial(worker, &view, peer).await else {
+        let Ok(mut stream) = reach(worker, service, peer).await else {
             return;
         };
         let mut out = Vec::new();
@@ -72,12 +72,12 @@ async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: Can
 }
 
 /// The server has done what it was asked for when it closes this connection.
-pub(in crate::session) async fn send(worker: &Rc<Worker>, view: &View, target: &Cancelling) {
+pub(in crate::session) async fn send(worker: &Rc<Worker>, service: &Service, target: &Cancelling) {
     let key = target.key.borrow().clone();
     let Some((process, secret)) = key else {
         return;
     };
-    let Ok(mut stream) = join::dial(worker, view, &target.pooled.server).await else {
+    let Ok(mut stream) = join::dial(worker, service, &target.pooled.server).await else {
         return;
     };
     let mut out = Vec::new();

@@ -13,7 +13,7 @@ use super::server::ServerConnection;
 use crate::engine::worker::Worker;
 use crate::random::secret;
 use crate::server::Server;
-use crate::service::{Service, View};
+use crate::service::Service;
 use crate::stream::Stream;
 use crate::tls::Connector;
 use crate::upstream::join::{ErrorCode, JoinError, Kind, in_time, reach};
@@ -47,7 +47,7 @@ pub(super) async fn open(
 ) -> Result<Box<ServerConnection>, JoinError> {
     let view = service.view_owned();
     let joining = async {
-        let stream = dial(worker, &view, &pooled.server).await?;
+        let stream = dial(worker, service, &pooled.server).await?;
         join(worker, stream, pooled).await
     };
     let connection = in_time(&view, &pooled.server, joining).await?;
@@ -63,14 +63,13 @@ pub(super) async fn open(
 /// Connects to a server, and encrypts where the configuration says so.
 pub(super) async fn dial(
     worker: &Rc<Worker>,
-    view: &View,
+    service: &Service,
     server: &Server,
 ) -> Result<Stream, JoinError> {
-    let mut stream = reach(worker, view, server).await?;
-    let connector = view
-        .database
-        .as_ref()
-        .and_then(|own| own.connectors.get(&server.id));
+    let view = service.view_owned();
+    let own = view.database.as_ref().ok_or_else(JoinError::outdated)?;
+    let connector = own.connector(server)?;
+    let mut stream = reach(worker, service, server).await?;
     if let Some(connector) = connector {
         encrypt(worker, &mut stream, connector)
             .await

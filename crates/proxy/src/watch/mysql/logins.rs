@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, Semaphore};
 use zeroize::Zeroizing;
 
 use super::{dialect, rows};
-use crate::knowledge::{AccountRow, Accounts, NoLogin, Way};
+use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
 use crate::probe::{
     Account, AskerError, Progress, Target, Tls,
     mysql::{Login, calmly, malformed},
@@ -35,7 +35,7 @@ const MARIADB_BASICS: &str = "SELECT USER(), (SELECT JSON_VALUE(Priv, '$.plugin'
 const MYSQL_ROWS: &str = "SELECT Host, User, account_locked = 'Y', password_expired = 'Y' OR \
     COALESCE(password_lifetime, @@default_password_lifetime) > 0 AND password_last_changed + \
     INTERVAL COALESCE(password_lifetime, @@default_password_lifetime) DAY < NOW(), \
-    ssl_type <> '', plugin, HEX(authentication_string) FROM mysql.user";
+    FIELD(ssl_type, 'ANY', 'X509', 'SPECIFIED'), plugin, HEX(authentication_string) FROM mysql.user";
 
 const MARIADB_ROWS: &str = "SELECT Host, User, \
     COALESCE(JSON_VALUE(Priv, '$.account_locked'), '0') IN ('1', 'true'), \
@@ -44,7 +44,7 @@ const MARIADB_ROWS: &str = "SELECT Host, User, \
     @@default_password_lifetime) > 0 AND JSON_VALUE(Priv, '$.password_last_changed') + 86400 * \
     COALESCE(NULLIF(JSON_VALUE(Priv, '$.password_lifetime') + 0, -1), \
     @@default_password_lifetime) < UNIX_TIMESTAMP(), \
-    COALESCE(JSON_VALUE(Priv, '$.ssl_type'), 0) <> 0, JSON_VALUE(Priv, '$.plugin'), \
+    COALESCE(JSON_VALUE(Priv, '$.ssl_type'), 0), JSON_VALUE(Priv, '$.plugin'), \
     HEX(JSON_VALUE(Priv, '$.authentication_string')), \
     COALESCE(JSON_LENGTH(Priv, '$.auth_or'), 0)";
 
@@ -302,9 +302,19 @@ fn read(row: Row) -> Option<AccountRow> {
         user: text(1)?,
         is_locked: is(2),
         is_expired: is(3),
-        needs_tls: is(4),
+        requires: requires(&text(4)?),
         ways,
     })
+}
+
+/// As MariaDB numbers it; of MySQL's names the same is made.
+fn requires(number: &str) -> Requires {
+    match number {
+        "0" => Requires::Nothing,
+        "1" => Requires::Tls,
+        // Also what no server of today has: rather too much than too little.
+        _ => Requires::Certificate,
+    }
 }
 
 fn unhex(digits: &[u8]) -> Option<Zeroizing<Vec<u8>>> {

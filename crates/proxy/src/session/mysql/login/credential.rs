@@ -11,7 +11,7 @@ use super::talk::Talk;
 use super::vault::Keeps;
 use super::words::Client;
 use super::{Door, Outside, Wish, hashing, words};
-use crate::knowledge::{AccountRow, Accounts, NoLogin, Way};
+use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
 use crate::random::secret;
 use crate::service::View;
 use crate::service::database::{FileCredential, FileUser};
@@ -184,7 +184,13 @@ impl Door<'_> {
         if row.is_locked {
             return Some(client.locked(mariadb));
         }
-        if row.needs_tls && self.channel(talk) == Channel::Plain {
+        let is_as_required = match row.requires {
+            Requires::Nothing => true,
+            Requires::Tls => self.channel(talk) == Channel::Secure,
+            // The server sees our certificate, and takes us for the client.
+            Requires::Certificate => talk.has_certificate(),
+        };
+        if !is_as_required {
             return Some(client.denied(wish.has_proof));
         }
         row.is_expired.then(words::expired)

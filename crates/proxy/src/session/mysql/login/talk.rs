@@ -44,6 +44,11 @@ impl Talk {
         self.stream.client_name()
     }
 
+    /// Whether the client has shown a certificate that somebody we trust has signed.
+    pub(super) fn has_certificate(&self) -> bool {
+        self.stream.has_client_certificate()
+    }
+
     /// The number of what is said next.
     pub(super) fn next(&self) -> u8 {
         self.next
