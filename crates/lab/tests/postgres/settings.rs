@@ -359,3 +359,29 @@ fn a_time_limit_of_the_client_before_does_not_end_what_makes_a_connection_fit() 
         assert_eq!(row, Some("D fit"), "{io}: {heard:?}");
     }
 }
+
+/// Some drivers always ask for one row when one value is wanted: the portal has more, for all that
+/// it tells.
+#[test]
+fn what_a_portal_has_set_that_has_more_rows_to_give_follows_its_client_alone() {
+    for io in DRIVERS {
+        for text in [
+            "select set_config('app.tenant', '42', false)",
+            "select set_config('app.tenant', a::text, false) from generate_series(42, 50) a",
+        ] {
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            let script = Script::new()
+                .parse("", text)
+                .bind("", &[])
+                .execute_of("", 1)
+                .sync();
+            let heard = client.ask(&script, 1);
+            assert_eq!(heard, ["1", "2", "D 42", "s", "Z Idle"], "{io}: {text}");
+            assert_eq!(client.value("show app.tenant"), "42", "{io}: {text}");
+            client.vanish(false);
+            let tenant = "select coalesce(current_setting('app.tenant', true), '')";
+            assert_eq!(stage.client().value(tenant), "", "{io}: {text}");
+        }
+    }
+}

@@ -162,7 +162,11 @@ impl Session<'_> {
         match reply.settled {
             Settled::Parsed(token) | Settled::Closed(token) => self.prepared(server, token),
             Settled::Nothing => {}
-            Settled::Suspended(_) => self.unit.has_done |= reply.delivery == Delivery::Forward,
+            Settled::Suspended(token) => {
+                self.unit.has_done |= reply.delivery == Delivery::Forward;
+                // More may never be fetched, and what was called for these rows was called.
+                self.completed(server, token, 0);
+            }
             Settled::Completed { token, nth } => {
                 self.unit.has_done |= reply.delivery == Delivery::Forward;
                 if let Event::CommandComplete(tag) = event {
