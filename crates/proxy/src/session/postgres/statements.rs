@@ -172,11 +172,15 @@ impl Names {
         self.undone();
     }
 
-    /// An error made the server pass over it.
+    /// An error made the server pass over the oldest of that token which is under way.
     pub(crate) fn discarded(&mut self, token: u64) {
-        let Some(index) = self.undo.iter().rposition(|undo| undo.token == token) else {
-            return;
-        };
+        let is_it = |undo: &Undo| undo.token == token && !undo.is_answered;
+        if let Some(index) = self.undo.iter().position(is_it) {
+            self.take_back(index);
+        }
+    }
+
+    fn take_back(&mut self, index: usize) {
         let undo = self.undo.remove(index);
         // What came behind it with the same name begins where this one began.
         let mut behind = self.undo.iter_mut().skip(index);
@@ -192,8 +196,8 @@ impl Names {
 
     /// All that was not answered for good is run again, or never was.
     pub(crate) fn undone(&mut self) {
-        while let Some(undo) = self.undo.last() {
-            self.discarded(undo.token);
+        while let Some(last) = self.undo.len().checked_sub(1) {
+            self.take_back(last);
         }
     }
 
@@ -435,6 +439,20 @@ mod tests {
         names.discarded(5);
         names.discarded(6);
         assert_eq!(&*names.get(b"a").unwrap().text, b"select 1");
+    }
+
+
+    #[test]
+    fn of_several_parses_of_one_text_an_error_undoes_the_oldest_that_is_not_answered() {
+        let mut names = Names::default();
+        names.set((1, 0), b"answered", statement(b"select 1"));
+        names.answered(1);
+        names.set((1, 1), b"passed over", statement(b"select 1"));
+        names.set((1, 2), b"to come", statement(b"select 1"));
+        names.discarded(1);
+        assert!(names.get(b"answered").is_some());
+        assert!(names.get(b"passed over").is_none());
+        assert!(names.get(b"to come").is_some());
     }
 
     #[test]
