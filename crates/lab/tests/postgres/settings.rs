@@ -385,3 +385,38 @@ fn what_a_portal_has_set_that_has_more_rows_to_give_follows_its_client_alone() {
         }
     }
 }
+
+#[test]
+fn what_is_sent_behind_a_reset_runs_with_what_the_startup_packet_has_set() {
+    same_as_direct(ONE, |address| {
+        let settings = [("options", "-c work_mem=5MB -c search_path=pg_catalog")];
+        let mut client = Client::with(address, &settings);
+        let show = Script::new().parse("s", "show work_mem").sync();
+        let mut heard = client.ask(&show, 1);
+        for reset in ["reset work_mem", "reset all", "discard all"] {
+            for sets in ["set work_mem to '6MB'", "begin; set work_mem to '6MB'"] {
+                heard.extend(client.query(sets));
+                let texts = Script::new().query(reset).query("show work_mem");
+                heard.extend(client.ask(&texts, 2));
+                heard.extend(client.query("rollback"));
+            }
+            heard.extend(client.ask(
+                &Script::new().close("s").parse("s", "show work_mem").sync(),
+                1,
+            ));
+            let prepared = Script::new()
+                .parse("", reset)
+                .bind("", &[])
+                .execute()
+                .sync()
+                .parse("", "show search_path")
+                .bind("", &[])
+                .execute()
+                .bind("s", &[])
+                .execute()
+                .sync();
+            heard.extend(client.ask(&prepared, 2));
+        }
+        heard
+    });
+}

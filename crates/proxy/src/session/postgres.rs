@@ -106,7 +106,8 @@ struct Session<'a> {
     goes_on: bool,
     /// They wait for answers to what was sent before them.
     stalled: bool,
-    /// A unit that is being sent, or is under way, takes prepared statements away.
+    /// A unit that is being sent, or is under way, takes prepared statements away, or settings that
+    /// the client began with: what comes behind it waits for its end.
     clears: bool,
     /// The connection is to go back when its last send has gone.
     releases: bool,

@@ -16,7 +16,7 @@ use super::server::ServerConnection;
 use super::statements::{self};
 use super::unit::text_of_query;
 use super::{End, Session, sequences};
-use crate::state::meaning::{self, Does, Lookup, Meaning};
+use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
 use crate::state::templates::Within;
 
 impl Session<'_> {
@@ -173,9 +173,17 @@ impl Session<'_> {
     }
 
     pub(super) fn take_pins(&mut self, meaning: &Meaning) {
-        self.clears |= meaning.effects.iter().any(takes_statements_away);
+        self.clears |= self.is_to_be_awaited(meaning);
         self.journal.sent(meaning);
         self.card.set_pins(self.journal.pins);
+    }
+
+    /// Whether what comes behind it must not be sent before its end.
+    pub(super) fn is_to_be_awaited(&self, meaning: &Meaning) -> bool {
+        let journal = &self.journal;
+        let takes_away =
+            |one: &Effect| takes_statements_away(one) || journal.is_to_restore(&one.does);
+        meaning.effects.iter().any(takes_away)
     }
 
     /// What a text means; of a session whose encoding hides it, nothing can be told.

@@ -200,6 +200,17 @@ impl Journal {
         pending.restored = pending.changes.len();
     }
 
+    /// Whether a statement takes back what the client's startup message has set: to the server,
+    /// which does not know that, this is the way to its own defaults.
+    #[must_use]
+    pub fn is_to_restore(&self, does: &Does) -> bool {
+        match does {
+            Does::Reset(name) => self.startup.get(name).is_some(),
+            Does::ResetAll | Does::Discard(Discard::All) => !self.startup.is_empty(),
+            _ => false,
+        }
+    }
+
     /// The settings of the startup message that were reset since the last look, but for those that
     /// a function has set again, as their reports tell.
     fn owed(&self, on: &OnServer) -> impl Iterator<Item = (&[u8], &[u8])> {
