@@ -6,6 +6,8 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+#[path = "postgres/batches.rs"]
+mod batches;
 #[path = "postgres/before_login.rs"]
 mod before_login;
 #[path = "postgres/cancels.rs"]
