@@ -282,7 +282,7 @@ impl Session<'_> {
         delivery: Delivery,
     ) -> Delivery {
         let interner = self.worker.interner();
-        server.settings.hear(name, value, interner);
+        server.hear_setting(name, value, interner);
         if delivery == Delivery::Swallow {
             return Delivery::Swallow;
         }
