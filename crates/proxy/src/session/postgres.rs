@@ -274,11 +274,19 @@ impl Session<'_> {
             self.go_on()?;
             return Ok(true);
         }
-        let owes_nothing = |server: &ServerConnection| server.conversation.owed() == 0;
-        if self.leaving && self.server.as_deref().is_none_or(owes_nothing) {
+        if self.leaving && !self.is_told_more() {
             return Err(End::ClientLeft);
         }
         self.step_client(context, is_client_ready)
+    }
+
+    /// Whether a reply is still to come to a client that says nothing any more: not where the
+    /// server waits for a Sync, or for data to copy.
+    fn is_told_more(&self) -> bool {
+        let comes = |server: &ServerConnection| {
+            server.conversation.owes_ready() && !server.conversation.is_copying_in()
+        };
+        self.server.as_deref().is_some_and(comes)
     }
 
     /// Whether the server has all that was sent to it; a failure is found by the next receive.
