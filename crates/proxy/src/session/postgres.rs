@@ -424,10 +424,7 @@ impl Session<'_> {
 
     /// A replica works at a unit: the next one may have to go elsewhere.
     fn is_paused(&self) -> bool {
-        self.server.is_some()
-            && self.borrower.is_at_replica()
-            && self.unit.is_sent
-            && self.walker.is_at_border()
+        self.is_next_unit_of_replica() && self.walker.is_at_border()
     }
 
     /// An error has made a request undone.
