@@ -168,6 +168,7 @@ impl Session<'_> {
                     build::sync(flight.writer());
                 }
             }
+            self.journal.prepares(&statement.meaning.effects);
             self.pin(Pin::Prepared);
         }
     }

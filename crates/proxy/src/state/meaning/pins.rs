@@ -113,11 +113,24 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
         block::anything(effects);
     }
     relations(reader, statement, effects);
-    // In which order a statement takes and gives back is not said.
-    let takes = names.iter().any(|name| takes_lock(&named(name)));
-    if statement.calls(reader.text, b"pg_advisory_unlock_all") && !takes {
+    if statement.kind == Kind::Select && only_unlocks(reader, statement) {
         effects.push(Does::Release(Release::UnlockNamed));
     }
+}
+
+/// `SELECT [pg_catalog.]pg_advisory_unlock_all()`: with more in it, it may not be run, or may take
+/// what it gives back.
+fn only_unlocks(reader: &Reader<'_>, statement: &Statement) -> bool {
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    tokens.next_token();
+    let mut name = tokens.next_token();
+    if name.is(Word::of("pg_catalog")) && tokens.next_token().kind == TokenKind::Dot {
+        name = tokens.next_token();
+    }
+    let rest = [TokenKind::Open, TokenKind::Close, TokenKind::End];
+    identifier(name.span.of(own)).as_ref() == b"pg_advisory_unlock_all"
+        && rest.iter().all(|kind| tokens.next_token().kind == *kind)
 }
 
 /// What a call of that name binds.

@@ -308,6 +308,42 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
         (&["PREPARE p AS SELECT 1"], "PREPARE in SQL"),
         (&["PREPARE p AS SELECT 1", "DEALLOCATE p"], "PREPARE in SQL"),
         (&["PREPARE p AS SELECT 1", "DEALLOCATE ALL"], ""),
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1)",
+                "EXECUTE l(1)",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(2)",
+                "DEALLOCATE ALL",
+            ],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "PREPARE p AS SELECT set_config('search_path', $1, false)",
+                "RESET ALL",
+                "EXECUTE p('evil'); DEALLOCATE ALL",
+            ],
+            "settings that cannot be followed",
+        ),
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1), 1 / $2",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(2, 0)!",
+                "DEALLOCATE ALL",
+            ],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1)",
+                "DEALLOCATE ALL",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(1)",
+            ],
+            "",
+        ),
         (&["SELECT set_config('a', $1, false)", "RESET ALL"], ""),
         (
             &[

@@ -31,6 +31,17 @@ fn advisory_locks_of_the_session_bind_those_of_the_transaction_do_not() {
         ("SELECT pg_advisory_unlock(1)", &[]),
         ("SELECT pg_advisory_unlock_all()", &["Release(UnlockNamed)"]),
         (
+            "/* all */ select Pg_Catalog.\"pg_advisory_unlock_all\"(); SELECT 1",
+            &["0: Release(UnlockNamed)"],
+        ),
+        ("SELECT pg_advisory_unlock_all() WHERE false", &[]),
+        ("SELECT 1 FROM t, pg_advisory_unlock_all()", &[]),
+        (
+            "PREPARE u AS SELECT pg_advisory_unlock_all()",
+            &["prepare u"],
+        ),
+        ("EXPLAIN ANALYZE SELECT pg_advisory_unlock_all()", &[]),
+        (
             "SELECT pg_advisory_unlock_all(), pg_advisory_lock(1)",
             &[LOCK],
         ),
