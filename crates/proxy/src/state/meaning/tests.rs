@@ -186,6 +186,17 @@ fn the_router_is_told_the_kind() {
         ("PREPARE TRANSACTION 'x'", Kind::EndTransaction),
         ("SET TRANSACTION READ ONLY", Kind::EndTransaction),
         ("SET TRANSACTION SNAPSHOT 'x'", Kind::Session),
+        (
+            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            Kind::Session,
+        ),
+        ("SET TRANSACTION READ WRITE", Kind::Session),
+        ("SET transaction_isolation = 'serializable'", Kind::Session),
+        ("SET LOCAL transaction_read_only TO off", Kind::Session),
+        (
+            "SELECT set_config('Transaction_Read_Only', 'off', true)",
+            Kind::Session,
+        ),
         ("SET x.y = 1", Kind::Setting),
         ("SET seed = 0.5", Kind::Session),
         ("SET x.y FROM CURRENT", Kind::Session),
