@@ -18,6 +18,8 @@ mod client;
 mod encryption;
 #[path = "postgres/faults.rs"]
 mod faults;
+#[path = "postgres/functions.rs"]
+mod functions;
 #[path = "postgres/goodbyes.rs"]
 mod goodbyes;
 #[path = "postgres/limits.rs"]

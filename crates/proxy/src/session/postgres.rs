@@ -143,6 +143,9 @@ struct Session<'a> {
     /// When it did so last: until the catalog was read again, what is known of it is old. Zero:
     /// never.
     changed_catalog_us: u64,
+    /// The same of functions, which may leave behind what the catalog does not tell.
+    changes_functions: bool,
+    changed_functions_us: u64,
     /// What runs now.
     unit: Unit,
     /// What the rules say of its prepared statements, by their numbers.

@@ -343,6 +343,9 @@ impl Session<'_> {
         if std::mem::take(&mut self.changes_catalog) {
             self.changed_catalog_us = clock::now_us();
             self.account.catalog_changed();
+            if std::mem::take(&mut self.changes_functions) {
+                self.changed_functions_us = self.changed_catalog_us;
+            }
         }
         let view = self.seat.service().view();
         let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);

@@ -67,6 +67,7 @@ impl Session<'_> {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
         self.changes_catalog |= meaning.changes_catalog;
+        self.changes_functions |= meaning.changes_functions;
         self.drew |= meaning.draws;
         self.rereads = self.rereads.max(meaning.rereads);
         if !meaning.effects.is_empty() {
@@ -198,7 +199,18 @@ impl Session<'_> {
         };
         let catalog = self.account.catalog();
         let lookup = catalog.as_deref().map(|catalog| catalog as &dyn Lookup);
-        meaning::read(text, backslashes, lookup)
+        meaning::read_in_doubt(text, backslashes, lookup, self.doubts_functions())
+    }
+
+    /// Whether it has changed functions since the catalog was read, or does so now.
+    fn doubts_functions(&self) -> bool {
+        let changed_us = self.changed_functions_us;
+        self.changes_functions || changed_us > 0 && !self.account.knows_catalog_until(changed_us)
+    }
+
+    /// By what texts are read: the state of the catalog, and whether it is doubted.
+    fn catalog_version(&self) -> u64 {
+        2 * self.account.catalog_version() + u64::from(self.doubts_functions())
     }
 
     /// What a text means that is run, and counted under its digest.
@@ -208,7 +220,7 @@ impl Session<'_> {
         };
         let within = Within {
             dialect,
-            catalog: self.account.catalog_version(),
+            catalog: self.catalog_version(),
         };
         let mut templates = self.account.known.templates.borrow_mut();
         let meaning = templates.meaning(text, within, Meaning::is_fixed, || {
@@ -240,7 +252,7 @@ impl Session<'_> {
         text: &[u8],
         within: &statements::Within,
     ) -> Arc<statements::Statement> {
-        let catalog = self.account.catalog_version();
+        let catalog = self.catalog_version();
         let read = || Arc::new(self.read_prepared(text, within.dialect()));
         self.own.statements.statement(text, within, catalog, read)
     }
@@ -259,7 +271,7 @@ impl Session<'_> {
         &self,
         statement: &Arc<statements::Statement>,
     ) -> Arc<statements::Statement> {
-        let catalog = self.account.catalog_version();
+        let catalog = self.catalog_version();
         if statement.catalog == catalog {
             return Arc::clone(statement);
         }

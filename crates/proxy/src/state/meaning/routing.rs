@@ -2,8 +2,8 @@
 
 use evenkeel_policy::route::{Isolation, Kind, Modes, Statement, Traits, Volatility};
 use evenkeel_wire::sql::facts::{self, SettingValue};
-use evenkeel_wire::sql::postgres;
-use evenkeel_wire::sql::token::Span;
+use evenkeel_wire::sql::postgres::{self, Tokens};
+use evenkeel_wire::sql::token::{Span, Token, Word};
 
 use super::Reader;
 use super::effects::setting_name;
@@ -47,6 +47,30 @@ pub(super) fn changes_catalog(facts: facts::Kind, statement: &Statement) -> bool
         _ => false,
     }
 }
+
+/// Whether a statement that changes the catalog may do so to functions: the first words of it, or
+/// any in a block of code, say so.
+pub(super) fn names_routine(reader: &Reader<'_>, facts: &facts::Statement) -> bool {
+    let own = facts.span.of(reader.text);
+    let is_routine = |token: Token| ROUTINES.iter().any(|word| token.is(Word::of(word)));
+    match facts.kind {
+        facts::Kind::Ddl => {
+            let mut tokens = Tokens::new(own, reader.backslashes);
+            // `CREATE OR REPLACE FUNCTION`
+            (0..4).any(|_| is_routine(tokens.next_token()))
+        }
+        facts::Kind::Do => {
+            let code = own.to_ascii_lowercase();
+            let names = |word: &&str| code.windows(word.len()).any(|part| part == word.as_bytes());
+            ROUTINES.iter().any(|word| names(word))
+        }
+        facts::Kind::Unknown => true,
+        _ => false,
+    }
+}
+
+/// What is called, and what brings such.
+const ROUTINES: [&str; 4] = ["function", "procedure", "routine", "extension"];
 
 fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
     use facts::Kind as Found;

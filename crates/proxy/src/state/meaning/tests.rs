@@ -29,8 +29,15 @@ impl Lookup for Catalog {
         match name {
             b"audit" => Some(Pins::of(&[Pin::Settings])),
             b"lower" | b"now" | b"count" | b"random" => Some(Pins::NONE),
+            b"currval" | b"lastval" | b"nextval" | b"setval" => Some(Pins::NONE),
+            b"set_config" | b"set_limit" | b"setseed" | b"explain" | b"f" => Some(Pins::NONE),
+            name if name.starts_with(b"pg_") || name.starts_with(b"dblink") => Some(Pins::NONE),
             _ => None,
         }
+    }
+
+    fn is_of_users(&self, name: &[u8]) -> bool {
+        name == b"audit"
     }
 
     fn triggers(&self, name: &[u8]) -> Pins {

@@ -218,6 +218,8 @@ impl<'a> Door<'a> {
             token: evenkeel_policy::causality::Token::new(),
             changes_catalog: false,
             changed_catalog_us: 0,
+            changes_functions: false,
+            changed_functions_us: 0,
             unit: Unit::new(),
             rulings: HashMap::new(),
             refusal: None,
