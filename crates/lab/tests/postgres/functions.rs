@@ -1,5 +1,5 @@
-//! Functions that the catalog does not know yet, or not as they are: what they leave behind is their
-//! caller's alone.
+//! Functions that the catalog does not know yet, or not as they are: what they leave behind is
+//! their caller's alone.
 
 use super::client::Client;
 use super::script::Script;

@@ -310,10 +310,7 @@ fn one_server_alone_needs_no_monitor() {
     let stage = stage();
     let primary = stage.primary();
     // Those who probe it may notice that it was away, or not.
-    for (round, further) in ["", "[service.health]\nfall = 100"]
-        .into_iter()
-        .enumerate()
-    {
+    for (round, further) in ["", "[service.health]\nfall = 100"].into_iter().enumerate() {
         let listen = loopback();
         let servers = std::slice::from_ref(&primary);
         let toml = service_toml("alone", stage.scene.kind, listen, servers, further);

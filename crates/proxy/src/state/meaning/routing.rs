@@ -62,7 +62,7 @@ pub(super) fn names_routine(reader: &Reader<'_>, facts: &facts::Statement) -> bo
         facts::Kind::Do => {
             let code = own.to_ascii_lowercase();
             let names = |word: &&str| code.windows(word.len()).any(|part| part == word.as_bytes());
-            ROUTINES.iter().any(|word| names(word))
+            ROUTINES.iter().any(names)
         }
         facts::Kind::Unknown => true,
         _ => false,

@@ -308,42 +308,6 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
         (&["PREPARE p AS SELECT 1"], "PREPARE in SQL"),
         (&["PREPARE p AS SELECT 1", "DEALLOCATE p"], "PREPARE in SQL"),
         (&["PREPARE p AS SELECT 1", "DEALLOCATE ALL"], ""),
-        (
-            &[
-                "PREPARE l AS SELECT pg_advisory_lock($1)",
-                "EXECUTE l(1)",
-                "SELECT pg_advisory_unlock_all()",
-                "EXECUTE l(2)",
-                "DEALLOCATE ALL",
-            ],
-            "advisory or named locks",
-        ),
-        (
-            &[
-                "PREPARE p AS SELECT set_config('search_path', $1, false)",
-                "RESET ALL",
-                "EXECUTE p('evil'); DEALLOCATE ALL",
-            ],
-            "settings that cannot be followed",
-        ),
-        (
-            &[
-                "PREPARE l AS SELECT pg_advisory_lock($1), 1 / $2",
-                "SELECT pg_advisory_unlock_all()",
-                "EXECUTE l(2, 0)!",
-                "DEALLOCATE ALL",
-            ],
-            "advisory or named locks",
-        ),
-        (
-            &[
-                "PREPARE l AS SELECT pg_advisory_lock($1)",
-                "DEALLOCATE ALL",
-                "SELECT pg_advisory_unlock_all()",
-                "EXECUTE l(1)",
-            ],
-            "",
-        ),
         (&["SELECT set_config('a', $1, false)", "RESET ALL"], ""),
         (
             &[
@@ -379,6 +343,50 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
         (
             &["BEGIN", "SET ROLE admin", "SET wal_compression = on"],
             "settings that cannot be followed",
+        ),
+    ] {
+        assert_eq!(pins(texts), expect, "{texts:?}");
+    }
+}
+
+#[test]
+fn what_was_prepared_in_sql_binds_each_time_it_is_executed() {
+    for (texts, expect) in [
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1)",
+                "EXECUTE l(1)",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(2)",
+                "DEALLOCATE ALL",
+            ][..],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "PREPARE p AS SELECT set_config('search_path', $1, false)",
+                "RESET ALL",
+                "EXECUTE p('evil'); DEALLOCATE ALL",
+            ],
+            "settings that cannot be followed",
+        ),
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1), 1 / $2",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(2, 0)!",
+                "DEALLOCATE ALL",
+            ],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1)",
+                "DEALLOCATE ALL",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(1)",
+            ],
+            "",
         ),
     ] {
         assert_eq!(pins(texts), expect, "{texts:?}");
