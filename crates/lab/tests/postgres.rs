@@ -32,6 +32,8 @@ mod logins;
 mod pins;
 #[path = "postgres/pipelines.rs"]
 mod pipelines;
+#[path = "postgres/plans.rs"]
+mod plans;
 #[path = "postgres/random.rs"]
 mod random;
 #[path = "postgres/rescues.rs"]

@@ -143,8 +143,11 @@ struct Session<'a> {
     /// When it did so last: until the catalog was read again, what is known of it is old. Zero:
     /// never.
     changed_catalog_us: u64,
-    /// The same of functions, which may leave behind what the catalog does not tell.
+    /// It changes tables or types, which others' prepared statements may be of.
+    changes_plans: bool,
+    /// It changes functions, which may leave behind what the catalog does not tell.
     changes_functions: bool,
+    /// When it did so last, as above.
     changed_functions_us: u64,
     /// What runs now.
     unit: Unit,

@@ -210,6 +210,14 @@ impl Meaning {
             && !self.changes_catalog
     }
 
+    /// Whether plans of before may be good no more behind it: a text that cannot be read says so of
+    /// nothing, or nobody could share any.
+    #[must_use]
+    pub fn changes_plans(&self) -> bool {
+        let changes = |one: &Statement| matches!(one.kind, Kind::Ddl | Kind::Routine);
+        self.changes_catalog && self.statements.iter().any(changes)
+    }
+
     /// What one statement of the text leaves behind.
     pub(crate) fn effects_of(&self, statement: usize) -> &[Effect] {
         let statement = u32::try_from(statement).unwrap_or(u32::MAX);

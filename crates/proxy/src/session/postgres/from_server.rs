@@ -192,9 +192,7 @@ impl Session<'_> {
                     self.inherits_draws = true;
                     return Delivery::Swallow;
                 }
-                if is_missing(sqlstate, token) || is_of_old_plan(sqlstate, event) {
-                    server.prepared.outdate();
-                }
+                self.doubt_statements(server, (sqlstate, token), event);
                 self.failed(token, sqlstate, walked);
             }
             Settled::Fatal(_) if was_idle && self.may_go_on_elsewhere() => {
@@ -208,6 +206,22 @@ impl Session<'_> {
             }
         }
         reply.delivery
+    }
+
+    /// An error may tell that what is prepared there is not what it was taken for.
+    fn doubt_statements(
+        &mut self,
+        server: &mut ServerConnection,
+        (sqlstate, token): (SqlState, Option<Token>),
+        event: &Event<'_>,
+    ) {
+        let is_old = is_of_old_plan(sqlstate, event);
+        if is_old {
+            self.account.plans_changed();
+        }
+        if is_old || is_missing(sqlstate, token) {
+            server.prepared.outdate();
+        }
     }
 
     /// The server ends the connection.
@@ -343,6 +357,9 @@ impl Session<'_> {
         if std::mem::take(&mut self.changes_catalog) {
             self.changed_catalog_us = clock::now_us();
             self.account.catalog_changed();
+            if std::mem::take(&mut self.changes_plans) {
+                self.account.plans_changed();
+            }
             if std::mem::take(&mut self.changes_functions) {
                 self.changed_functions_us = self.changed_catalog_us;
             }

@@ -152,6 +152,7 @@ impl Session<'_> {
     fn take_hold(&mut self, portal: &[u8], meaning: &Arc<Meaning>) {
         self.portals.bind(portal, meaning, self.segment);
         self.changes_catalog |= meaning.changes_catalog;
+        self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
         self.drew |= meaning.draws;
         self.rereads = self.rereads.max(meaning.rereads);

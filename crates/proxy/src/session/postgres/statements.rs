@@ -30,6 +30,8 @@ pub(crate) struct Within {
     /// The OIDs of the parameters' types that the client gave.
     pub(crate) types: Box<[u8]>,
     pub(crate) database: u64,
+    /// Which plans were good when its client prepared it.
+    pub(crate) plans: u64,
     /// The settings that it is read by.
     pub(crate) by: ReadBy,
     /// Whether backslashes escape in its plain strings; `None`: it cannot be read.
@@ -236,7 +238,7 @@ impl Names {
         self.undo.iter().any(is_it)
     }
 
-    /// DEALLOCATE ALL, DISCARD ALL: what is not answered yet was sent behind it, and is still to be.
+    /// DEALLOCATE ALL, DISCARD ALL: what is not answered yet was sent behind it, and is to come.
     pub(crate) fn clear(&mut self) {
         self.undo.retain(|undo| !undo.is_answered);
         let mut behind: HashSet<&[u8]> = HashSet::new();
@@ -405,6 +407,7 @@ mod tests {
         let within = Within {
             types: Box::default(),
             database: 0,
+            plans: 0,
             by: ReadBy::default(),
             backslashes: None,
             own: 0,

@@ -67,6 +67,7 @@ impl Session<'_> {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
         self.changes_catalog |= meaning.changes_catalog;
+        self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
         self.drew |= meaning.draws;
         self.rereads = self.rereads.max(meaning.rereads);

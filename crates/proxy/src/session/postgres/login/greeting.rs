@@ -218,6 +218,7 @@ impl<'a> Door<'a> {
             token: evenkeel_policy::causality::Token::new(),
             changes_catalog: false,
             changed_catalog_us: 0,
+            changes_plans: false,
             changes_functions: false,
             changed_functions_us: 0,
             unit: Unit::new(),
