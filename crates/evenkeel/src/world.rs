@@ -262,6 +262,7 @@ impl World {
         self.do_upgrade_work(now_ms);
         if now_ms >= self.next_sample_ms {
             self.sample();
+            self.tell_turns_unasked();
             self.pulse();
             self.cut_late_comers_of_the_dead();
             self.tell_refusals(now_ms);

@@ -6,6 +6,8 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+#[path = "postgres/batches.rs"]
+mod batches;
 #[path = "postgres/before_login.rs"]
 mod before_login;
 #[path = "postgres/cancels.rs"]
@@ -16,6 +18,10 @@ mod client;
 mod encryption;
 #[path = "postgres/faults.rs"]
 mod faults;
+#[path = "postgres/functions.rs"]
+mod functions;
+#[path = "postgres/goodbyes.rs"]
+mod goodbyes;
 #[path = "postgres/limits.rs"]
 mod limits;
 #[path = "postgres/literals.rs"]
@@ -26,6 +32,8 @@ mod logins;
 mod pins;
 #[path = "postgres/pipelines.rs"]
 mod pipelines;
+#[path = "postgres/plans.rs"]
+mod plans;
 #[path = "postgres/random.rs"]
 mod random;
 #[path = "postgres/replicating.rs"]

@@ -359,3 +359,64 @@ fn a_time_limit_of_the_client_before_does_not_end_what_makes_a_connection_fit() 
         assert_eq!(row, Some("D fit"), "{io}: {heard:?}");
     }
 }
+
+/// Some drivers always ask for one row when one value is wanted: the portal has more, for all that
+/// it tells.
+#[test]
+fn what_a_portal_has_set_that_has_more_rows_to_give_follows_its_client_alone() {
+    for io in DRIVERS {
+        for text in [
+            "select set_config('app.tenant', '42', false)",
+            "select set_config('app.tenant', a::text, false) from generate_series(42, 50) a",
+        ] {
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            let script = Script::new()
+                .parse("", text)
+                .bind("", &[])
+                .execute_of("", 1)
+                .sync();
+            let heard = client.ask(&script, 1);
+            assert_eq!(heard, ["1", "2", "D 42", "s", "Z Idle"], "{io}: {text}");
+            assert_eq!(client.value("show app.tenant"), "42", "{io}: {text}");
+            client.vanish(false);
+            let tenant = "select coalesce(current_setting('app.tenant', true), '')";
+            assert_eq!(stage.client().value(tenant), "", "{io}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_behind_a_reset_runs_with_what_the_startup_packet_has_set() {
+    same_as_direct(ONE, |address| {
+        let settings = [("options", "-c work_mem=5MB -c search_path=pg_catalog")];
+        let mut client = Client::with(address, &settings);
+        let show = Script::new().parse("s", "show work_mem").sync();
+        let mut heard = client.ask(&show, 1);
+        for reset in ["reset work_mem", "reset all", "discard all"] {
+            for sets in ["set work_mem to '6MB'", "begin; set work_mem to '6MB'"] {
+                heard.extend(client.query(sets));
+                let texts = Script::new().query(reset).query("show work_mem");
+                heard.extend(client.ask(&texts, 2));
+                heard.extend(client.query("rollback"));
+            }
+            heard.extend(client.ask(
+                &Script::new().close("s").parse("s", "show work_mem").sync(),
+                1,
+            ));
+            let prepared = Script::new()
+                .parse("", reset)
+                .bind("", &[])
+                .execute()
+                .sync()
+                .parse("", "show search_path")
+                .bind("", &[])
+                .execute()
+                .bind("s", &[])
+                .execute()
+                .sync();
+            heard.extend(client.ask(&prepared, 2));
+        }
+        heard
+    });
+}

@@ -323,33 +323,75 @@ fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
 #[test]
 fn one_server_alone_needs_no_monitor() {
     let stage = stage();
-    let listen = loopback();
     let primary = stage.primary();
-    let toml = service_toml(
-        "alone",
-        stage.scene.kind,
-        listen,
-        std::slice::from_ref(&primary),
-        "",
+    // Those who probe it may notice that it was away, or not.
+    for (round, further) in ["", "[service.health]\nfall = 100"].into_iter().enumerate() {
+        let listen = loopback();
+        let servers = std::slice::from_ref(&primary);
+        let toml = service_toml("alone", stage.scene.kind, listen, servers, further);
+        let monitor = "[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n\
+                       database = \"postgres\"\n";
+        assert!(toml.contains(monitor));
+        let config = stage.head.clone() + &toml.replace(monitor, "");
+        let balancer = evenkeel_lab::Balancer::start(&config).unwrap();
+        let client = Client::connect(listen);
+        let insert = |id| {
+            format!(
+                "INSERT INTO things VALUES ({}, 'alone')",
+                30 + 10 * round + id
+            )
+        };
+        client.run("BEGIN");
+        client.run(&insert(0));
+        // Nobody takes it for a former primary.
+        balancer.reload(&config).unwrap();
+        client.run("COMMIT");
+        // It is restarted: who comes meanwhile waits.
+        primary.kill().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| client.text(&insert(1)));
+            thread::sleep(Duration::from_millis(2_000));
+            primary.start().unwrap();
+            let waited = waiting.join().unwrap();
+            assert!(waited.is_ok(), "{waited:?}\n{}", balancer.log());
+        });
+    }
+}
+
+#[test]
+fn a_server_that_was_promoted_is_not_doubted_for_a_session_that_wants_to_read_only() {
+    let further = "[service.split]\nreads = true\nprimary_reads = false\n\
+                   [service.failover]\nwait_ms = 20000";
+    let stage = Stage::set_with("auto", further);
+    stage.direct().run("CREATE TABLE things (id int)");
+    stage.scene.wait_caught_up().unwrap();
+    let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
+    stage.wait_split(&clients[0]);
+    // Connections of a time when the server was a replica.
+    clients
+        .iter()
+        .for_each(|client| client.run("BEGIN READ ONLY; SELECT 1"));
+    clients.iter().for_each(|client| client.run("COMMIT"));
+    let candidate = stage.replicas()[0].clone();
+    stage.scene.lab.promote(&candidate).unwrap();
+    stage.wait_whole();
+    wait_primary(&stage, &candidate);
+    let since = Instant::now();
+    for client in &clients {
+        let twice = "INSERT INTO things VALUES (1); COMMIT; BEGIN READ ONLY; \
+                     INSERT INTO things VALUES (2); COMMIT";
+        let failed = client.text(twice).unwrap_err();
+        assert_eq!(failed.state, "25006", "{failed:?}");
+        client.run("ROLLBACK");
+        client.run("SET default_transaction_read_only = on");
+        let failed = client.text("INSERT INTO things VALUES (3)").unwrap_err();
+        assert_eq!(failed.state, "25006", "{failed:?}");
+    }
+    assert!(
+        since.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        since.elapsed()
     );
-    let monitor =
-        "[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\ndatabase = \"postgres\"\n";
-    assert!(toml.contains(monitor));
-    let config = stage.head.clone() + &toml.replace(monitor, "");
-    let balancer = evenkeel_lab::Balancer::start(&config).unwrap();
-    let client = Client::connect(listen);
-    client.run("BEGIN");
-    client.run("INSERT INTO things VALUES (30, 'alone')");
-    // Nobody takes it for a former primary.
-    balancer.reload(&config).unwrap();
-    client.run("COMMIT");
-    // It is restarted: who comes meanwhile waits.
-    primary.kill().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| client.text("INSERT INTO things VALUES (31, 'alone')"));
-        thread::sleep(Duration::from_millis(300));
-        primary.start().unwrap();
-        let waited = waiting.join().unwrap();
-        assert!(waited.is_ok(), "{waited:?}\n{}", balancer.log());
-    });
+    let count = "/* evenkeel: primary */ SELECT count(*) || ' ' || sum(id) FROM things";
+    assert_eq!(stage.client().text(count).unwrap(), ["6 6"]);
 }

@@ -143,3 +143,23 @@ fn what_a_replica_refuses_before_its_sync_runs_on_the_primary_at_once() {
         assert_eq!(client.ask(&Script::new().sync(), 1), ["Z Idle"], "{io}");
     }
 }
+
+#[test]
+fn what_is_answered_in_a_replica_s_stead_or_not_at_all_keeps_nobody_waiting() {
+    for io in DRIVERS {
+        let (stage, primary) = stage(io);
+        let mut client = Client::connect(stage.listen);
+        client.run("BEGIN READ ONLY");
+        let prepared = Script::new().parse("p", WHERE).bind("p", &[]).execute();
+        let heard = client.ask(&prepared.sync(), 1);
+        assert_ne!(heard[2], primary, "{io}: {heard:?}");
+        client.run("DEALLOCATE p");
+        assert_eq!(client.value("SELECT 'on'"), "on", "{io}");
+        client.tell(&Script::new().bind("nothing", &[]).flush());
+        assert_eq!(client.hear(), "E 26000", "{io}");
+        client.tell(&Script::new().query("SELECT 'passed over'"));
+        let heard = client.ask(&Script::new().sync(), 1);
+        assert_eq!(heard, ["Z Failed"], "{io}");
+        client.run("ROLLBACK");
+    }
+}

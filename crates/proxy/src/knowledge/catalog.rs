@@ -7,7 +7,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
@@ -22,6 +22,8 @@ pub struct Catalog {
     functions: HashMap<Box<[u8]>, Volatility>,
     relations: HashMap<Box<[u8]>, Volatility>,
     implied: Volatility,
+    /// Names of functions that are not the server's own.
+    of_users: HashSet<Box<[u8]>>,
     /// Only what leaves anything behind.
     binds: HashMap<Box<[u8]>, Pins>,
     triggers: HashMap<Box<[u8]>, Pins>,
@@ -64,6 +66,12 @@ impl Catalog {
         let is_known = || self.function(name) != Volatility::Unknown;
         let bound = self.binds.get(name).copied();
         bound.or_else(|| is_known().then_some(Pins::NONE))
+    }
+
+    /// Whether any function or procedure of that name is not the server's own.
+    #[must_use]
+    pub fn is_of_users(&self, name: &[u8]) -> bool {
+        self.of_users.contains(name)
     }
 
     /// What writing to a table or view of that name, or reading from it, may leave behind.

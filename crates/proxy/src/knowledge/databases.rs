@@ -33,6 +33,8 @@ pub struct Database {
     catalog: ArcSwapOption<Catalog>,
     used: AtomicBool,
     changed: AtomicBool,
+    /// How often plans of before were found, or made, to be good no more.
+    plans: AtomicU64,
     /// When the last reading that came to its end began.
     read_us: AtomicU64,
     bell: Arc<Notify>,
@@ -89,6 +91,16 @@ impl Database {
         if !self.changed.swap(true, Relaxed) {
             self.bell.notify_one();
         }
+    }
+
+    /// Which plans are good: what is prepared from now on must not be taken for what was before.
+    pub fn plans(&self) -> u64 {
+        self.plans.load(Acquire)
+    }
+
+    /// What was prepared until now may be planned otherwise, or have other types.
+    pub fn plans_changed(&self) {
+        self.plans.fetch_add(1, Release);
     }
 
     /// Whether a session has looked since the last call.
@@ -154,6 +166,7 @@ impl Databases {
                 catalog: ArcSwapOption::empty(),
                 used: AtomicBool::new(true),
                 changed: AtomicBool::new(false),
+                plans: AtomicU64::new(0),
                 read_us: AtomicU64::new(0),
                 bell: Arc::clone(&self.bell),
                 reads: Arc::clone(&self.reads),

@@ -107,7 +107,8 @@ struct Session<'a> {
     goes_on: bool,
     /// They wait for answers to what was sent before them.
     stalled: bool,
-    /// A unit that is being sent, or is under way, takes prepared statements away.
+    /// A unit that is being sent, or is under way, takes prepared statements away, or settings that
+    /// the client began with: what comes behind it waits for its end.
     clears: bool,
     /// The connection is to go back when its last send has gone.
     releases: bool,
@@ -143,6 +144,12 @@ struct Session<'a> {
     /// When it did so last: until the catalog was read again, what is known of it is old. Zero:
     /// never.
     changed_catalog_us: u64,
+    /// It changes tables or types, which others' prepared statements may be of.
+    changes_plans: bool,
+    /// It changes functions, which may leave behind what the catalog does not tell.
+    changes_functions: bool,
+    /// When it did so last, as above.
+    changed_functions_us: u64,
     /// What runs now.
     unit: Unit,
     /// What the rules say of its prepared statements, by their numbers.
@@ -275,13 +282,21 @@ impl Session<'_> {
             self.go_on()?;
             return Ok(true);
         }
-        let may_leave = |server: &ServerConnection| {
-            server.conversation.owed() == 0 || server.conversation.is_streaming()
-        };
-        if self.leaving && self.server.as_deref().is_none_or(may_leave) {
+        if self.leaving && !self.is_told_more() {
             return Err(End::ClientLeft);
         }
         self.step_client(context, is_client_ready)
+    }
+
+    /// Whether a reply is still to come to a client that says nothing any more: not where the
+    /// server waits for a Sync, or for data to copy, or streams on and on.
+    fn is_told_more(&self) -> bool {
+        let Some(server) = &self.server else {
+            return false;
+        };
+        let conversation = &server.conversation;
+        let waits = conversation.is_copying_in() || conversation.is_streaming();
+        conversation.owes_ready() && !waits
     }
 
     /// Whether the server has all that was sent to it; a failure is found by the next receive.
@@ -420,10 +435,7 @@ impl Session<'_> {
 
     /// A replica works at a unit: the next one may have to go elsewhere.
     fn is_paused(&self) -> bool {
-        self.server.is_some()
-            && self.borrower.is_at_replica()
-            && self.unit.is_sent
-            && self.walker.is_at_border()
+        self.is_next_unit_of_replica() && self.walker.is_at_border()
     }
 
     /// An error has made a request undone.

@@ -46,6 +46,12 @@ pub trait Lookup {
         Some(Pins::NONE)
     }
 
+    /// Whether users have made functions of that name.
+    fn is_of_users(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
+
     /// What writing to a table of that name, or reading from it, may leave behind: its triggers.
     fn triggers(&self, name: &[u8]) -> Pins {
         let _ = name;
@@ -76,6 +82,10 @@ impl Lookup for Catalog {
         Catalog::binds(self, name)
     }
 
+    fn is_of_users(&self, name: &[u8]) -> bool {
+        Catalog::is_of_users(self, name)
+    }
+
     fn triggers(&self, name: &[u8]) -> Pins {
         Catalog::triggers(self, name)
     }
@@ -96,6 +106,8 @@ pub struct Meaning {
     pub effects: SmallVec<[Effect; 1]>,
     /// The catalog of the database may be another behind it.
     pub changes_catalog: bool,
+    /// Functions may be others behind it.
+    pub changes_functions: bool,
     /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
     pub draws: bool,
     /// It asks what was drawn from sequences, for all that is known.
@@ -198,6 +210,14 @@ impl Meaning {
             && !self.changes_catalog
     }
 
+    /// Whether plans of before may be good no more behind it: a text that cannot be read says so of
+    /// nothing, or nobody could share any.
+    #[must_use]
+    pub fn changes_plans(&self) -> bool {
+        let changes = |one: &Statement| matches!(one.kind, Kind::Ddl | Kind::Routine);
+        self.changes_catalog && self.statements.iter().any(changes)
+    }
+
     /// What one statement of the text leaves behind.
     pub(crate) fn effects_of(&self, statement: usize) -> &[Effect] {
         let statement = u32::try_from(statement).unwrap_or(u32::MAX);
@@ -231,6 +251,7 @@ impl Meaning {
                 does: Does::Pin(Pin::Unknown),
             }],
             changes_catalog: true,
+            changes_functions: true,
             draws: false,
             asks: false,
             rereads: Rereads::Nothing,
@@ -245,6 +266,17 @@ impl Meaning {
 /// [`Meaning::unreadable`] stands for it.
 #[must_use]
 pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Meaning {
+    read_in_doubt(text, backslashes, catalog, false)
+}
+
+/// As [`read`]. `doubts_functions`: users' functions may be others than the catalog knows.
+#[must_use]
+pub fn read_in_doubt(
+    text: &[u8],
+    backslashes: bool,
+    catalog: Option<&dyn Lookup>,
+    doubts_functions: bool,
+) -> Meaning {
     let facts = postgres::facts(text, backslashes);
     if facts.is_cut() {
         return Meaning::too_much(facts.hint().map(owned_hint));
@@ -254,21 +286,25 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         hint: facts.hint().map(owned_hint),
         effects: SmallVec::new(),
         changes_catalog: false,
+        changes_functions: false,
         draws: false,
         asks: false,
         rereads: Rereads::Nothing,
         writes: false,
         digest: 0,
     };
-    let reader = Reader {
+    let mut reader = Reader {
         text,
         backslashes,
         catalog,
+        doubts_functions,
     };
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&reader, statement);
         meaning.writes |= routing::may_write(&routed);
-        meaning.changes_catalog |= routing::changes_catalog(statement.kind, &routed);
+        let changes_catalog = routing::changes_catalog(statement.kind, &routed);
+        meaning.changes_catalog |= changes_catalog;
+        meaning.changes_functions |= changes_catalog && routing::names_routine(&reader, statement);
         meaning.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
@@ -280,6 +316,7 @@ pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn Lookup>) -> Mea
         if meaning.effects.len() > EFFECTS_MAX {
             return Meaning::too_much(meaning.hint);
         }
+        reader.doubts_functions |= meaning.changes_functions;
     }
     meaning
 }
@@ -289,6 +326,8 @@ struct Reader<'a> {
     text: &'a [u8],
     backslashes: bool,
     catalog: Option<&'a dyn Lookup>,
+    /// What the catalog knows of users' functions may be old.
+    doubts_functions: bool,
 }
 
 fn owned_hint(hint: hint::Hint<'_>) -> Hint {

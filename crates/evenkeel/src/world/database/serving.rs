@@ -25,6 +25,7 @@ use crate::config::plan::{
     RuleTo, ServicePlan, TlsPlan,
 };
 use crate::world::World;
+use crate::world::cluster::asks_roles;
 use crate::world::server::Watch;
 use crate::world::service::ServiceState;
 
@@ -211,6 +212,15 @@ impl World {
             true => Primary::Here,
             false => Primary::Away,
         });
+    }
+
+    /// Where nobody asks the servers for their roles nobody says that one is there again: who
+    /// waits for it tries from time to time.
+    pub(in crate::world) fn tell_turns_unasked(&self) {
+        let services = self.services.iter().enumerate();
+        for (index, _) in services.filter(|(_, one)| !asks_roles(&one.plan)) {
+            self.tell_turn(index);
+        }
     }
 
     /// A changed plan reaches what is not in the view.

@@ -98,8 +98,13 @@ impl Builder {
         let relations = worst_of_relations(&self.relations, &functions);
         // The server's own are what they were made to be.
         let own = self.implied.iter().filter(|oid| **oid >= FIRST_USER_OID);
+        let of_users = self
+            .functions
+            .iter()
+            .filter(|one| one.oid >= FIRST_USER_OID);
         Catalog {
             generation,
+            of_users: of_users.map(|one| one.name.as_bytes().into()).collect(),
             implied: worst(own.copied(), &functions),
             functions: by_name(&self.functions, &functions, |one| (one.oid, &one.name)),
             relations: by_name(&self.relations, &relations, |one| (one.oid, &one.name)),

@@ -84,6 +84,18 @@ impl Account {
         }
     }
 
+    /// Which plans of its database are good.
+    pub(crate) fn plans(&self) -> u64 {
+        let database = self.known.database.get();
+        database.map_or(0, |database| database.plans())
+    }
+
+    pub(crate) fn plans_changed(&self) {
+        if let Some(database) = self.known.database.get() {
+            database.plans_changed();
+        }
+    }
+
     /// Whether the catalog was read after this moment.
     pub(crate) fn knows_catalog_until(&self, us: u64) -> bool {
         let database = self.known.database.get();

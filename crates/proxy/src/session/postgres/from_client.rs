@@ -236,9 +236,12 @@ impl Session<'_> {
         is_behind && is_cleared || self.is_undecided(header, request, message)
     }
 
-    /// The rest of the last message of a replica's unit has gone; what comes behind waits.
+    /// The rest of the last message of a replica's unit has gone; what comes behind waits, unless
+    /// we have answered in the replica's stead or nothing will be answered up to a Sync.
     pub(super) fn is_next_unit_of_replica(&self) -> bool {
-        self.borrower.is_at_replica() && self.unit.is_sent
+        let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
+        let is_sent = self.borrower.is_at_replica() && self.unit.is_sent;
+        is_sent && self.server.as_deref().is_some_and(owes_ready)
     }
 
     /// A replica gets one unit at a time: the next one may have to go elsewhere.

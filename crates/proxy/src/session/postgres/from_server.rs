@@ -165,7 +165,11 @@ impl Session<'_> {
         match reply.settled {
             Settled::Parsed(token) | Settled::Closed(token) => self.prepared(server, token),
             Settled::Nothing => {}
-            Settled::Suspended(_) => self.unit.has_done |= reply.delivery == Delivery::Forward,
+            Settled::Suspended(token) => {
+                self.unit.has_done |= reply.delivery == Delivery::Forward;
+                // More may never be fetched, and what was called for these rows was called.
+                self.completed(server, token, 0);
+            }
             Settled::Completed { token, nth } => {
                 self.unit.has_done |= reply.delivery == Delivery::Forward;
                 if let Event::CommandComplete(tag) = event {
@@ -191,9 +195,7 @@ impl Session<'_> {
                     self.inherits_draws = true;
                     return Delivery::Swallow;
                 }
-                if is_missing(sqlstate, token) || is_of_old_plan(sqlstate, event) {
-                    server.prepared.outdate();
-                }
+                self.doubt_statements(server, (sqlstate, token), event);
                 self.failed(token, sqlstate, walked);
             }
             Settled::Fatal(_) if was_idle && self.may_go_on_elsewhere() => {
@@ -207,6 +209,22 @@ impl Session<'_> {
             }
         }
         reply.delivery
+    }
+
+    /// An error may tell that what is prepared there is not what it was taken for.
+    fn doubt_statements(
+        &mut self,
+        server: &mut ServerConnection,
+        (sqlstate, token): (SqlState, Option<Token>),
+        event: &Event<'_>,
+    ) {
+        let is_old = is_of_old_plan(sqlstate, event);
+        if is_old {
+            self.account.plans_changed();
+        }
+        if is_old || is_missing(sqlstate, token) {
+            server.prepared.outdate();
+        }
     }
 
     /// The server ends the connection.
@@ -281,7 +299,7 @@ impl Session<'_> {
         delivery: Delivery,
     ) -> Delivery {
         let interner = self.worker.interner();
-        server.settings.hear(name, value, interner);
+        server.hear_setting(name, value, interner);
         if delivery == Delivery::Swallow {
             return Delivery::Swallow;
         }
@@ -342,6 +360,12 @@ impl Session<'_> {
         if std::mem::take(&mut self.changes_catalog) {
             self.changed_catalog_us = clock::now_us();
             self.account.catalog_changed();
+            if std::mem::take(&mut self.changes_plans) {
+                self.account.plans_changed();
+            }
+            if std::mem::take(&mut self.changes_functions) {
+                self.changed_functions_us = self.changed_catalog_us;
+            }
         }
         let view = self.seat.service().view();
         let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);

@@ -10,7 +10,7 @@ use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::names::names;
 
 use super::Session;
-use super::effects::is_atomic;
+use super::effects::{is_atomic, takes_statements_away};
 use super::statements::Statement;
 use crate::state::meaning::{Meaning, Rereads};
 
@@ -88,11 +88,26 @@ impl Session<'_> {
         let token = match self.portals.meaning(portal, self.segment) {
             Some(meaning) => match self.deallocated(&meaning).map(Box::from) {
                 Some(name) => return self.execute_deallocate(flight, &name, message.len()),
-                None => self.effects.note(&meaning),
+                None => {
+                    self.outdate_for(&meaning);
+                    self.effects.note(&meaning)
+                }
             },
             None => Token(0),
         };
         self.send(flight, Request::Execute, token, message.len())
+    }
+
+    /// What is prepared behind it in the same batch must not be taken for what it takes away.
+    fn outdate_for(&mut self, meaning: &Meaning) {
+        self.clears |= self.is_to_be_awaited(meaning);
+        if !meaning.effects.iter().any(takes_statements_away) {
+            return;
+        }
+        self.names.all_go();
+        if let Some(server) = &mut self.server {
+            server.prepared.outdate();
+        }
     }
 
     /// The message binds a statement that has a name.
@@ -137,6 +152,8 @@ impl Session<'_> {
     fn take_hold(&mut self, portal: &[u8], meaning: &Arc<Meaning>) {
         self.portals.bind(portal, meaning, self.segment);
         self.changes_catalog |= meaning.changes_catalog;
+        self.changes_plans |= meaning.changes_plans();
+        self.changes_functions |= meaning.changes_functions;
         self.drew |= meaning.draws;
         self.rereads = self.rereads.max(meaning.rereads);
         if !meaning.effects.is_empty() {

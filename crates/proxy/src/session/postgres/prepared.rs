@@ -45,7 +45,7 @@ pub(super) fn take_given(given: &mut Vec<Box<[u8]>>, name: &[u8]) -> bool {
     index.map(|index| given.swap_remove(index)).is_some()
 }
 
-/// Nothing was prepared behind it: that waits.
+/// What was prepared behind it waits, or is still to be answered.
 pub(super) fn forget_statements(
     meaning: &Meaning,
     statement: usize,
@@ -147,7 +147,7 @@ impl Session<'_> {
             return Ok(self.refuse_parse(flight, words, message.len()));
         }
         let name = parts.statement.of(message);
-        if let Some(known) = self.names.get(name).map(Arc::clone) {
+        if let Some(known) = self.names.taken(name).map(Arc::clone) {
             let known = self.fit(name, known);
             return Ok(self.parse_taken(flight, header, parts.statement, &known, message.len()));
         }

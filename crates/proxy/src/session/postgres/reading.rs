@@ -38,10 +38,13 @@ impl Session<'_> {
     pub(super) fn within(&self, text: &[u8], types: &[u8]) -> Within {
         let backslashes = self.backslashes();
         let tells_moment = |backslashes| postgres::tells_moment(text, backslashes);
-        let is_own = self.reads_uncertainly() || backslashes.is_none_or(tells_moment);
+        // What others have prepared is from before the change that is under way here.
+        let is_uncertain = self.reads_uncertainly() || self.changes_catalog;
+        let is_own = is_uncertain || backslashes.is_none_or(tells_moment);
         Within {
             types: types.into(),
             database: self.account.who.database_number.get(),
+            plans: self.account.plans(),
             by: self.journal.read_by(),
             backslashes,
             own: if is_own { new_id() } else { 0 },

@@ -46,12 +46,17 @@ impl Session<'_> {
         // A server that takes writes refuses one if the session itself wants to read only.
         let is_own = mishap == Mishap::ReadOnly && !at.is_replica && !self.is_in_recovery();
         // A write that was turned away was not run, unless it could commit some of itself before.
-        let is_doubtful = mishap == Mishap::TurnedAway && !is_read && !self.unit.is_atomic;
+        let may_be_done = match mishap {
+            Mishap::TurnedAway => !self.unit.is_atomic,
+            Mishap::ReadOnly => !at.is_replica && (!self.unit.is_atomic || self.unit.has_done),
+            _ => false,
+        };
+        let is_doubtful = may_be_done && !is_read;
         let is_new = self.unit.rescues < RESCUES_MAX;
         is_new && !is_own && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
     }
 
-    /// Whether the server said in the login that it is a standby (PostgreSQL 14 and later say so).
+    /// Whether the server said last that it is a standby (PostgreSQL 14 and later say so).
     pub(super) fn is_in_recovery(&self) -> bool {
         let reported = self.server.iter().flat_map(|server| &server.reported);
         let mut said = reported.filter(|(name, _)| &**name == b"in_hot_standby");

@@ -17,7 +17,7 @@ use super::statements::Prepared;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::state::settings::{Carried, OnServer};
+use crate::state::settings::{Carried, Interner, OnServer, is_of_server};
 use crate::stream::Stream;
 use crate::upstream::join::JoinError;
 use crate::upstream::lender::{Pooled, Who};
@@ -148,6 +148,14 @@ impl ServerConnection {
         }
     }
 
+    /// The server reports a setting, or what it is: a standby that is promoted says so.
+    pub(crate) fn hear_setting(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
+        if is_of_server(name) {
+            self.report(name, value);
+        }
+        self.settings.hear(name, value, interner);
+    }
+
     /// The login is over.
     pub(crate) fn begins(&mut self, worker: &Worker) {
         let reports = self.reported.iter();
@@ -249,7 +257,7 @@ impl ServerConnection {
             while self.conversation.due().is_some() {}
             match &event {
                 Event::ParameterStatus(Some((name, value))) => {
-                    self.settings.hear(name, value, worker.interner());
+                    self.hear_setting(name, value, worker.interner());
                 }
                 Event::Error(report) => {
                     let text = String::from_utf8_lossy(report.text());

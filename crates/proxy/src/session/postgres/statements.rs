@@ -1,7 +1,7 @@
 //! Prepared statements: the client's names, the statements that all sessions share, and which of
 //! them a server connection has.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use evenkeel_wire::sql::Dialect;
@@ -30,6 +30,8 @@ pub(crate) struct Within {
     /// The OIDs of the parameters' types that the client gave.
     pub(crate) types: Box<[u8]>,
     pub(crate) database: u64,
+    /// Which plans were good when its client prepared it.
+    pub(crate) plans: u64,
     /// The settings that it is read by.
     pub(crate) by: ReadBy,
     /// Whether backslashes escape in its plain strings; `None`: it cannot be read.
@@ -90,6 +92,9 @@ pub(crate) struct Names {
     known: HashMap<Box<[u8]>, Arc<Statement>>,
     /// What to undo if the server passes over a Parse or Close, oldest first.
     undo: Vec<Undo>,
+    /// Behind a DEALLOCATE ALL in the same batch: the names that were given since. The others are
+    /// free.
+    given_since: Option<HashSet<Box<[u8]>>>,
     share: Share,
 }
 
@@ -106,6 +111,18 @@ struct Undo {
 impl Names {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.known.get(name)
+    }
+
+    /// As [`Names::get`], unless a DEALLOCATE ALL is on its way to take the name away.
+    pub(crate) fn taken(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        let since = self.given_since.as_ref();
+        let is_kept = since.is_none_or(|since| since.contains(name));
+        self.known.get(name).filter(|_| is_kept)
+    }
+
+    /// DEALLOCATE ALL is on its way.
+    pub(crate) fn all_go(&mut self) {
+        self.given_since = Some(HashSet::new());
     }
 
     /// What the name stands for is another statement of the same text from now on.
@@ -132,6 +149,9 @@ impl Names {
     /// `by` is the token of the Parse, and which of the client's batches it is in.
     pub(crate) fn set(&mut self, by: (u64, u64), name: &[u8], statement: Arc<Statement>) {
         let before = self.known.insert(name.into(), statement);
+        if let Some(since) = &mut self.given_since {
+            since.insert(name.into());
+        }
         let (token, segment) = by;
         let name = name.into();
         self.undo.push(Undo {
@@ -172,11 +192,15 @@ impl Names {
         self.undone();
     }
 
-    /// An error made the server pass over it.
+    /// An error made the server pass over the oldest of that token which is under way.
     pub(crate) fn discarded(&mut self, token: u64) {
-        let Some(index) = self.undo.iter().rposition(|undo| undo.token == token) else {
-            return;
-        };
+        let is_it = |undo: &Undo| undo.token == token && !undo.is_answered;
+        if let Some(index) = self.undo.iter().position(is_it) {
+            self.take_back(index);
+        }
+    }
+
+    fn take_back(&mut self, index: usize) {
         let undo = self.undo.remove(index);
         // What came behind it with the same name begins where this one began.
         let mut behind = self.undo.iter_mut().skip(index);
@@ -192,14 +216,16 @@ impl Names {
 
     /// All that was not answered for good is run again, or never was.
     pub(crate) fn undone(&mut self) {
-        while let Some(undo) = self.undo.last() {
-            self.discarded(undo.token);
+        self.given_since = None;
+        while let Some(last) = self.undo.len().checked_sub(1) {
+            self.take_back(last);
         }
     }
 
     /// Everything that was sent has been answered.
     pub(crate) fn settled(&mut self) {
         self.undo.clear();
+        self.given_since = None;
     }
 
     pub(crate) fn is_settled(&self) -> bool {
@@ -212,9 +238,18 @@ impl Names {
         self.undo.iter().any(is_it)
     }
 
-    /// DEALLOCATE ALL, DISCARD ALL.
+    /// DEALLOCATE ALL, DISCARD ALL: what is not answered yet was sent behind it, and is to come.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        self.undo.retain(|undo| !undo.is_answered);
+        let mut behind: HashSet<&[u8]> = HashSet::new();
+        for undo in &mut self.undo {
+            if behind.insert(&undo.name) {
+                undo.before = None;
+            }
+        }
+        self.known.retain(|name, _| behind.contains(&**name));
+        self.given_since = None;
+        self.share = Share::default();
     }
 }
 
@@ -352,9 +387,15 @@ impl Prepared {
         self.open.iter().any(is_it)
     }
 
-    /// DEALLOCATE ALL, DISCARD ALL.
+    /// DEALLOCATE ALL, DISCARD ALL: what is under way was sent behind it, and is still to be.
     pub(crate) fn clear(&mut self) {
-        self.used.clear();
+        let mut behind = HashSet::new();
+        for open in &mut self.open {
+            if behind.insert(open.id) {
+                open.before = None;
+            }
+        }
+        self.used.retain(|id, _| behind.contains(id));
     }
 }
 
@@ -366,6 +407,7 @@ mod tests {
         let within = Within {
             types: Box::default(),
             database: 0,
+            plans: 0,
             by: ReadBy::default(),
             backslashes: None,
             own: 0,
@@ -435,6 +477,48 @@ mod tests {
         names.discarded(5);
         names.discarded(6);
         assert_eq!(&*names.get(b"a").unwrap().text, b"select 1");
+    }
+
+    #[test]
+    fn deallocate_all_leaves_what_was_prepared_behind_it() {
+        let mut prepared = Prepared::default();
+        for id in [1, 2] {
+            let _ = prepared.add(id, 9, 0);
+        }
+        prepared.settled();
+        prepared.outdate();
+        assert_eq!(prepared.add(2, 9, 0), [Some(2), None]);
+        let _ = prepared.add(3, 9, 0);
+        prepared.clear();
+        assert!(!prepared.has(1) && prepared.has(2) && prepared.has(3));
+        // Its Close and its Parse are passed over: what was there before is gone.
+        prepared.undo(2);
+        prepared.undo(2);
+        assert!(!prepared.has(2) && prepared.has(3));
+        let mut names = Names::default();
+        names.set((1, 0), b"before", statement(b"select 1"));
+        names.set((2, 0), b"again", statement(b"select 2"));
+        names.settled();
+        names.remove((3, 0), b"again");
+        names.set((4, 0), b"again", statement(b"select 3"));
+        names.clear();
+        assert!(names.get(b"before").is_none());
+        assert_eq!(&*names.get(b"again").unwrap().text, b"select 3");
+        names.undone();
+        assert!(names.get(b"again").is_none());
+    }
+
+    #[test]
+    fn of_several_parses_of_one_text_an_error_undoes_the_oldest_that_is_not_answered() {
+        let mut names = Names::default();
+        names.set((1, 0), b"answered", statement(b"select 1"));
+        names.answered(1);
+        names.set((1, 1), b"passed over", statement(b"select 1"));
+        names.set((1, 2), b"to come", statement(b"select 1"));
+        names.discarded(1);
+        assert!(names.get(b"answered").is_some());
+        assert!(names.get(b"passed over").is_none());
+        assert!(names.get(b"to come").is_some());
     }
 
     #[test]

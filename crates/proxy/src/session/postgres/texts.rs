@@ -16,7 +16,7 @@ use super::server::ServerConnection;
 use super::statements::{self};
 use super::unit::text_of_query;
 use super::{End, Session, sequences};
-use crate::state::meaning::{self, Does, Lookup, Meaning};
+use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
 use crate::state::templates::Within;
 
 impl Session<'_> {
@@ -67,6 +67,8 @@ impl Session<'_> {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
         self.changes_catalog |= meaning.changes_catalog;
+        self.changes_plans |= meaning.changes_plans();
+        self.changes_functions |= meaning.changes_functions;
         self.drew |= meaning.draws;
         self.rereads = self.rereads.max(meaning.rereads);
         if !meaning.effects.is_empty() {
@@ -168,14 +170,23 @@ impl Session<'_> {
                     build::sync(flight.writer());
                 }
             }
+            self.journal.prepares(&statement.meaning.effects);
             self.pin(Pin::Prepared);
         }
     }
 
     pub(super) fn take_pins(&mut self, meaning: &Meaning) {
-        self.clears |= meaning.effects.iter().any(takes_statements_away);
+        self.clears |= self.is_to_be_awaited(meaning);
         self.journal.sent(meaning);
         self.card.set_pins(self.journal.pins);
+    }
+
+    /// Whether what comes behind it must not be sent before its end.
+    pub(super) fn is_to_be_awaited(&self, meaning: &Meaning) -> bool {
+        let journal = &self.journal;
+        let takes_away =
+            |one: &Effect| takes_statements_away(one) || journal.is_to_restore(&one.does);
+        meaning.effects.iter().any(takes_away)
     }
 
     /// What a text means; of a session whose encoding hides it, nothing can be told.
@@ -189,7 +200,18 @@ impl Session<'_> {
         };
         let catalog = self.account.catalog();
         let lookup = catalog.as_deref().map(|catalog| catalog as &dyn Lookup);
-        meaning::read(text, backslashes, lookup)
+        meaning::read_in_doubt(text, backslashes, lookup, self.doubts_functions())
+    }
+
+    /// Whether it has changed functions since the catalog was read, or does so now.
+    fn doubts_functions(&self) -> bool {
+        let changed_us = self.changed_functions_us;
+        self.changes_functions || changed_us > 0 && !self.account.knows_catalog_until(changed_us)
+    }
+
+    /// By what texts are read: the state of the catalog, and whether it is doubted.
+    fn catalog_version(&self) -> u64 {
+        2 * self.account.catalog_version() + u64::from(self.doubts_functions())
     }
 
     /// What a text means that is run, and counted under its digest.
@@ -199,7 +221,7 @@ impl Session<'_> {
         };
         let within = Within {
             dialect,
-            catalog: self.account.catalog_version(),
+            catalog: self.catalog_version(),
         };
         let mut templates = self.account.known.templates.borrow_mut();
         let meaning = templates.meaning(text, within, Meaning::is_fixed, || {
@@ -231,7 +253,7 @@ impl Session<'_> {
         text: &[u8],
         within: &statements::Within,
     ) -> Arc<statements::Statement> {
-        let catalog = self.account.catalog_version();
+        let catalog = self.catalog_version();
         let read = || Arc::new(self.read_prepared(text, within.dialect()));
         self.own.statements.statement(text, within, catalog, read)
     }
@@ -250,7 +272,7 @@ impl Session<'_> {
         &self,
         statement: &Arc<statements::Statement>,
     ) -> Arc<statements::Statement> {
-        let catalog = self.account.catalog_version();
+        let catalog = self.catalog_version();
         if statement.catalog == catalog {
             return Arc::clone(statement);
         }

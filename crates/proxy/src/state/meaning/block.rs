@@ -63,6 +63,7 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
         text: code,
         backslashes: false,
         catalog: None,
+        doubts_functions: false,
     };
     let mut list = SmallVec::new();
     let mut effects = Effects::of(0, &mut list);

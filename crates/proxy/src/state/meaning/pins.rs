@@ -1,8 +1,9 @@
 //! What binds a session to its connection, by what its statements call and make.
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::route::Volatility;
 use evenkeel_wire::sql::facts::{Kind, Statement, Traits};
-use evenkeel_wire::sql::name::identifier;
+use evenkeel_wire::sql::name::{Name, identifier};
 use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Kind as TokenKind, Word};
 
@@ -104,20 +105,31 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
         effects.pin_on_success(Pin::Unknown);
     }
     let names = statement.functions.as_slice();
-    let named = |name: &evenkeel_wire::sql::name::Name| name.name_in(reader.text);
     for name in names {
-        function(reader, &named(name), effects);
+        function(reader, &name.name_in(reader.text), effects);
     }
-    let procedure = names.first().filter(|name| is_known(reader, &named(name)));
-    if statement.kind == Kind::Call && procedure.is_none() {
+    if calls_unknown(reader, statement) {
         block::anything(effects);
     }
     relations(reader, statement, effects);
-    // In which order a statement takes and gives back is not said.
-    let takes = names.iter().any(|name| takes_lock(&named(name)));
-    if statement.calls(reader.text, b"pg_advisory_unlock_all") && !takes {
+    if statement.kind == Kind::Select && only_unlocks(reader, statement) {
         effects.push(Does::Release(Release::UnlockNamed));
     }
+}
+
+/// `SELECT [pg_catalog.]pg_advisory_unlock_all()`: with more in it, it may not be run, or may take
+/// what it gives back.
+fn only_unlocks(reader: &Reader<'_>, statement: &Statement) -> bool {
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    tokens.next_token();
+    let mut name = tokens.next_token();
+    if name.is(Word::of("pg_catalog")) && tokens.next_token().kind == TokenKind::Dot {
+        name = tokens.next_token();
+    }
+    let rest = [TokenKind::Open, TokenKind::Close, TokenKind::End];
+    identifier(name.span.of(own)).as_ref() == b"pg_advisory_unlock_all"
+        && rest.iter().all(|kind| tokens.next_token().kind == *kind)
 }
 
 /// What a call of that name binds.
@@ -134,9 +146,30 @@ pub(super) fn function(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'
     }
 }
 
-fn is_known(reader: &Reader<'_>, name: &[u8]) -> bool {
-    let known = |catalog: &dyn super::Lookup| catalog.binds(name).is_some();
-    reader.catalog.is_some_and(known)
+/// Whether it calls what nobody has looked at yet.
+fn calls_unknown(reader: &Reader<'_>, statement: &Statement) -> bool {
+    let names = statement.functions.as_slice();
+    let Some(catalog) = reader.catalog else {
+        return statement.kind == Kind::Call;
+    };
+    let is_unknown = |name: &Name| {
+        let name = name.name_in(reader.text);
+        let is_old = reader.doubts_functions && catalog.is_of_users(&name);
+        // `COPY table (columns)` and the like are no calls.
+        let is_nothing = || catalog.relation(&name) == Volatility::Unknown;
+        is_old || catalog.binds(&name).is_none() && is_nothing()
+    };
+    match statement.kind {
+        Kind::Call => names.first().is_none_or(is_unknown),
+        Kind::Select
+        | Kind::Write
+        | Kind::Ddl
+        | Kind::Declare { .. }
+        | Kind::Explain { .. }
+        | Kind::Prepare(_)
+        | Kind::Execute(_) => names.iter().any(is_unknown),
+        _ => false,
+    }
 }
 
 /// What calling a function of that name leaves behind, if it is the server's own or that of an

@@ -1,10 +1,12 @@
 //! A statement's facts in the router's words.
 
 use evenkeel_policy::route::{Isolation, Kind, Modes, Statement, Traits, Volatility};
-use evenkeel_wire::sql::facts::{self, SettingName, SettingValue};
-use evenkeel_wire::sql::postgres;
+use evenkeel_wire::sql::facts::{self, SettingValue};
+use evenkeel_wire::sql::postgres::{self, Tokens};
+use evenkeel_wire::sql::token::{Span, Token, Word};
 
 use super::Reader;
+use super::effects::setting_name;
 
 /// The router's view of a statement.
 pub(super) fn statement(reader: &Reader<'_>, facts: &facts::Statement) -> Statement {
@@ -46,11 +48,37 @@ pub(super) fn changes_catalog(facts: facts::Kind, statement: &Statement) -> bool
     }
 }
 
+/// Whether a statement that changes the catalog may do so to functions: the first words of it, or
+/// any in a block of code, say so.
+pub(super) fn names_routine(reader: &Reader<'_>, facts: &facts::Statement) -> bool {
+    let own = facts.span.of(reader.text);
+    let is_routine = |token: Token| ROUTINES.iter().any(|word| token.is(Word::of(word)));
+    match facts.kind {
+        facts::Kind::Ddl => {
+            let mut tokens = Tokens::new(own, reader.backslashes);
+            // `CREATE OR REPLACE FUNCTION`
+            (0..4).any(|_| is_routine(tokens.next_token()))
+        }
+        facts::Kind::Do => {
+            let code = own.to_ascii_lowercase();
+            let names = |word: &&str| code.windows(word.len()).any(|part| part == word.as_bytes());
+            ROUTINES.iter().any(names)
+        }
+        facts::Kind::Unknown => true,
+        _ => false,
+    }
+}
+
+/// What is called, and what brings such.
+const ROUTINES: [&str; 4] = ["function", "procedure", "routine", "extension"];
+
 fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
     use facts::Kind as Found;
     match facts.kind {
         Found::Empty => Kind::Empty,
-        Found::Select if facts.traits.any(facts::Traits::SETS_LITERALS) => Kind::Setting,
+        Found::Select if facts.traits.any(facts::Traits::SETS_LITERALS) => {
+            of_set_config(reader, facts)
+        }
         Found::Select
         | Found::Explain { .. }
         | Found::CopyOut { to_client: true }
@@ -67,6 +95,7 @@ fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
         | Found::SetConstraints => Kind::EndTransaction,
         Found::SetTransaction { snapshot: true, .. } => Kind::Session,
         Found::SetTransaction { session: true, .. } => Kind::Setting,
+        Found::SetTransaction { modes, .. } if is_of_primary(modes) => Kind::Session,
         Found::SetTransaction { .. } => Kind::EndTransaction,
         Found::Set(setting) => of_set(reader, setting),
         Found::Reset(_) | Found::ResetAll => Kind::Setting,
@@ -89,15 +118,34 @@ fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
 
 /// One that follows the client may be asked of any server.
 fn of_set(reader: &Reader<'_>, setting: facts::Setting) -> Kind {
-    let is_seed = match setting.name {
-        SettingName::Written(name) => name.of(reader.text).eq_ignore_ascii_case(b"seed"),
-        SettingName::Known(_) => false,
-    };
+    let name = setting_name(reader, setting.name);
+    let is_own = |name: &[u8]| name == b"seed" || is_of_transaction(name);
     match setting.value {
         SettingValue::Unknown => Kind::Session,
-        _ if is_seed => Kind::Session,
+        _ if name.as_deref().is_some_and(is_own) => Kind::Session,
         SettingValue::Default | SettingValue::Literals(_) => Kind::Setting,
     }
+}
+
+/// `SELECT set_config(…)` of literals.
+fn of_set_config(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
+    let calls = postgres::set_configs(reader.text, facts, reader.backslashes);
+    let text = |name: Span| postgres::string_value(name.of(reader.text), reader.backslashes);
+    let mut names = calls.iter().filter_map(|call| text(call.name));
+    match names.any(|name| is_of_transaction(&name.to_ascii_lowercase())) {
+        true => Kind::Session,
+        false => Kind::Setting,
+    }
+}
+
+/// `transaction_isolation` and the like, which replicas may refuse.
+fn is_of_transaction(name: &[u8]) -> bool {
+    name.starts_with(b"transaction_")
+}
+
+/// Modes that replicas refuse.
+fn is_of_primary(modes: facts::Modes) -> bool {
+    modes.isolation == Some(facts::Isolation::Serializable) || modes.read_only == Some(false)
 }
 
 /// The modes of a transaction in the router's words.

@@ -29,8 +29,15 @@ impl Lookup for Catalog {
         match name {
             b"audit" => Some(Pins::of(&[Pin::Settings])),
             b"lower" | b"now" | b"count" | b"random" => Some(Pins::NONE),
+            b"currval" | b"lastval" | b"nextval" | b"setval" => Some(Pins::NONE),
+            b"set_config" | b"set_limit" | b"setseed" | b"explain" | b"f" => Some(Pins::NONE),
+            name if name.starts_with(b"pg_") || name.starts_with(b"dblink") => Some(Pins::NONE),
             _ => None,
         }
+    }
+
+    fn is_of_users(&self, name: &[u8]) -> bool {
+        name == b"audit"
     }
 
     fn triggers(&self, name: &[u8]) -> Pins {
@@ -186,6 +193,17 @@ fn the_router_is_told_the_kind() {
         ("PREPARE TRANSACTION 'x'", Kind::EndTransaction),
         ("SET TRANSACTION READ ONLY", Kind::EndTransaction),
         ("SET TRANSACTION SNAPSHOT 'x'", Kind::Session),
+        (
+            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            Kind::Session,
+        ),
+        ("SET TRANSACTION READ WRITE", Kind::Session),
+        ("SET transaction_isolation = 'serializable'", Kind::Session),
+        ("SET LOCAL transaction_read_only TO off", Kind::Session),
+        (
+            "SELECT set_config('Transaction_Read_Only', 'off', true)",
+            Kind::Session,
+        ),
         ("SET x.y = 1", Kind::Setting),
         ("SET seed = 0.5", Kind::Session),
         ("SET x.y FROM CURRENT", Kind::Session),

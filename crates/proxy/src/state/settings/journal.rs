@@ -3,7 +3,7 @@
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Isolation, Modes};
 
-use super::super::meaning::{Does, Meaning};
+use super::super::meaning::{Does, Effect, Meaning};
 use super::interner::Draft;
 use super::{Interner, OnServer, ReadBy, Reported, Settings, differing, reported, values};
 use evenkeel_wire::postgres::TransactionStatus;
@@ -20,6 +20,8 @@ pub struct Journal {
     pub pins: Pins,
     /// What the client was told of its settings.
     pub reported: Reported,
+    /// What statements bind that PREPARE in SQL has made, each time one of them is run.
+    prepared: Pins,
     startup: Settings,
     now: Settings,
     /// Of these, what texts are read by.
@@ -75,6 +77,7 @@ impl Journal {
     pub fn new(startup: Settings, told: Settings, greeter: &OnServer) -> Journal {
         Journal {
             pins: Pins::NONE,
+            prepared: Pins::NONE,
             reported: Reported::new(told),
             reading: ReadBy::of(&startup),
             now: startup.clone(),
@@ -128,8 +131,28 @@ impl Journal {
 
     /// A statement of it is complete.
     pub fn succeeded(&mut self, meaning: &Meaning, statement: usize) {
-        for effect in meaning.effects_of(statement) {
+        let effects = meaning.effects_of(statement);
+        if effects
+            .iter()
+            .any(|effect| matches!(effect.does, Does::Prepare(_)))
+        {
+            self.prepares(effects);
+        }
+        for effect in effects {
             self.apply(&effect.does);
+        }
+    }
+
+    /// These effects are those of a statement that EXECUTE in SQL can run from now on.
+    pub fn prepares(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            match &effect.does {
+                Does::Pin(pin) | Does::PinOnSuccess(pin) => self.prepared.add(*pin),
+                Does::Set { .. } | Does::Reset(_) | Does::ResetAll => {
+                    self.prepared = self.prepared.and(Pins::of(&[Pin::Settings, Pin::Role]));
+                }
+                _ => {}
+            }
         }
     }
 
@@ -138,8 +161,10 @@ impl Journal {
         self.has_failed = true;
         // A release before it may have ended its pins, or be about to when it is committed.
         for effect in meaning.into_iter().flat_map(|meaning| &meaning.effects) {
-            if let Does::Pin(pin) = effect.does {
-                self.bind(pin);
+            match effect.does {
+                Does::Pin(pin) => self.bind(pin),
+                Does::Execute(_) => self.executes(),
+                _ => {}
             }
         }
     }
@@ -200,6 +225,17 @@ impl Journal {
         pending.restored = pending.changes.len();
     }
 
+    /// Whether a statement takes back what the client's startup message has set: to the server,
+    /// which does not know that, this is the way to its own defaults.
+    #[must_use]
+    pub fn is_to_restore(&self, does: &Does) -> bool {
+        match does {
+            Does::Reset(name) => self.startup.get(name).is_some(),
+            Does::ResetAll | Does::Discard(Discard::All) => !self.startup.is_empty(),
+            _ => false,
+        }
+    }
+
     /// The settings of the startup message that were reset since the last look, but for those that
     /// a function has set again, as their reports tell.
     fn owed(&self, on: &OnServer) -> impl Iterator<Item = (&[u8], &[u8])> {
@@ -224,11 +260,16 @@ impl Journal {
         match does {
             Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
             Does::Prepare(_) => self.bind(Pin::Prepared),
+            Does::Execute(_) => self.executes(),
+            Does::DeallocateAll => self.prepared = Pins::NONE,
             Does::Release(release) => self.pending().releases.push(*release),
             Does::Set { name, value } => self.set(name, value),
             Does::Reset(name) => self.follow(Change::Reset(name.clone())),
             Does::ResetAll => self.change(Change::ResetAll),
-            Does::Discard(Discard::All) => self.change(Change::Everything),
+            Does::Discard(Discard::All) => {
+                self.prepared = Pins::NONE;
+                self.change(Change::Everything);
+            }
             Does::Commit => self.end(true),
             Does::Rollback => self.end(false),
             Does::Savepoint(name) => self.pending().mark(name),
@@ -237,11 +278,14 @@ impl Journal {
                 self.has_failed = false;
                 self.pending().roll_back_to(name);
             }
-            Does::SetTransaction(_)
-            | Does::Execute(_)
-            | Does::Deallocate(_)
-            | Does::DeallocateAll
-            | Does::Discard(_) => {}
+            Does::SetTransaction(_) | Does::Deallocate(_) | Does::Discard(_) => {}
+        }
+    }
+
+    /// EXECUTE: which statement it was is not followed, so all that any binds binds again.
+    fn executes(&mut self) {
+        for pin in self.prepared.iter() {
+            self.bind(pin);
         }
     }
 

@@ -349,6 +349,50 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
     }
 }
 
+#[test]
+fn what_was_prepared_in_sql_binds_each_time_it_is_executed() {
+    for (texts, expect) in [
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1)",
+                "EXECUTE l(1)",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(2)",
+                "DEALLOCATE ALL",
+            ][..],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "PREPARE p AS SELECT set_config('search_path', $1, false)",
+                "RESET ALL",
+                "EXECUTE p('evil'); DEALLOCATE ALL",
+            ],
+            "settings that cannot be followed",
+        ),
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1), 1 / $2",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(2, 0)!",
+                "DEALLOCATE ALL",
+            ],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "PREPARE l AS SELECT pg_advisory_lock($1)",
+                "DEALLOCATE ALL",
+                "SELECT pg_advisory_unlock_all()",
+                "EXECUTE l(1)",
+            ],
+            "",
+        ),
+    ] {
+        assert_eq!(pins(texts), expect, "{texts:?}");
+    }
+}
+
 fn ready(scene: &mut Scene) -> bool {
     let Scene { interner, on, .. } = scene;
     scene.journal.ready(TransactionStatus::Idle, on, interner)

@@ -1,7 +1,7 @@
 //! What texts leave behind that is no setting.
 
-use super::{check, read};
-use crate::state::meaning::Body;
+use super::{Catalog, check, read};
+use crate::state::meaning::{Body, read_in_doubt};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 const ROLE: &str = "PinOnSuccess(Role)";
@@ -30,6 +30,17 @@ fn advisory_locks_of_the_session_bind_those_of_the_transaction_do_not() {
         ("SELECT pg_try_advisory_xact_lock_shared(1)", &[]),
         ("SELECT pg_advisory_unlock(1)", &[]),
         ("SELECT pg_advisory_unlock_all()", &["Release(UnlockNamed)"]),
+        (
+            "/* all */ select Pg_Catalog.\"pg_advisory_unlock_all\"(); SELECT 1",
+            &["0: Release(UnlockNamed)"],
+        ),
+        ("SELECT pg_advisory_unlock_all() WHERE false", &[]),
+        ("SELECT 1 FROM t, pg_advisory_unlock_all()", &[]),
+        (
+            "PREPARE u AS SELECT pg_advisory_unlock_all()",
+            &["prepare u"],
+        ),
+        ("EXPLAIN ANALYZE SELECT pg_advisory_unlock_all()", &[]),
         (
             "SELECT pg_advisory_unlock_all(), pg_advisory_lock(1)",
             &[LOCK],
@@ -197,8 +208,41 @@ fn functions_that_bind_the_connection_itself_bind_for_ever() {
         // What the catalog knows of a function's body.
         ("SELECT audit()", &["Pin(Settings)"]),
         ("CALL audit()", &["Pin(Settings)"]),
+        // It knows no such function, or perhaps not as it is.
+        ("SELECT nobody_knows(1) FROM t", DYNAMIC),
+        ("INSERT INTO t (a) SELECT s.nobody_knows()", DYNAMIC),
+        ("EXPLAIN SELECT nobody_knows()", &[]),
+        ("CREATE FUNCTION x() RETURNS int RETURN nobody_knows()", &[]),
+        ("SELECT t (1), s(2) FROM t (a)", &[]),
+        ("SELECT lower('A')", &[]),
         ("SELECT U&\"set\\005fconfig\"('a', 'b', false)", &[UNKNOWN]),
     ]);
+}
+
+#[test]
+fn behind_a_change_of_functions_those_of_users_may_leave_anything_behind() {
+    for (text, expect) in [
+        ("CREATE OR REPLACE FUNCTION x() RETURNS int RETURN 1", true),
+        ("ALTER EXTENSION x UPDATE", true),
+        (
+            "DO 'begin create function x() returns int return 1; end'",
+            true,
+        ),
+        ("CREATE FUNCTION pg_temp.x() RETURNS int RETURN 1", false),
+        ("CREATE TABLE x (function int)", false),
+        ("DO 'begin null; end'", false),
+        ("SELECT lower('function')", false),
+    ] {
+        assert_eq!(read(text).changes_functions, expect, "{text}");
+    }
+    let doubted = |text: &str| {
+        let meaning = read_in_doubt(text.as_bytes(), false, Some(&Catalog), true);
+        meaning.effects.len()
+    };
+    assert_eq!(doubted("SELECT audit()"), DYNAMIC.len());
+    assert_eq!(doubted("SELECT lower('A') FROM t"), 0);
+    let behind = read("DROP FUNCTION x; SELECT audit()");
+    assert_eq!(behind.effects.len(), DYNAMIC.len());
 }
 
 #[test]

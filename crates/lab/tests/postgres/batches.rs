@@ -1,0 +1,84 @@
+//! What takes prepared statements away in the middle of a batch, and what the batch prepares behind
+//! that.
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, same_as_direct};
+use crate::rig::DRIVERS;
+
+const ONE: Setup<'static> = Setup {
+    pool: "size = 1",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+fn prepare(name: &str, text: &str) -> Script {
+    Script::new().parse(name, text).sync()
+}
+
+fn execute(name: &str) -> Script {
+    Script::new().bind(name, &[]).execute().sync()
+}
+
+fn deallocate() -> Script {
+    Script::new()
+        .parse("", "deallocate all")
+        .bind("", &[])
+        .execute()
+}
+
+#[test]
+fn what_is_prepared_behind_a_deallocation_in_its_batch_is_there() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = other.ask(&prepare("o", "select 'known'"), 1);
+        heard.extend(client.ask(&prepare("old", "select 'old'"), 1));
+        for text in ["select 'known'", "select 'new'"] {
+            let batch = deallocate()
+                .parse("s", text)
+                .bind("s", &[])
+                .execute()
+                .sync();
+            heard.extend(client.ask(&batch, 1));
+            heard.extend(client.ask(&execute("s"), 1));
+            heard.extend(client.ask(&execute("old"), 1));
+            heard.extend(other.ask(&execute("o"), 1));
+        }
+        heard
+    });
+}
+
+#[test]
+fn an_error_behind_a_deallocation_undoes_neither_it_nor_what_was_prepared_before_the_error() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.ask(&prepare("old", "select 'old'"), 1);
+        let batch = deallocate()
+            .parse("before", "select 'before'")
+            .bind("nothing", &[])
+            .parse("behind", "select 'behind'")
+            .sync();
+        heard.extend(client.ask(&batch, 1));
+        for name in ["old", "before", "behind"] {
+            heard.extend(client.ask(&execute(name), 1));
+        }
+        heard
+    });
+}
+
+#[test]
+fn a_text_that_was_prepared_behind_a_deallocation_can_be_prepared_by_all() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let text = "select 'shared'";
+        let batch = deallocate().parse("s", text).sync();
+        stage.client().ask(&batch, 1);
+        for _ in 0..2 {
+            let mut client = stage.client();
+            assert_eq!(client.ask(&prepare("o", text), 1), ["1", "Z Idle"], "{io}");
+            let heard = client.ask(&execute("o"), 1);
+            assert_eq!(heard, ["2", "D shared", "C SELECT 1", "Z Idle"], "{io}");
+        }
+    }
+}

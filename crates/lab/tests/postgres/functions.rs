@@ -1,0 +1,96 @@
+//! Functions that the catalog does not know yet, or not as they are: what they leave behind is
+//! their caller's alone.
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage, shared};
+use crate::rig::DRIVERS;
+
+const ONE: Setup<'static> = Setup {
+    pool: "size = 1",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
+
+/// It sets for longer than its transaction, or not.
+fn enters(for_long: bool) -> String {
+    format!(
+        "create or replace function fresh() returns text language plpgsql as \
+         $$ begin return set_config('app.tenant', '7', {}); end $$",
+        !for_long
+    )
+}
+
+#[test]
+fn what_a_function_leaves_behind_that_was_just_made_or_replaced_is_nobody_else_s() {
+    let prepared = Script::new().parse("s", "select fresh()").bind("s", &[]);
+    let calls = [
+        Script::new().query("select fresh()"),
+        Script::new().query("select 1 where fresh() = '7'"),
+        prepared.execute().sync(),
+    ];
+    for io in DRIVERS {
+        for is_replaced in [false, true] {
+            for call in &calls {
+                let mut direct = Client::connect(shared().address);
+                direct.run("drop function if exists fresh()");
+                if is_replaced {
+                    direct.run(&enters(false));
+                }
+                let stage = Stage::set(io, ONE);
+                let mut client = stage.client();
+                // What it meant before is remembered.
+                for _ in 0..3 {
+                    client.query("select fresh()");
+                }
+                client.run(&enters(true));
+                client.ask(call, 1);
+                assert_eq!(client.value(TENANT), "7", "{io}");
+                client.vanish(false);
+                assert_eq!(stage.client().value(TENANT), "", "{io}: {is_replaced}");
+            }
+            let mut direct = Client::connect(shared().address);
+            direct.run("drop function if exists fresh()");
+            let stage = Stage::set(io, ONE);
+            stage
+                .client()
+                .run(&format!("{}; select fresh()", enters(true)));
+            assert_eq!(stage.client().value(TENANT), "", "{io}");
+        }
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_call_binds_nobody() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("drop table if exists plain; create table plain (a int, b text)");
+        for text in [
+            "insert into plain (a, b) values (1, 'x')",
+            "update plain p set (a, b) = (2, 'y') where p.a in (1, 2)",
+            "with w (n) as (values (1)) insert into plain as t (a) select n from w",
+            "merge into plain p using (values (1)) as v (n) on (p.a = v.n) \
+             when not matched then insert (a) values (v.n)",
+            "select b::character varying(10), cast(a as numeric(4, 1)) from plain",
+            "select a, count(*) filter (where a > 1) from plain group by rollup (a)",
+            "select a from plain group by grouping sets (cube (a), ())",
+            "select row_number() over (partition by (a)), now() at time zone ('UTC') from plain",
+            "select a operator(pg_catalog.+) 1 from plain where b like ('x') escape ('!')",
+            "select * from json_to_recordset('[]') as x (a int, b varchar(3)) offset (0)",
+            "select interval '1' second(3), time(3) '10:00', coalesce(null, greatest(1, 2))",
+            "select * from xmltable('/r' passing ('<r/>') columns a int path '@a')",
+            "copy (select a from plain) to stdout (format csv)",
+            "copy plain (a, b) to stdout with (format csv, force_quote (b))",
+            "analyze plain (a)",
+            "explain (analyze, costs off) select a from plain fetch first (1) rows only",
+            "prepare p (character varying(3)) as select $1; deallocate all",
+        ] {
+            client.run(text);
+            assert_eq!(other.query("select 'free'")[1], "D free", "{io}: {text}");
+        }
+    }
+}

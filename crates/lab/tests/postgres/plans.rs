@@ -1,0 +1,98 @@
+//! What was prepared before a table changed: who prepares the same text behind that gets it as it
+//! is now, on whichever server connection.
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{Setup, Stage};
+use crate::rig::DRIVERS;
+
+const THREE: Setup<'static> = Setup {
+    pool: "size = 3",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
+fn prepare(name: &str, text: &str) -> Script {
+    Script::new().parse(name, text).sync()
+}
+
+fn execute(name: &str, values: &[&str]) -> Script {
+    Script::new().bind(name, values).execute().sync()
+}
+
+/// So many clients, each on a server connection of its own.
+fn together(stage: &Stage, many: usize) -> Vec<Client> {
+    let mut clients: Vec<Client> = (0..many).map(|_| stage.client()).collect();
+    clients.iter_mut().for_each(|client| client.run("begin"));
+    clients
+}
+
+fn end(clients: Vec<Client>) {
+    for mut client in clients {
+        client.run("commit");
+    }
+}
+
+#[test]
+fn who_prepares_a_text_behind_a_change_of_its_table_never_meets_the_plan_of_before() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, THREE);
+        let mut changing = stage.client();
+        changing.run("drop table if exists planned; create table planned (a int, b int)");
+        changing.run("insert into planned values (1, 2)");
+        let (all, one) = (
+            "select * from planned",
+            "select b from planned where a = $1",
+        );
+        let mut before = together(&stage, 3);
+        for client in &mut before {
+            for text in [all, one] {
+                client.ask(&prepare(text, text), 1);
+            }
+            client.ask(&execute(all, &[]), 1);
+        }
+        end(before);
+        changing.run("alter table planned add column c int, alter column a type bigint");
+        let mut behind = together(&stage, 3);
+        for client in &mut behind {
+            assert_eq!(
+                client.ask(&prepare("s", all), 1),
+                ["1", "Z InTransaction"],
+                "{io}"
+            );
+            let heard = client.ask(&execute("s", &[]), 1);
+            assert_eq!(heard[1], "D 1|2|NULL", "{io}: {heard:?}");
+            client.ask(&prepare("t", one), 1);
+            let types = "select parameter_types from pg_prepared_statements \
+                         where statement like 'select b from planned%' \
+                         order by prepare_time desc limit 1";
+            assert_eq!(client.value(types), "{bigint}", "{io}");
+        }
+        end(behind);
+    }
+}
+
+#[test]
+fn who_changes_a_table_prepares_of_it_what_it_is_now_in_the_same_transaction() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, THREE);
+        let mut client = stage.client();
+        client.run("drop table if exists planned_here; create table planned_here (a int)");
+        client.run("insert into planned_here values (1)");
+        let text = "select * from planned_here";
+        let mut before = together(&stage, 3);
+        for one in &mut before {
+            one.ask(&prepare("s", text), 1);
+            one.ask(&execute("s", &[]), 1);
+        }
+        end(before);
+        client.run("begin; alter table planned_here add column b int");
+        client.ask(&prepare("s", text), 1);
+        let heard = client.ask(&execute("s", &[]), 1);
+        assert_eq!(heard[1], "D 1|NULL", "{io}: {heard:?}");
+        client.run("rollback");
+        let heard = stage.client().ask(&Script::new().query(text), 1);
+        assert_eq!(heard[1], "D 1", "{io}: {heard:?}");
+    }
+}
