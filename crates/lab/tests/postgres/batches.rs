@@ -82,3 +82,23 @@ fn a_text_that_was_prepared_behind_a_deallocation_can_be_prepared_by_all() {
         }
     }
 }
+
+#[test]
+fn what_a_deallocation_takes_away_is_gone_for_the_rest_of_its_batch() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = Vec::new();
+        let behind = [
+            Script::new().bind("s", &[]).execute(),
+            Script::new().describe("s"),
+            Script::new().close("s").parse("s", "select 'new'"),
+        ];
+        for last in behind {
+            heard.extend(client.ask(&prepare("s", "select 's'"), 1));
+            let batch = Script([deallocate().0, last.sync().0].concat());
+            heard.extend(client.ask(&batch, 1));
+            heard.extend(client.ask(&execute("s"), 1));
+        }
+        heard
+    });
+}

@@ -82,6 +82,7 @@ fn what_only_looks_like_a_call_binds_nobody() {
             "select a operator(pg_catalog.+) 1 from plain where b like ('x') escape ('!')",
             "select * from json_to_recordset('[]') as x (a int, b varchar(3)) offset (0)",
             "select interval '1' second(3), time(3) '10:00', coalesce(null, greatest(1, 2))",
+            "select xmlelement(name e, xmlattributes(a as x)), trim(both ('x') from b) from plain",
             "select * from xmltable('/r' passing ('<r/>') columns a int path '@a')",
             "copy (select a from plain) to stdout (format csv)",
             "copy plain (a, b) to stdout with (format csv, force_quote (b))",

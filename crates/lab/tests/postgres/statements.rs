@@ -439,12 +439,12 @@ fn statements_that_a_function_has_taken_away_are_prepared_anew() {
             pool: "size = 1",
             ..Setup::default()
         };
-        let stage = Stage::set(io, setup);
-        let (mut mine, mut other) = (stage.client(), stage.client());
-        other.run(
+        admin().run(
             "create or replace function takes_away() returns void language plpgsql as \
              $$ begin execute 'deallocate ' || 'all'; end $$",
         );
+        let stage = Stage::set(io, setup);
+        let (mut mine, mut other) = (stage.client(), stage.client());
         mine.ask(&prepare("s", "select 's'"), 1);
         other.run("select takes_away()");
         let heard = mine.ask(&execute("s", &[]), 1);

@@ -268,7 +268,7 @@ impl Session<'_> {
             }
             return Ok(self.send(flight, request, Token(0), message.len()));
         }
-        let known = self.names.get(name.of(message)).map(Arc::clone);
+        let known = self.names.taken(name.of(message)).map(Arc::clone);
         let Some(statement) = known else {
             return Ok(self.named_unknown(flight, header, request, message));
         };

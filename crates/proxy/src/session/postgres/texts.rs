@@ -90,7 +90,7 @@ impl Session<'_> {
         let Does::Deallocate(name) = &effect.does else {
             return None;
         };
-        let is_ours = meaning.statements.len() == 1 && self.names.get(name).is_some();
+        let is_ours = meaning.statements.len() == 1 && self.names.taken(name).is_some();
         is_ours.then_some(&**name)
     }
 
