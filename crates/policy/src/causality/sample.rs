@@ -93,8 +93,8 @@ impl Sampler {
         }
     }
 
-    /// When the next question is due, if there is a need for one; may have passed. `last_wanted_us`:
-    /// when a read last found no replica that has what it must see, or zero.
+    /// When the next question is due, if there is a need for one; may have passed.
+    /// `last_wanted_us`: when a read last found no replica that has what it must see, or zero.
     #[must_use]
     pub fn due_us(&self, epoch: u64, last_write_us: u64, last_wanted_us: u64) -> Option<u64> {
         let is_covered = |(of_epoch, asked_us)| of_epoch == epoch && asked_us > last_write_us;

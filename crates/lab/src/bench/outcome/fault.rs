@@ -17,8 +17,8 @@ pub(crate) struct FaultTrial {
     pub(crate) first_error_ms: Option<f64>,
     /// Until writes succeeded again; nothing when none failed, or when they never did.
     pub(crate) first_success_ms: Option<f64>,
-    /// The longest between two acknowledged writes: what a balancer that holds writes hides from the
-    /// outage.
+    /// The longest between two acknowledged writes: what a balancer that holds writes hides from
+    /// the outage.
     pub(crate) silence_ms: Option<f64>,
     /// What the outage was made of, in order; empty when it cannot be told.
     pub(crate) steps: Vec<FaultStep>,

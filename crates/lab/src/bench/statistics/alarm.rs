@@ -192,7 +192,8 @@ fn few_blocks(experiment: &Experiment) -> Option<Alarm> {
     Some(Alarm {
         kind: Kind::FewBlocks,
         seen,
-        means: "so few blocks settle little: their intervals are wide, and what is not shown here may show with more"
+        means: "so few blocks settle little: their intervals are wide, and what is not shown here \
+                may show with more"
             .to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! Checks of how a target goes along its sweep: where it begins to gain, is best, and what it keeps.
+//! Checks of a target along its sweep: where it begins to gain, is best, and what it keeps.
 
 use std::collections::BTreeMap;
 

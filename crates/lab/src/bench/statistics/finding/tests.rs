@@ -72,8 +72,8 @@ fn two_blocks_say_nothing() {
 fn two_blocks_say_nothing_of_a_knee_either() {
     let mut experiment = measured(&[("direct", &[(4.0, 40.0)]), ("own", &[(4.0, 60.0)])]);
     experiment.cells.truncate(4);
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50, 1.50 to 1.50; 2 blocks); \
-        wanted 3 to 8 threads";
+    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50, 1.50 to 1.50; \
+        2 blocks); wanted 3 to 8 threads";
     judged(experiment, KNEE, Verdict::NotShown, numbers);
 }
 
@@ -196,7 +196,8 @@ fn what_is_kept_of_the_best_is_seen_block_by_block() {
     let check = "check = \"keeps\"\nload = \"read\"\ntarget = \"own\"\nat = 128\nat_least = 0.8";
     let told = |kept: &str| {
         format!(
-            "own at 128 threads: × {kept} of its best ({kept} to {kept}; 5 blocks); wanted at least 0.8"
+            "own at 128 threads: × {kept} of its best ({kept} to {kept}; 5 blocks); \
+             wanted at least 0.8"
         )
     };
     judged(of(90.0), check, Verdict::Holds, &told("0.90"));
@@ -237,8 +238,8 @@ fn an_outage_must_be_short_and_lose_nothing() {
     judged(trials(&short, 0), check, Verdict::Holds, numbers);
     let numbers = "own: 3 trials, lost 3, doubled 0, not caught up 0, without end 0";
     judged(trials(&short, 1), check, Verdict::DoesNotHold, numbers);
-    let numbers = "own: outage 2400 ms (2100 to 2500), 3 trials, lost 0, doubled 0, not caught up 0; \
-        wanted at most 2000 ms";
+    let numbers = "own: outage 2400 ms (2100 to 2500), 3 trials, lost 0, doubled 0, \
+        not caught up 0; wanted at most 2000 ms";
     judged(
         trials(&[2_100.0, 2_400.0, 2_500.0], 0),
         check,
