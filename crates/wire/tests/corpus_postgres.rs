@@ -153,7 +153,10 @@ fn captured_conversations_end_idle_however_they_are_cut() {
 }
 
 #[test]
-fn a_captured_replication_stream_is_never_idle_again() {
-    let (conversation, _) = follow("replication_copy_both", 10);
-    assert!(!conversation.is_certain() && !conversation.is_idle());
+fn a_captured_replication_stream_is_followed_to_its_end() {
+    for piece in [1, 10, 100_000] {
+        let (conversation, _) = follow("replication_copy_both", piece);
+        assert!(conversation.is_certain(), "{conversation:?}");
+        assert!(!conversation.is_streaming(), "{conversation:?}");
+    }
 }

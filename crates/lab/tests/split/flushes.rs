@@ -130,11 +130,18 @@ fn a_write_behind_an_open_cursor_of_a_replica_is_refused_there() {
 fn what_a_replica_refuses_before_its_sync_runs_on_the_primary_at_once() {
     for io in DRIVERS {
         let (stage, primary) = stage(io);
-        stage.direct().run(
+        let maker = stage.client();
+        maker.run(
             "CREATE SEQUENCE sly_numbers; CREATE FUNCTION sly() RETURNS int LANGUAGE plpgsql \
              STABLE AS $$ BEGIN PERFORM nextval('sly_numbers'); RETURN inet_server_port(); END $$",
         );
+        maker.run("CREATE FUNCTION known() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1'");
         stage.scene.wait_caught_up().unwrap();
+        // What nobody has read yet binds who calls it.
+        stage.wait("functions that are known", || {
+            let port = stage.client().port("SELECT inet_server_port(), known()");
+            port != stage.port_of_primary()
+        });
         let mut client = Client::connect(stage.listen);
         let read = run("/* evenkeel: replica */ SELECT sly()").flush();
         client.tell(&read);
