@@ -92,6 +92,14 @@ impl Knowledge {
         self.routines.load_full()
     }
 
+    /// Which state of that; zero: nothing is known. Cheaper than to have it.
+    pub fn routines_version(&self) -> u64 {
+        let routines = self.routines.load();
+        routines
+            .as_ref()
+            .map_or(0, |routines| routines.generation())
+    }
+
     /// MySQL: a session has changed something among them: they are read anew soon.
     pub fn routines_changed(&self) {
         self.routines_changed.notify_one();

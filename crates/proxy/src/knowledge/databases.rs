@@ -53,11 +53,24 @@ impl Database {
     /// What is known of it; `None`: nobody has read it yet, and everything is unknown.
     pub fn catalog(&self) -> Option<Arc<Catalog>> {
         let catalog = self.catalog.load_full();
+        self.is_looked_at(catalog.is_some());
+        catalog
+    }
+
+    /// Which state of that; zero: nothing is known. Cheaper than to have it.
+    pub fn version(&self) -> u64 {
+        let catalog = self.catalog.load();
+        self.is_looked_at(catalog.is_some());
+        catalog
+            .as_ref()
+            .map_or(0, |catalog| catalog.generation() + 1)
+    }
+
+    fn is_looked_at(&self, is_there: bool) {
         // Nobody used it for long, and it was thrown away.
-        if !self.used.load(Relaxed) && !self.used.swap(true, Relaxed) && catalog.is_none() {
+        if !self.used.load(Relaxed) && !self.used.swap(true, Relaxed) && !is_there {
             self.bell.notify_one();
         }
-        catalog
     }
 
     /// Waits until it was read, or could not be; not at all where nobody reads it. Whoever comes in

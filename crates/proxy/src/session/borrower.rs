@@ -214,12 +214,14 @@ impl<'a, C: Connection> Borrower<'a, C> {
         context: &Context<'_>,
         service: &Service,
     ) -> Option<Got<C>> {
+        let Some(Wait::Connection { since_us, .. }) = self.wait else {
+            return None;
+        };
         let delivery = self.place.take(context)?;
+        self.wait = None;
         self.card.set_deadline(0);
-        if let Some(Wait::Connection { since_us, .. }) = self.wait.take() {
-            let waited_us = clock::now_us().saturating_sub(since_us);
-            self.figures().wait_us.observe(waited_us);
-        }
+        let waited_us = clock::now_us().saturating_sub(since_us);
+        self.figures().wait_us.observe(waited_us);
         Some(match delivery {
             Delivery::Connection(server) if self.is_at_former_primary(&service.view()) => {
                 self.give_back(server, Condition::Clean);

@@ -12,6 +12,9 @@ use evenkeel_wire::sql::template::{Template, shape};
 /// How many are kept; a shape has one place.
 const PLACES: usize = 128;
 
+/// How many are tried before a text's shape is looked at, which takes longer than trying them.
+const TRIED: usize = 8;
+
 /// Whose literals make no difference, and what that hangs on besides its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Within {
@@ -24,8 +27,10 @@ pub struct Within {
 /// What texts mean, by their shape. The default keeps nothing yet and takes no memory.
 pub struct Templates<M> {
     places: Vec<Place<M>>,
-    /// The place that a text fitted last: most come again and again.
-    last: usize,
+    /// Places that texts fitted last: most come again and again.
+    tried: [usize; TRIED],
+    /// Which of those the next one replaces.
+    oldest: usize,
 }
 
 struct Place<M> {
@@ -53,14 +58,16 @@ impl<M: Clone> Templates<M> {
         if self.places.is_empty() {
             self.places.resize_with(PLACES, Place::default);
         }
-        if let Some(known) = self.places[self.last].known_of(text, within) {
+        let mut tried = self.tried.iter();
+        if let Some(known) = tried.find_map(|&index| self.places[index].known_of(text, within)) {
             return known.clone();
         }
         let shape = shape(text);
         let index = (shape >> 57) as usize % PLACES;
         let place = &mut self.places[index];
         if let Some(known) = place.known_of(text, within) {
-            self.last = index;
+            self.tried[self.oldest] = index;
+            self.oldest = (self.oldest + 1) % TRIED;
             return known.clone();
         }
         let meaning = read();
@@ -91,7 +98,8 @@ impl<M> Default for Templates<M> {
     fn default() -> Self {
         Self {
             places: Vec::new(),
-            last: 0,
+            tried: [0; TRIED],
+            oldest: 0,
         }
     }
 }

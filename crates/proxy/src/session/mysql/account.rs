@@ -29,7 +29,7 @@ const SCHEMA_MS: u64 = 10_000;
 pub(crate) struct Known {
     learned: Arc<Learned>,
     /// What its texts mean.
-    pub(super) templates: RefCell<Templates<Meaning>>,
+    pub(super) templates: RefCell<Templates<Arc<Meaning>>>,
 }
 
 /// All of a service.

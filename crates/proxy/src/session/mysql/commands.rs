@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
         let is_whole = self.rest.is_over();
         let meaning = match is_whole {
             true => self.read_query(text),
-            false => Meaning::unreadable(),
+            false => Arc::new(Meaning::unreadable()),
         };
         if is_whole && self.answers_alone(text) {
             return Look::Done;
@@ -326,7 +326,10 @@ impl<'a> Session<'a> {
     /// Whether it asks for nothing but what its server connection has another of: the number that
     /// KILL takes, and the position of its own last write.
     fn answers_alone(&mut self, text: &[u8]) -> bool {
-        if let Some(name) = alone(text, b"CONNECTION_ID()") {
+        let Some(asked) = selected(text) else {
+            return false;
+        };
+        if let Some(name) = alone(asked, b"CONNECTION_ID()") {
             let id = self.entrance.id as u32;
             self.answer_value(name, NUMBER, id.to_string().as_bytes());
             return true;
@@ -336,7 +339,7 @@ impl<'a> Session<'a> {
         }
         let written: [&[u8]; 2] = [b"@@last_gtid", b"@@session.last_gtid"];
         let mut written = written.into_iter();
-        let name = written.find_map(|written| alone(text, written));
+        let name = written.find_map(|written| alone(asked, written));
         if let Some(name) = name {
             let gtid: Box<[u8]> = self.journal.last_gtid().into();
             self.answer_value(name, TEXT, &gtid);
@@ -429,13 +432,17 @@ fn is_no_command(fault: Fault) -> bool {
     is_unknown || fault == Fault::Malformed(Malformed::Empty) || fault == Fault::Malformed(OPTION)
 }
 
-/// The name of the only column if the text asks for `what` and nothing else; within anything else
-/// it is the server's own.
-fn alone<'t>(text: &'t [u8], what: &[u8]) -> Option<&'t [u8]> {
+/// What a text selects.
+fn selected(text: &[u8]) -> Option<&[u8]> {
     let text = text.trim_ascii();
     let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii();
-    let rest = after(text, b"SELECT ")?.trim_ascii_start();
-    let (written, rest) = rest.split_at_checked(what.len())?;
+    Some(after(text, b"SELECT ")?.trim_ascii_start())
+}
+
+/// The name of the only column if `what` is selected and nothing else; within anything else it is
+/// the server's own.
+fn alone<'t>(asked: &'t [u8], what: &[u8]) -> Option<&'t [u8]> {
+    let (written, rest) = asked.split_at_checked(what.len())?;
     if !written.eq_ignore_ascii_case(what) {
         return None;
     }
@@ -465,7 +472,11 @@ fn other(code: Code) -> What {
 
 #[cfg(test)]
 mod tests {
-    use super::alone;
+    use super::{alone, selected};
+
+    fn column(text: &str) -> Option<&[u8]> {
+        alone(selected(text.as_bytes())?, b"CONNECTION_ID()")
+    }
 
     #[test]
     fn a_text_that_asks_for_its_connection_s_number_alone_is_answered() {
@@ -475,8 +486,7 @@ mod tests {
             ("select connection_id() as id", "id"),
             ("select connection_id() id;", "id"),
         ] {
-            let found = alone(text.as_bytes(), b"CONNECTION_ID()");
-            assert_eq!(found, Some(column.as_bytes()), "{text}");
+            assert_eq!(self::column(text), Some(column.as_bytes()), "{text}");
         }
         for text in [
             "select connection_id(), 1",
@@ -486,7 +496,7 @@ mod tests {
             "select connection_id()id()",
             "select 1",
         ] {
-            assert_eq!(alone(text.as_bytes(), b"CONNECTION_ID()"), None, "{text}");
+            assert_eq!(column(text), None, "{text}");
         }
     }
 }

@@ -216,7 +216,7 @@ impl Session<'_> {
             self.unit.since_us = self.borrower.begins_work();
             return self.launch(chunk);
         }
-        let view = self.seat.service().view_owned();
+        let view = self.seat.service().view();
         let wanted = self.decide(&view);
         match self.obtain(wanted, &view)? {
             true => self.launch(chunk),

@@ -58,7 +58,7 @@ impl Session<'_> {
 
     /// Decides anew where the command goes, whose bytes are kept, and sends it there.
     pub(super) fn try_again(&mut self) -> Result<(), End> {
-        let view = self.seat.service().view_owned();
+        let view = self.seat.service().view();
         let wanted = self.decide(&view);
         match self.obtain(wanted, &view)? {
             true => self.launch(None),

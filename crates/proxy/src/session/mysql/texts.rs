@@ -32,19 +32,20 @@ impl Session<'_> {
     }
 
     /// The same of a text that is run, and counted under its digest.
-    pub(super) fn read_query(&self, text: &[u8]) -> Meaning {
+    pub(super) fn read_query(&self, text: &[u8]) -> Arc<Meaning> {
         let Some(dialect) = self.journal.dialect() else {
-            return self.read(text);
+            return Arc::new(self.read(text));
         };
         let within = templates::Within {
             dialect,
             catalog: self.catalog(),
         };
         let mut templates = self.account.known.templates.borrow_mut();
-        let meaning = templates.meaning(text, within, Meaning::is_fixed, || {
+        let is_fixed = |meaning: &Arc<Meaning>| meaning.is_fixed();
+        let meaning = templates.meaning(text, within, is_fixed, || {
             let mut meaning = self.read(text);
             meaning.digest = digest(text, dialect).0;
-            meaning
+            Arc::new(meaning)
         });
         self.shared.asked.note(meaning.needs);
         self.service.enter(meaning.digest, text, Some(dialect));
@@ -66,8 +67,7 @@ impl Session<'_> {
 
     /// Which state of what is known of stored functions and views; zero: nothing is.
     pub(super) fn catalog(&self) -> u64 {
-        let routines = self.service.knowledge.routines();
-        routines.map_or(0, |routines| routines.generation())
+        self.service.knowledge.routines_version()
     }
 
     pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {

@@ -117,7 +117,7 @@ pub(super) enum Sense {
     #[default]
     Nothing,
     /// Its text was read.
-    Text(Meaning),
+    Text(Arc<Meaning>),
     /// It executes what was prepared.
     Statement(Arc<statements::Statement>),
 }

@@ -25,7 +25,7 @@ pub(crate) struct Known {
     greeting: Arc<Greeting>,
     greeter: RefCell<Greeter>,
     /// What its texts mean.
-    pub(crate) templates: RefCell<Templates<Meaning>>,
+    pub(crate) templates: RefCell<Templates<Arc<Meaning>>>,
     /// Somebody has asked for `currval` or `lastval`, on whichever worker.
     asks_sequences: Arc<AtomicBool>,
     /// Once a client has come in, and so it is there.
@@ -75,7 +75,8 @@ impl Account {
 
     /// Which state of that; zero: nothing is known.
     pub(crate) fn catalog_version(&self) -> u64 {
-        self.catalog().map_or(0, |catalog| catalog.generation() + 1)
+        let database = self.known.database.get();
+        database.map_or(0, |database| database.version())
     }
 
     pub(crate) fn catalog_changed(&self) {

@@ -44,21 +44,13 @@ impl Unnamed {
 #[derive(Default)]
 pub(super) struct Effects {
     /// The meaning of the Query that comes next, if it was read to decide where it runs.
-    pub(super) read_ahead: Option<Meaning>,
+    pub(super) read_ahead: Option<Arc<Meaning>>,
     pending: VecDeque<(u64, Arc<Meaning>)>,
     pub(super) last: u64,
 }
 
 impl Effects {
     /// Notes what a text leaves behind; the token of its request.
-    pub(super) fn note_text(&mut self, meaning: &Meaning) -> Token {
-        if meaning.effects.is_empty() {
-            return Token(0);
-        }
-        self.note(&Arc::new(meaning.clone()))
-    }
-
-    /// The same of what was prepared, which may be run any number of times.
     pub(super) fn note(&mut self, meaning: &Arc<Meaning>) -> Token {
         if meaning.effects.is_empty() {
             return Token(0);

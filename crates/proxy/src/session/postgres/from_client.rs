@@ -200,7 +200,7 @@ impl Session<'_> {
             }
             if self.unit.is_sent {
                 // Sent ahead of the answer: both cannot be run again as one.
-                self.unit.kept = None;
+                self.unit.cannot_run_again();
                 self.unit.is_ruled = false;
             }
             self.begin_without_draws(flight);

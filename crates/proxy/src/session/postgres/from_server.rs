@@ -391,7 +391,7 @@ impl Session<'_> {
         }
         if !self.unit.reached_client {
             self.unit.reached_client = true;
-            self.unit.kept = None;
+            self.unit.cannot_run_again();
         }
         let length = length as u64;
         self.live

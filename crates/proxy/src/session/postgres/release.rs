@@ -3,7 +3,7 @@
 use evenkeel_policy::lending::Condition;
 
 use super::server::ServerConnection;
-use super::{End, Session, Stage, Unit};
+use super::{End, Session, Stage};
 use crate::session::card::Doing;
 
 impl Session<'_> {
@@ -21,12 +21,12 @@ impl Session<'_> {
             if server.conversation.is_quiet() {
                 self.does(Doing::InTransaction);
             }
-            self.unit.kept = None;
+            self.unit.cannot_run_again();
             return self.go_on_with_same();
         }
         if !self.journal.pins.is_empty() || self.keeps_connection() {
             self.does(Doing::Bound);
-            self.unit = Unit::new();
+            self.unit.renew();
             return self.go_on_with_same();
         }
         self.let_go(Condition::Clean)
@@ -49,7 +49,7 @@ impl Session<'_> {
         }
         self.borrower.let_next_follow();
         self.does(Doing::Idle);
-        self.unit = Unit::new();
+        self.unit.renew();
         self.stage = Stage::Ready;
         // In a step of its own: a client may have sent any number of them.
         self.goes_on = !self.held.is_empty();

@@ -63,7 +63,7 @@ impl Session<'_> {
     }
 
     /// What a text means takes hold as it is sent.
-    pub(super) fn meant(&mut self, meaning: &Meaning) -> Token {
+    pub(super) fn meant(&mut self, meaning: &Arc<Meaning>) -> Token {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
         self.changes_catalog |= meaning.changes_catalog;
@@ -74,7 +74,7 @@ impl Session<'_> {
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
         }
-        self.effects.note_text(meaning)
+        self.effects.note(meaning)
     }
 
     pub(super) fn pin(&mut self, pin: Pin) {
@@ -215,17 +215,18 @@ impl Session<'_> {
     }
 
     /// What a text means that is run, and counted under its digest.
-    pub(super) fn read_query(&self, text: &[u8]) -> Meaning {
+    pub(super) fn read_query(&self, text: &[u8]) -> Arc<Meaning> {
         let Some(dialect) = self.dialect() else {
-            return self.read(text);
+            return Arc::new(self.read(text));
         };
         let within = Within {
             dialect,
             catalog: self.catalog_version(),
         };
         let mut templates = self.account.known.templates.borrow_mut();
-        let meaning = templates.meaning(text, within, Meaning::is_fixed, || {
-            self.read_prepared(text, Some(dialect))
+        let is_fixed = |meaning: &Arc<Meaning>| meaning.is_fixed();
+        let meaning = templates.meaning(text, within, is_fixed, || {
+            Arc::new(self.read_prepared(text, Some(dialect)))
         });
         self.shared.enter(meaning.digest, text, Some(dialect));
         meaning

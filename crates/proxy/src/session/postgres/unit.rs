@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use evenkeel_policy::route::{self, Decision, Kind, Statement, Target, Traits, Volatility};
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::TransactionStatus;
@@ -24,10 +25,15 @@ use crate::service::rules::Ruling;
 use crate::session::placing::{Reading, Wanted};
 use crate::state::meaning::{self, Meaning};
 
+/// Bytes of memory that a client keeps for its next unit.
+const SPARE_LENGTH_MAX: usize = 256;
+
 /// What the client wants done as one, and how it fares.
 pub(super) struct Unit {
     /// Its bytes, while they can be sent again.
     pub(super) kept: Option<Vec<u8>>,
+    /// The memory in which they were.
+    spare: Vec<u8>,
     pub(super) is_read: bool,
     pub(super) may_write: bool,
     /// All of it has been sent to a server.
@@ -67,6 +73,7 @@ impl Unit {
     pub(super) fn new() -> Self {
         Self {
             kept: Some(Vec::new()),
+            spare: Vec::new(),
             is_read: false,
             may_write: false,
             is_sent: false,
@@ -89,6 +96,24 @@ impl Unit {
         }
     }
 
+    /// The next one, with the memory of this one unless that is more than most need.
+    pub(super) fn renew(&mut self) {
+        self.cannot_run_again();
+        *self = Self {
+            kept: Some(std::mem::take(&mut self.spare)),
+            ..Self::new()
+        };
+    }
+
+    /// Its bytes are not needed any more.
+    pub(super) fn cannot_run_again(&mut self) {
+        if let Some(mut kept) = self.kept.take() {
+            kept.clear();
+            kept.shrink_to(SPARE_LENGTH_MAX);
+            self.spare = kept;
+        }
+    }
+
     /// A message of it was sent.
     pub(super) fn has_sent(&mut self, request: Request) {
         self.looked_at = self.looked_at.saturating_sub(1);
@@ -107,7 +132,7 @@ pub(super) enum Look {
     /// It leaves.
     Leave,
     /// Something for a server of this view.
-    Unit(Wanted, Arc<View>),
+    Unit(Wanted, Guard<Arc<View>>),
 }
 
 /// What is known of a unit while it is looked through.
@@ -200,7 +225,7 @@ impl Session<'_> {
             self.walker = walker;
             return Ok(Look::Local(length));
         }
-        let view = self.seat.service().view_owned();
+        let view = self.seat.service().view();
         let matters = |own: &&DatabaseView| own.splits_reads() || own.rules.is_some();
         let Some(own) = view.database.as_ref().filter(matters) else {
             self.unit.is_read = false;

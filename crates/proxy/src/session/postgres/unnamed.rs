@@ -1,8 +1,6 @@
 //! The statement without a name on its way to the server: it is its client's own, and lasts up to
 //! the next Parse of it or Query.
 
-use std::sync::Arc;
-
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::build;
@@ -64,7 +62,7 @@ impl Session<'_> {
             unnamed.text.extend_from_slice(text);
             unnamed.types.clear();
             unnamed.types.extend_from_slice(types);
-            unnamed.meaning = Some(Arc::new(meaning));
+            unnamed.meaning = Some(meaning);
             unnamed.is_parsed = false;
             unnamed.open = Some(self.segment);
         }
