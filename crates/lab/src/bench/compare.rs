@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::outcome::{Metric, Outcome};
 use super::report;
-use super::statistics::{Interval, analyse};
+use super::statistics::{BLOCKS_LEAST, Interval, analyse};
 use crate::{row, table};
 
 /// Which ratios count when none are named: what a report's tables show first.
@@ -49,8 +49,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         [] => &USUAL,
         named => named,
     };
-    let pairs = pairs(&a, &b, metrics);
-    print!("{}", told(&a, &b, &pairs));
+    let common = pairs(&a, &b, metrics);
+    let (pairs, thin): (Vec<Pair>, Vec<Pair>) = common.into_iter().partition(Pair::has_intervals);
+    print!("{}", told(&a, &b, &pairs, thin.len()));
     // With nothing in common nothing has been compared.
     let at_least = options.at_least.unwrap_or(0.0);
     let is_enough = share(&pairs).is_some_and(|share| share >= at_least);
@@ -82,6 +83,11 @@ struct Pair {
 }
 
 impl Pair {
+    /// Whether both stand on blocks enough to have an interval; where runs failed they may not.
+    fn has_intervals(&self) -> bool {
+        self.a.blocks.min(self.b.blocks) >= BLOCKS_LEAST
+    }
+
     /// Of the two, how many lie within the other's widened interval.
     fn agreeing(&self) -> usize {
         usize::from(self.b.holds_when_widened(self.a.middle))
@@ -127,7 +133,7 @@ fn share<'p>(pairs: impl IntoIterator<Item = &'p Pair>) -> Option<f64> {
     (all > 0).then(|| 100.0 * agreeing.iter().sum::<usize>() as f64 / all as f64)
 }
 
-fn told(a: &Outcome, b: &Outcome, pairs: &[Pair]) -> String {
+fn told(a: &Outcome, b: &Outcome, pairs: &[Pair], thin: usize) -> String {
     let mut text = differences(a, b);
     let Some(whole) = share(pairs) else {
         return text + "the runs have no ratio in common\n";
@@ -145,6 +151,12 @@ fn told(a: &Outcome, b: &Outcome, pairs: &[Pair]) -> String {
         "\n{whole:.1} % of {} ratios lie within the other run's interval, widened by 3 %\n",
         2 * pairs.len()
     );
+    if thin > 0 {
+        text += &format!(
+            "{} more stand on fewer than {BLOCKS_LEAST} blocks and have no interval: runs failed\n",
+            2 * thin
+        );
+    }
     text
 }
 
@@ -245,7 +257,7 @@ mod tests {
             }
         }
         let pairs = pairs(&a, &b, &[Metric::Rate]);
-        let text = told(&a, &b, &pairs);
+        let text = told(&a, &b, &pairs, 0);
         assert!(text.contains("haproxy / direct"), "{text}");
         assert!(!text.contains("nginx / direct"), "{text}");
         assert!(share(&pairs).unwrap() < 100.0);
@@ -283,12 +295,30 @@ mod tests {
     }
 
     #[test]
+    fn a_ratio_of_one_block_is_neither_in_nor_out() {
+        let (a, mut b) = (sample::outcome(1), sample::outcome(1));
+        let all = pairs(&a, &b, &[Metric::Rate]);
+        assert!(all.iter().all(Pair::has_intervals));
+        let cells = &mut b.experiments[0].cells;
+        cells.retain(|cell| cell.target != "haproxy" || cell.block == 1);
+        let common = pairs(&a, &b, &[Metric::Rate]);
+        let (solid, thin): (Vec<Pair>, Vec<Pair>) =
+            common.into_iter().partition(Pair::has_intervals);
+        assert_eq!(solid.len() + thin.len(), all.len());
+        let is_of_haproxy =
+            |pair: &Pair| [&pair.key.target, &pair.key.to].contains(&&"haproxy".to_owned());
+        assert!(!thin.is_empty() && thin.iter().all(is_of_haproxy));
+        let text = told(&a, &b, &solid, thin.len());
+        assert!(text.contains("have no interval"), "{text}");
+    }
+
+    #[test]
     fn what_differs_besides_the_numbers_is_told() {
         let (a, mut b) = (sample::outcome(1), sample::outcome(1));
         b.machine.kernel = "7.0".to_owned();
         b.versions.insert("sysbench".to_owned(), "1.1".to_owned());
         b.experiments.clear();
-        let text = told(&a, &b, &pairs(&a, &b, &USUAL));
+        let text = told(&a, &b, &pairs(&a, &b, &USUAL), 0);
         assert_eq!(
             text,
             "different kernel: 6.18.0 / 7.0\ndifferent sysbench: 1.0.20 / 1.1\n\

@@ -12,7 +12,7 @@ mod summary;
 
 pub(crate) use alarm::Alarm;
 pub use bootstrap::median;
-pub(crate) use bootstrap::{Bootstrap, Interval, Reading};
+pub(crate) use bootstrap::{BLOCKS_LEAST, Bootstrap, Interval, Reading};
 pub(crate) use finding::{Judged, Verdict};
 pub(crate) use outage::OutageSummary;
 pub(crate) use pairs::{Points, Question, ratio, within};
