@@ -82,7 +82,7 @@ fn encode_service_family(
     encoder: &mut DescriptorEncoder,
 ) -> fmt::Result {
     let mut metric = describe(family, encoder)?;
-    for service in services {
+    for service in distinct_services(services) {
         (family.samples)(service, &mut |extra, value| {
             let labels = [&[("service", &*service.name)][..], extra].concat();
             encode(&mut metric, &labels, &value)
@@ -97,8 +97,8 @@ fn encode_server_family(
     encoder: &mut DescriptorEncoder,
 ) -> fmt::Result {
     let mut metric = describe(family, encoder)?;
-    for service in services {
-        for server in distinct(&service.servers) {
+    for service in distinct_services(services) {
+        for server in distinct(&service.servers, |server| &server.name) {
             (family.samples)(server, &mut |extra, value| {
                 let own = [("service", &*service.name), ("server", &*server.name)];
                 encode(&mut metric, &[&own[..], extra].concat(), &value)
@@ -108,16 +108,17 @@ fn encode_server_family(
     Ok(())
 }
 
-/// One server per name: a removed one may have its last sessions while a new one bears its name,
-/// and two series with the same labels make a scraper refuse the whole page.
-fn distinct(servers: &[ServerStatus]) -> impl Iterator<Item = &ServerStatus> {
-    servers.iter().enumerate().filter_map(|(index, server)| {
-        let earlier = servers.get(..index).unwrap_or_default();
-        earlier
-            .iter()
-            .all(|other| other.name != server.name)
-            .then_some(server)
+/// One server or service per name: a removed one may have its last sessions while a new one bears
+/// its name, and two series with the same labels make a scraper refuse the whole page.
+fn distinct<T>(all: &[T], name: fn(&T) -> &str) -> impl Iterator<Item = &T> {
+    all.iter().enumerate().filter_map(move |(index, one)| {
+        let mut earlier = all.get(..index).unwrap_or_default().iter();
+        earlier.all(|other| name(other) != name(one)).then_some(one)
     })
+}
+
+fn distinct_services(services: &[ServiceStatus]) -> impl Iterator<Item = &ServiceStatus> {
+    distinct(services, |service| &service.name)
 }
 
 fn describe<'e, T>(
@@ -192,7 +193,7 @@ fn encode_histogram(
     let unit = Some(&Unit::Seconds);
     let mut metric =
         encoder.encode_descriptor(family.name, family.help, unit, MetricType::Histogram)?;
-    for service in services {
+    for service in distinct_services(services) {
         let Some(histogram) = (family.of)(service) else {
             continue;
         };

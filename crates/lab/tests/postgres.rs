@@ -28,6 +28,8 @@ mod limits;
 mod literals;
 #[path = "postgres/logins.rs"]
 mod logins;
+#[path = "postgres/names.rs"]
+mod names;
 #[path = "postgres/pins.rs"]
 mod pins;
 #[path = "postgres/pipelines.rs"]
@@ -50,6 +52,8 @@ mod script;
 mod sequences;
 #[path = "postgres/settings.rs"]
 mod settings;
+#[path = "postgres/sizes.rs"]
+mod sizes;
 #[path = "postgres/stage.rs"]
 mod stage;
 #[path = "postgres/statements.rs"]

@@ -351,7 +351,9 @@ impl Engine {
 
     /// Replaces how a service is served; clients that wait get what has become free.
     pub fn publish(&self, service: &Arc<Service>, view: View) {
-        service.replace_view(view);
+        if service.replace_view(view) {
+            self.resize_pools(service);
+        }
         if service.queued() == 0 {
             return;
         }

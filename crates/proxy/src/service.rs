@@ -18,7 +18,7 @@ use crate::dice::dice;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::upstream::queue::Queue;
-use database::{DatabaseService, DatabaseView};
+use database::{DatabaseService, DatabaseView, Sizes};
 use rules::RuleBook;
 
 /// How a service is to be served from now on; nothing in it changes.
@@ -61,6 +61,10 @@ impl View {
     pub(crate) fn offers(&self, server_id: u64) -> bool {
         let mut members = self.pool.members().iter().zip(&self.servers);
         members.any(|(member, server)| member.accepting && server.id == server_id)
+    }
+
+    fn sizes(&self) -> Option<&Sizes> {
+        self.database.as_ref().map(|own| &own.sizes)
     }
 
     /// Whether the server belongs to the service.
@@ -127,9 +131,12 @@ impl Service {
         self.view().database.as_ref()?.rules.clone()
     }
 
-    pub(crate) fn replace_view(&self, view: View) {
+    /// True: the sizes of its pools are others than before.
+    pub(crate) fn replace_view(&self, view: View) -> bool {
         self.places.set_limit(view.settings.max_connections);
-        self.view.store(Arc::new(view));
+        let new = Arc::new(view);
+        let before = self.view.swap(Arc::clone(&new));
+        before.sizes() != new.sizes()
     }
 
     /// Clients being served or waiting.

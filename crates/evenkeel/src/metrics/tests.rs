@@ -191,6 +191,17 @@ fn histograms_are_cumulative_and_end_at_their_count() {
 }
 
 #[test]
+fn a_service_that_left_is_not_there_twice_when_one_of_its_name_is_back() {
+    let mut status = sample::status();
+    let mut former = status.services[0].clone();
+    former.sessions.total = 1;
+    status.services.push(former);
+    let page = Page::of(status);
+    let total = "evenkeel_service_sessions_total{service=\"orders\"}";
+    assert_eq!(page.get(total), 123_456.0);
+}
+
+#[test]
 fn every_name_is_object_what_unit() {
     let page = Page::of(sample::status());
     for (family, kind) in &page.types {

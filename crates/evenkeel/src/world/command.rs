@@ -103,6 +103,7 @@ impl World {
         });
         let sessions = state.server.load.active();
         self.publish_all_with(&address);
+        self.part_from(&address);
         Ok(format!(
             "{address} is draining; its sessions ({sessions}) may finish within {limit_ms} ms"
         ))

@@ -66,6 +66,15 @@ impl Leaving {
 }
 
 impl World {
+    /// Nothing new goes to servers that left: what is idle there closes.
+    pub(super) fn part_from_leaving(&self) {
+        for leaving in &self.leaving {
+            if let Some(server) = &leaving.server {
+                self.engine.part(&leaving.service, server.id);
+            }
+        }
+    }
+
     /// Cuts what is left, after the limit, of drained servers and of what left the configuration.
     pub(super) fn cut_what_overstayed(&mut self, now_ms: u64) {
         for state in self.servers.values_mut() {

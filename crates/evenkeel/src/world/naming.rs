@@ -88,18 +88,45 @@ impl World {
         address: &Address,
         answer: Result<Vec<Endpoint>, String>,
     ) {
-        let state = self.servers.get_mut(address);
-        if state.is_some_and(|state| state.resolved(answer)) {
+        if self.moves(address, |state| state.resolved(answer)) {
             self.follow_move(address);
+        }
+    }
+
+    /// Does what may make a server another machine: what is idle in pools goes to the one that it
+    /// was, and is not lent again. What was said.
+    fn moves(&mut self, address: &Address, act: impl FnOnce(&mut ServerState) -> bool) -> bool {
+        let Some(state) = self.servers.get_mut(address) else {
+            return false;
+        };
+        let before = state.server.endpoints();
+        let said = act(state);
+        let now = state.server.endpoints();
+        // Of several addresses each may be used, and a resolver may tell a part of them each time.
+        let is_other = !before.is_empty() && !before.iter().any(|one| now.contains(one));
+        if is_other {
+            self.part_from(address);
+        }
+        said
+    }
+
+    /// Every connection of pools to a server closes as soon as nobody uses it.
+    pub(super) fn part_from(&self, address: &Address) {
+        let Some(state) = self.servers.get(address) else {
+            return;
+        };
+        for service in self.services.iter().filter(|one| one.lists(address)) {
+            self.engine.part(&service.service, state.server.id);
         }
     }
 
     /// A member of a cluster that is down may answer at another address.
     pub(super) fn try_elsewhere(&mut self, address: &Address, standing: Standing) {
-        if let Some(state) = self.servers.get_mut(address)
-            && standing == Standing::Down
-        {
-            state.use_next_address();
+        if standing == Standing::Down {
+            self.moves(address, |state| {
+                state.use_next_address();
+                true
+            });
         }
     }
 

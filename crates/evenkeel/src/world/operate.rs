@@ -69,6 +69,14 @@ impl World {
         database: Option<&str>,
     ) -> Result<String, String> {
         let offer = self.pooled_by(service, database)?;
+        if self.is_upgrading() {
+            // Clients of the new process would go on.
+            return Err(
+                "an upgrade is under way, and the new process does not hear of a pause: \
+                 nothing is paused"
+                    .to_owned(),
+            );
+        }
         self.engine.pause(&offer.service, database);
         let of = of(service, database);
         Ok(format!("{of} is paused: new transactions wait"))

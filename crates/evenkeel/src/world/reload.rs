@@ -143,6 +143,7 @@ impl World {
         for index in 0..self.services.len() {
             self.publish(index);
         }
+        self.part_from_leaving();
     }
 
     pub(super) fn prepare(
@@ -176,7 +177,6 @@ impl World {
                 let mut state =
                     ServerState::new(&self.engine, &listed.address, watch, max).map_err(fail)?;
                 if let Some(known) = self.leaving_server(&listed.address) {
-                    known.load.set_max_connections(max);
                     state.server = known;
                 }
                 servers.insert(listed.address.clone(), state);
@@ -230,8 +230,12 @@ impl World {
     fn adopt_servers(&mut self, plan: &Plan, new: BTreeMap<Address, ServerState>) {
         for service in &plan.services {
             for listed in &service.servers {
+                let max = listed.max_connections;
+                if let Some(back) = new.get(&listed.address) {
+                    back.server.load.set_max_connections(max);
+                }
                 if let Some(known) = self.servers.get_mut(&listed.address)
-                    && let Err(error) = known.update(Watch::of(service), listed.max_connections)
+                    && let Err(error) = known.update(Watch::of(service), max)
                 {
                     tracing::error!(server = %listed.address, "probes stay as they were: {error}");
                 }
@@ -268,6 +272,7 @@ impl World {
             unwanted.close(&self.engine);
         }
         for gone in old {
+            serving::lend_sparingly(&gone);
             tracing::info!(
                 service = gone.plan.name,
                 sessions = gone.service.active(),

@@ -6,7 +6,7 @@ mod clusters;
 mod give;
 mod take;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel_proxy::now_ms;
@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot};
 
 use super::World;
+use super::database::serving;
 use super::timeline::News;
 use crate::notify;
 use crate::status::{EventKind, Reply, Severity, UpgradeStatus};
@@ -50,6 +51,9 @@ pub(super) struct Upgrades {
     under_way: Option<UnderWay>,
     heir: Option<Heir>,
     predecessors: Vec<Predecessor>,
+    /// Places of each server, by id, that are enough for those who only borrow connections: half of
+    /// what we had.
+    shares: BTreeMap<u64, u32>,
 }
 
 impl Default for Upgrades {
@@ -61,6 +65,7 @@ impl Default for Upgrades {
             under_way: None,
             heir: None,
             predecessors: Vec::new(),
+            shares: BTreeMap::new(),
         }
     }
 }
@@ -197,6 +202,9 @@ impl World {
             return;
         };
         self.stop_by_ms = None;
+        for service in &self.services {
+            self.adopt_database_plan(service);
+        }
         self.upgrades.predecessors.extend(heir.earlier);
         self.take_places_back();
         self.lend_sockets(false);
@@ -289,6 +297,7 @@ impl World {
         let now_ms = now_ms();
         self.stop_by_ms = Some(now_ms + limit_ms);
         self.leave_sockets(taken);
+        self.services.iter().for_each(serving::lend_sparingly);
         let earlier = match under_way.is_relaying {
             true => Vec::new(),
             // The new process listens to them now, and counts what they have.

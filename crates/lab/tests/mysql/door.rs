@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use evenkeel_wire::mysql::Parsed;
@@ -178,11 +179,14 @@ fn last_word(heard: &[u8]) -> String {
     }
 }
 
+/// Once: the tests of this file run side by side.
 fn set_up_victim() {
-    sql("drop user if exists victim@'127.0.0.1'");
-    sql("create user victim@'127.0.0.1' identified by 'unknown'");
-    sql("grant all on sbtest.* to victim@'127.0.0.1'");
-    sql("set global userstat = 1");
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        sql("create user victim@'127.0.0.1' identified by 'unknown'");
+        sql("grant all on sbtest.* to victim@'127.0.0.1'");
+        sql("set global userstat = 1");
+    });
 }
 
 /// How often anybody was in as that user.

@@ -92,6 +92,8 @@ fn what_a_statement_leaves_for_the_next_is_its_client_s_own() {
         &[
             "drop table if exists left_behind",
             "create table left_behind (a tinyint primary key)",
+            // From here on such questions are expected, however long they take to come.
+            "show warnings",
             "insert ignore into left_behind values (1), (1), (9999)",
             "show warnings",
             "select 1",
@@ -114,6 +116,21 @@ fn what_a_statement_leaves_for_the_next_is_its_client_s_own() {
         ],
         &["select cast('y' as signed)", "select 1 union select 2"],
     );
+}
+
+/// Whoever asks within a moment is told. One who is kept from asking is not; then once more.
+#[test]
+fn the_first_of_all_to_ask_for_warnings_is_told_if_he_asks_at_once() {
+    for io in DRIVERS {
+        let is_told = || {
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            client.query("select cast('y' as signed)");
+            let told = client.query("show warnings");
+            told.iter().any(|line| line.contains("Truncated incorrect"))
+        };
+        assert!((0..5).any(|_| is_told()), "{io}");
+    }
 }
 
 #[test]

@@ -160,6 +160,8 @@ fn a_service_from_the_command_line_needs_no_file() {
         rig::said(&status)
     );
     bare.signal("INT");
+    // Two that come together are one.
+    bare.wait_said("stopping");
     bare.signal("INT");
     assert_eq!(bare.wait().code(), Some(0));
     assert!(

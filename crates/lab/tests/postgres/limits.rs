@@ -1,5 +1,6 @@
 //! Limits of time and of number: the right error, and nobody else is harmed.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::eventually;
@@ -44,6 +45,31 @@ fn a_query_that_takes_too_long_is_cancelled() {
             !reply.iter().any(|line| line.starts_with('E')),
             "{io}: {reply:?}"
         );
+    }
+}
+
+#[test]
+fn what_is_quick_is_not_ended_for_the_time_of_what_was_before() {
+    for io in DRIVERS {
+        for service in [
+            "query_timeout_ms = 250",
+            "transaction_timeout_ms = 250",
+            "idle_in_transaction_timeout_ms = 250",
+        ] {
+            let setup = Setup {
+                pool: "size = 1",
+                service,
+                ..Setup::default()
+            };
+            let stage = Stage::set(io, setup);
+            let mut client = stage.client();
+            for _ in 0..12 {
+                client.run("begin; select pg_sleep(0.03)");
+                thread::sleep(Duration::from_millis(30));
+                client.run("commit");
+                client.run("select pg_sleep(0.03)");
+            }
+        }
     }
 }
 

@@ -287,13 +287,13 @@ impl State {
     }
 
     fn ledgers(&mut self, key: &Key, quotas: &Quotas, server: &Arc<Load>) -> Ledgers {
-        Ledgers(vec![
+        let own = [
             Ledger::Own(Arc::new(Places::new(quotas.pool))),
             self.ledger(Scope::Service, UNLIMITED),
             self.ledger(Scope::User(key.user), quotas.user),
             self.ledger(Scope::Database(key.database), quotas.database),
-            Ledger::Server(Arc::clone(server)),
-        ])
+        ];
+        Ledgers::new(own, Ledger::Server(Arc::clone(server)))
     }
 
     fn ledger(&mut self, scope: Scope, limit: u32) -> Ledger {

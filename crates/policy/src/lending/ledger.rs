@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::terms::Quotas;
 use crate::load::Load;
 use crate::places::Places;
 
@@ -29,9 +30,23 @@ impl Ledger {
 
 /// All limits of a pool.
 #[derive(Debug)]
-pub(super) struct Ledgers(pub(super) Vec<Ledger>);
+pub(super) struct Ledgers(Vec<Ledger>);
 
 impl Ledgers {
+    /// Of the pool, the service, the user, the database and the server, in this order.
+    pub(super) fn new([pool, service, user, database]: [Ledger; 4], server: Ledger) -> Ledgers {
+        Ledgers(vec![pool, service, user, database, server])
+    }
+
+    /// Other limits; those of the service and the server are not the pool's.
+    pub(super) fn set_limits(&self, quotas: &Quotas) {
+        if let [pool, _, user, database, _] = &*self.0 {
+            pool.places().set_limit(quotas.pool);
+            user.places().set_limit(quotas.user);
+            database.places().set_limit(quotas.database);
+        }
+    }
+
     /// Takes a place of each, or none.
     pub(super) fn try_take(&self) -> bool {
         let full = self.0.iter().position(|one| !one.places().try_take());

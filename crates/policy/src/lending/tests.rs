@@ -1,5 +1,6 @@
 //! Tests of the decisions one by one.
 
+mod quotas;
 pub(crate) mod simulation;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::desk::{Desk, close};
 use super::serve::most_idle_of;
 use super::shelves::Idle;
 use super::sync::fence;
-use super::terms::{Closing, Order, Scope, Settings, Ticket, Why};
+use super::terms::{Closing, Order, Quotas, Scope, Settings, Ticket, Why};
 use crate::load::Load;
 use crate::places::{Places, UNLIMITED};
 
@@ -118,6 +118,14 @@ impl Books {
             .set_limit(limit);
         state.look_for_excess();
         state.serve_all(now_ms, orders);
+    }
+
+    /// Other limits for a pool, its user and its database, from a reload; then [`Books::serve`].
+    pub fn set_quotas(&self, pool: &Arc<Pool>, quotas: &Quotas) {
+        let state = self.lock();
+        if let Some(record) = state.pools.get(&pool.id) {
+            record.ledgers.set_limits(quotas);
+        }
     }
 
     /// The limit of a scope and what is taken of it; other processes' part is set there.

@@ -11,6 +11,7 @@ use crate::record::{CutReason, Ending};
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session::cancel;
+use crate::upstream::lender::Pooled;
 use crate::upstream::lending::Errand;
 
 /// Which sessions of a service are meant.
@@ -61,12 +62,35 @@ impl Engine {
     /// Every connection to a database (`None`: to all) closes as soon as nobody uses it; new ones
     /// are opened as they are needed.
     pub fn reconnect(&self, service: &Service, database: Option<&str>) {
+        self.outdate(service, |one| {
+            database.is_none_or(|name| *name == *one.who.database)
+        });
+    }
+
+    /// Every connection of a service to a server closes as soon as nobody uses it: no new work goes
+    /// there.
+    pub fn part(&self, service: &Service, server_id: u64) {
+        self.outdate(service, |one| one.server.id == server_id);
+    }
+
+    fn outdate(&self, service: &Service, is_meant: impl Fn(&Pooled) -> bool) {
         let Some(shared) = &service.database else {
             return;
         };
-        for ticket in shared.lender.outdate(database) {
+        for ticket in shared.lender.outdate(is_meant) {
             self.ask_again(service, ticket);
         }
+    }
+
+    /// The pools that there are keep to the sizes of the present view.
+    pub(super) fn resize_pools(&self, service: &Service) {
+        let view = service.view();
+        let (Some(shared), Some(own)) = (&service.database, &view.database) else {
+            return;
+        };
+        let mut orders = Vec::new();
+        shared.lender.resize(&own.sizes, &mut orders);
+        self.give_out(service, orders);
     }
 
     /// Limits all server connections of a service that lends them.

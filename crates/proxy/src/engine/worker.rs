@@ -29,7 +29,7 @@ use crate::state::settings::Interner;
 use crate::upstream::lending::{Connection, Lending, Lendings};
 
 /// Timeouts are kept to twice this precision; it costs a look at each session.
-pub(super) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Wake-ups by other workers that may wait. The waker spins when there is no room, so that workers
 /// which wake each other could wait for each other: there must be room for every queued client.

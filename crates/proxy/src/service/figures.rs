@@ -46,8 +46,10 @@ impl DatabaseService {
                 continue;
             };
             let (who, server) = (&pooled.who, &pooled.server);
-            let key = (figures.key.database, figures.key.user, figures.key.server);
-            // After a change of password there are two for a while.
+            let name = Arc::clone(&server.name);
+            let key = (figures.key.database, figures.key.user, name);
+            // After a change of password there are two for a while, and of a server that has come
+            // back.
             let pool = pools.entry(key).or_insert_with(|| PoolInfo {
                 user: who.user.to_string(),
                 database: who.database.to_string(),

@@ -13,7 +13,7 @@ use evenkeel_policy::pins::{Pin, Pins};
 
 use crate::cancel;
 use crate::clock;
-use crate::engine::worker::Worker;
+use crate::engine::worker::{SWEEP_INTERVAL, Worker};
 use crate::service::database::{DatabaseView, Times};
 use crate::service::rules::Ruling;
 use crate::upstream::cancelling::Cancelling;
@@ -368,9 +368,10 @@ impl Card {
             idle_in_transaction,
             ..
         } = view.times;
+        // What began has the stamp of the sweep before it.
         let passed = |since_ms: u64, limit: Duration| {
             let since = u128::from(now_ms.saturating_sub(since_ms));
-            !limit.is_zero() && since_ms != 0 && since >= limit.as_millis()
+            !limit.is_zero() && since_ms != 0 && since >= (limit + SWEEP_INTERVAL).as_millis()
         };
         let query = self
             .query_limit_ms

@@ -74,6 +74,15 @@ impl Registry {
         }
     }
 
+    /// The services that lend connections, but for one.
+    pub(super) fn lenders_besides(&self, service_id: u64) -> Vec<Arc<Service>> {
+        let services = self.lock();
+        let alive = services.iter().filter_map(Weak::upgrade);
+        alive
+            .filter(|one| one.id != service_id && one.database.is_some())
+            .collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Service>>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,15 +9,16 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use evenkeel_policy::lending::{Books, Key, Pool};
+use evenkeel_policy::lending::{Books, Key, Order, Pool};
 use evenkeel_wire::{mysql, postgres};
 
 pub(crate) use self::numbers::Number;
 
 use self::numbers::Numbers;
 use self::pause::Paused;
+use crate::clock;
 use crate::server::Server;
-use crate::service::database::DatabaseView;
+use crate::service::database::{DatabaseView, Sizes};
 
 /// All pools of a service.
 #[derive(Debug)]
@@ -151,6 +152,15 @@ impl Lender {
         });
         map.insert(key, Arc::clone(&pooled));
         pooled
+    }
+
+    /// Other limits for the pools that there are.
+    pub(crate) fn resize(&self, sizes: &Sizes, orders: &mut Vec<Order>) {
+        for one in self.all() {
+            let quotas = sizes.quotas(&one.who.user, &one.who.database);
+            self.books.set_quotas(&one.pool, &quotas);
+        }
+        self.books.serve(clock::now_ms(), orders);
     }
 
     /// Forgets pools that nobody uses.

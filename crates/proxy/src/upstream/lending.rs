@@ -11,6 +11,7 @@ mod errand;
 mod exchange;
 mod idle;
 mod lendings;
+mod neighbours;
 mod place;
 mod upkeep;
 
@@ -291,14 +292,19 @@ impl<C: Connection> Lending<C> {
             .try_remove(closing.connection as usize)
             .flatten();
         drop(connections);
-        if let Some(connection) = gone {
+        let server = gone.map(|connection| {
+            let server = Arc::clone(&connection.lent().pooled.server);
             connection.part(closing.why.as_str());
-        }
+            server
+        });
         let mut orders = Vec::new();
         self.desk
             .borrow_mut()
             .closed(closing, clock::now_ms(), &mut orders);
         self.give_out(orders);
+        if let (Some(worker), Some(server)) = (self.worker.upgrade(), server) {
+            self.place_freed(&worker, &server);
+        }
     }
 
     /// Delivers what the books want done.

@@ -29,6 +29,9 @@ use crate::world::cluster::asks_roles;
 use crate::world::server::Watch;
 use crate::world::service::ServiceState;
 
+/// Connections that the last sessions of a service have not used for so long close.
+const IDLE_MS_AT_THE_END: u64 = 1_000;
+
 /// What the workers of a new service share.
 pub(in crate::world) fn shared(
     (protocol, plan): (Protocol, &DatabasePlan),
@@ -73,6 +76,19 @@ fn waiting_settings(plan: &DatabasePlan) -> waiting::Settings {
         wait_ms: failover.wait_ms,
         queue_length: usize::try_from(failover.queue_length).unwrap_or(usize::MAX),
         resume_at_once: usize::try_from(failover.resume_at_once).unwrap_or(usize::MAX),
+    }
+}
+
+/// A service to which nobody new comes here keeps no connection that its last sessions do not use.
+pub(in crate::world) fn lend_sparingly(service: &ServiceState) {
+    let plan = service.plan.database.as_deref();
+    if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
+        let sparing = lending::Settings {
+            min_idle: 0,
+            idle_ms: IDLE_MS_AT_THE_END,
+            ..lending_settings(plan)
+        };
+        shared.set_settings(sparing, waiting_settings(plan));
     }
 }
 

@@ -75,6 +75,9 @@ impl World {
 
     /// Gives half of what is free of each limit away; services with little left stop accepting.
     pub(super) fn lend_places(&mut self) {
+        let servers = self.known_servers();
+        let halves = servers.iter().map(|one| (one.id, half(one)));
+        self.upgrades.shares = halves.collect();
         let mut paused = Vec::new();
         for state in &self.services {
             let listed = state.plan.servers.iter();
@@ -122,14 +125,15 @@ impl World {
         if !under_way.is_wanted || waited_for.any(accepts) {
             return;
         }
-        let (not_admitted, seeking) = self.without_place();
+        let seekers = self.without_place();
+        let seeking = seekers.seeking;
         for state in self.services.iter().filter(paused) {
-            state.service.places.keep_taken_and(not_admitted);
+            state.service.places.keep_taken_and(seekers.not_admitted);
         }
         for server in self.known_servers() {
             // Services that have not paused go on with their half.
             if !under_way.halved.contains(&server.id) {
-                server.load.places.keep_taken_and(seeking);
+                self.keep_for(&seekers, &server);
             }
         }
         let mut state = Box::new(self.handover());
@@ -152,19 +156,37 @@ impl World {
         servers.any(|places| places.limit() != UNLIMITED && places.elsewhere() > 0)
     }
 
-    /// Sessions that no service has counted yet; and clients that may still take a place on any
-    /// server, with those.
-    fn without_place(&self) -> (u32, u32) {
+    /// Who may still take a place on any server.
+    fn without_place(&self) -> Seekers {
         // In this order: who ends in between is counted once too often, not once too little.
         let sessions = u32::try_from(self.sessions()).unwrap_or(u32::MAX);
         let services = self.known_services();
         let admitted: u32 = services.iter().map(|service| service.active()).sum();
         let not_admitted = sessions.saturating_sub(admitted);
+        let (pooled, others): (Vec<_>, Vec<_>) =
+            services.iter().partition(|one| one.database.is_some());
+        let clients = |of: &[&Arc<Service>]| of.iter().map(|one| one.active()).sum::<u32>();
+        let borrowing = clients(&pooled);
+        let clients = clients(&others);
+        let lent_before = lent(&pooled);
         let servers = self.known_servers();
-        let clients: u32 = services.iter().map(|service| service.active()).sum();
         let placed: u32 = servers.iter().map(|server| server.load.active()).sum();
-        let seeking = clients.saturating_sub(placed).saturating_add(not_admitted);
-        (not_admitted, seeking)
+        let placed = placed.saturating_sub(lent_before.max(lent(&pooled)));
+        Seekers {
+            not_admitted,
+            seeking: clients.saturating_sub(placed).saturating_add(not_admitted),
+            borrowing,
+        }
+    }
+
+    /// Keeps the places of a server that are taken, and those that may still be needed: whoever
+    /// borrows connections can wait for one that is open.
+    fn keep_for(&self, seekers: &Seekers, server: &Server) {
+        let places = &server.load.places;
+        let share = self.upgrades.shares.get(&server.id).copied();
+        let missing = share.unwrap_or(0).saturating_sub(places.taken());
+        let borrowed = seekers.borrowing.min(missing);
+        places.keep_taken_and(seekers.seeking.saturating_add(borrowed));
     }
 
     /// We go on listening to the processes before this one; the next one does when we have ended.
@@ -307,12 +329,12 @@ impl World {
         if self.engine.is_accepting_any() {
             return;
         }
-        let (not_admitted, seeking) = self.without_place();
+        let seekers = self.without_place();
         for service in &self.known_services() {
-            service.places.keep_taken_and(not_admitted);
+            service.places.keep_taken_and(seekers.not_admitted);
         }
         for server in &self.known_servers() {
-            server.load.places.keep_taken_and(seeking);
+            self.keep_for(&seekers, server);
         }
     }
 
@@ -387,6 +409,29 @@ impl World {
         }
         report
     }
+}
+
+/// Sessions that may still take a place on a server.
+struct Seekers {
+    /// No service has counted them yet.
+    not_admitted: u32,
+    /// Clients that must have one of their own, with those.
+    seeking: u32,
+    /// Clients that borrow connections.
+    borrowing: u32,
+}
+
+/// Of the places of a server that are ours.
+fn half(server: &Server) -> u32 {
+    let places = &server.load.places;
+    places.free().saturating_add(places.taken()) / 2
+}
+
+/// Connections that services have opened to lend them.
+fn lent(pooled: &[&Arc<Service>]) -> u32 {
+    let shared = pooled.iter().filter_map(|one| one.database.as_ref());
+    let open: u64 = shared.map(|one| one.open_connections(None)).sum();
+    u32::try_from(open).unwrap_or(u32::MAX)
 }
 
 fn of_service(state: &ServiceState) -> ServiceHandover {

@@ -28,6 +28,10 @@ impl Session<'_> {
 
     /// What the client leaves behind on its connection decides what becomes of that.
     fn give_back_at_the_end(&mut self, server: Box<ServerConnection>) {
+        if std::thread::panicking() {
+            // What is on it was perhaps not noted.
+            return self.borrower.give_back(server, Condition::Unclean);
+        }
         let is_quiet = server.conversation.is_quiet()
             && server.held.is_empty()
             && server.boundaries.is_at_border()

@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use evenkeel_policy::lending::{Order, Ticket};
 
-use super::{Lender, Number};
+use super::{Lender, Number, Pooled};
 use crate::clock;
 
 /// What an operator has paused.
@@ -66,13 +66,11 @@ impl Lender {
         }
     }
 
-    /// The pools of a database (`None`: all) get no new clients, and their connections close when
-    /// they are free. Who waited for one, and must ask again.
-    pub(crate) fn outdate(&self, database: Option<&str>) -> Vec<Ticket> {
+    /// These pools get no new clients, and their connections close when they are free. Who waited
+    /// for one, and must ask again.
+    pub(crate) fn outdate(&self, is_meant: impl Fn(&Pooled) -> bool) -> Vec<Ticket> {
         let all = self.all();
-        let meant = all
-            .iter()
-            .filter(|one| database.is_none_or(|name| *name == *one.who.database));
+        let meant = all.iter().filter(|one| is_meant(one));
         meant
             .flat_map(|one| self.books.outdate(&one.pool))
             .collect()

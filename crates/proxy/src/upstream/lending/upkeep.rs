@@ -25,6 +25,9 @@ impl<C: Connection> Lending<C> {
             self.close(closing);
         }
         self.give_out(orders);
+        if let Some(worker) = self.worker.upgrade() {
+            self.make_room(&worker);
+        }
     }
 
     /// Idle connections whose server has said something: it was asked nothing, so it is an end.

@@ -1,0 +1,210 @@
+//! A server's name that leads to another machine.
+
+use std::io::copy;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{fs, thread};
+
+use evenkeel_lab::balancer::find_binary;
+use evenkeel_lab::{Lab, PostgresOptions, Server, eventually, free_port};
+
+use super::client::{Client, Login};
+use super::stage::own;
+use crate::rig::papers::file_of_sbtest;
+use crate::rig::{LIMIT, engine, loopback};
+
+/// Names are looked up every ten seconds.
+const MOVE_LIMIT: Duration = Duration::from_secs(25);
+
+/// Killed at the end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An address that leads to a server.
+fn lead(from: SocketAddr, to: SocketAddr) {
+    let listener = TcpListener::bind(from).unwrap();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let Ok(server) = TcpStream::connect(to) else {
+                continue;
+            };
+            pass(&client, &server);
+            pass(&server, &client);
+        }
+    });
+}
+
+fn pass(from: &TcpStream, to: &TcpStream) {
+    let [mut from, mut to] = [from, to].map(|one| one.try_clone().unwrap());
+    thread::spawn(move || {
+        let _ = copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}
+
+/// The program with a file of names of its own.
+fn start(room: &Path, names: &Path) -> Running {
+    let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+        .arg(names)
+        .arg(find_binary().unwrap())
+        .args(["run", "-c"])
+        .arg(room.join("evenkeel.toml"))
+        .stderr(fs::File::create(room.join("log")).unwrap())
+        .stdin(Stdio::null());
+    Running(command.spawn().unwrap())
+}
+
+/// The program before a name that leads to one machine, and then to another.
+struct Place {
+    _running: Running,
+    room: PathBuf,
+    listen: SocketAddr,
+}
+
+impl Place {
+    /// `None`: this machine does not let us.
+    fn set(servers: [&Server; 2], tables: &str) -> Option<Place> {
+        let may = Command::new("unshare").args(["--mount", "true"]).status();
+        if !may.is_ok_and(|status| status.success()) {
+            println!("skipped: no mount namespaces here");
+            return None;
+        }
+        let (port, listen) = (free_port(), loopback());
+        let room = std::env::temp_dir().join(format!("evenkeel-names-{}", listen.port()));
+        fs::create_dir_all(&room).unwrap();
+        for (which, server) in servers.iter().enumerate() {
+            lead(SocketAddr::new(machine(which), port), server.address);
+        }
+        let names = room.join("names");
+        fs::write(&names, line(0)).unwrap();
+        fs::write(
+            room.join("evenkeel.toml"),
+            config(&room, listen, port, tables),
+        )
+        .unwrap();
+        Some(Place {
+            _running: start(&room, &names),
+            room,
+            listen,
+        })
+    }
+
+    /// From now on the name leads to the other one.
+    fn moves(&self) {
+        fs::write(self.room.join("names"), line(1)).unwrap();
+    }
+
+    fn client(&self) -> Client {
+        let entered = eventually(LIMIT, "a session", || {
+            let reached = TcpStream::connect(self.listen).is_ok();
+            let enter = || Client::enter(self.listen, &Login::default()).ok();
+            Ok(reached.then(enter).flatten())
+        });
+        entered.unwrap_or_else(|error| panic!("{error}: {}", self.log()))
+    }
+
+    /// Until a client of before is served by that server, and in the end no other one was.
+    fn until_at(&self, client: &mut Client, server: &Server) {
+        let wanted = server.address.port().to_string();
+        let moved = eventually(MOVE_LIMIT, "the other machine", || {
+            let told = client.query("show port");
+            Ok(told.contains(&format!("D {wanted}")).then_some(()))
+        });
+        moved.unwrap_or_else(|error| panic!("{error}: {}", self.log()));
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.room.join("log")).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.room);
+    }
+}
+
+fn machine(which: usize) -> IpAddr {
+    let last = u8::try_from(which + 1).unwrap();
+    IpAddr::from([127, 0, 77, last])
+}
+
+fn line(which: usize) -> String {
+    format!("{} moving.example\n", machine(which))
+}
+
+fn config(room: &Path, listen: SocketAddr, port: u16, tables: &str) -> String {
+    let socket = room.join("socket");
+    format!(
+        "{}\n[admin]\nlisten = \"off\"\nsocket = {socket:?}\n\n\
+         [[service]]\nname = \"pool\"\nprotocol = \"postgres\"\nlisten = \"{listen}\"\n\
+         servers = [\"moving.example:{port}\"]\n\
+         [service.server_tls]\nmode = \"off\"\n\
+         [service.pool]\nsize = 2\n{tables}",
+        engine("auto")
+    )
+}
+
+/// Servers of whose roles nobody asks.
+#[test]
+fn nobody_begins_anything_at_a_machine_that_the_name_leads_to_no_more() {
+    let ((_first_lab, first), (_second_lab, second)) = (own(), own());
+    let users = file_of_sbtest();
+    let auth = format!("[service.auth]\nsource = \"file\"\nusers_file = {users:?}\n");
+    let Some(place) = Place::set([&first, &second], &auth) else {
+        return;
+    };
+    let (mut client, mut bound) = (place.client(), place.client());
+    bound.run("begin");
+    let here = first.address.port().to_string();
+    assert_eq!(client.value("show port"), here);
+    place.moves();
+    place.until_at(&mut client, &second);
+    // What is open is left to its end.
+    assert_eq!(bound.value("show port"), here);
+    bound.run("commit");
+    place.until_at(&mut bound, &second);
+}
+
+/// The former primary lives, and would take writes.
+#[test]
+fn nobody_writes_to_a_former_primary_that_the_name_leads_to_no_more() {
+    let lab = Lab::new("names").unwrap();
+    let options = PostgresOptions {
+        replicas: 1,
+        ..PostgresOptions::default()
+    };
+    let cluster = lab.postgres(options).unwrap();
+    let [first, second] = [&cluster.primary, &cluster.replicas[0]];
+    let monitor = "[service.monitor]\nuser = \"postgres\"\npassword = \"postgres\"\n";
+    let Some(place) = Place::set([first, second], monitor) else {
+        return;
+    };
+    let mut clients = [place.client(), place.client()];
+    for client in &mut clients {
+        client.run("begin");
+    }
+    for client in &mut clients {
+        client.run("create table if not exists written (a int)");
+        client.run("commit");
+    }
+    second.sql("select pg_promote()").unwrap();
+    place.moves();
+    for client in &mut clients {
+        place.until_at(client, second);
+        client.run("insert into written values (1)");
+    }
+    let mut former = Client::connect(first.address);
+    assert_eq!(former.value("select count(*) from written"), "0");
+}
