@@ -359,6 +359,8 @@ impl Session<'_> {
             }
             Rewrite::Impossible => {
                 walked.broken = Some("sent a packet that is too long to be rewritten".to_owned());
+                // Its client still waits, and hears of it.
+                walked.is_answered = false;
                 flight.drop(packet.len());
             }
         }

@@ -175,6 +175,13 @@ impl Session<'_> {
 
     /// What a reply tells about the session.
     pub(super) fn hear_trackers(&mut self, event: &Event<'_>) {
+        if is_cut(event) {
+            // What it says of the session is not known.
+            self.journal.pins.add(Pin::Unknown);
+            if let Some(at) = &mut self.borrower.at {
+                at.written.is_partial = true;
+            }
+        }
         let Some(state) = session_state(event) else {
             return;
         };
@@ -270,6 +277,14 @@ fn effective<'u>(what: &What, sense: &'u Sense) -> Option<&'u Meaning> {
     match what {
         What::Query | What::Execute(_) | What::Bulk(_) => sense.meaning(),
         _ => None,
+    }
+}
+
+/// An OK that is longer than is read.
+fn is_cut(event: &Event<'_>) -> bool {
+    match event {
+        Event::Ok(ok) | Event::ResultEnd(ResultEnd::Ok(ok)) => ok.is_cut,
+        _ => false,
     }
 }
 
