@@ -171,6 +171,10 @@ impl Session<'_> {
                 self.told(is_question);
                 Ok(())
             }
+            Then::Unanswered => {
+                self.shows();
+                Ok(())
+            }
         }
     }
 
