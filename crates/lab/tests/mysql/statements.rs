@@ -430,6 +430,21 @@ fn two_prepare(address: SocketAddr, set: &str, text: &str, is_first: bool) -> Ve
     heard
 }
 
+/// Each has a variable of another type, and both the same text.
+fn two_name_variables(address: SocketAddr) -> Vec<String> {
+    let mut both = [Client::connect(address), Client::connect(address)];
+    let mut heard = Vec::new();
+    for (one, value) in both.iter_mut().zip(["5", "1.5"]) {
+        one.run(&format!("set @baked = {value}"));
+        heard.extend(one.prepare("named", "select 1 + @baked, concat('', @baked)"));
+        heard.extend(one.execute("named", &[]));
+    }
+    for one in &mut both {
+        heard.extend(one.execute("named", &[]));
+    }
+    heard
+}
+
 fn bakes_nobody_else_s(server: &Server) {
     let mut direct = Client::connect(server.address);
     direct.run("drop table if exists baked");
@@ -450,6 +465,8 @@ fn bakes_nobody_else_s(server: &Server) {
         }
     }
     assert!(other.is_empty(), "{}", other.join("\n"));
+    let expect = two_name_variables(server.address);
+    assert_eq!(two_name_variables(stage.address), expect);
 }
 
 /// TO SEE THIS RED: leave one of them out of what tells statements apart.

@@ -11,6 +11,7 @@ use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::{Change, Trackers};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
+use evenkeel_wire::sql::mysql::{TokenKind, Tokens};
 
 use super::Session;
 use super::server::{ServerConnection, session_state};
@@ -73,9 +74,14 @@ impl Session<'_> {
     pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
         let (within, catalog) = (self.within(), self.catalog());
         let read = || self.read_prepared(text, self.journal.dialect());
-        self.shared
+        let statement = self
+            .shared
             .statements
-            .statement(text, &within, catalog, read)
+            .statement(text, &within, catalog, read);
+        match names_variables(text, self.journal.dialect()) {
+            true => Arc::new(statement.copy()),
+            false => statement,
+        }
     }
 
     /// What its texts are prepared in.
@@ -269,6 +275,25 @@ pub(super) fn within(schema: Option<&[u8]>, settings: &Settings) -> Within {
     Within {
         schema: schema.map(Box::from),
         reading: READING.map(|name| settings.get(name).map(Box::from)),
+    }
+}
+
+/// Whether a text names user variables: what types they have, and their collations, a server takes
+/// from the session that prepares it, so that it is shared with nobody.
+fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
+    if !text.contains(&b'@') {
+        return false;
+    }
+    let Some(Dialect::Mysql(modes)) = dialect else {
+        return true;
+    };
+    let mut tokens = Tokens::new(text, modes);
+    loop {
+        match tokens.next_token().kind {
+            TokenKind::End => return false,
+            TokenKind::UserVariable | TokenKind::Broken => return true,
+            _ => {}
+        }
     }
 }
 
