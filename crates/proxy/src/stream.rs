@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engine::worker::Worker;
 use crate::socket::{self, Chunk, Socket};
-use crate::tls::Channel;
+use crate::tls::{Channel, Names};
 
 /// How long a last word may take.
 const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
@@ -49,9 +49,9 @@ impl Stream {
         self.tls.as_ref()?.client_name()
     }
 
-    pub(crate) fn has_client_certificate(&self) -> bool {
-        let channel = self.tls.as_ref();
-        channel.is_some_and(|channel| channel.has_client_certificate())
+    /// The names in a client's certificate.
+    pub(crate) fn client_certificate_names(&self) -> Option<Names> {
+        self.tls.as_ref()?.client_certificate_names()
     }
 
     /// What binds a SCRAM login to this stream.

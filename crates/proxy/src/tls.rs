@@ -18,6 +18,7 @@ mod tests;
 pub(crate) use self::trust::{check_name, client_config};
 pub use self::{
     acceptor::Acceptor,
+    certificate::Names,
     channel::{Channel, Progress},
     connector::{Connector, Speaks, Towards},
     identity::Identity,

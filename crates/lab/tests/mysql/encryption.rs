@@ -177,7 +177,8 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
 fn shows_our_certificate(server: &Server, papers: &Papers) {
     let wanted = "alter user evenkeel@'127.0.0.1' require x509; \
                   create user vouched@'127.0.0.1' identified by 'vouched' \
-                  require subject '/CN=sbtest'; grant select on sbtest.* to vouched@'127.0.0.1'";
+                  require subject '/CN=sbtest' and issuer '/CN=ca'; \
+                  grant select on sbtest.* to vouched@'127.0.0.1'";
     server.sql(wanted).unwrap();
     let users = papers.at("users.toml");
     let vouched = "[users.sbtest]\npassword = \"sbtest\"\nserver_user = \"vouched\"\n\
@@ -223,11 +224,17 @@ fn asks_clients_for_their_own(server: &Server, papers: &Papers) {
         format!("--ssl-key={}", at("client.key")),
     ];
     let own = [own[0].as_str(), own[1].as_str()];
+    let other = [
+        format!("--ssl-cert={}", at("server.crt")),
+        format!("--ssl-key={}", at("server.key")),
+    ];
     for io in DRIVERS {
         let stage = Stage::before(server, io, setup);
         let enter = |options: &[&str]| mariadb(stage.address, "vouched", "vouched", options);
         let said = enter(&own);
         assert!(said.starts_with("in\tvouched@127.0.0.1\n"), "{io}: {said}");
+        let said = enter(&[&other[0], &other[1]]);
+        assert!(said.contains("1045"), "{io}: of another name: {said}");
         let said = enter(&["--ssl"]);
         assert!(said.contains("1045"), "{io}: {said}");
     }

@@ -65,6 +65,22 @@ fn a_login_that_the_server_refuses_is_refused_alike() {
     });
 }
 
+/// TO SEE THIS RED: leave what a connection was asked for a login to whoever had it last.
+#[test]
+fn a_login_into_a_schema_that_is_not_there_is_nobody_else_s_warning() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.all(&["select 1"]);
+        let stray = Login {
+            schema: Some("there_is_none"),
+            ..Login::default()
+        };
+        heard.extend(Client::enter(address, &stray).err());
+        heard.extend(client.all(&["show warnings", "select 1", "show warnings"]));
+        heard
+    });
+}
+
 #[test]
 fn what_changes_at_the_server_counts_from_the_next_login_on() {
     for io in DRIVERS {

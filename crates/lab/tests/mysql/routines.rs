@@ -136,3 +136,43 @@ fn a_procedure_that_locks_all_tables_binds_its_client() {
         assert!(told[0].starts_with("ok "), "{io}: {told:?}");
     }
 }
+
+/// The OK to a CALL tells of each commit in it, where others commit between them.
+///
+/// TO SEE THIS RED: hold no more of an OK than 16 KiB.
+#[test]
+fn a_call_that_commits_very_often_is_answered() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-commits");
+    let trust = "set global log_bin_trust_function_creators = 1";
+    server.sql(trust).unwrap();
+    let mut direct = Client::connect(server.address);
+    direct.run("create table commits (a int)");
+    direct.run(
+        "create procedure commits(n int) begin while n > 0 do insert into commits values (n); \
+         set n = n - 1; end while; end",
+    );
+    let mut others = [(); 3].map(|()| Client::connect(server.address));
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        for capabilities in [USUAL, USUAL.with(Capabilities::SESSION_TRACK)] {
+            let login = Login {
+                capabilities,
+                ..Login::default()
+            };
+            let mut client = Client::with(stage.address, &login);
+            others
+                .iter_mut()
+                .for_each(|other| other.query_later("call commits(6000)"));
+            let told = client.query("call commits(6000)");
+            assert!(told[0].starts_with("ok "), "{io}: {told:?}");
+            assert_eq!(client.value("select 1"), "1", "{io}");
+            for other in &mut others {
+                other.reply();
+            }
+        }
+    }
+}

@@ -430,6 +430,21 @@ fn two_prepare(address: SocketAddr, set: &str, text: &str, is_first: bool) -> Ve
     heard
 }
 
+/// Each has a variable of another type, and both the same text.
+fn two_name_variables(address: SocketAddr) -> Vec<String> {
+    let mut both = [Client::connect(address), Client::connect(address)];
+    let mut heard = Vec::new();
+    for (one, value) in both.iter_mut().zip(["5", "1.5"]) {
+        one.run(&format!("set @baked = {value}"));
+        heard.extend(one.prepare("named", "select 1 + @baked, concat('', @baked)"));
+        heard.extend(one.execute("named", &[]));
+    }
+    for one in &mut both {
+        heard.extend(one.execute("named", &[]));
+    }
+    heard
+}
+
 fn bakes_nobody_else_s(server: &Server) {
     let mut direct = Client::connect(server.address);
     direct.run("drop table if exists baked");
@@ -450,6 +465,8 @@ fn bakes_nobody_else_s(server: &Server) {
         }
     }
     assert!(other.is_empty(), "{}", other.join("\n"));
+    let expect = two_name_variables(server.address);
+    assert_eq!(two_name_variables(stage.address), expect);
 }
 
 /// TO SEE THIS RED: leave one of them out of what tells statements apart.
@@ -466,4 +483,32 @@ fn so_does_mysql_which_takes_more() {
     }
     let (_lab, server) = own_mysql("mysql-baked");
     bakes_nobody_else_s(&server);
+}
+
+/// To prepare runs nothing, whatever the statement does.
+///
+/// TO SEE THIS RED: take it for a write that may have been run.
+#[test]
+fn a_write_is_prepared_elsewhere_if_its_server_ends_meanwhile() {
+    let (_lab, server) = own();
+    let mut direct = Client::connect(server.address);
+    direct.run("create table later (a int)");
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        let mut client = stage.client();
+        client.run("insert into later values (1)");
+        server.freeze().unwrap();
+        let preparing = std::thread::spawn(move || {
+            let heard = client.prepare("later", "insert into later values (2)");
+            (heard, client)
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        server.kill().unwrap();
+        server.start().unwrap();
+        let (heard, mut client) = preparing.join().unwrap();
+        let expect = "prepared parameters=0 columns=0 warnings=0";
+        assert_eq!(heard, [expect], "{io}: {}", stage.balancer.log());
+        let heard = client.execute("later", &[]);
+        assert!(heard[0].starts_with("ok rows=1 "), "{io}: {heard:?}");
+    }
 }

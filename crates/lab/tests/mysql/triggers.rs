@@ -5,7 +5,7 @@ use evenkeel_lab::{Server, rootfs};
 use serde_json::Value;
 
 use super::client::{Client, Login};
-use super::stage::{Setup, Stage, config, own_mysql, shared};
+use super::stage::{Setup, Stage, config, own, own_mysql, shared};
 use crate::rig::{DRIVERS, wait_until};
 
 /// The second of which is seen by its text alone: no tracker tells of it.
@@ -57,6 +57,31 @@ fn what_a_trigger_assigns_stays_with_its_client() {
     }
 }
 
+/// The server shows what views are made of to who may read them: else they bind as a whole.
+///
+/// TO SEE THIS RED: look for a view's own triggers, which it cannot have.
+#[test]
+fn what_a_trigger_of_a_view_s_table_assigns_stays_with_its_client() {
+    let (_lab, server) = own();
+    make_triggers(&server);
+    let mut direct = Client::connect(server.address);
+    for text in [
+        "create view through as select a from by_into",
+        "create view through_both as select a from through",
+    ] {
+        direct.run(text);
+    }
+    server
+        .sql("grant select on sbtest.* to evenkeel@'127.0.0.1'")
+        .unwrap();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, TWO);
+        for view in ["through", "through_both"] {
+            is_its_client_s_alone(&stage, io, view);
+        }
+    }
+}
+
 /// TO SEE THIS RED: look at no column's default.
 #[test]
 fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
@@ -82,15 +107,19 @@ fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
 }
 
 fn is_its_client_s(stage: &Stage, io: &str) {
-    let (mut client, mut other) = (stage.client(), stage.client());
     for table in ["by_set", "by_into"] {
-        client.run(&format!("insert into {table} values (7)"));
-        for _ in 0..3 {
-            assert_eq!(other.value("select @left"), "NULL", "{io} {table}");
-            assert_eq!(client.value("select @left"), "7", "{io} {table}");
-        }
-        client.reset();
+        is_its_client_s_alone(stage, io, table);
     }
+}
+
+fn is_its_client_s_alone(stage: &Stage, io: &str, table: &str) {
+    let (mut client, mut other) = (stage.client(), stage.client());
+    client.run(&format!("insert into {table} values (7)"));
+    for _ in 0..3 {
+        assert_eq!(other.value("select @left"), "NULL", "{io} {table}");
+        assert_eq!(client.value("select @left"), "7", "{io} {table}");
+    }
+    client.reset();
 }
 
 /// An account that sees everything but triggers, and one that sees these too.

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 
 use zeroize::Zeroizing;
 
+use crate::tls::Names;
+
 #[cfg(test)]
 mod tests;
 
@@ -45,15 +47,15 @@ pub struct AccountRow {
 }
 
 /// REQUIRE of an account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Requires {
     /// NONE.
     #[default]
     Nothing,
     /// SSL.
     Tls,
-    /// X509, or a SUBJECT, ISSUER or CIPHER.
-    Certificate,
+    /// X509, or a CIPHER, which is not compared, or a certificate of these names.
+    Certificate(Names),
 }
 
 /// A plugin, and what is stored for it. The latter is wiped when it is dropped.

@@ -199,10 +199,19 @@ impl Routines {
                     &mut pins,
                     find(&self.views, &name).copied().unwrap_or(NOTHING),
                 );
+                self.note_written_through(view, &name);
             }
             pins
         });
         add(self.views.entry(key(&view.name)).or_insert(NOTHING), pins);
+    }
+
+    /// What is written to a view may be written to each table that it names, whose triggers run.
+    fn note_written_through(&mut self, view: &View, table: &[u8]) {
+        let pins = self.triggers(table);
+        let known = self.triggers.entry(key(&view.name));
+        let known = known.or_insert(Pins::NONE);
+        *known = known.and(pins);
     }
 
     /// What a body may leave behind, as far as its callees and triggers are known; `None`: it calls
@@ -216,6 +225,10 @@ impl Routines {
                 &mut pins,
                 self.binds.get(callee).copied().unwrap_or(NOTHING),
             );
+        }
+        // What it names may be a view that it reads from.
+        for name in &found.names {
+            add(&mut pins, self.views.get(name).copied().unwrap_or(NOTHING));
         }
         if found.writes {
             let all = self.triggers.values();

@@ -158,6 +158,8 @@ enum Then {
     Renewed { is_clean: bool },
     /// What it was asked about the session is known: by a question, or by its status alone.
     Answered { is_question: bool },
+    /// The question failed, be it by a KILL QUERY of what ran before it: what binds stays.
+    Unanswered,
 }
 
 /// One conversation; what is left to say is why it ended.

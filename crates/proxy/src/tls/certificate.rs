@@ -8,6 +8,7 @@ use x509_cert::{
         Decode, SliceReader, Tag, TagNumber, Tagged,
         asn1::{Any, ContextSpecific, ObjectIdentifier},
     },
+    name::Name,
     spki::AlgorithmIdentifierOwned,
 };
 
@@ -45,6 +46,25 @@ const HASHES: [(&str, Hash); 17] = [
     ("2.16.840.1.101.3.4.2.4", Hash::Sha224),
 ];
 
+/// Whose a certificate is and who has signed it, as servers write that (`X509_NAME_oneline`). Of
+/// what an account requires, what is empty may be anything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Names {
+    /// SUBJECT.
+    pub subject: Vec<u8>,
+    /// ISSUER.
+    pub issuer: Vec<u8>,
+}
+
+impl Names {
+    /// Whether a certificate of these names is what is asked for.
+    #[must_use]
+    pub fn are_those_of(&self, shown: &Names) -> bool {
+        let fits = |wanted: &[u8], shown: &[u8]| wanted.is_empty() || wanted == shown;
+        fits(&self.subject, &shown.subject) && fits(&self.issuer, &shown.issuer)
+    }
+}
+
 /// The first common name of the subject, which PostgreSQL compares with the user's. `None` for a
 /// certificate without one, and for one that cannot be told exactly.
 pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<String> {
@@ -53,6 +73,69 @@ pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<String> {
     let name = parts.find(|part| part.oid == COMMON_NAME)?;
     text(&name.value)
 }
+
+/// The subject and the issuer, as servers compare them with REQUIRE of an account.
+pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
+    let certificate = parse(der)?.tbs_certificate;
+    Some(Names {
+        subject: one_line(&certificate.subject),
+        issuer: one_line(&certificate.issuer),
+    })
+}
+
+/// As OpenSSL's `X509_NAME_oneline` has it since 3.0: `/C=DE/O=Shop/CN=app`, the bytes of a value
+/// that are no plain ASCII in hexadecimal digits.
+fn one_line(name: &Name) -> Vec<u8> {
+    let mut line = Vec::new();
+    for parts in &name.0 {
+        for (index, part) in parts.0.iter().enumerate() {
+            line.push(if index == 0 { b'/' } else { b'+' });
+            line.extend_from_slice(kind_of(part.oid).as_bytes());
+            line.push(b'=');
+            for byte in part.value.value() {
+                match byte {
+                    b'/' | b'+' => line.extend([b'\\', *byte]),
+                    b' '..=b'~' => line.push(*byte),
+                    _ => line.extend_from_slice(format!("\\x{byte:02X}").as_bytes()),
+                }
+            }
+        }
+    }
+    line
+}
+
+/// What a part of a name is called; the number of what has no name in the list.
+fn kind_of(oid: ObjectIdentifier) -> String {
+    let known = KINDS
+        .iter()
+        .find(|(known, _)| ObjectIdentifier::new(known) == Ok(oid));
+    known.map_or_else(|| oid.to_string(), |(_, name)| (*name).to_owned())
+}
+
+/// OpenSSL's short names.
+const KINDS: [(&str, &str); 21] = [
+    ("2.5.4.3", "CN"),
+    ("2.5.4.4", "SN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.9", "street"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("2.5.4.12", "title"),
+    ("2.5.4.13", "description"),
+    ("2.5.4.15", "businessCategory"),
+    ("2.5.4.17", "postalCode"),
+    ("2.5.4.41", "name"),
+    ("2.5.4.42", "GN"),
+    ("2.5.4.43", "initials"),
+    ("2.5.4.46", "dnQualifier"),
+    ("2.5.4.65", "pseudonym"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
+];
 
 /// The hash of a server's certificate to which SCRAM binds a login (tls-server-end-point). `None`
 /// where RFC 5929 leaves it undefined: for signatures without a hash of their own (Ed25519).

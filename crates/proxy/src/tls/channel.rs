@@ -12,7 +12,7 @@ use rustls::{
     },
 };
 
-use super::{Fault, certificate};
+use super::{Fault, Names, certificate};
 
 /// So much may wait for its continuation. A record has at most 18 kB; messages of handshakes may
 /// span several, but each comes once and takes 1 to 10 kB, most of it certificates.
@@ -166,9 +166,12 @@ impl Channel {
         }
     }
 
-    /// Whether a client has shown a certificate, with a common name or without.
-    pub fn has_client_certificate(&self) -> bool {
-        matches!(self.connection, Connection::OfClient(_)) && self.peer_certificate().is_some()
+    /// The names in the certificate that a client has shown, as MySQL's servers write them.
+    pub fn client_certificate_names(&self) -> Option<Names> {
+        match self.connection {
+            Connection::OfClient(_) => certificate::names(self.peer_certificate()?),
+            Connection::ToServer(_) => None,
+        }
     }
 
     /// The hash of the server's certificate (ours towards clients) that binds a SCRAM login to this

@@ -16,8 +16,9 @@ mod event;
 pub use event::{Answer, End, Event};
 
 /// The most bytes of one packet that the caller must be able to hold together. Packets that matter
-/// are tens of bytes, but an OK may report many long variables.
-pub const HELD_LENGTH_MAX: usize = 16 * 1024;
+/// are tens of bytes, but the OK to a CALL tells the GTID of each of its commits: ten bytes for
+/// each, where others commit between them.
+pub const HELD_LENGTH_MAX: usize = 1024 * 1024;
 
 /// The first byte, warnings, the status.
 const EOF_LENGTH: usize = 5;

@@ -9,6 +9,8 @@ pub(super) struct Found {
     pub(super) writes: bool,
     /// What stands before parentheses, in lower case.
     pub(super) calls: Vec<Box<[u8]>>,
+    /// All other words and names, in lower case.
+    pub(super) names: Vec<Box<[u8]>>,
 }
 
 /// Words of statements that a replica must not run. What is a function's name too counts where no
@@ -61,6 +63,7 @@ pub(super) fn look(body: &[u8], modes: Modes) -> Found {
     let mut found = Found {
         writes: false,
         calls: Vec::new(),
+        names: Vec::new(),
     };
     let mut tokens = Tokens::new(body, modes);
     loop {
@@ -75,8 +78,9 @@ pub(super) fn look(body: &[u8], modes: Modes) -> Found {
                 if ahead.kind == TokenKind::Open {
                     found.writes |= DOING.contains(&&*name);
                     found.calls.push(name.into());
-                } else if token.kind == TokenKind::Word {
-                    found.writes |= WRITING.contains(&&*name);
+                } else {
+                    found.writes |= token.kind == TokenKind::Word && WRITING.contains(&&*name);
+                    found.names.push(name.into());
                 }
             }
             _ => {}

@@ -156,6 +156,8 @@ fn what_binds_is_found_through_calls_views_and_triggers() {
             view("outer_view", "select * from inner_view"),
             view("inner_view", "select nests() from t"),
             view("plain_view", "select upper(a) from t"),
+            view("over_through", "select * from through"),
+            view("through", "select a from U"),
         ],
         routines: vec![
             function("nests", no_sql, "return calls()"),
@@ -167,6 +169,11 @@ fn what_binds_is_found_through_calls_views_and_triggers() {
                 "begin insert into u values (1); return 1; end",
             ),
             function("asks", no_sql, "return hidden()"),
+            function(
+                "reads",
+                no_sql,
+                "return (select count(*) from `Outer_View`)",
+            ),
             function("plain", no_sql, "return upper('a')"),
             Routine {
                 body: None,
@@ -182,7 +189,7 @@ fn what_binds_is_found_through_calls_views_and_triggers() {
     };
     let known = Routines::new(1, &listed);
     let variables = |pins: Pins| pins.has(Pin::Variables);
-    for name in ["nests", "calls", "sets", "writes"] {
+    for name in ["nests", "calls", "sets", "writes", "reads"] {
         assert!(
             known.binds(name.as_bytes()).is_some_and(variables),
             "{name}"
@@ -193,4 +200,6 @@ fn what_binds_is_found_through_calls_views_and_triggers() {
     assert!(variables(known.triggers(b"u")) && known.triggers(b"t").is_empty());
     assert!(variables(known.views(b"outer_view")) && variables(known.views(b"INNER_VIEW")));
     assert!(known.views(b"plain_view").is_empty() && known.views(b"t").is_empty());
+    assert!(known.triggers(b"plain_view").is_empty() && known.views(b"through").is_empty());
+    assert!(variables(known.triggers(b"Through")) && variables(known.triggers(b"over_through")));
 }

@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
             Command::InitDb(_) => Look::Send(What::InitDb, Sense::Nothing),
             Command::FieldList { .. } => Look::Send(What::FieldList, Sense::Nothing),
             Command::BinlogDump { .. } => Look::Send(What::Binlog, Sense::Nothing),
-            Command::Ping => Look::Send(What::Simple, Sense::Nothing),
+            Command::Ping => Look::Send(What::Ping, Sense::Nothing),
             Command::Other { code, .. } => Look::Send(other(code), Sense::Nothing),
         })
     }

@@ -75,7 +75,7 @@ impl Session<'_> {
     }
 
     /// What it does between two commands.
-    fn shows(&self) {
+    pub(super) fn shows(&self) {
         self.does(match self.is_in_transaction() {
             true => Doing::InTransaction,
             false if self.is_free() => Doing::Idle,

@@ -303,7 +303,7 @@ impl Session<'_> {
             What::FieldList => Request::FieldList,
             What::Statistics => Request::Statistics,
             What::Binlog => Request::BinlogDump,
-            What::InitDb | What::Replica | What::Simple => Request::Simple,
+            What::InitDb | What::Ping | What::Replica | What::Simple => Request::Simple,
         })
     }
 

@@ -247,8 +247,10 @@ impl Session<'_> {
     }
 
     fn own_failed(&mut self, ask: Option<Ask>, report: &Report<'_>, walked: &mut Walked) {
-        if let Stage::Swallow(Then::Renewed { is_clean }) = &mut self.stage {
-            *is_clean = false;
+        match &mut self.stage {
+            Stage::Swallow(Then::Renewed { is_clean }) => *is_clean = false,
+            Stage::Swallow(then @ Then::Answered { .. }) => *then = Then::Unanswered,
+            _ => {}
         }
         match ask {
             Some(Ask::Wait) => walked.mishap = Some(Mishap::NotFresh),
@@ -359,6 +361,8 @@ impl Session<'_> {
             }
             Rewrite::Impossible => {
                 walked.broken = Some("sent a packet that is too long to be rewritten".to_owned());
+                // Its client still waits, and hears of it.
+                walked.is_answered = false;
                 flight.drop(packet.len());
             }
         }

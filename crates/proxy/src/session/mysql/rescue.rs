@@ -13,6 +13,7 @@ use super::complaint::Complaint;
 use super::from_server::Walked;
 use super::server::ServerConnection;
 use super::texts::within;
+use super::unit::What;
 use super::{End, Session, Stage, Then};
 use crate::session::card::Doing;
 use crate::state::mysql::{Does, Effect, Meaning};
@@ -47,9 +48,11 @@ impl Session<'_> {
         let Some(at) = &self.borrower.at else {
             return false;
         };
+        // To prepare a statement runs nothing.
+        let is_read = self.unit.is_read || matches!(self.unit.what, What::Prepare(_));
         let attempt = Attempt {
             on_replica: at.is_replica,
-            is_read: self.unit.is_read,
+            is_read,
             is_held: self.is_bound(),
             reached_server: self.unit.reached_server,
             reached_client: self.unit.reached_client,
@@ -58,7 +61,7 @@ impl Session<'_> {
         // A write that was refused was not run, unless it could commit some of itself before.
         let may_be_partial = mishap == Mishap::TurnedAway || !at.is_replica;
         let may_have_run = mishap != Mishap::Unread && may_be_partial;
-        let is_doubtful = may_have_run && !self.unit.is_read && !self.unit.is_atomic;
+        let is_doubtful = may_have_run && !is_read && !self.unit.is_atomic;
         let is_new = self.unit.rescues < RESCUES_MAX;
         is_new && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
     }
@@ -169,6 +172,10 @@ impl Session<'_> {
             }
             Then::Answered { is_question } => {
                 self.told(is_question);
+                Ok(())
+            }
+            Then::Unanswered => {
+                self.shows();
                 Ok(())
             }
         }

@@ -217,7 +217,12 @@ impl ServerConnection {
         for text in texts {
             self.ask(Ask::Other, text, &mut out);
         }
-        self.finish(worker, out).await
+        let finished = self.finish(worker, out).await;
+        match finished {
+            Ok(()) => self.settings.disturbed(),
+            Err(_) => self.settings.failed(),
+        }
+        finished
     }
 
     /// COM_RESET_CONNECTION: it is as it was behind its login, but for its schema.

@@ -18,7 +18,7 @@ pub(crate) type Interned = interned::Interned<Within, Meaning>;
 
 impl Statement {
     /// The same, and yet another for the servers.
-    fn copy(&self) -> Statement {
+    pub(super) fn copy(&self) -> Statement {
         Statement {
             id: new_id(),
             ..self.clone()

@@ -11,6 +11,7 @@ use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::{Change, Trackers};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
+use evenkeel_wire::sql::mysql::{TokenKind, Tokens};
 
 use super::Session;
 use super::server::{ServerConnection, session_state};
@@ -73,9 +74,14 @@ impl Session<'_> {
     pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
         let (within, catalog) = (self.within(), self.catalog());
         let read = || self.read_prepared(text, self.journal.dialect());
-        self.shared
+        let statement = self
+            .shared
             .statements
-            .statement(text, &within, catalog, read)
+            .statement(text, &within, catalog, read);
+        match names_variables(text, self.journal.dialect()) {
+            true => Arc::new(statement.copy()),
+            false => statement,
+        }
     }
 
     /// What its texts are prepared in.
@@ -175,6 +181,13 @@ impl Session<'_> {
 
     /// What a reply tells about the session.
     pub(super) fn hear_trackers(&mut self, event: &Event<'_>) {
+        if is_cut(event) {
+            // What it says of the session is not known.
+            self.journal.pins.add(Pin::Unknown);
+            if let Some(at) = &mut self.borrower.at {
+                at.written.is_partial = true;
+            }
+        }
         let Some(state) = session_state(event) else {
             return;
         };
@@ -265,11 +278,38 @@ pub(super) fn within(schema: Option<&[u8]>, settings: &Settings) -> Within {
     }
 }
 
+/// Whether a text names user variables: what types they have, and their collations, a server takes
+/// from the session that prepares it, so that it is shared with nobody.
+fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
+    if !text.contains(&b'@') {
+        return false;
+    }
+    let Some(Dialect::Mysql(modes)) = dialect else {
+        return true;
+    };
+    let mut tokens = Tokens::new(text, modes);
+    loop {
+        match tokens.next_token().kind {
+            TokenKind::End => return false,
+            TokenKind::UserVariable | TokenKind::Broken => return true,
+            _ => {}
+        }
+    }
+}
+
 /// What the command does to its session: to prepare a statement does nothing.
 fn effective<'u>(what: &What, sense: &'u Sense) -> Option<&'u Meaning> {
     match what {
         What::Query | What::Execute(_) | What::Bulk(_) => sense.meaning(),
         _ => None,
+    }
+}
+
+/// An OK that is longer than is read.
+fn is_cut(event: &Event<'_>) -> bool {
+    match event {
+        Event::Ok(ok) | Event::ResultEnd(ResultEnd::Ok(ok)) => ok.is_cut,
+        _ => false,
     }
 }
 

@@ -84,6 +84,7 @@ pub(super) enum What {
     FieldList,
     Statistics,
     InitDb,
+    Ping,
     /// COM_REGISTER_SLAVE.
     Replica,
     Binlog,

@@ -125,6 +125,12 @@ impl OnServer {
         self.leftovers.counts_of = Leftovers::NOBODYS;
     }
 
+    /// The same, and it failed: there is an error.
+    pub fn failed(&mut self) {
+        self.disturbed();
+        self.leftovers.warned = true;
+    }
+
     /// The schema that it is in.
     #[must_use]
     pub fn schema(&self) -> Option<&[u8]> {

@@ -7,7 +7,7 @@ use super::{
     papers::{common, expired, named, self_signed},
     verifying,
 };
-use crate::tls::{Acceptor, Authorities, Connector, Fault, Tls};
+use crate::tls::{Acceptor, Authorities, Connector, Fault, Names, Tls};
 
 /// How the handshake fails, as the one who looked and as the one who was looked at say it.
 fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
@@ -127,8 +127,10 @@ fn a_client_may_show_who_it_is() {
     let name = |paper: Option<&Paper>| {
         let mut pair = Pair::new(&acceptor, &believing(paper));
         pair.shake_hands(usize::MAX).unwrap();
-        assert_eq!(pair.server.has_client_certificate(), paper.is_some());
-        assert!(!pair.client.has_client_certificate() && pair.client.client_name().is_none());
+        let names = pair.server.client_certificate_names();
+        assert_eq!(names.is_some(), paper.is_some());
+        assert!(pair.client.client_certificate_names().is_none());
+        assert!(pair.client.client_name().is_none());
         pair.server.client_name()
     };
     let check = |given: &str| assert_eq!(name(Some(&authority.client(given))).unwrap(), given);
@@ -139,6 +141,45 @@ fn a_client_may_show_who_it_is() {
         name(Some(&authority.server("no.name"))).as_deref(),
         Some("rcgen self signed cert")
     );
+}
+
+/// What `openssl` 3 has of such names, as MySQL compares them.
+#[test]
+fn names_are_written_as_servers_compare_them() {
+    let authority = Authority::new();
+    let acceptor = authority.acceptor(Some(&authority.trusted()));
+    let mut params = common("Zo\u{eb}/A+B");
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "Shop, Inc.");
+    let own = DnType::CustomDnType(vec![1, 2, 3, 4]);
+    params.distinguished_name.push(own, "x");
+    let paper = authority.sign(&params);
+    let mut pair = Pair::new(&acceptor, &believing(Some(&paper)));
+    pair.shake_hands(usize::MAX).unwrap();
+    let names = pair.server.client_certificate_names().unwrap();
+    let subject = r"/CN=Zo\xC3\xAB\/A\+B/O=Shop, Inc./1.2.3.4=x";
+    assert_eq!(String::from_utf8_lossy(&names.subject), subject);
+    let wants = |subject: &[u8], issuer: &[u8]| Names {
+        subject: subject.to_vec(),
+        issuer: issuer.to_vec(),
+    };
+    assert!(names.issuer.starts_with(b"/CN="));
+    for fitting in [
+        wants(b"", b""),
+        wants(subject.as_bytes(), b""),
+        wants(b"", &names.issuer),
+        names.clone(),
+    ] {
+        assert!(fitting.are_those_of(&names), "{fitting:?}");
+    }
+    for other in [
+        wants(b"/CN=Zo", b""),
+        wants(subject.as_bytes(), b"/CN=x"),
+        wants(b"/", b""),
+    ] {
+        assert!(!other.are_those_of(&names), "{other:?}");
+    }
 }
 
 #[test]
@@ -181,5 +222,5 @@ fn who_is_not_asked_shows_nothing() {
     let mut pair = Pair::new(&authority.acceptor(None), &alice);
     pair.shake_hands(usize::MAX).unwrap();
     assert_eq!(pair.server.client_name(), None);
-    assert!(!pair.server.has_client_certificate());
+    assert_eq!(pair.server.client_certificate_names(), None);
 }

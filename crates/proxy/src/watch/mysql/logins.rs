@@ -14,6 +14,7 @@ use crate::probe::{
     mysql::{Login, calmly, malformed},
     words,
 };
+use crate::tls::Names;
 use crate::watch::{WatchError, row::Row as Pairs};
 
 const STEP: &str = "asking for an account";
@@ -35,7 +36,8 @@ const MARIADB_BASICS: &str = "SELECT USER(), (SELECT JSON_VALUE(Priv, '$.plugin'
 const MYSQL_ROWS: &str = "SELECT Host, User, account_locked = 'Y', password_expired = 'Y' OR \
     COALESCE(password_lifetime, @@default_password_lifetime) > 0 AND password_last_changed + \
     INTERVAL COALESCE(password_lifetime, @@default_password_lifetime) DAY < NOW(), \
-    FIELD(ssl_type, 'ANY', 'X509', 'SPECIFIED'), plugin, HEX(authentication_string) FROM mysql.user";
+    FIELD(ssl_type, 'ANY', 'X509', 'SPECIFIED'), x509_subject, x509_issuer, plugin, \
+    HEX(authentication_string) FROM mysql.user";
 
 const MARIADB_ROWS: &str = "SELECT Host, User, \
     COALESCE(JSON_VALUE(Priv, '$.account_locked'), '0') IN ('1', 'true'), \
@@ -44,12 +46,13 @@ const MARIADB_ROWS: &str = "SELECT Host, User, \
     @@default_password_lifetime) > 0 AND JSON_VALUE(Priv, '$.password_last_changed') + 86400 * \
     COALESCE(NULLIF(JSON_VALUE(Priv, '$.password_lifetime') + 0, -1), \
     @@default_password_lifetime) < UNIX_TIMESTAMP(), \
-    COALESCE(JSON_VALUE(Priv, '$.ssl_type'), 0), JSON_VALUE(Priv, '$.plugin'), \
+    COALESCE(JSON_VALUE(Priv, '$.ssl_type'), 0), JSON_VALUE(Priv, '$.x509_subject'), \
+    JSON_VALUE(Priv, '$.x509_issuer'), JSON_VALUE(Priv, '$.plugin'), \
     HEX(JSON_VALUE(Priv, '$.authentication_string')), \
     COALESCE(JSON_LENGTH(Priv, '$.auth_or'), 0)";
 
 /// Before the first way of a row come so many columns.
-const COLUMNS_BEFORE: usize = 5;
+const COLUMNS_BEFORE: usize = 7;
 
 /// Asks servers about users, over connections that it keeps.
 pub struct AccountAsker {
@@ -302,18 +305,23 @@ fn read(row: Row) -> Option<AccountRow> {
         user: text(1)?,
         is_locked: is(2),
         is_expired: is(3),
-        requires: requires(&text(4)?),
+        requires: requires(&text(4)?, || Names {
+            subject: bytes(5).map(|bytes| bytes.to_vec()).unwrap_or_default(),
+            issuer: bytes(6).map(|bytes| bytes.to_vec()).unwrap_or_default(),
+        }),
         ways,
     })
 }
 
 /// As MariaDB numbers it; of MySQL's names the same is made.
-fn requires(number: &str) -> Requires {
+fn requires(number: &str, names: impl FnOnce() -> Names) -> Requires {
     match number {
         "0" => Requires::Nothing,
         "1" => Requires::Tls,
+        // X509, whatever names are left from another time.
+        "2" => Requires::Certificate(Names::default()),
         // Also what no server of today has: rather too much than too little.
-        _ => Requires::Certificate,
+        _ => Requires::Certificate(names()),
     }
 }
 

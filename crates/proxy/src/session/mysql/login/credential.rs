@@ -184,11 +184,14 @@ impl Door<'_> {
         if row.is_locked {
             return Some(client.locked(mariadb));
         }
-        let is_as_required = match row.requires {
+        let is_as_required = match &row.requires {
             Requires::Nothing => true,
             Requires::Tls => self.channel(talk) == Channel::Secure,
             // The server sees our certificate, and takes us for the client.
-            Requires::Certificate => talk.has_certificate(),
+            Requires::Certificate(wanted) => {
+                let shown = talk.certificate_names();
+                shown.is_some_and(|shown| wanted.are_those_of(&shown))
+            }
         };
         if !is_as_required {
             return Some(client.denied(wish.has_proof));

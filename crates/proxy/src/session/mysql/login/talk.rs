@@ -8,7 +8,7 @@ use super::super::complaint::Complaint;
 use super::{Outside, words};
 use crate::engine::worker::Worker;
 use crate::stream::Stream;
-use crate::tls::Acceptor;
+use crate::tls::{Acceptor, Names};
 
 /// All that a client may say in a login. The longest honest one has an SSLRequest, a response with
 /// attributes, and a password, perhaps twice.
@@ -44,9 +44,10 @@ impl Talk {
         self.stream.client_name()
     }
 
-    /// Whether the client has shown a certificate that somebody we trust has signed.
-    pub(super) fn has_certificate(&self) -> bool {
-        self.stream.has_client_certificate()
+    /// The names in the certificate that the client has shown and that somebody we trust has
+    /// signed; `None`: it has shown none.
+    pub(super) fn certificate_names(&self) -> Option<Names> {
+        self.stream.client_certificate_names()
     }
 
     /// The number of what is said next.
