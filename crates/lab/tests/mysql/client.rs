@@ -29,6 +29,8 @@ pub(crate) struct Client {
     incoming: Vec<u8>,
     /// The number that the next packet must have.
     sequence: u8,
+    /// The last packet answered nothing: the server has said why it ends.
+    pub(crate) was_last_word: bool,
     pub(crate) agreed: Capabilities,
     /// What the server greeted with.
     pub(crate) connection: u32,
@@ -311,10 +313,13 @@ impl Client {
                 }
                 continue;
             }
-            assert_eq!(
+            // What a server says last, without being asked, has the number of a first word.
+            self.was_last_word = (header.sequence, self.sequence) == (0, 1);
+            assert!(
+                self.was_last_word || header.sequence == self.sequence,
+                "a packet has the number {}, not {}: {:?}",
                 header.sequence,
                 self.sequence,
-                "the number of a packet: {:?}",
                 lines::text(&self.incoming[..self.incoming.len().min(80)])
             );
             self.sequence = self.sequence.wrapping_add(1);

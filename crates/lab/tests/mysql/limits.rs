@@ -58,6 +58,10 @@ fn a_client_that_says_nothing_in_a_transaction_is_ended_and_its_work_undone() {
         let told = client.ping();
         let why = "error 1053 08S01 the session ends: nothing was said in an open transaction";
         assert!(told[0].starts_with(why), "{io}: {told:?}");
+        assert!(
+            client.was_last_word,
+            "{io}: it looks like the answer to a ping"
+        );
     }
 }
 

@@ -87,6 +87,7 @@ impl Client {
             stream,
             incoming: Vec::new(),
             sequence: 0,
+            was_last_word: false,
             agreed: Capabilities::default(),
             connection: 0,
             version: String::new(),

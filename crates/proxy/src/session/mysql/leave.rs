@@ -44,8 +44,9 @@ impl Session<'_> {
         })
     }
 
-    /// Tells the client why it is over, as far as it listens: as the answer that it waits for, or
-    /// will wait for next.
+    /// Tells the client why it is over, as far as it listens: as the answer that it waits for; else
+    /// with the number 0, as servers do, by which clients know that it answers nothing they will
+    /// ask.
     pub(super) async fn say_last(&mut self, complaint: &Complaint) {
         let is_in_reply = |server: &ServerConnection| server.is_in_reply();
         if self.server.as_deref().is_some_and(is_in_reply) || self.unit.reached_client {
@@ -54,7 +55,7 @@ impl Session<'_> {
         }
         let mut out = std::mem::take(&mut self.answers);
         let waits = !matches!(self.stage, Stage::Command) || !self.rest.is_over();
-        let sequence = if waits { self.rest.sequence } else { 1 };
+        let sequence = if waits { self.rest.sequence } else { 0 };
         complaint.write(sequence, &mut out);
         if let Some(client) = &mut self.client {
             client.say_last(self.worker, &out).await;
