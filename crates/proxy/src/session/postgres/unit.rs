@@ -383,8 +383,9 @@ impl Session<'_> {
             self.unit.may_write = false;
             return Wanted::Primary;
         }
-        if self.unit.primary_only {
+        if self.unit.primary_only || !self.journal.pins.is_empty() {
             // A replica found that it writes, or could not run it: that it only reads is not known.
+            // Or its session is bound to the first connection that it gets.
             self.unit.may_write = true;
             return Wanted::Primary;
         }
