@@ -163,7 +163,9 @@ impl Session<'_> {
         let is_said = matches!(reply.settled, Settled::Ready | Settled::Failed { .. });
         walked.is_undecidable |= is_said && !server.conversation.is_certain();
         match reply.settled {
-            Settled::Parsed(token) | Settled::Closed(token) => self.prepared(server, token),
+            Settled::Parsed(token) | Settled::Closed(token) => {
+                self.prepared(server, token, reply.delivery);
+            }
             Settled::Nothing => {}
             Settled::Suspended(token) => {
                 self.unit.has_done |= reply.delivery == Delivery::Forward;
@@ -256,8 +258,11 @@ impl Session<'_> {
     }
 
     /// A statement is there, or is gone.
-    fn prepared(&mut self, server: &mut ServerConnection, token: Token) {
-        self.names.answered(token.0);
+    fn prepared(&mut self, server: &mut ServerConnection, token: Token, delivery: Delivery) {
+        if delivery == Delivery::Forward {
+            // What we prepare for another name may be the same statement.
+            self.names.answered(token.0);
+        }
         if let Some(id) = statement_of(token) {
             server.prepared.confirm(id);
         }

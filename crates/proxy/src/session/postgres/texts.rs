@@ -144,6 +144,13 @@ impl Session<'_> {
     /// EXECUTE of a statement that the client has prepared by the protocol: it is given its own
     /// name on this server, which the client keeps from then on.
     pub(super) fn prepare_for_execute(&mut self, flight: &mut Flight<'_, '_>, meaning: &Meaning) {
+        let is_failed = |server: &ServerConnection| {
+            // It takes no Parse.
+            server.conversation.status() == TransactionStatus::Failed
+        };
+        if self.server.as_deref().is_some_and(is_failed) {
+            return;
+        }
         for effect in &meaning.effects {
             let Does::Execute(name) = &effect.does else {
                 continue;
