@@ -442,3 +442,25 @@ fn who_makes_temporary_tables_by_the_search_path_alone_is_bound() {
         }
     }
 }
+
+#[test]
+fn what_is_set_behind_a_text_that_is_hard_to_read_stays_with_its_client() {
+    for io in DRIVERS {
+        for label in ["as case", "case", "as \"end\""] {
+            let two = Setup {
+                pool: "size = 2",
+                ..ONE
+            };
+            let stage = Stage::set(io, two);
+            let (mut client, mut other) = (stage.client(), stage.client());
+            client.run(&format!(
+                "drop function if exists labelled; create function labelled() returns int \
+                 language sql begin atomic select 1 {label}; end; set work_mem to '7MB'"
+            ));
+            for _ in 0..3 {
+                assert_eq!(other.value("show work_mem"), "4MB", "{io}: {label}");
+            }
+            assert_eq!(client.value("show work_mem"), "7MB", "{io}: {label}");
+        }
+    }
+}

@@ -173,11 +173,10 @@ impl Session<'_> {
                 self.completed(server, token, 0);
             }
             Settled::Completed { token, nth } => {
-                self.unit.has_done |= reply.delivery == Delivery::Forward;
-                if let Event::CommandComplete(tag) = event {
-                    self.asked.completed(*tag);
-                }
                 let nth = usize::try_from(nth).unwrap_or(usize::MAX);
+                if reply.delivery == Delivery::Forward {
+                    self.has_done(event, nth);
+                }
                 self.completed(server, token, nth);
             }
             Settled::Ready => {
@@ -239,6 +238,14 @@ impl Session<'_> {
         walked.broken = Some("ended the connection".to_owned());
         if !self.unit.fatal_was_sent {
             self.own_failed(event);
+        }
+    }
+
+    /// A statement of the client's has ended well.
+    fn has_done(&mut self, event: &Event<'_>, nth: usize) {
+        self.unit.has_done = true;
+        if let Event::CommandComplete(tag) = event {
+            self.asked.completed(*tag, nth);
         }
     }
 
@@ -316,6 +323,11 @@ impl Session<'_> {
 
     /// ReadyForQuery: a query or a batch has ended.
     fn ready(&mut self, server: &mut ServerConnection) {
+        if !self.asked.is_as_read() {
+            // Whatever its text was, it may have left anything behind.
+            self.pin(Pin::Unknown);
+            self.unit.may_write = true;
+        }
         let ran = self.asked.ended();
         self.borrower.let_next_follow();
         let status = server.conversation.status();

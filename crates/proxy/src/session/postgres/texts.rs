@@ -47,7 +47,7 @@ impl Session<'_> {
             Some(meaning) => meaning,
             None => self.read_query(text_of_query(message)),
         };
-        self.asked.runs(meaning.digest);
+        self.asked.runs_text(meaning.digest, meaning.statements.len());
         if names_ours(&meaning) {
             return Ok(self.refuse_query(flight, NOT_ITS_NAME, message.len()));
         }
