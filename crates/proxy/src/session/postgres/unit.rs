@@ -38,6 +38,8 @@ pub(super) struct Unit {
     pub(super) tried: SmallVec<[u64; 2]>,
     /// If it was turned away, nothing of it was run.
     pub(super) is_atomic: bool,
+    /// It may commit a part of itself before it ends: CREATE INDEX CONCURRENTLY, VACUUM.
+    pub(super) may_commit: bool,
     /// The server's last word was passed on.
     pub(super) fatal_was_sent: bool,
     /// How often it was run again.
@@ -74,6 +76,7 @@ impl Unit {
             reached_client: false,
             tried: SmallVec::new(),
             is_atomic: true,
+            may_commit: false,
             fatal_was_sent: false,
             rescues: 0,
             primary_only: false,
