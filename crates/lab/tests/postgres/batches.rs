@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, same_as_direct};
+use super::stage::{Setup, Stage, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
 const ONE: Setup<'static> = Setup {
@@ -98,6 +98,73 @@ fn what_a_deallocation_takes_away_is_gone_for_the_rest_of_its_batch() {
             let batch = Script([deallocate().0, last.sync().0].concat());
             heard.extend(client.ask(&batch, 1));
             heard.extend(client.ask(&execute("s"), 1));
+        }
+        heard
+    });
+}
+
+#[test]
+fn a_name_that_is_prepared_twice_leaves_what_others_share_as_it_is() {
+    for io in DRIVERS {
+        // Its body does not tell that it takes statements away.
+        admin().run(
+            "create or replace function takes_away_unseen() returns void language plpgsql as \
+             $$ begin execute 'deallocate ' || 'all'; end $$",
+        );
+        let stage = Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        for one in [&mut other, &mut client] {
+            let reply = one.ask(&prepare("s", "select 'first'"), 1);
+            assert_eq!(reply, ["1", "Z Idle"], "{io}");
+        }
+        client.run("select takes_away_unseen()");
+        for _ in 0..2 {
+            let told = client.ask(&prepare("s", "select 'second'"), 1);
+            assert_eq!(told, ["E 42P05", "Z Idle"], "{io}");
+        }
+        for one in [&mut other, &mut client] {
+            let reply = one.ask(&execute("s"), 1);
+            assert_eq!(reply[1..], ["D first", "C SELECT 1", "Z Idle"], "{io}");
+        }
+    }
+}
+
+#[test]
+fn what_an_error_passed_over_is_not_prepared_though_its_text_was_on_the_way_before_it() {
+    const TEXT: &str = "select 1 / $1::int";
+    let two = Setup {
+        pool: "size = 2",
+        ..ONE
+    };
+    for io in DRIVERS {
+        let stage = Stage::set(io, two);
+        let mut client = stage.client();
+        assert_eq!(client.ask(&prepare("s", TEXT), 1), ["1", "Z Idle"], "{io}");
+        let _others = stage.elsewhere(&mut client);
+        let batch = Script::new()
+            .bind("s", &["0"])
+            .execute()
+            .parse("t", TEXT)
+            .sync();
+        let told = client.ask(&batch, 1);
+        assert_eq!(told, ["E 22012", "Z Idle"], "{io}");
+        assert_eq!(client.ask(&prepare("t", TEXT), 1), ["1", "Z Idle"], "{io}");
+    }
+}
+
+#[test]
+fn what_could_not_be_executed_in_a_failed_transaction_can_be_behind_it() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.ask(&prepare("s", "select 'there'"), 1);
+        for text in [
+            "begin",
+            "select 1 / 0",
+            "execute s",
+            "rollback",
+            "execute s",
+        ] {
+            heard.extend(client.query(text));
         }
         heard
     });

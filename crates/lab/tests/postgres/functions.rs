@@ -95,3 +95,49 @@ fn what_only_looks_like_a_call_binds_nobody() {
         }
     }
 }
+
+#[test]
+fn what_code_prepares_or_holds_open_is_nobody_else_s() {
+    const EXECUTE: (&str, &str) = ("execute left_over", "26000");
+    const FETCH: (&str, &str) = ("fetch all left_over", "34000");
+    let block = "do $$ begin prepare left_over as select 'mine'; end $$";
+    let mut direct = Client::connect(shared().address);
+    for (name, code) in [
+        ("prepares_one", "prepare left_over as select ''mine''"),
+        (
+            "prepares_text",
+            "execute ''prepare '' || ''left_over as select 1''",
+        ),
+        (
+            "holds_one",
+            "execute ''declare left_over cursor with hold for select 1''",
+        ),
+    ] {
+        direct.run(&format!(
+            "create or replace function {name}() returns void language plpgsql as \
+             'begin {code}; end'"
+        ));
+    }
+    let two = Setup {
+        pool: "size = 2",
+        ..ONE
+    };
+    for io in DRIVERS {
+        for (text, (again, refusal)) in [
+            (block, EXECUTE),
+            ("select prepares_one()", EXECUTE),
+            ("select prepares_text()", EXECUTE),
+            ("select holds_one()", FETCH),
+        ] {
+            let stage = Stage::set(io, two);
+            let (mut client, mut other) = (stage.client(), stage.client());
+            client.run(text);
+            assert_eq!(other.refusal(again), refusal, "{io}: {text}");
+            client.run(again);
+            client.vanish(false);
+            for _ in 0..3 {
+                assert_eq!(other.refusal(again), refusal, "{io}: {text}");
+            }
+        }
+    }
+}

@@ -199,3 +199,38 @@ fn a_batch_without_its_sync_is_run_again_at_once() {
         assert_eq!(client.value("select 'on'"), "on", "{io}");
     }
 }
+
+#[test]
+fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, PLAIN);
+        let mut client = stage.client();
+        make(&mut client, "half_built");
+        let mut writer = admin();
+        writer.run("begin; insert into half_built values ('open')");
+        client.run_later("create index concurrently if not exists half on half_built (a)");
+        let mut admin = admin();
+        let waits = "select pid from pg_stat_activity where query like 'create index conc%' \
+                     and wait_event_type = 'Lock'";
+        while admin.query(waits).len() < 3 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let pid = admin.value(waits);
+        admin.run(&format!("select pg_terminate_backend({pid}, 5000)"));
+        writer.run("rollback");
+        let told = client.reply();
+        assert_eq!(told, ["E 57P01", "end"], "{io}");
+    }
+}
+
+#[test]
+fn a_read_whose_server_warned_before_it_went_is_run_again() {
+    for io in DRIVERS {
+        let stage = behind(io, READING, "SELECT 1", Blow::Warning);
+        let mut client = stage.client();
+        let text = format!("select 'read' as {MARK}");
+        let reply = client.query(&text);
+        let last = &reply[reply.len() - 3..];
+        assert_eq!(last, ["D read", "C SELECT 1", "Z Idle"], "{io}: {reply:?}");
+    }
+}

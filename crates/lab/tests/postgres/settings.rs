@@ -420,3 +420,47 @@ fn what_is_sent_behind_a_reset_runs_with_what_the_startup_packet_has_set() {
         heard
     });
 }
+
+#[test]
+fn who_makes_temporary_tables_by_the_search_path_alone_is_bound() {
+    let two = Setup {
+        pool: "size = 2",
+        ..ONE
+    };
+    for io in DRIVERS {
+        let stage = Stage::set(io, two);
+        let mut client = Client::with(stage.address, &[("search_path", "pg_temp, public")]);
+        let mut other = stage.client();
+        for (before, table) in [("select 1", "own_one"), ("discard temp", "own_two")] {
+            client.run(before);
+            client.run(&format!("create table {table} (a int)"));
+            for _ in 0..3 {
+                let seen = other.refusal(&format!("select * from pg_temp.{table}"));
+                assert_eq!(seen, "42P01", "{io}: {table}");
+            }
+            client.run(&format!("select * from {table}"));
+        }
+    }
+}
+
+#[test]
+fn what_is_set_behind_a_text_that_is_hard_to_read_stays_with_its_client() {
+    for io in DRIVERS {
+        for label in ["as case", "case", "as \"end\""] {
+            let two = Setup {
+                pool: "size = 2",
+                ..ONE
+            };
+            let stage = Stage::set(io, two);
+            let (mut client, mut other) = (stage.client(), stage.client());
+            client.run(&format!(
+                "drop function if exists labelled; create function labelled() returns int \
+                 language sql begin atomic select 1 {label}; end; set work_mem to '7MB'"
+            ));
+            for _ in 0..3 {
+                assert_eq!(other.value("show work_mem"), "4MB", "{io}: {label}");
+            }
+            assert_eq!(client.value("show work_mem"), "7MB", "{io}: {label}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build::{self, ErrorText};
@@ -20,6 +21,9 @@ pub(crate) enum Blow {
     LastWord,
     /// Nothing.
     Silence,
+    /// In the place of all of it a warning that the server goes, as when another process of it
+    /// has crashed.
+    Warning,
 }
 
 /// A server's other address.
@@ -105,6 +109,12 @@ impl Between {
         if self.blow == Blow::Silence {
             return;
         }
+        if self.blow == Blow::Warning {
+            let _ = to.write_all(&warning());
+            // It is read before the end comes.
+            thread::sleep(Duration::from_millis(100));
+            return;
+        }
         // ReadyForQuery takes six bytes.
         let mut out = answer[..answer.len() - 6].to_vec();
         let last_word = ErrorText {
@@ -117,6 +127,21 @@ impl Between {
         build::error(&mut out, &last_word);
         let _ = to.write_all(&out);
     }
+}
+
+/// A NoticeResponse, which is built as an ErrorResponse is.
+fn warning() -> Vec<u8> {
+    let text = ErrorText {
+        severity: "WARNING",
+        sqlstate: SqlState(*b"57P02"),
+        message: "terminating connection because of crash of another server process",
+        detail: "",
+        hint: "",
+    };
+    let mut out = Vec::new();
+    build::error(&mut out, &text);
+    out[0] = b'N';
+    out
 }
 
 fn has(bytes: &[u8], what: &[u8]) -> bool {

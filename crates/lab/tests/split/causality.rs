@@ -162,6 +162,28 @@ fn with_global_consistency_a_session_reads_what_others_wrote() {
 }
 
 #[test]
+fn with_global_consistency_others_read_what_was_committed_in_a_chain() {
+    let stage = stage("auto", "global");
+    for replica in stage.replicas() {
+        replica.stop_replication().unwrap();
+    }
+    let (writer, reader) = (stage.client(), stage.client());
+    writer.run("BEGIN");
+    for round in 1..=3 {
+        writer.run(&format!("UPDATE counters SET v = {round} WHERE id = 1"));
+        writer.run("COMMIT AND CHAIN");
+        for _ in 0..3 {
+            let (seen, port) = read(&reader, 1, 1);
+            assert_eq!(seen, round, "at {port}");
+        }
+    }
+    writer.run("ROLLBACK");
+    for replica in stage.replicas() {
+        replica.start_replication().unwrap();
+    }
+}
+
+#[test]
 fn eventual_consistency_reads_what_a_replica_has() {
     let stage = stage("auto", "eventual");
     for replica in stage.replicas() {

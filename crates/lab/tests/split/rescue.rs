@@ -13,7 +13,10 @@ const SCHEMA: &str = "CREATE TABLE things (id int PRIMARY KEY, what text);
     INSERT INTO things SELECT n, 'thing ' || n FROM generate_series(1, 10) n;
     CREATE TABLE written (id int);
     CREATE FUNCTION liar() RETURNS int LANGUAGE plpgsql STABLE AS
-        $$ BEGIN PERFORM pg_catalog.pg_stat_reset(); RETURN inet_server_port(); END $$;";
+        $$ BEGIN PERFORM pg_catalog.pg_stat_reset(); RETURN inet_server_port(); END $$;
+    CREATE FUNCTION asks() RETURNS int LANGUAGE plpgsql STABLE AS
+        $$ DECLARE much text := repeat('x', 30000000);
+        BEGIN PERFORM pg_catalog.txid_current(); RETURN inet_server_port(); END $$;";
 
 /// Works for a second or more before it sends anything, and tells where it ran.
 const LONG: &str = "SELECT inet_server_port() FROM things, \
@@ -226,4 +229,43 @@ fn a_write_whose_backend_is_ended_by_an_operator_is_run_once() {
     let failed = client.text("INSERT INTO written VALUES (2)").unwrap_err();
     assert!(failed.state == "57P01" || client.is_closed(), "{failed:?}");
     assert_eq!(Client::connect(stage.listen).text(count).unwrap(), ["60"]);
+}
+
+#[test]
+fn what_was_set_and_committed_before_a_replica_refused_the_rest_stays_with_its_client() {
+    for io in DRIVERS {
+        let stage = stage(io);
+        let (client, other) = (stage.client(), stage.client());
+        let primary = stage.port_of_primary();
+        for round in 0..3 {
+            // What is thrown away with the rest lets its end come apart from the error.
+            let text = "BEGIN READ ONLY; SET work_mem TO '7MB'; COMMIT; SELECT asks()";
+            assert_eq!(client.port(text), primary, "round {round}");
+            // At each replica.
+            for _ in 0..4 {
+                let seen = other.text("SELECT current_setting('work_mem')").unwrap();
+                assert_eq!(seen, ["4MB"], "round {round}");
+            }
+            let own = client.text("SELECT current_setting('work_mem')").unwrap();
+            assert_eq!(own, ["7MB"], "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_read_in_an_isolation_that_replicas_lack_runs_on_the_primary() {
+    let stage = stage("auto");
+    stage.sql("ALTER ROLE sbtest SET default_transaction_isolation = 'serializable'");
+    stage.scene.wait_caught_up().unwrap();
+    let end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE usename = 'sbtest' AND backend_type = 'client backend'";
+    for server in &stage.scene.servers {
+        server.sql(end_all).unwrap();
+    }
+    let client = stage.client();
+    let read = "SELECT inet_server_port() FROM things";
+    for _ in 0..5 {
+        assert_eq!(client.port(read), stage.port_of_primary());
+        assert_eq!(client.port_prepared(read), stage.port_of_primary());
+    }
 }

@@ -27,6 +27,7 @@ mod statements;
 mod texts;
 mod unit;
 mod unnamed;
+mod written;
 
 use std::collections::HashMap;
 use std::future::poll_fn;

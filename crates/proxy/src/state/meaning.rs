@@ -208,6 +208,10 @@ impl Meaning {
             && self.effects.is_empty()
             && self.hint.is_none()
             && !self.changes_catalog
+            && !self
+                .statements
+                .iter()
+                .any(|one| one.traits.any(Traits::ASSIGNS))
     }
 
     /// Whether plans of before may be good no more behind it: a text that cannot be read says so of

@@ -9,9 +9,12 @@ use super::cursor::Cursor;
 use super::frame::{self, HEADER_LENGTH, Header};
 use super::{Fault, Parsed, TransactionStatus};
 
-/// The most bytes of one message that the caller must be able to hold together. Messages that
-/// matter are tens of bytes, but an error can quote the query and a ParameterStatus a search path.
+/// The most bytes of one message that the caller must be able to hold together, but for a report.
+/// Messages that matter are tens of bytes, but an error can quote the query.
 pub const HELD_LENGTH_MAX: usize = 4096;
+
+/// The same of a ParameterStatus, which tells what its session has now: a search path may be long.
+pub const REPORT_LENGTH_MAX: usize = 128 * 1024;
 
 /// A message that matters to whoever follows the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,6 +166,7 @@ impl Boundaries {
 fn held_length(tag: u8) -> usize {
     match tag {
         b'T' | b't' | b'G' | b'H' | b'W' | b'V' | b'A' | b'R' | b'K' | b'v' => HEADER_LENGTH,
+        b'S' => REPORT_LENGTH_MAX,
         _ => HELD_LENGTH_MAX,
     }
 }

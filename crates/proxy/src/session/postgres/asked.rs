@@ -15,6 +15,8 @@ pub(super) struct Asked {
     sent: VecDeque<Unit>,
     /// What has come for the first of them.
     came: Ran,
+    /// So many statements of its last text have ended well.
+    statements: usize,
 }
 
 /// The digests of a query's or a batch's statement: of several, the first counts.
@@ -22,6 +24,8 @@ pub(super) struct Asked {
 struct Unit {
     parsed: Option<u64>,
     run: Option<u64>,
+    /// How many statements its text has as we read it; zero: that is not known, or none.
+    statements: usize,
 }
 
 impl Asked {
@@ -35,6 +39,12 @@ impl Asked {
         self.draft.run.get_or_insert(digest);
     }
 
+    /// It is a query of this, with so many statements.
+    pub(super) fn runs_text(&mut self, digest: u64, statements: usize) {
+        self.runs(digest);
+        self.draft.statements = statements;
+    }
+
     /// All of it is sent.
     pub(super) fn is_sent(&mut self) {
         self.sent.push_back(std::mem::take(&mut self.draft));
@@ -45,8 +55,9 @@ impl Asked {
         self.sent.len()
     }
 
-    /// A statement of the first of them has ended well.
-    pub(super) fn completed(&mut self, tag: CommandTag<'_>) {
+    /// A statement of the first of them has ended well: which one of its text, from 0.
+    pub(super) fn completed(&mut self, tag: CommandTag<'_>, nth: usize) {
+        self.statements = nth.saturating_add(1);
         let rows = tag.rows().unwrap_or(0);
         match tag.command() {
             b"SELECT" | b"FETCH" => self.came.rows_sent += rows,
@@ -60,10 +71,17 @@ impl Asked {
         self.came.has_failed = true;
     }
 
+    /// Whether the first of them, which has ended, was what we have read.
+    pub(super) fn is_as_read(&self) -> bool {
+        let read = self.sent.front().map_or(0, |first| first.statements);
+        self.came.has_failed || read == 0 || read == self.statements
+    }
+
     /// The first of them has ended: what it was. To prepare a statement counts as one only if it
     /// fails.
     pub(super) fn ended(&mut self) -> Ran {
-        let Unit { parsed, run } = self.sent.pop_front().unwrap_or_default();
+        let Unit { parsed, run, .. } = self.sent.pop_front().unwrap_or_default();
+        self.statements = 0;
         let came = std::mem::take(&mut self.came);
         let prepared = parsed.filter(|_| came.has_failed);
         Ran {
@@ -82,6 +100,7 @@ impl Asked {
         self.draft = Unit::default();
         self.sent.clear();
         self.came = Ran::default();
+        self.statements = 0;
     }
 }
 
@@ -102,9 +121,9 @@ mod tests {
         asked.is_sent();
         assert_eq!(asked.under_way(), 3);
         assert_eq!(asked.ended().digest, None, "it was only prepared");
-        asked.completed(CommandTag(b"SELECT 7"));
-        asked.completed(CommandTag(b"INSERT 0 2"));
-        asked.completed(CommandTag(b"CREATE TABLE"));
+        asked.completed(CommandTag(b"SELECT 7"), 0);
+        asked.completed(CommandTag(b"INSERT 0 2"), 0);
+        asked.completed(CommandTag(b"CREATE TABLE"), 0);
         let ran = asked.ended();
         let rows = (ran.rows_sent, ran.rows_affected);
         assert_eq!((ran.digest, rows), (Some(3), (7, 2)));
@@ -113,5 +132,28 @@ mod tests {
         assert_eq!((ran.digest, ran.rows_sent), (Some(5), 0));
         assert!(ran.has_failed);
         assert!(!asked.ended().has_failed);
+    }
+
+    #[test]
+    fn a_text_with_other_statements_than_were_read_is_noticed() {
+        let mut asked = Asked::default();
+        for (read, ended, fails, expect) in [
+            (2, 2, false, true),
+            (1, 2, false, false),
+            (3, 2, false, false),
+            (3, 2, true, true),
+            (0, 0, false, true),
+        ] {
+            asked.runs_text(1, read);
+            asked.is_sent();
+            for nth in 0..ended {
+                asked.completed(CommandTag(b"SET"), nth);
+            }
+            if fails {
+                asked.failed();
+            }
+            assert_eq!(asked.is_as_read(), expect, "{read} {ended}");
+            let _ = asked.ended();
+        }
     }
 }

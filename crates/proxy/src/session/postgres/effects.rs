@@ -100,6 +100,11 @@ pub(super) fn discards_draws(meaning: &Meaning, statement: usize) -> bool {
     own.any(|effect| discards(&effect.does))
 }
 
+/// Whether a part of it may be committed before it ends.
+pub(super) fn may_commit(meaning: &Meaning) -> bool {
+    meaning.statements.iter().any(|one| one.kind == Kind::Ddl)
+}
+
 /// Whether it was run as a whole or not at all: it has no COMMIT of its own.
 pub(super) fn is_atomic(meaning: &Meaning) -> bool {
     let is_plain = |kind| !matches!(kind, Kind::Routine | Kind::Unknown | Kind::EndTransaction);

@@ -13,13 +13,13 @@ use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
 use super::complaint::Complaint;
 use super::effects::discards_draws;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of, unnamed_of};
-use super::rescue::mishap_of;
+use super::rescue::{mishap_of, warns_of_end};
 use super::server::ServerConnection;
 use super::{End, Session, Stage};
-use crate::clock;
 use crate::relay::Way;
 use crate::session::input::Input;
 use crate::socket::Chunk;
+use crate::state::meaning::Does;
 
 /// What a walk through a server's bytes has led to.
 #[derive(Default)]
@@ -36,6 +36,10 @@ pub(super) struct Walked {
     pub(super) has_left: bool,
     /// Replies cannot be told apart any more.
     pub(super) is_undecidable: bool,
+    /// So many bytes of it warn that the server goes: they answer nothing.
+    pub(super) warning: usize,
+    /// A COMMIT is complete.
+    pub(super) has_committed: bool,
 }
 
 impl Walked {
@@ -71,7 +75,8 @@ impl Session<'_> {
         if (walked.is_ready || walked.ours_ended) && self.server.as_deref().is_some_and(is_over) {
             self.names.settled();
         }
-        self.pass_on(input, out, is_whole)?;
+        self.note_commit(&walked);
+        self.pass_on(input, out, is_whole, walked.warning)?;
         if walked.is_undecidable {
             return Err(End::Fatal(Complaint::undecidable()));
         }
@@ -105,6 +110,9 @@ impl Session<'_> {
                     pass(server, &mut flight, passed, remainder);
                     self.give_due(server, &mut flight);
                     server.passing = self.event(server, &event, walked);
+                    if warns_of_end(&event) && server.passing == Delivery::Forward {
+                        walked.warning += length;
+                    }
                     deliver(&mut flight, server.passing, length);
                 }
                 Step::Wait { passed, .. } => {
@@ -157,26 +165,27 @@ impl Session<'_> {
                 return Delivery::Swallow;
             }
         };
-        if let Event::ParameterStatus(Some((name, value))) = event {
-            return self.reported(server, name, value, reply.delivery);
+        if let Event::ParameterStatus(report) = event {
+            return self.reported(server, *report, reply.delivery);
         }
         let is_said = matches!(reply.settled, Settled::Ready | Settled::Failed { .. });
         walked.is_undecidable |= is_said && !server.conversation.is_certain();
         match reply.settled {
-            Settled::Parsed(token) | Settled::Closed(token) => self.prepared(server, token),
+            Settled::Parsed(token) | Settled::Closed(token) => {
+                self.prepared(server, token, reply.delivery);
+            }
             Settled::Nothing => {}
             Settled::Suspended(token) => {
                 self.unit.has_done |= reply.delivery == Delivery::Forward;
                 // More may never be fetched, and what was called for these rows was called.
-                self.completed(server, token, 0);
+                let _ = self.completed(server, token, 0);
             }
             Settled::Completed { token, nth } => {
-                self.unit.has_done |= reply.delivery == Delivery::Forward;
-                if let Event::CommandComplete(tag) = event {
-                    self.asked.completed(*tag);
-                }
                 let nth = usize::try_from(nth).unwrap_or(usize::MAX);
-                self.completed(server, token, nth);
+                if reply.delivery == Delivery::Forward {
+                    self.has_done(event, nth);
+                }
+                walked.has_committed |= self.completed(server, token, nth);
             }
             Settled::Ready => {
                 walked.is_ready = true;
@@ -191,8 +200,7 @@ impl Session<'_> {
                 {
                     self.own_failed(event);
                     // It may have been our DISCARD SEQUENCES.
-                    server.holds_draws = true;
-                    self.inherits_draws = true;
+                    (server.holds_draws, self.inherits_draws) = (true, true);
                     return Delivery::Swallow;
                 }
                 self.doubt_statements(server, (sqlstate, token), event);
@@ -229,8 +237,8 @@ impl Session<'_> {
 
     /// The server ends the connection.
     fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, walked: &mut Walked) {
-        walked.fails(match self.unit.has_done {
-            // What has ended before may be committed.
+        walked.fails(match self.unit.has_done || self.unit.may_commit {
+            // What has ended before may be committed, and a part of what has not.
             true => Mishap::Broken,
             false => mishap_of(sqlstate),
         });
@@ -240,11 +248,19 @@ impl Session<'_> {
         }
     }
 
-    /// A statement of a request has ended well.
-    fn completed(&mut self, server: &mut ServerConnection, token: Token, statement: usize) {
+    /// A statement of the client's has ended well.
+    fn has_done(&mut self, event: &Event<'_>, nth: usize) {
+        self.unit.has_done = true;
+        if let Event::CommandComplete(tag) = event {
+            self.asked.completed(*tag, nth);
+        }
+    }
+
+    /// A statement of a request has ended well. Whether it was a COMMIT.
+    fn completed(&mut self, server: &mut ServerConnection, token: Token, statement: usize) -> bool {
         self.names.answered(token.0);
         let Some(meaning) = self.effects.completed(token) else {
-            return;
+            return false;
         };
         self.journal.succeeded(meaning, statement);
         forget_statements(meaning, statement, server, &mut self.names);
@@ -253,11 +269,16 @@ impl Session<'_> {
             self.inherits_draws = false;
             self.drew = false;
         }
+        let effects = meaning.effects_of(statement);
+        effects.iter().any(|effect| effect.does == Does::Commit)
     }
 
     /// A statement is there, or is gone.
-    fn prepared(&mut self, server: &mut ServerConnection, token: Token) {
-        self.names.answered(token.0);
+    fn prepared(&mut self, server: &mut ServerConnection, token: Token, delivery: Delivery) {
+        if delivery == Delivery::Forward {
+            // What we prepare for another name may be the same statement.
+            self.names.answered(token.0);
+        }
         if let Some(id) = statement_of(token) {
             server.prepared.confirm(id);
         }
@@ -294,10 +315,14 @@ impl Session<'_> {
     fn reported(
         &mut self,
         server: &mut ServerConnection,
-        name: &[u8],
-        value: &[u8],
+        report: Option<(&[u8], &[u8])>,
         delivery: Delivery,
     ) -> Delivery {
+        let Some((name, value)) = report else {
+            // Longer than what is followed.
+            self.pin(Pin::Settings);
+            return delivery;
+        };
         let interner = self.worker.interner();
         server.hear_setting(name, value, interner);
         if delivery == Delivery::Swallow {
@@ -311,6 +336,11 @@ impl Session<'_> {
 
     /// ReadyForQuery: a query or a batch has ended.
     fn ready(&mut self, server: &mut ServerConnection) {
+        if !self.asked.is_as_read() {
+            // Whatever its text was, it may have left anything behind.
+            self.pin(Pin::Unknown);
+            self.unit.may_write = true;
+        }
         let ran = self.asked.ended();
         self.borrower.let_next_follow();
         let status = server.conversation.status();
@@ -355,30 +385,14 @@ impl Session<'_> {
         }
     }
 
-    /// Before the answer goes to the client: its next read must find what it wrote.
-    pub(super) fn wrote(&mut self) {
-        if std::mem::take(&mut self.changes_catalog) {
-            self.changed_catalog_us = clock::now_us();
-            self.account.catalog_changed();
-            if std::mem::take(&mut self.changes_plans) {
-                self.account.plans_changed();
-            }
-            if std::mem::take(&mut self.changes_functions) {
-                self.changed_functions_us = self.changed_catalog_us;
-            }
-        }
-        let view = self.seat.service().view();
-        let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);
-        let Some(at) = self.borrower.at.as_ref().filter(|_| reads_are_split) else {
-            return;
-        };
-        let now_us = clock::now_us();
-        self.token.wrote(now_us, at.epoch);
-        self.shared.knowledge.wrote(self.worker.index, now_us);
-    }
-
-    /// Sends on what is the client's.
-    fn pass_on(&mut self, input: Input<'_>, out: Vec<u8>, is_whole: bool) -> Result<(), End> {
+    /// Sends on what is the client's; so many bytes of it answer nothing.
+    fn pass_on(
+        &mut self,
+        input: Input<'_>,
+        out: Vec<u8>,
+        is_whole: bool,
+        warning: usize,
+    ) -> Result<(), End> {
         let worker = self.worker;
         let length = if is_whole {
             input.bytes().len()
@@ -389,7 +403,7 @@ impl Session<'_> {
             worker.keep_spare(out);
             return Ok(());
         }
-        if !self.unit.reached_client {
+        if !self.unit.reached_client && length > warning {
             self.unit.reached_client = true;
             self.unit.cannot_run_again();
         }

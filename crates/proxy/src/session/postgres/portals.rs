@@ -10,7 +10,7 @@ use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::names::names;
 
 use super::Session;
-use super::effects::{is_atomic, takes_statements_away};
+use super::effects::{is_atomic, may_commit, takes_statements_away};
 use super::statements::Statement;
 use crate::state::meaning::{Meaning, Rereads};
 
@@ -114,6 +114,7 @@ impl Session<'_> {
     pub(super) fn bind(&mut self, header: Header, message: &[u8], statement: &Statement) {
         self.unit.may_write |= statement.meaning.writes;
         self.unit.is_atomic &= is_atomic(&statement.meaning);
+        self.unit.may_commit |= may_commit(&statement.meaning);
         let digest = statement.meaning.digest;
         let dialect = statement.within.dialect();
         self.shared.enter(digest, &statement.text, dialect);
@@ -143,6 +144,7 @@ impl Session<'_> {
         };
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(&meaning);
+        self.unit.may_commit |= may_commit(&meaning);
         self.asked.runs(meaning.digest);
         self.take_hold(portal, &meaning);
         self.unnamed.meaning = Some(meaning);

@@ -29,6 +29,9 @@ pub(super) const UNNAMED: u64 = 1 << 63;
 /// An unnamed statement that was too long to be kept: it is where it was parsed, or nowhere.
 pub(super) const UNREAD: u64 = u64::MAX;
 
+/// What nobody prepares twice is called so.
+const TAKEN: &[u8] = b"evenkeel has it";
+
 /// The unnamed statement that a token stands for.
 pub(super) fn unnamed_of(token: Token) -> Option<u64> {
     (token.0 & UNNAMED != 0).then_some(token.0 & !UNNAMED)
@@ -147,9 +150,8 @@ impl Session<'_> {
             return Ok(self.refuse_parse(flight, words, message.len()));
         }
         let name = parts.statement.of(message);
-        if let Some(known) = self.names.taken(name).map(Arc::clone) {
-            let known = self.fit(name, known);
-            return Ok(self.parse_taken(flight, header, parts.statement, &known, message.len()));
+        if self.names.taken(name).is_some() {
+            return Ok(self.parse_taken(flight, header, parts.statement, message.len()));
         }
         if !self.names.has_room(name, &statement) {
             return Err(End::Fatal(Complaint::too_many_statements()));
@@ -200,18 +202,27 @@ impl Session<'_> {
         is_behind_others.then_some(sequences::REFUSAL)
     }
 
-    /// A Parse of a name that the client has already: the server refuses it, as without us.
-    pub(super) fn parse_taken(
+    /// A Parse of a name that the client has already: the server refuses it, as without us. Under
+    /// the name that others share it could be taken, where a statement was taken away unseen.
+    fn parse_taken(
         &mut self,
         flight: &mut Flight<'_, '_>,
         header: Header,
         name: Name,
-        known: &Arc<statements::Statement>,
         length: usize,
     ) -> Sending {
-        self.replay(flight, known);
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        // Where it is there already, this one is what the server refuses.
+        let sent = server
+            .conversation
+            .sent(Request::Parse, Origin::Ours, Token(0));
+        if sent == Sending::Forward {
+            build::parse(flight.writer(), TAKEN, b"", &[]);
+        }
         let named = (header, name, length);
-        self.send_renamed(flight, Request::Parse, Token(0), named, &known.name())
+        self.send_renamed(flight, Request::Parse, Token(0), named, TAKEN)
     }
 
     /// Makes room for one more prepared statement on the server, or for a new plan of an old one.

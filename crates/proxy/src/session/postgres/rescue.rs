@@ -4,7 +4,8 @@
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
 use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::backend::SqlState;
+use evenkeel_wire::postgres::backend::{Report, SqlState};
+use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::requests::Requests;
 
@@ -21,10 +22,21 @@ pub(super) const RESCUES_MAX: u32 = 3;
 pub(super) fn mishap_of(sqlstate: SqlState) -> Mishap {
     match &sqlstate.0 {
         b"25006" => Mishap::ReadOnly,
-        b"40001" | b"40P01" => Mishap::RecoveryConflict,
+        // What standbys do not have: the isolation that a role's default asks for, tables that are
+        // not logged. A primary says it of what is the client's.
+        b"40001" | b"40P01" | b"0A000" => Mishap::RecoveryConflict,
+        // Idle for too long: it was before it read anything.
+        b"57P05" => Mishap::Unread,
         b"57P01" | b"57P02" | b"57P03" | b"53300" => Mishap::TurnedAway,
         _ => Mishap::Error,
     }
+}
+
+/// Whether it is a warning with which servers go that stop at once, or of which a process has
+/// crashed: nothing else comes.
+pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
+    let is_last = |report: &Report<'_>| matches!(&report.sqlstate().0, b"57P01" | b"57P02");
+    matches!(event, Event::Notice(report) if is_last(report))
 }
 
 impl Session<'_> {
@@ -64,7 +76,9 @@ impl Session<'_> {
     }
 
     pub(super) fn begin_rescue(&mut self, mishap: Mishap, walked: &Walked) -> Result<(), End> {
-        if let Some(at) = &self.borrower.at {
+        if let Some(at) = &self.borrower.at
+            && mishap != Mishap::RecoveryConflict
+        {
             self.shared.knowledge.doubt(at.server.id);
         }
         self.take_back(mishap, walked)
@@ -96,7 +110,11 @@ impl Session<'_> {
             return self.run_again(Condition::Unclean);
         }
         if walked.is_ready {
-            return self.run_again(Condition::Clean);
+            // What ended well before the rest failed may be committed, and nobody has noted it.
+            return self.run_again(match self.unit.has_done {
+                true => Condition::Unclean,
+                false => Condition::Clean,
+            });
         }
         Ok(())
     }

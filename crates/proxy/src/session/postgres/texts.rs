@@ -10,7 +10,7 @@ use evenkeel_wire::postgres::{TransactionStatus, build};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::digest;
 
-use super::effects::{is_atomic, takes_statements_away};
+use super::effects::{is_atomic, may_commit, takes_statements_away};
 use super::prepared::{NOT_ITS_NAME, names_ours, take_given};
 use super::server::ServerConnection;
 use super::statements::{self};
@@ -47,7 +47,8 @@ impl Session<'_> {
             Some(meaning) => meaning,
             None => self.read_query(text_of_query(message)),
         };
-        self.asked.runs(meaning.digest);
+        self.asked
+            .runs_text(meaning.digest, meaning.statements.len());
         if names_ours(&meaning) {
             return Ok(self.refuse_query(flight, NOT_ITS_NAME, message.len()));
         }
@@ -66,6 +67,7 @@ impl Session<'_> {
     pub(super) fn meant(&mut self, meaning: &Arc<Meaning>) -> Token {
         self.unit.may_write |= meaning.writes;
         self.unit.is_atomic &= is_atomic(meaning);
+        self.unit.may_commit |= may_commit(meaning);
         self.changes_catalog |= meaning.changes_catalog;
         self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
@@ -144,6 +146,13 @@ impl Session<'_> {
     /// EXECUTE of a statement that the client has prepared by the protocol: it is given its own
     /// name on this server, which the client keeps from then on.
     pub(super) fn prepare_for_execute(&mut self, flight: &mut Flight<'_, '_>, meaning: &Meaning) {
+        let is_failed = |server: &ServerConnection| {
+            // It takes no Parse.
+            server.conversation.status() == TransactionStatus::Failed
+        };
+        if self.server.as_deref().is_some_and(is_failed) {
+            return;
+        }
         for effect in &meaning.effects {
             let Does::Execute(name) = &effect.does else {
                 continue;

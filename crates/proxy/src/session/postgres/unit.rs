@@ -44,6 +44,8 @@ pub(super) struct Unit {
     pub(super) tried: SmallVec<[u64; 2]>,
     /// If it was turned away, nothing of it was run.
     pub(super) is_atomic: bool,
+    /// It may commit a part of itself before it ends: CREATE INDEX CONCURRENTLY, VACUUM.
+    pub(super) may_commit: bool,
     /// The server's last word was passed on.
     pub(super) fatal_was_sent: bool,
     /// How often it was run again.
@@ -81,6 +83,7 @@ impl Unit {
             reached_client: false,
             tried: SmallVec::new(),
             is_atomic: true,
+            may_commit: false,
             fatal_was_sent: false,
             rescues: 0,
             primary_only: false,
@@ -408,8 +411,9 @@ impl Session<'_> {
             self.unit.may_write = false;
             return Wanted::Primary;
         }
-        if self.unit.primary_only {
+        if self.unit.primary_only || !self.journal.pins.is_empty() {
             // A replica found that it writes, or could not run it: that it only reads is not known.
+            // Or its session is bound to the first connection that it gets.
             self.unit.may_write = true;
             return Wanted::Primary;
         }

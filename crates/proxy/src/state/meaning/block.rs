@@ -195,6 +195,9 @@ fn word(token: Token, last: Token, effects: &mut Effects<'_>) {
         PG_TEMP => effects.pin_on_success(Pin::TemporaryTable),
         LISTEN if begins_statement(last) => effects.pin_on_success(Pin::Listen),
         LOAD if begins_statement(last) => effects.pin(Pin::Library),
+        PREPARE if begins_statement(last) => effects.pin_on_success(Pin::Prepared),
+        // Cursors of the code itself are never held.
+        HOLD if last.is(WITH) => effects.pin_on_success(Pin::HeldCursor),
         _ => {}
     }
 }
@@ -225,12 +228,14 @@ const DROP: Word = Word::of("drop");
 const EXECUTE: Word = Word::of("execute");
 const FUNCTION: Word = Word::of("function");
 const GLOBAL: Word = Word::of("global");
+const HOLD: Word = Word::of("hold");
 const INTO: Word = Word::of("into");
 const LISTEN: Word = Word::of("listen");
 const LOAD: Word = Word::of("load");
 const LOCAL: Word = Word::of("local");
 const ON: Word = Word::of("on");
 const PG_TEMP: Word = Word::of("pg_temp");
+const PREPARE: Word = Word::of("prepare");
 const PROCEDURE: Word = Word::of("procedure");
 const REPLACE: Word = Word::of("replace");
 const RESET: Word = Word::of("reset");
@@ -241,3 +246,4 @@ const TEMP: Word = Word::of("temp");
 const TEMPORARY: Word = Word::of("temporary");
 const TRANSACTION: Word = Word::of("transaction");
 const VIEW: Word = Word::of("view");
+const WITH: Word = Word::of("with");

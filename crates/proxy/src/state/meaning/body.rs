@@ -140,7 +140,7 @@ impl Body {
         let begins = matches!(before.trim_ascii_end().last(), Some(b'\'' | b'"' | b'`'));
         let pins = match word {
             // As the beginning of a string: it is no function of that name.
-            b"set" | b"reset" | b"listen" | b"load" if begins => {
+            b"set" | b"reset" | b"listen" | b"load" | b"prepare" | b"declare" if begins => {
                 let line = rest.split(|byte| *byte == b'\n').next();
                 bound_by_code(line.unwrap_or_default())
             }

@@ -76,7 +76,7 @@ impl Journal {
     #[must_use]
     pub fn new(startup: Settings, told: Settings, greeter: &OnServer) -> Journal {
         Journal {
-            pins: Pins::NONE,
+            pins: values::bound_by(&startup),
             prepared: Pins::NONE,
             reported: Reported::new(told),
             reading: ReadBy::of(&startup),
@@ -199,6 +199,7 @@ impl Journal {
                 self.commit(&mut pending);
             }
             self.take_over(&pending.committed, on, interner);
+            self.pins = self.pins.and(values::bound_by(&self.now));
             !pending.committed.is_empty()
         });
         if has_changed || on.reports != on.settled {

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
+use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::sql::name::identifier;
+
+use super::Settings;
 
 /// Settings whose values are lists of names: SET quotes each of its values, `set_config` takes the
 /// whole list as it is.
@@ -55,6 +58,18 @@ pub(super) fn is_list_of_names(name: &[u8]) -> bool {
 /// Whether it is who the session acts as, which RESET ALL leaves alone.
 pub(crate) fn is_role(name: &[u8]) -> bool {
     matches!(name, b"role" | b"session_authorization")
+}
+
+/// What settings bind by themselves: with `pg_temp` in the search path, any CREATE TABLE may make a
+/// temporary one.
+pub(super) fn bound_by(settings: &Settings) -> Pins {
+    const TEMPORARY: &[u8] = b"pg_temp";
+    let path = settings.get(b"search_path").unwrap_or_default();
+    let mut places = path.windows(TEMPORARY.len());
+    match places.any(|place| place.eq_ignore_ascii_case(TEMPORARY)) {
+        true => Pins::of(&[Pin::TemporaryTable]),
+        false => Pins::NONE,
+    }
 }
 
 /// Whether it may take a superuser to set it.

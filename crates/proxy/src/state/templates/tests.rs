@@ -58,7 +58,7 @@ fn what_hangs_on_its_literals_is_read_each_time() {
 }
 
 /// Reads, writes, and what looks like them.
-const TEXTS: [&str; 30] = [
+const TEXTS: [&str; 31] = [
     "select c from t where id = 1",
     "select c from t where id = 1 and n in ('a', 2) limit 3",
     "insert into t values (1, 'a'), (2, 'b')",
@@ -66,6 +66,7 @@ const TEXTS: [&str; 30] = [
     "delete from t where id = 1",
     "select set_config('search_path', 'a', false)",
     "select set_config('role', 'a', 1 > 2)",
+    "select set_config('a', 'b', true), c from t",
     "select current_setting('a')",
     "select nextval('a'), 1",
     "select lastval(), 'a'",
@@ -91,11 +92,12 @@ const TEXTS: [&str; 30] = [
     "set names 'a'",
 ];
 
-const LITERALS: [&str; 8] = [
+const LITERALS: [&str; 9] = [
     "0",
     "7",
     "'x'",
     "'role'",
+    "'datestyle'",
     "'pg_temp'",
     "'delete from t'",
     "''",

@@ -123,9 +123,22 @@ fn of_a_very_long_error_the_beginning_is_enough() {
 }
 
 #[test]
+fn a_long_parameter_is_told_whole() {
+    let value = [b'a'; 5_000];
+    let mut bytes = Vec::new();
+    build::parameter_status(&mut bytes, b"search_path", &value);
+    let event = Boundaries::new().next(&bytes);
+    let Step::Event { event, .. } = event else {
+        panic!("{event:?}")
+    };
+    let told = Event::ParameterStatus(Some((b"search_path", &value)));
+    assert_eq!(event, told);
+}
+
+#[test]
 fn a_parameter_that_is_too_long_is_told_without_its_value() {
     let mut bytes = Vec::new();
-    build::parameter_status(&mut bytes, b"search_path", &[b'a'; 5_000]);
+    build::parameter_status(&mut bytes, b"search_path", &[b'a'; REPORT_LENGTH_MAX]);
     let event = Boundaries::new().next(&bytes);
     assert!(matches!(
         event,

@@ -283,6 +283,8 @@ impl<'t, 'a> Scan<'t, 'a> {
             Role::Temporary => self.temporary(),
             Role::Begin if called => self.name(false),
             Role::Begin => self.begin_body(),
+            // A column may be called so.
+            Role::Case | Role::End if self.last.is(w::AS) => self.expect = Expect::Anything,
             Role::Case if self.body > 0 => self.body = self.body.saturating_add(1),
             Role::End => self.body = self.body.saturating_sub(1),
             Role::Case | Role::Operand | Role::Over => self.expect = Expect::Anything,

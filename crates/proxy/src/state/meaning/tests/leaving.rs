@@ -439,6 +439,29 @@ fn a_function_binds_by_what_its_body_says() {
 }
 
 #[test]
+fn a_function_binds_by_what_it_prepares_and_holds_open() {
+    check_bodies(&[
+        (
+            "plpgsql",
+            "BEGIN PREPARE p AS SELECT 1; END",
+            "PREPARE in SQL",
+        ),
+        ("sql", "PREPARE p AS SELECT $1", "PREPARE in SQL"),
+        ("plpgsql", "BEGIN x := y.prepare; END", ""),
+        (
+            "plpgsql",
+            "BEGIN EXECUTE format('DECLARE %I CURSOR WITH HOLD FOR TABLE t', x); END",
+            "cursor WITH HOLD",
+        ),
+        (
+            "plpgsql",
+            "BEGIN EXECUTE 'DECLARE c CURSOR WITHOUT HOLD FOR TABLE t'; END",
+            "",
+        ),
+    ]);
+}
+
+#[test]
 fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name() {
     check_bodies(&[
         ("c", "ST_Area", ""),
@@ -470,6 +493,17 @@ fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name(
             "plv8",
             "plv8.execute(`create temp table x (a int)`)",
             "temporary tables",
+        ),
+        (
+            "plpython3u",
+            "plpy.execute('declare c cursor with hold for select 1')",
+            "cursor WITH HOLD",
+        ),
+        ("plpython3u", "plan = plpy.prepare('select 1')", ""),
+        (
+            "plperl",
+            "spi_exec_query(\"PREPARE p AS SELECT 1\");",
+            "PREPARE in SQL",
         ),
         (
             "pltcl",

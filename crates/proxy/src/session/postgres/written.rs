@@ -1,0 +1,43 @@
+//! What a session has written: who is to see it must be told before its client is.
+
+use evenkeel_wire::postgres::TransactionStatus;
+
+use super::Session;
+use super::from_server::Walked;
+use crate::clock;
+
+impl Session<'_> {
+    /// What others may read from now on, though its session is in a transaction again: COMMIT AND
+    /// CHAIN.
+    pub(super) fn note_commit(&mut self, walked: &Walked) {
+        let server = self.server.as_deref();
+        let status = server.map(|server| server.conversation.status());
+        let is_noted = walked.is_ready && status == Some(TransactionStatus::Idle);
+        let may_write = self.unit.may_write && self.borrower.is_at_primary();
+        if walked.has_committed && !is_noted && may_write {
+            self.wrote();
+        }
+    }
+
+    /// Before the answer goes to the client: its next read must find what it wrote.
+    pub(super) fn wrote(&mut self) {
+        if std::mem::take(&mut self.changes_catalog) {
+            self.changed_catalog_us = clock::now_us();
+            self.account.catalog_changed();
+            if std::mem::take(&mut self.changes_plans) {
+                self.account.plans_changed();
+            }
+            if std::mem::take(&mut self.changes_functions) {
+                self.changed_functions_us = self.changed_catalog_us;
+            }
+        }
+        let view = self.seat.service().view();
+        let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);
+        let Some(at) = self.borrower.at.as_ref().filter(|_| reads_are_split) else {
+            return;
+        };
+        let now_us = clock::now_us();
+        self.token.wrote(now_us, at.epoch);
+        self.shared.knowledge.wrote(self.worker.index, now_us);
+    }
+}
