@@ -2,24 +2,9 @@
 //! that.
 
 use super::client::Client;
-use super::script::Script;
-use super::stage::{Setup, Stage, admin, same_as_direct};
+use super::script::{Script, execute, prepare};
+use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
 use crate::rig::DRIVERS;
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    service: "",
-    tables: "",
-    workers: 2,
-};
-
-fn prepare(name: &str, text: &str) -> Script {
-    Script::new().parse(name, text).sync()
-}
-
-fn execute(name: &str) -> Script {
-    Script::new().bind(name, &[]).execute().sync()
-}
 
 fn deallocate() -> Script {
     Script::new()
@@ -41,9 +26,9 @@ fn what_is_prepared_behind_a_deallocation_in_its_batch_is_there() {
                 .execute()
                 .sync();
             heard.extend(client.ask(&batch, 1));
-            heard.extend(client.ask(&execute("s"), 1));
-            heard.extend(client.ask(&execute("old"), 1));
-            heard.extend(other.ask(&execute("o"), 1));
+            heard.extend(client.ask(&execute("s", &[]), 1));
+            heard.extend(client.ask(&execute("old", &[]), 1));
+            heard.extend(other.ask(&execute("o", &[]), 1));
         }
         heard
     });
@@ -61,7 +46,7 @@ fn an_error_behind_a_deallocation_undoes_neither_it_nor_what_was_prepared_before
             .sync();
         heard.extend(client.ask(&batch, 1));
         for name in ["old", "before", "behind"] {
-            heard.extend(client.ask(&execute(name), 1));
+            heard.extend(client.ask(&execute(name, &[]), 1));
         }
         heard
     });
@@ -77,7 +62,7 @@ fn a_text_that_was_prepared_behind_a_deallocation_can_be_prepared_by_all() {
         for _ in 0..2 {
             let mut client = stage.client();
             assert_eq!(client.ask(&prepare("o", text), 1), ["1", "Z Idle"], "{io}");
-            let heard = client.ask(&execute("o"), 1);
+            let heard = client.ask(&execute("o", &[]), 1);
             assert_eq!(heard, ["2", "D shared", "C SELECT 1", "Z Idle"], "{io}");
         }
     }
@@ -97,7 +82,7 @@ fn what_a_deallocation_takes_away_is_gone_for_the_rest_of_its_batch() {
             heard.extend(client.ask(&prepare("s", "select 's'"), 1));
             let batch = Script([deallocate().0, last.sync().0].concat());
             heard.extend(client.ask(&batch, 1));
-            heard.extend(client.ask(&execute("s"), 1));
+            heard.extend(client.ask(&execute("s", &[]), 1));
         }
         heard
     });
@@ -123,7 +108,7 @@ fn a_name_that_is_prepared_twice_leaves_what_others_share_as_it_is() {
             assert_eq!(told, ["E 42P05", "Z Idle"], "{io}");
         }
         for one in [&mut other, &mut client] {
-            let reply = one.ask(&execute("s"), 1);
+            let reply = one.ask(&execute("s", &[]), 1);
             assert_eq!(reply[1..], ["D first", "C SELECT 1", "Z Idle"], "{io}");
         }
     }

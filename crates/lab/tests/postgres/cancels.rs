@@ -6,15 +6,8 @@ use evenkeel_lab::eventually;
 
 use super::client::{Client, cancel};
 use super::script::Script;
-use super::stage::{Setup, Stage};
+use super::stage::{ONE, Stage};
 use crate::rig::{DRIVERS, LIMIT};
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    service: "",
-    tables: "",
-    workers: 2,
-};
 
 const SLEEP: &str = "select pg_sleep(60)";
 

@@ -3,15 +3,8 @@
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, shared};
+use super::stage::{ONE, Setup, Stage, shared};
 use crate::rig::DRIVERS;
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    service: "",
-    tables: "",
-    workers: 2,
-};
 
 const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
 

@@ -3,15 +3,8 @@
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, same_as_direct};
+use super::stage::{ONE, Stage, same_as_direct};
 use crate::rig::DRIVERS;
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    service: "",
-    tables: "",
-    workers: 2,
-};
 
 #[test]
 fn who_leaves_without_the_end_of_its_batch_or_its_data_leaves_its_connection() {

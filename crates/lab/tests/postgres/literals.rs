@@ -2,16 +2,9 @@
 //! whose text it is.
 
 use super::client::Client;
-use super::script::Script;
-use super::stage::{Setup, Stage, same_as_direct};
+use super::script::{Script, execute, prepare};
+use super::stage::{ONE, Setup, Stage, same_as_direct};
 use crate::rig::DRIVERS;
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    service: "",
-    tables: "",
-    workers: 2,
-};
 
 const TWO: Setup<'static> = Setup {
     pool: "size = 2",
@@ -66,14 +59,6 @@ const READ_BY: [(&str, [&str; 2], &str); 10] = [
 
 const MIDNIGHT: &str = "select extract(epoch from timestamptz '2024-06-01 00:00')::int";
 
-fn prepare(name: &str, text: &str) -> Script {
-    Script::new().parse(name, text).sync()
-}
-
-fn execute(name: &str) -> Script {
-    Script::new().bind(name, &[]).execute().sync()
-}
-
 #[test]
 fn a_text_of_two_clients_is_read_by_the_settings_of_each() {
     same_as_direct(ONE, |address| {
@@ -86,10 +71,10 @@ fn a_text_of_two_clients_is_read_by_the_settings_of_each() {
             });
             for client in &mut clients {
                 heard.extend(client.ask(&prepare("s", text), 1));
-                heard.extend(client.ask(&execute("s"), 1));
+                heard.extend(client.ask(&execute("s", &[]), 1));
             }
             for client in &mut clients {
-                heard.extend(client.ask(&execute("s"), 1));
+                heard.extend(client.ask(&execute("s", &[]), 1));
             }
         }
         heard
@@ -117,7 +102,7 @@ fn what_is_prepared_under_a_setting_that_is_not_settled_is_nobody_else_s() {
             while !mine.reply().contains(&"C ROLLBACK".to_owned()) {}
             mine.run("reset all");
             other.ask(&prepare("s", &text), 1);
-            let heard = other.ask(&execute("s"), 1);
+            let heard = other.ask(&execute("s", &[]), 1);
             assert_eq!(heard[1], format!("D {expected}"), "{io}");
         }
     }
@@ -132,9 +117,9 @@ fn a_statement_that_moves_after_its_client_has_set_another_time_zone_is_nobody_e
         mine.ask(&prepare("s", MIDNIGHT), 1);
         mine.run("set timezone to 'Asia/Tokyo'");
         let others = stage.elsewhere(&mut mine);
-        mine.ask(&execute("s"), 1);
+        mine.ask(&execute("s", &[]), 1);
         other.ask(&prepare("o", MIDNIGHT), 1);
-        let heard = other.ask(&execute("o"), 1);
+        let heard = other.ask(&execute("o", &[]), 1);
         assert_eq!(heard[1], format!("D {expected}"), "{io}");
         drop(others);
     }
@@ -153,10 +138,10 @@ fn now_and_today_are_those_of_who_prepares_them() {
         ] {
             let (mut mine, mut other) = (stage.client(), stage.client());
             mine.ask(&prepare("s", text), 1);
-            let first = mine.ask(&execute("s"), 1);
+            let first = mine.ask(&execute("s", &[]), 1);
             other.ask(&prepare("s", text), 1);
-            assert_ne!(other.ask(&execute("s"), 1), first, "{io}: {text}");
-            assert_eq!(mine.ask(&execute("s"), 1), first, "{io}: {text}");
+            assert_ne!(other.ask(&execute("s", &[]), 1), first, "{io}: {text}");
+            assert_eq!(mine.ask(&execute("s", &[]), 1), first, "{io}: {text}");
         }
     }
 }

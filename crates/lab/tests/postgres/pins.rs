@@ -5,7 +5,7 @@ use evenkeel_lab::eventually;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, admin, same_as_direct};
+use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TWO: Setup<'static> = Setup {
@@ -13,11 +13,6 @@ const TWO: Setup<'static> = Setup {
     service: "",
     tables: "",
     workers: 2,
-};
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    ..TWO
 };
 
 #[test]

@@ -3,7 +3,7 @@
 use evenkeel_lab::eventually;
 
 use super::client::Client;
-use super::script::Script;
+use super::script::{Script, execute, prepare};
 use super::stage::{Setup, Stage, same_as_direct};
 use crate::rig::{DRIVERS, LIMIT};
 
@@ -13,14 +13,6 @@ const FEW: Setup<'static> = Setup {
     tables: "",
     workers: 2,
 };
-
-fn prepare(name: &str, text: &str) -> Script {
-    Script::new().parse(name, text).sync()
-}
-
-fn execute(name: &str, values: &[&str]) -> Script {
-    Script::new().bind(name, values).execute().sync()
-}
 
 #[test]
 fn an_error_in_a_pipeline_ends_its_batch_and_no_other() {

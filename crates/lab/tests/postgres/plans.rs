@@ -2,7 +2,7 @@
 //! is now, on whichever server connection.
 
 use super::client::Client;
-use super::script::Script;
+use super::script::{Script, execute, prepare};
 use super::stage::{Setup, Stage};
 use crate::rig::DRIVERS;
 
@@ -12,14 +12,6 @@ const THREE: Setup<'static> = Setup {
     tables: "",
     workers: 2,
 };
-
-fn prepare(name: &str, text: &str) -> Script {
-    Script::new().parse(name, text).sync()
-}
-
-fn execute(name: &str, values: &[&str]) -> Script {
-    Script::new().bind(name, values).execute().sync()
-}
 
 /// So many clients, each on a server connection of its own.
 fn together(stage: &Stage, many: usize) -> Vec<Client> {

@@ -8,16 +8,9 @@ use evenkeel_lab::{Balancer, Lab, PostgresOptions, eventually};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, Stage, admin, own, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, admin, own, same_as_direct, shared};
 use crate::rig::papers::write_private;
 use crate::rig::{DRIVERS, LIMIT, loopback, wait_until};
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    service: "",
-    tables: "",
-    workers: 2,
-};
 
 /// `replication=true`: no database, no SQL.
 const PHYSICAL: &[(&str, &str)] = &[

@@ -117,3 +117,13 @@ impl Script {
         self
     }
 }
+
+/// A statement of this name, in a batch of its own.
+pub(crate) fn prepare(name: &str, text: &str) -> Script {
+    Script::new().parse(name, text).sync()
+}
+
+/// What was prepared is run with these values, in a batch of its own.
+pub(crate) fn execute(name: &str, values: &[&str]) -> Script {
+    Script::new().bind(name, values).execute().sync()
+}

@@ -1,15 +1,8 @@
 //! What one session drew from sequences is told to no other.
 
 use super::script::Script;
-use super::stage::{Setup, Stage, admin};
+use super::stage::{ONE, Stage, admin};
 use crate::rig::DRIVERS;
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    service: "",
-    tables: "",
-    workers: 2,
-};
 
 const DRAWING: &str = "
     drop table if exists drawing, identified, drawing_by_trigger; drop sequence if exists a, b;

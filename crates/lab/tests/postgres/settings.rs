@@ -5,15 +5,8 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, Stage, admin, same_as_direct};
+use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
 use crate::rig::DRIVERS;
-
-const ONE: Setup<'static> = Setup {
-    pool: "size = 1",
-    service: "",
-    tables: "",
-    workers: 2,
-};
 
 /// Clients that share one server connection, each with something else set.
 #[test]

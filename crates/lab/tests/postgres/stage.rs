@@ -13,6 +13,14 @@ pub(crate) use crate::rig::pool::{Setup, Stage};
 /// Who asks the server is its superuser.
 pub(crate) const KIND: (&str, &str) = ("postgres", "postgres");
 
+/// With one server connection: what one client leaves behind, the next one meets.
+pub(crate) const ONE: Setup<'static> = Setup {
+    pool: "size = 1",
+    service: "",
+    tables: "",
+    workers: 2,
+};
+
 impl Stage {
     pub(crate) fn set(io: &str, setup: Setup<'_>) -> Stage {
         Stage::before(shared(), io, setup)

@@ -1,7 +1,7 @@
 //! Prepared statements: names are the client's own, whichever server connection they meet.
 
 use super::client::Client;
-use super::script::Script;
+use super::script::{Script, execute, prepare};
 use super::stage::{Setup, Stage, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
@@ -11,14 +11,6 @@ const TWO: Setup<'static> = Setup {
     tables: "",
     workers: 2,
 };
-
-fn prepare(name: &str, text: &str) -> Script {
-    Script::new().parse(name, text).sync()
-}
-
-fn execute(name: &str, values: &[&str]) -> Script {
-    Script::new().bind(name, values).execute().sync()
-}
 
 #[test]
 fn a_statement_is_there_on_whichever_server_connection_its_client_gets() {
