@@ -58,6 +58,7 @@ chaos: setup ## ten minutes of clients and servers killed, and what came of it (
 	@$(TARGET)/release/evenkeel-lab chaos $(if $(CLUSTER),--cluster $(CLUSTER))
 
 bench-quick: setup ## the five published experiments again, under 40 minutes, with a report (as root: all of it)
+	@cargo xtask rivals || echo 'going on without: balancers and servers of it are missing in the report' >&2
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab bench all --quick $(if $(OUT),--out $(OUT))
 

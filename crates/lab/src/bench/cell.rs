@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
-use super::experiment::{Load, Tool};
+use super::experiment::Tool;
 use super::load::{Report, Run, Task};
 use super::machine::{self, Reading};
 use super::outcome::{Cell, Metric, ServerShare, Vitals};
@@ -34,7 +34,9 @@ pub(crate) fn measure(
     let mut values = BTreeMap::new();
     if let Ok(report) = &run.report {
         values = metrics(task, report);
-        values.extend(used.per_request(report.requests, !front.pids().is_empty()));
+        if report.requests > 0 {
+            values.extend(used.per_request(report.requests, !front.pids().is_empty()));
+        }
         if task.load.tool == Tool::Httperf {
             // It waits by asking the clock again and again.
             values.remove(&Metric::LoadCpuUs);
@@ -67,7 +69,7 @@ pub(crate) fn measure(
             steal_percent,
             local_ports_used: machine::ports_used(task.addresses),
         },
-        failure: failure(&run, task.load),
+        failure: failure(&run, task),
         ..Cell::default()
     };
     let mut raw = run.raw;
@@ -91,10 +93,13 @@ fn load_busy(task: &Task, used: &Counters, seconds: f64) -> f64 {
     used.load_us as f64 / 1e4 / could_s.max(0.001)
 }
 
-fn failure(run: &Run, load: &Load) -> Option<String> {
+/// Of a load that comes whatever is answered, that nothing was answered is a result.
+fn failure(run: &Run, task: &Task) -> Option<String> {
     match &run.report {
-        Err(why) => Some(format!("{:?}: {why}", load.tool).to_lowercase()),
-        Ok(report) if report.requests == 0 => Some("nothing was answered".to_owned()),
+        Err(why) => Some(format!("{:?}: {why}", task.load.tool).to_lowercase()),
+        Ok(report) if report.requests == 0 && (task.rate.is_none() || report.errors == 0) => {
+            Some("nothing was answered".to_owned())
+        }
         Ok(_) => None,
     }
 }
@@ -173,7 +178,7 @@ impl Counters {
     }
 
     fn per_request(self, requests: u64, has_balancer: bool) -> Vec<(Metric, f64)> {
-        let each = |us: u64| us as f64 / requests.max(1) as f64;
+        let each = |us: u64| us as f64 / requests as f64;
         let mut values = vec![
             (Metric::ServersCpuUs, each(self.servers_us)),
             (Metric::LoadCpuUs, each(self.load_us)),

@@ -256,6 +256,7 @@ pub(crate) enum Balance {
     Source,
     RandomTwo,
     LeastLatency,
+    First,
 }
 
 /// What is sent, with which tool.

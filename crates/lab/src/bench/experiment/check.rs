@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail};
 
 use super::super::outcome::{Check, Finding};
-use super::{Depth, Experiment, Load, Part, Program, ServerKind, Speech, Sweep, Target, Tool};
+use super::{
+    Balance, Depth, Experiment, Load, Mode, Part, Program, ServerKind, Speech, Sweep, Target, Tool,
+};
 
 /// The experiment of this text.
 pub(crate) fn parse(text: &str) -> Result<Experiment> {
@@ -92,7 +94,50 @@ fn check_target(target: &Target, servers: usize) -> Result<()> {
     if target.program == Program::Command && target.start.is_empty() {
         bail!("program = \"command\" needs start: the words of the command");
     }
+    check_mode(target)?;
+    check_balance(target)
+}
+
+/// What a program cannot look into is no setting of it.
+fn check_mode(target: &Target) -> Result<()> {
+    let modes: &[Mode] = match target.program {
+        Program::Evenkeel => &[Mode::Tcp, Mode::Mysql, Mode::Postgres],
+        Program::Haproxy | Program::Nginx => &[Mode::Tcp, Mode::Http],
+        // They speak one protocol, or are none of ours to set.
+        _ => &[Mode::Tcp],
+    };
+    if !modes.contains(&target.mode) {
+        bail!("this program has no such mode: leave it out, or choose one of {modes:?}");
+    }
     Ok(())
+}
+
+/// The same of algorithms, which would else be measured under another's name.
+fn check_balance(target: &Target) -> Result<()> {
+    use Balance::{First, LeastConnections, LeastLatency, RandomTwo, RoundRobin, Source};
+    let Some(wanted) = target.balance else {
+        return Ok(());
+    };
+    let known: &[Balance] = match target.program {
+        Program::Evenkeel => &[
+            RoundRobin,
+            LeastConnections,
+            Source,
+            RandomTwo,
+            LeastLatency,
+            First,
+        ],
+        Program::Haproxy => &[RoundRobin, LeastConnections, Source, RandomTwo, First],
+        Program::Nginx => &[RoundRobin, LeastConnections, Source, RandomTwo],
+        _ => &[],
+    };
+    match known {
+        [] => bail!("balance is not set for this program: leave it out"),
+        known if !known.contains(&wanted) => {
+            bail!("this program has no such balance: choose one of {known:?}")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Cells, figures and findings name targets and loads of the whole experiment.
@@ -232,6 +277,28 @@ mod tests {
             complaint(&text),
             "finding \"faster\": no target \"haproxi\""
         );
+    }
+
+    #[test]
+    fn what_a_program_cannot_do_is_refused() {
+        let target = |words: &str| SMALLEST.replace("program = \"direct\"", words);
+        for (words, why) in [
+            (
+                "program = \"nginx\"\nbalance = \"least-latency\"",
+                "no such balance",
+            ),
+            ("program = \"haproxy\"\nmode = \"mysql\"", "no such mode"),
+            ("program = \"evenkeel\"\nmode = \"http\"", "no such mode"),
+            (
+                "program = \"pgpool\"\nbalance = \"source\"",
+                "not set for this program",
+            ),
+        ] {
+            let error = complaint(&target(words));
+            assert!(error.contains(why), "{words}: {error}");
+        }
+        let first = "program = \"haproxy\"\nmode = \"http\"\nbalance = \"first\"";
+        parse(&target(first)).expect("it is right");
     }
 
     #[test]

@@ -6,6 +6,9 @@ use super::bootstrap::{Bootstrap, Interval};
 use super::student;
 use crate::bench::outcome::{Cell, Metric};
 
+/// Nothing answered counts as a thousandth: without it the worst would have no ratio at all.
+const LEAST_ANSWERED_PERCENT: f64 = 0.1;
+
 /// First and last point of a sweep that count; all when absent.
 pub(crate) type Points = Option<(f64, f64)>;
 
@@ -63,7 +66,10 @@ fn values(cells: &[&Cell], question: &Question, target: &str) -> BTreeMap<(u32, 
         .filter(|cell| cell.target == target && cell.load == question.load)
         .filter(|cell| cell.failure.is_none() && within(question.points, cell.point))
         .filter_map(|cell| {
-            let value = *cell.values.get(&question.metric)?;
+            let mut value = *cell.values.get(&question.metric)?;
+            if question.metric == Metric::AnsweredPercent {
+                value = value.max(LEAST_ANSWERED_PERCENT);
+            }
             Some(((cell.block, cell.point.to_bits()), value))
         })
         .collect()
@@ -137,6 +143,19 @@ mod tests {
         let interval = asked(&cells, &QUESTION).unwrap();
         assert!((interval.middle - 3.0).abs() < 1e-9, "{interval:?}");
         assert_eq!(interval.blocks, 1);
+    }
+
+    #[test]
+    fn who_answers_nothing_is_worse_than_who_answers_little() {
+        let answers = |target: &str, percent: f64| {
+            let mut cell = cell(target, "read", 8.0, 1, 0.0);
+            cell.values.insert(Metric::AnsweredPercent, percent);
+            cell
+        };
+        let metric = Metric::AnsweredPercent;
+        let cells = [answers("own", 0.0), answers("direct", 50.0)];
+        let found = asked(&cells, &Question { metric, ..QUESTION }).unwrap();
+        assert!((found.middle - 0.002).abs() < 1e-9, "{found:?}");
     }
 
     #[test]

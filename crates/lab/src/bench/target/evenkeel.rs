@@ -125,6 +125,7 @@ fn words(balance: Balance) -> String {
         Balance::Source => "source",
         Balance::RandomTwo => "random-two",
         Balance::LeastLatency => "least-latency",
+        Balance::First => "first",
     };
     format!("balance = \"{name}\"\n")
 }

@@ -82,6 +82,7 @@ fn listen(order: &Order, name: &str, listen: SocketAddr, further: &str) -> Strin
         Some(Balance::LeastConnections) => "leastconn",
         Some(Balance::Source) => "source",
         Some(Balance::RandomTwo) => "random(2)",
+        Some(Balance::First) => "first",
         Some(Balance::RoundRobin | Balance::LeastLatency) | None => "roundrobin",
     };
     let mut text = format!("listen {name}\n  bind {listen}\n  balance {balance}\n{further}");

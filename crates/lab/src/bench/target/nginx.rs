@@ -76,7 +76,7 @@ fn upstream(order: &Order, name: &str, servers: &[SocketAddr]) -> String {
         Some(Balance::LeastConnections) => "least_conn; ",
         Some(Balance::Source) => "hash $remote_addr; ",
         Some(Balance::RandomTwo) => "random two least_conn; ",
-        Some(Balance::RoundRobin | Balance::LeastLatency) | None => "",
+        Some(Balance::RoundRobin | Balance::LeastLatency | Balance::First) | None => "",
     };
     let servers: String = servers
         .iter()

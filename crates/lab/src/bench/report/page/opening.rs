@@ -129,7 +129,9 @@ fn how_to_read(html: &mut Html) {
             the blocks with its 95 % interval: of a bootstrap over the blocks, or, for fewer than six \
             blocks, which a bootstrap makes too narrow, of Student's t on the logarithms. An interval \
             that lies within 3 % of 1 is called no difference; one that lies on both sides of a limit \
-            settles nothing. Bands in figures go from the least block to the most, whiskers too.</p>\n\
+            settles nothing. Bands in figures go from the least block to the most, whiskers too. Behind a \
+            ratio, ▲ says that the first is better, ▼ that it is worse, ≈ that there is no difference, and ? \
+            that the blocks do not settle it: the wider the interval, the less they say.</p>\n\
             <p>A finding <em>holds</em> when the whole interval lies where the study's claim has \
             it, <em>does not hold</em> when the whole interval lies elsewhere, and is <em>not shown \
             here</em> in between, or when something it needs is not installed. Only shapes are \

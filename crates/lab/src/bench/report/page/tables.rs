@@ -1,4 +1,5 @@
-//! The tables of an experiment: every target at the busiest point, and the outages.
+//! The tables of an experiment: every target at the busiest point, or at each of a few, and the
+//! outages.
 
 use super::super::html::Html;
 use super::super::number::{count, ratio as as_ratio, short};
@@ -16,7 +17,11 @@ const COLUMNS: [Metric; 7] = [
     Metric::BalancerMemoryMb,
 ];
 
-/// For each load, all targets at the point where the reference is fastest.
+/// A load with no more points than this has a table for each.
+const TABLES_MAX: usize = 3;
+
+/// For each load, all targets at the point where the reference is fastest, and at all its points if
+/// these are few.
 pub(super) fn at_peak(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
     for load in &experiment.loads {
         let of_load: Vec<&Summary> = analysed
@@ -26,25 +31,39 @@ pub(super) fn at_peak(html: &mut Html, experiment: &Experiment, analysed: &Analy
             .collect();
         let has_run = |name: &&String| of_load.iter().any(|s| s.target == **name);
         let references: Vec<&String> = experiment.references.iter().filter(has_run).collect();
-        let Some(point) = peak(&of_load, references.first().map(|r| r.as_str())) else {
+        let Some(peak) = peak(&of_load, references.first().map(|r| r.as_str())) else {
             continue;
         };
-        let here: Vec<&Summary> = of_load.into_iter().filter(|s| s.point == point).collect();
-        let columns: Vec<Metric> = COLUMNS
-            .into_iter()
-            .filter(|metric| here.iter().any(|s| s.metric == *metric))
-            .collect();
-        let table = Peak {
-            experiment,
-            load,
-            point,
-            references,
-            columns,
-            here,
-            ratios: &analysed.ratios,
-        };
-        table.write(html);
+        for point in shown(&of_load, peak) {
+            let at_point = |s: &&&Summary| s.point == point;
+            let here: Vec<&Summary> = of_load.iter().filter(at_point).copied().collect();
+            let columns: Vec<Metric> = COLUMNS
+                .into_iter()
+                .filter(|metric| here.iter().any(|s| s.metric == *metric))
+                .collect();
+            let table = Table {
+                experiment,
+                load,
+                point,
+                references: references.clone(),
+                columns,
+                here,
+                ratios: &analysed.ratios,
+            };
+            table.write(html);
+        }
     }
+}
+
+/// All points, or only this one if they are many.
+fn shown(summaries: &[&Summary], peak: f64) -> Vec<f64> {
+    let mut points: Vec<f64> = summaries.iter().map(|summary| summary.point).collect();
+    points.sort_by(f64::total_cmp);
+    points.dedup();
+    if points.len() > TABLES_MAX {
+        points = vec![peak];
+    }
+    points
 }
 
 /// Where the reference's median rate is highest, or anybody's.
@@ -56,7 +75,7 @@ fn peak(summaries: &[&Summary], reference: Option<&str>) -> Option<f64> {
         .map(|summary| summary.point)
 }
 
-struct Peak<'a> {
+struct Table<'a> {
     experiment: &'a Experiment,
     load: &'a Load,
     point: f64,
@@ -66,7 +85,7 @@ struct Peak<'a> {
     ratios: &'a [Ratio],
 }
 
-impl Peak<'_> {
+impl Table<'_> {
     fn write(&self, html: &mut Html) {
         let load = self.load;
         html.element(
