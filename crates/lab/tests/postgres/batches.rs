@@ -107,6 +107,9 @@ fn a_name_that_is_prepared_twice_leaves_what_others_share_as_it_is() {
             let told = client.ask(&prepare("s", "select 'second'"), 1);
             assert_eq!(told, ["E 42P05", "Z Idle"], "{io}");
         }
+        // What is wrong with the text is told first.
+        let told = client.ask(&prepare("s", "selekt"), 1);
+        assert_eq!(told, ["E 42601", "Z Idle"], "{io}");
         for one in [&mut other, &mut client] {
             let reply = one.ask(&execute("s", &[]), 1);
             assert_eq!(reply[1..], ["D first", "C SELECT 1", "Z Idle"], "{io}");

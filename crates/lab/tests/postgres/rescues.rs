@@ -212,7 +212,7 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
         let mut admin = admin();
         let waits = "select pid from pg_stat_activity where query like 'create index conc%' \
                      and wait_event_type = 'Lock'";
-        while admin.query(waits).len() < 3 {
+        while admin.query(waits).len() < 4 {
             std::thread::sleep(Duration::from_millis(20));
         }
         let pid = admin.value(waits);

@@ -214,11 +214,13 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Sending::Drop;
         };
-        // Where it is there already, this one is what the server refuses.
-        let sent = server
-            .conversation
-            .sent(Request::Parse, Origin::Ours, Token(0));
-        if sent == Sending::Forward {
+        // Made anew, so that ours is never what the server refuses: of the client's it may dislike
+        // more than the name.
+        let conversation = &mut server.conversation;
+        if conversation.sent(Request::Close, Origin::Ours, Token(0)) == Sending::Forward {
+            build::close(flight.writer(), Target::Statement(TAKEN));
+        }
+        if conversation.sent(Request::Parse, Origin::Ours, Token(0)) == Sending::Forward {
             build::parse(flight.writer(), TAKEN, b"", &[]);
         }
         let named = (header, name, length);
