@@ -8,8 +8,8 @@ use evenkeel_wire::postgres::build;
 use super::client::Client;
 use super::script::Script;
 use super::stage::{Setup, Stage, admin, shared};
-use crate::rig::DRIVERS;
 use crate::rig::between::{Between, Blow, MARK};
+use crate::rig::{DRIVERS, wait_until};
 
 /// What is known to read may be run again.
 const READING: Setup<'static> = Setup {
@@ -212,9 +212,9 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
         let mut admin = admin();
         let waits = "select pid from pg_stat_activity where query like 'create index conc%' \
                      and wait_event_type = 'Lock'";
-        while admin.query(waits).len() < 4 {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(&stage.balancer, "the index waits for the writer", || {
+            admin.query(waits).iter().any(|line| line.starts_with("D "))
+        });
         let pid = admin.value(waits);
         admin.run(&format!("select pg_terminate_backend({pid}, 5000)"));
         writer.run("rollback");
