@@ -19,6 +19,8 @@ pub struct Promotion {
     pub primary: String,
     /// From when the old primary took no write; `None` if it could not be asked.
     pub demoted_at: Option<SystemTime>,
+    /// When it was settled who follows.
+    pub decided_at: SystemTime,
     /// When the new primary took writes.
     pub writable_at: SystemTime,
     /// Who follows the new primary now.
@@ -44,6 +46,7 @@ impl Lab {
     /// be a primary, until [`Lab::rejoin`]. The other replicas follow the new primary.
     pub fn promote(&self, candidate: &Server) -> Result<Promotion> {
         candidate.cluster()?;
+        let decided_at = SystemTime::now();
         let replication = candidate.replication()?;
         if !candidate.is_reachable() {
             bail!(
@@ -69,6 +72,7 @@ impl Lab {
         Ok(Promotion {
             primary: candidate.name.clone(),
             demoted_at,
+            decided_at,
             writable_at,
             followers,
         })

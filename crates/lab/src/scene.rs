@@ -1,5 +1,6 @@
 //! Servers of any kind of cluster with one writer, and changes of that writer.
 
+mod election;
 mod witness;
 
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use crate::{
     Driver, GaleraCluster, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions,
     MysqlOptions, PostgresOptions, Server, eventually, rootfs,
 };
+use election::Election;
 use witness::Witness;
 
 /// How long a cluster that elects its writer itself may take.
@@ -106,6 +108,8 @@ pub enum How {
 pub struct Change {
     /// When it was asked for, or the old one died.
     pub begun: SystemTime,
+    /// When it was settled who takes the writes next; `None` where that cannot be told.
+    pub decided_at: Option<SystemTime>,
     /// From when on another server took writes.
     pub writable_at: SystemTime,
 }
@@ -240,6 +244,7 @@ impl Scene {
                 let change = self.lab.promote(self.other_than(old)?)?;
                 Ok(Change {
                     begun,
+                    decided_at: Some(change.decided_at),
                     writable_at: change.writable_at,
                 })
             }
@@ -253,6 +258,7 @@ impl Scene {
                 let change = self.lab.fail_over(old)?;
                 Ok(Change {
                     begun,
+                    decided_at: Some(change.decided_at),
                     writable_at: change.writable_at,
                 })
             }
@@ -317,7 +323,12 @@ impl Scene {
     /// The cluster settles it by itself; when it has is found out by writing to the others.
     fn elect(&self, old: &Server, how: How) -> Result<Change> {
         let others = self.servers.iter().filter(|one| one.name != old.name);
-        let witness = Witness::beside(old, others.map(|one| one.address).collect())?;
+        let others: Vec<SocketAddr> = others.map(|one| one.address).collect();
+        let election = match self.group {
+            Some(_) => Some(Election::among(&others)?),
+            None => None,
+        };
+        let witness = Witness::beside(old, others)?;
         let begun = SystemTime::now();
         witness.begin();
         match (how, &self.group) {
@@ -328,7 +339,12 @@ impl Scene {
             (How::Planned, Some(group)) => group.make_primary(self.other_than(old)?)?,
         }
         let writable_at = witness.first_write(ELECTION_LIMIT)?;
-        Ok(Change { begun, writable_at })
+        let decided_at = election.and_then(|election| election.decided_at());
+        Ok(Change {
+            begun,
+            decided_at,
+            writable_at,
+        })
     }
 
     fn other_than(&self, old: &Server) -> Result<&Server> {

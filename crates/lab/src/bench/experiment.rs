@@ -197,6 +197,10 @@ pub(crate) struct Target {
     /// Whether a quick run takes it too.
     #[serde(default = "yes")]
     pub(crate) quick: bool,
+    /// Whether fault trials take it too: one that differs from another only in how it spreads
+    /// reads tells nothing new of writes.
+    #[serde(default = "yes")]
+    pub(crate) faults: bool,
     /// Only for these loads, by name; all when left out.
     #[serde(default)]
     pub(crate) loads: Vec<String>,

@@ -69,10 +69,15 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Direct connections have nowhere to go, and nginx asks no server whether it takes writes.
+/// Whether its writes can follow a primary, and the experiment wants to know.
 fn can_be_tried(target: &Target) -> bool {
+    target.faults && follows(target.program)
+}
+
+/// Direct connections have nowhere to go, and nginx asks no server whether it takes writes.
+fn follows(program: Program) -> bool {
     !matches!(
-        target.program,
+        program,
         Program::Direct
             | Program::OwnRoundRobin
             | Program::Nginx

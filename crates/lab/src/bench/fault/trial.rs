@@ -101,6 +101,7 @@ impl Trial<'_> {
         std::thread::sleep(AWAY);
         Ok(Change {
             begun,
+            decided_at: None,
             writable_at: begun,
         })
     }
@@ -158,10 +159,12 @@ impl Trial<'_> {
             let at = found.next()?["at_unix_ms"].as_u64()?;
             Some(ms(UNIX_EPOCH + Duration::from_millis(at), change.begun))
         };
+        let decided_ms = change.decided_at.map(|at| ms(at, change.begun));
         let writable_ms = ms(change.writable_at, change.begun);
         let cuts = [
             ("detect", told("state", "is down")),
-            ("decide and promote", Some(writable_ms)),
+            ("decide", decided_ms),
+            ("promote", Some(writable_ms)),
             ("route", told("primary", "is the primary")),
             ("reconnect", Some(success_ms)),
         ];
