@@ -74,6 +74,14 @@ impl JoinError {
         }
     }
 
+    /// It lets us in, but not as the clients of this pool need it.
+    pub(crate) fn unsuitable(server: &Server, why: impl fmt::Display) -> Self {
+        Self {
+            kind: Kind::TurnedAway,
+            ..Self::unreachable(server, why)
+        }
+    }
+
     /// The server has no more connections to give.
     pub(crate) fn is_full(&self) -> bool {
         self.kind == Kind::Full

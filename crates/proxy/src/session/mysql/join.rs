@@ -2,6 +2,7 @@
 
 mod rows;
 
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -143,6 +144,9 @@ async fn join(
         line.encrypt(&greeting, connector, pooled).await?;
     }
     let logged_in = line.log_in(&greeting, shared, pooled).await?;
+    if let Some(lacking) = lacking(pooled.who.identity, logged_in.agreed) {
+        return Err(JoinError::unsuitable(server, Lacking(lacking)));
+    }
     let variables = line.set_up(logged_in.agreed, version.mariadb).await?;
     let fresh = Arc::new(Fresh {
         variables,
@@ -156,6 +160,46 @@ async fn join(
         status: logged_in.status,
         fresh,
     })
+}
+
+/// How results and commands are written, by the names of the protocol's documentation: what clients
+/// were promised when they logged in cannot be taken back.
+const FORMATS: [(Capabilities, &str); 4] = [
+    (Capabilities::DEPRECATE_EOF, "CLIENT_DEPRECATE_EOF"),
+    (
+        Capabilities::EXTENDED_METADATA,
+        "MARIADB_CLIENT_EXTENDED_METADATA",
+    ),
+    (Capabilities::BULK, "MARIADB_CLIENT_STMT_BULK_OPERATIONS"),
+    (
+        Capabilities::BULK_UNIT_RESULTS,
+        "MARIADB_CLIENT_BULK_UNIT_RESULTS",
+    ),
+];
+
+/// What the clients of a pool were promised and this server cannot do: it came, or was replaced by
+/// an older one, after they had logged in.
+fn lacking(identity: u64, agreed: Capabilities) -> Option<&'static str> {
+    let mut promised = FORMATS
+        .iter()
+        .filter(|(format, _)| Capabilities(identity).has(*format));
+    let lacking = promised.find(|(format, _)| !agreed.has(*format));
+    lacking.map(|(_, name)| *name)
+}
+
+/// Said of the server.
+#[derive(Debug)]
+struct Lacking(&'static str);
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name) = self;
+        write!(
+            f,
+            "does not know {name}, which this client was promised when it logged in: it can be \
+             used by clients that log in from now on"
+        )
+    }
 }
 
 /// A connection on which we are not logged in yet.
@@ -410,6 +454,17 @@ mod tests {
         for refused in [1044, 1045, 1130, 1698, 1862, 3118, 4151] {
             assert_eq!(kind(refused), Kind::Refused, "{refused}");
         }
+    }
+
+    #[test]
+    fn a_server_that_lacks_what_clients_were_promised_does_not_serve_them() {
+        let agreed = Capabilities::DEPRECATE_EOF.with(Capabilities::BULK);
+        let promised = agreed.with(Capabilities::EXTENDED_METADATA);
+        let missed = Some("MARIADB_CLIENT_EXTENDED_METADATA");
+        assert_eq!(lacking(promised.0, agreed), missed);
+        assert_eq!(lacking(agreed.0, promised), None, "more is no harm");
+        let attributes = agreed.with(Capabilities::QUERY_ATTRIBUTES);
+        assert_eq!(lacking(attributes.0, agreed), None, "they are left out");
     }
 
     #[test]
