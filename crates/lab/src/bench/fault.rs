@@ -50,6 +50,10 @@ pub(crate) fn run(
         ));
         return Ok(());
     };
+    if !part.servers.cpu_percent.is_empty() && stage.topology.lift_shares().is_ok() {
+        let note = "in the fault trials the servers are held to no share of the processor";
+        note_once(experiment, format!("{}: {note}.", part.name));
+    }
     let wanted: Vec<&Target> = present
         .into_iter()
         .map(|number| &part.target[number])
@@ -193,7 +197,13 @@ fn note_return(front: &Front, fault: &Fault, stays_back: bool, experiment: &mut 
          primary again",
         front.name, fault.name
     );
-    if !stays_back && !experiment.notes.contains(&note) {
+    if !stays_back {
+        note_once(experiment, note);
+    }
+}
+
+fn note_once(experiment: &mut Experiment, note: String) {
+    if !experiment.notes.contains(&note) {
         experiment.notes.push(note);
     }
 }

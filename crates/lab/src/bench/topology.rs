@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::experiment::{ServerKind, Servers, Speech};
+use super::machine;
 use crate::sysbench::Driver;
 use crate::{
     ClusterKind, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions, MysqlOptions,
@@ -185,6 +186,13 @@ impl Topology {
             Home::Scene(scene) => scene.wait_caught_up(),
             _ => Ok(()),
         }
+    }
+
+    /// Lets each server have the whole processor from now on: in fault trials nobody measures load,
+    /// and a restart on a quarter of a core takes a minute.
+    pub(crate) fn lift_shares(&self) -> Result<()> {
+        let mut servers = self.servers().iter();
+        servers.try_for_each(|server| server.cpu_share(100 * machine::cores()))
     }
 
     /// Holds each server to its share. Without the rights for it they run without, and it is said.
