@@ -35,7 +35,7 @@ use self::seed::Chance;
 use self::stage::Stage;
 use crate::{
     Balancer, ClusterKind, Driver, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions,
-    PostgresOptions, Scene,
+    PostgresOptions, Scene, eventually,
 };
 pub use notes::Wrong;
 pub use report::{Outage, Report};
@@ -43,9 +43,9 @@ pub use report::{Outage, Report};
 /// Server connections of the pool.
 const POOL_SIZE: u32 = 20;
 const LOG_LINES: usize = 60;
-/// Until whoever stands in front knows of tables that they are such: what reads of them then is a
-/// read.
-const LEARN: Duration = Duration::from_secs(3);
+/// How long it may take until whoever stands in front knows of tables that they are such: what
+/// reads of them then is a read. They are looked up less often where that takes long.
+const LEARN_LIMIT: Duration = Duration::from_secs(120);
 
 /// What to do.
 #[derive(Args, Clone, Debug)]
@@ -188,7 +188,9 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     let stage = Stage::new(pooler.address, limit, options.seed);
     make_tables::<C>(&stage)?;
     scene.wait_caught_up()?;
-    thread::sleep(LEARN);
+    if !options.no_split {
+        wait_known(pooler)?;
+    }
     let until = Instant::now() + Duration::from_secs(options.seconds);
     let happened = thread::scope(|scope| {
         for number in 1..=options.writers {
@@ -219,6 +221,18 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     drop(content);
     report.wrongs.extend(all_places_free::<C>(&stage));
     Ok(report)
+}
+
+/// Until reads of the tables go to replicas; others than Evenkeel do not tell.
+fn wait_known(pooler: &Pooler) -> Result<()> {
+    let Some(balancer) = pooler.balancer() else {
+        return Ok(());
+    };
+    let read = format!("SELECT {}", client::READ);
+    eventually(LEARN_LIMIT, "reads on replicas", || {
+        let said = balancer.command(&["explain", &read])?.stdout;
+        Ok(said.starts_with(b"to a replica").then_some(()))
+    })
 }
 
 /// The last that the balancer wrote, if it is one.

@@ -108,8 +108,8 @@ impl Reader {
         let (_, tables) = routines.count();
         let mut lacks = Vec::new();
         if tables == 0 && self.matters {
-            let why = "the account sees no tables: GRANT SHOW VIEW ON *.* TO the user of \
-                       [service.monitor]";
+            let why = "the account sees no tables: there are none yet, or the user of \
+                       [service.monitor] needs GRANT SHOW VIEW ON *.*";
             lacks.push(not_known(why));
         }
         if let Some(schema) = routines.blind().first() {
