@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use evenkeel_lab::{ReadProbe, Server};
 
 use crate::rig::cluster::service_toml;
-use crate::rig::{done, loopback};
-use crate::stage::{Client, Stage};
+use crate::rig::{DRIVERS, done, loopback};
+use crate::stage::{Client, Stage, WHERE};
 
 fn stage() -> Stage {
     let stage = Stage::set("auto", "primary_reads = false");
@@ -174,6 +174,38 @@ fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
         waiting.join().unwrap();
     });
     assert_eq!(stage.direct().text("SELECT id FROM things").unwrap(), ["2"]);
+}
+
+#[test]
+fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_one() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, "[service.pool]\nsize = 2\nwait_ms = 30000");
+        stage.direct().run("CREATE TABLE things (id int)");
+        stage.scene.wait_caught_up().unwrap();
+        let (writers, readers) = ([(); 2], [(); 2]);
+        let writers = writers.map(|()| begun(&stage, "BEGIN", "INSERT INTO things VALUES (1)"));
+        // One at each replica: by its weight the primary is the least busy from now on.
+        let readers = readers.map(|()| begun(&stage, "BEGIN READ ONLY", WHERE));
+        let primary = stage.primary();
+        done(&stage.balancer, &["weight", &primary.name, "100"]);
+        let (reader, since) = (stage.client(), Instant::now());
+        let port = i32::from(primary.address.port());
+        for _ in 0..12 {
+            assert_ne!(reader.port(WHERE), port, "{io}");
+        }
+        assert!(since.elapsed() < Duration::from_secs(10), "{io}");
+        writers.iter().for_each(|client| client.run("ROLLBACK"));
+        assert_eq!(reader.port(WHERE), port, "{io}: it reads again");
+        readers.iter().for_each(|client| client.run("COMMIT"));
+    }
+}
+
+/// A client in a transaction of which the server has seen something.
+fn begun(stage: &Stage, begin: &str, first: &str) -> Client {
+    let client = stage.client();
+    client.run(begin);
+    client.run(first);
+    client
 }
 
 #[test]

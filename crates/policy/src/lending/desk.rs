@@ -40,6 +40,14 @@ impl Desk {
         }
     }
 
+    /// Whether a client that comes now would get one without waiting for another client's to come
+    /// back.
+    #[must_use]
+    pub fn has_room(&self, pool: &Pool, now_ms: u64) -> bool {
+        let has_idle = pool.idle_at(self.worker) > 0 && self.books.is_calm();
+        has_idle || self.books.lock().has_room(pool.id, now_ms)
+    }
+
     /// A client wants a connection.
     pub fn borrow(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<Order>) -> Lend {
         if self.books.is_calm()

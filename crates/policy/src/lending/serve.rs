@@ -73,6 +73,20 @@ impl State {
             && first.is_none_or(|(_, waiter)| is_patient(waiter.since_ms))
     }
 
+    /// Whether one more client would be served at once, or one be opened for it. A pause holds for
+    /// all servers: nobody gets further elsewhere.
+    pub(super) fn has_room(&self, id: u64, now_ms: u64) -> bool {
+        let Some(record) = self.pools.get(&id).filter(|_| !self.is_paused(id)) else {
+            return true;
+        };
+        let may_open = || now_ms >= record.hold_until_ms && self.may_take_place(id);
+        self.unserved(id) == 0 && (self.has_spare(id) || may_open())
+    }
+
+    fn may_take_place(&self, id: u64) -> bool {
+        self.pools[&id].ledgers.full().is_empty() || self.room(id, None).is_some()
+    }
+
     /// Another pool whose client has waited long enough to get the place of this pool's
     /// connection, and what must be closed besides.
     fn rival(&self, id: u64) -> Option<(u64, Vec<Spare>)> {

@@ -123,6 +123,15 @@ impl<'a, C: Connection> Borrower<'a, C> {
         self.at.as_ref().is_some_and(|at| !at.is_replica)
     }
 
+    /// Whether a server of the view has a connection for it now, or one more can be opened there.
+    pub(super) fn has_room(&self, view: &View, index: usize) -> bool {
+        let Some(own) = &view.database else {
+            return true;
+        };
+        let pooled = self.account.pooled(&view.servers[index], own);
+        self.lending.has_room(&pooled)
+    }
+
     /// Asks for a connection where the work is to run.
     pub(super) fn ask(&mut self, wanted: &Wanted, view: &View) -> Got<C> {
         match wanted {

@@ -184,24 +184,45 @@ impl Found {
         }
     }
 
-    /// Where that is what the router has decided on. `key`: who reads, for the balance.
-    pub(super) fn place(mut self, target: Target, own: &DatabaseView, key: u64) -> Wanted {
+    /// Where that is what the router has decided on. `key`: who reads, for the balance; `has_room`
+    /// says of a server whether its connections are not all in use.
+    pub(super) fn place(
+        mut self,
+        target: Target,
+        own: &DatabaseView,
+        key: u64,
+        has_room: impl Fn(usize) -> bool,
+    ) -> Wanted {
         match (target, self.soon.take()) {
             (Target::Primary | Target::Held, _) => Wanted::Primary,
             (Target::Server(index), _) => Wanted::Named(index),
             (Target::Readers { .. }, Some((index, position))) => Wanted::Soon(index, position),
-            (Target::Readers { and_primary }, None) => self.pick(own, and_primary, key),
+            (Target::Readers { and_primary }, None) => self.pick(own, and_primary, key, has_room),
         }
     }
 
     /// One of those that may serve a read, as the service balances them.
-    fn pick(self, own: &DatabaseView, and_primary: bool, key: u64) -> Wanted {
+    fn pick(
+        self,
+        own: &DatabaseView,
+        and_primary: bool,
+        key: u64,
+        has_room: impl Fn(usize) -> bool,
+    ) -> Wanted {
         let waits = self.waiting() > 0;
-        let barred = match waits {
+        let mut barred = match waits {
             true => self.readers.barred_waiting,
             false => self.readers.barred,
         };
-        match picked(barred, own, and_primary, (key, self.now_us)) {
+        if let Some(primary) = own.primary.filter(|_| !and_primary) {
+            barred.insert(primary);
+        }
+        let found = picked(&barred, own, (key, self.now_us));
+        let found = found.map(|first| match has_room(first) {
+            true => first,
+            false => roomier(first, barred, own, (key, self.now_us), has_room),
+        });
+        match found {
             Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index),
             Some(index) => Wanted::Reader(index),
             None => Wanted::Primary,
@@ -209,18 +230,32 @@ impl Found {
     }
 }
 
-fn picked(
+/// Another one that has a connection for a read, if all of the first one's are in use: they may be
+/// with clients whose work stands still there.
+fn roomier(
+    first: usize,
     mut barred: Tried,
     own: &DatabaseView,
-    and_primary: bool,
-    (key, now_us): (u64, u64),
-) -> Option<usize> {
-    if let Some(primary) = own.primary.filter(|_| !and_primary) {
-        barred.insert(primary);
+    who: (u64, u64),
+    has_room: impl Fn(usize) -> bool,
+) -> usize {
+    barred.insert(first);
+    while let Some(next) = picked(&barred, own, who) {
+        if has_room(next) {
+            own.busy[first].release();
+            return next;
+        }
+        own.busy[next].release();
+        barred.insert(next);
     }
+    first
+}
+
+/// As the service balances them; its place is taken.
+fn picked(barred: &Tried, own: &DatabaseView, (key, now_us): (u64, u64)) -> Option<usize> {
     let request = Request {
         key,
-        tried: &barred,
+        tried: barred,
         random: dice(),
         now_us,
     };

@@ -129,6 +129,11 @@ impl<C: Connection> Lending<C> {
         }
     }
 
+    /// Whether a client need not wait for another one's connection of this pool.
+    pub(crate) fn has_room(&self, pooled: &Pooled) -> bool {
+        self.desk.borrow().has_room(&pooled.pool, clock::now_ms())
+    }
+
     /// The connection of a loan; `None`: it has ended meanwhile and is closed.
     fn take(self: &Rc<Self>, loan: Loan) -> Option<Box<C>> {
         let mut connection = self.lift(&loan)?;

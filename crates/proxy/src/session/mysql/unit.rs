@@ -158,7 +158,9 @@ impl Session<'_> {
         if self.unit.is_late {
             return Wanted::Primary;
         }
-        found.place(decision.target, own, self.account.who.user_number.get())
+        let key = self.account.who.user_number.get();
+        let has_room = |index| self.borrower.has_room(view, index);
+        found.place(decision.target, own, key, has_room)
     }
 
     /// A session that is at a replica for a question or a READ ONLY transaction, and wants to do

@@ -434,7 +434,9 @@ impl Session<'_> {
             // What it runs next may write, and cannot leave what it has run behind.
             decision.target = Target::Primary;
         }
-        found.place(decision.target, own, self.account.who.user_number.get())
+        let key = self.account.who.user_number.get();
+        let has_room = |index| self.borrower.has_room(view, index);
+        found.place(decision.target, own, key, has_room)
     }
 
     pub(super) fn decision(
