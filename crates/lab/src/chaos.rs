@@ -219,6 +219,10 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     content.wrongs.extend(left);
     let mut report = Report::of::<C>(&mut content, &happened, &primary)?;
     drop(content);
+    for (_, what) in report.lost() {
+        what.push_str("; rows: ");
+        what.push_str(&report::rows_everywhere::<C>(&scene.servers)?);
+    }
     report.wrongs.extend(all_places_free::<C>(&stage));
     Ok(report)
 }

@@ -88,6 +88,12 @@ impl Report {
         })
     }
 
+    /// The acknowledged writes that are not there.
+    pub(super) fn lost(&mut self) -> impl Iterator<Item = &mut (Wrong, String)> {
+        let wrongs = self.wrongs.iter_mut();
+        wrongs.filter(|(wrong, _)| *wrong == Wrong::Lost)
+    }
+
     /// Whether nothing happened that must not.
     pub fn is_faultless(&self) -> bool {
         self.wrongs.is_empty()
@@ -124,6 +130,17 @@ pub(super) fn left_behind<C: Client>(
         }
     }
     wrongs
+}
+
+/// How many rows each server has. Where something is lost on one of them only, the servers
+/// themselves have not kept the same.
+pub(super) fn rows_everywhere<C: Client>(servers: &[Server]) -> Result<String> {
+    let each = servers.iter().map(|server| {
+        let client = C::connect(server.address, "report", CLEAN_LIMIT);
+        let mut client = client.map_err(|failure| anyhow!("{}: {failure}", server.name))?;
+        Ok(format!("{} {}", server.name, kept(&mut client)?.len()))
+    });
+    Ok(each.collect::<Result<Vec<_>>>()?.join(", "))
 }
 
 /// By session and id every row that is there, as often as it is.
@@ -169,7 +186,10 @@ fn compare(content: &mut Content, kept: &Kept, happened: &[Happened]) -> usize {
         known.extend(ids);
         match judge(attempt, kept) {
             Some(Wrong::Lost) if may_be_lost(attempt, happened) => not_kept += 1,
-            Some(wrong) => wrongs.push((wrong, describe(attempt, kept))),
+            Some(wrong) => {
+                let when = when(attempt, happened);
+                wrongs.push((wrong, format!("{}, {when}", describe(attempt, kept))));
+            }
             None => {}
         }
     }
@@ -246,6 +266,20 @@ fn describe(attempt: &Attempt, kept: &Kept) -> String {
     let keys: Vec<_> = rows.flatten().map(|row| row.key).collect();
     let there = there(attempt, kept);
     format!("{attempt:?}, and {there} are there, numbered {keys:?}")
+}
+
+/// After which event, and how long.
+fn when(attempt: &Attempt, happened: &[Happened]) -> String {
+    let mut earlier = happened.iter().rev();
+    let last = earlier.find(|one| one.begun <= attempt.ended);
+    last.map_or("before all events".to_owned(), |one| {
+        let after = attempt.ended.duration_since(one.begun).unwrap_or_default();
+        format!(
+            "{} ms after the beginning of {:?}",
+            after.as_millis(),
+            one.event
+        )
+    })
 }
 
 impl fmt::Display for Report {
