@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+#[path = "bench/resume.rs"]
+mod resume;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

@@ -89,6 +89,8 @@ impl Runner {
     /// Runs them all. The outcome is whole as far as it goes, also when the user ended the run.
     pub(crate) fn run(mut self, experiments: &[experiment::Experiment]) -> (Outcome, PathBuf) {
         self.outcome.ended_unix_s = None;
+        // Whoever kills it while the first servers start can go on with it too.
+        self.save();
         let planned: Duration = experiments.iter().map(|one| self.time_of(one)).sum();
         self.progress = Progress::new(planned);
         self.progress.event(&format!(
