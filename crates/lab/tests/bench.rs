@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+#[path = "bench/disk.rs"]
+mod disk;
 #[path = "bench/resume.rs"]
 mod resume;
 
