@@ -4,8 +4,12 @@
 
 #[path = "bench/disk.rs"]
 mod disk;
+#[path = "bench/mishaps.rs"]
+mod mishaps;
 #[path = "bench/resume.rs"]
 mod resume;
+#[path = "bench/topology.rs"]
+mod topology;
 
 use std::fs;
 use std::path::Path;
@@ -49,8 +53,8 @@ stream_or_http
 """
 
 [[part.target]]
-name = "glb"
-program = "glb"
+name = "mysql-proxy"
+program = "mysql-proxy"
 
 [[part.load]]
 name = "pages"
@@ -136,7 +140,7 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
         let mut rows = own["targets"].as_array().unwrap().iter();
         rows.find(|row| row["name"] == name).unwrap()
     };
-    assert_eq!(row("glb")["missing"], "not installed");
+    assert_eq!(row("mysql-proxy")["missing"], "not installed");
     let config = row("nginx")["configs"][0]["text"].as_str().unwrap();
     assert!(config.contains("proxy_pass"), "{config}");
 
