@@ -4,6 +4,8 @@
 
 #[path = "bench/disk.rs"]
 mod disk;
+#[path = "bench/glb.rs"]
+mod glb;
 #[path = "bench/mishaps.rs"]
 mod mishaps;
 #[path = "bench/resume.rs"]

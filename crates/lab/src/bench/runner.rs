@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::experiment::{self, Depth, Effort, Load, Program, Target};
+use super::experiment::{self, Depth, Effort, Load, Target};
 use super::keeper::{Keeper, Order};
 use super::outcome::{self, Cell, FORMAT, Failure, Metric, Outcome};
 use super::part::{self, Stage, step_time};
 use super::progress::{Progress, short};
-use super::{companion, fault, machine, rows, versions};
+use super::{companion, fault, machine, rows, target, versions};
 use crate::stop::Stop;
 
 /// What a kill may cost.
@@ -264,19 +264,13 @@ impl Runner {
             if part.target.iter().any(|one| self.wants(one, self.depth)) {
                 time += SERVERS;
             }
-            let is_absent = |target: &Target| {
-                use Program::{Glb, Ipvs, Maxscale, MysqlProxy, Proxysql};
-                matches!(
-                    target.program,
-                    Glb | Ipvs | Maxscale | MysqlProxy | Proxysql
-                )
-            };
             for load in part.load.iter().filter(|load| self.wants_load(load)) {
                 if self.depth == Depth::Quick && !load.quick {
                     continue;
                 }
                 let takers = part.target.iter().filter(|target| {
-                    target.takes(load) && !is_absent(target) && self.wants(target, self.depth)
+                    let is_there = !target::is_absent(target.program);
+                    target.takes(load) && is_there && self.wants(target, self.depth)
                 });
                 let takers = takers.count();
                 let runs = takers * load.points(self.depth).len() * effort.blocks;
