@@ -127,6 +127,11 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
     let outcome = results(&out);
     let own = &outcome["experiments"][0];
     assert_eq!(outcome["seed"], 7);
+    let lab = Command::new(env!("CARGO_BIN_EXE_evenkeel-lab"))
+        .arg("--version")
+        .output()
+        .unwrap();
+    assert_eq!(outcome["program"], said(&lab).trim(), "with its commit");
     for target in ["direct", "nginx"] {
         assert_eq!(sound(own, target).len(), 6, "{target}: {}", said(&output));
     }

@@ -81,7 +81,7 @@ impl Runner {
     pub(crate) fn fresh(depth: Depth, seed: u64, command: String) -> Outcome {
         Outcome {
             format: FORMAT,
-            program: format!("evenkeel-lab {}", env!("CARGO_PKG_VERSION")),
+            program: format!("evenkeel-lab {}", env!("EVENKEEL_VERSION")),
             command,
             started_unix_s: unix_s(),
             ended_unix_s: None,
