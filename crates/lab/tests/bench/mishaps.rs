@@ -89,8 +89,7 @@ fn a_haproxy_killed_in_a_run_is_started_again_and_a_balancer_that_ends_at_once_i
     assert_eq!(sound(own, "direct").len(), 3, "{}", said(&output));
     let cells = own["cells"].as_array().unwrap().iter();
     let cells: Vec<&Value> = cells.filter(|cell| cell["target"] == "haproxy").collect();
-    let is_hurt =
-        |cell: &Value| !cell["failure"].is_null() || cell["values"]["errors"] != Value::from(0.0);
+    let is_hurt = |cell: &Value| !cell["failure"].is_null() || cell["values"]["errors"] != 0.0;
     let hurt: Vec<bool> = cells.iter().map(|cell| is_hurt(cell)).collect();
     assert_eq!(hurt, [false, true, false], "{}", said(&output));
     let ended = failure(own, "had ended before this run");
