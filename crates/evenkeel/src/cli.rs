@@ -22,7 +22,7 @@ const USAGE: u8 = 2;
 #[derive(Debug, Parser)]
 #[command(
     name = "evenkeel",
-    version,
+    version = env!("EVENKEEL_VERSION"),
     max_term_width = 100,
     arg_required_else_help = true
 )]

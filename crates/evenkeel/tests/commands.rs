@@ -155,6 +155,20 @@ fn reply(command: &Command) -> Reply {
 }
 
 #[test]
+fn the_version_names_the_commit_where_it_is_known() {
+    let git = Process::new("git")
+        .args(["rev-parse", "--short", "HEAD"])
+        .output();
+    let commit = git.ok().filter(|output| output.status.success());
+    let commit = commit.map_or(String::new(), |output| {
+        format!(" ({})", stdout(&output).trim())
+    });
+    let version = env!("CARGO_PKG_VERSION");
+    let said = stdout(&evenkeel(&["--version"]));
+    assert_eq!(said, format!("evenkeel {version}{commit}\n"));
+}
+
+#[test]
 fn check_says_in_words_and_exit_code_whether_a_file_is_good() {
     let directory = TempDir::new().expect("a directory");
     let path = write(&directory, CONFIG).display().to_string();

@@ -98,20 +98,25 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         None => fresh(options, stop.clone())?,
     };
     runner.note_versions(runner::tool_versions(&experiments));
-    let (outcome, directory) = runner.run(&experiments);
-    match report::write(&outcome, &directory) {
+    let ended = runner.run(&experiments);
+    let directory = ended.directory.display();
+    let written = report::write(&ended.outcome, &ended.directory);
+    match &written {
         Ok(page) => println!("{}", page.display()),
         // The results are there all the same: `evenkeel-lab report` makes it from them.
-        Err(error) => eprintln!("no report: {error:#}; results: {}", directory.display()),
+        Err(error) => eprintln!("no report: {error:#}; results: {directory}"),
     }
     if stop.is_asked_for() {
-        eprintln!(
-            "interrupted; go on with: evenkeel-lab bench --resume {}",
-            directory.display()
-        );
+        eprintln!("interrupted; go on with: evenkeel-lab bench --resume {directory}");
         return Ok(ExitCode::from(130));
     }
-    Ok(ExitCode::SUCCESS)
+    if let Some(why) = ended.full {
+        bail!("{why}");
+    }
+    Ok(match written {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    })
 }
 
 fn list() -> Result<ExitCode> {
@@ -142,7 +147,7 @@ fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
         .out
         .clone()
         .unwrap_or_else(runner::default_directory);
-    let keeper = Keeper::create(&directory)?;
+    let mut keeper = Keeper::create(&directory)?;
     let order = Order {
         experiments: options.experiments.iter().map(lasting).collect(),
         limits,

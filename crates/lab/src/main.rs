@@ -12,7 +12,7 @@ use evenkeel_lab::{bench, chaos, compat, row, stop, table};
 
 /// Real servers on loopback, to try and to measure Evenkeel with; gone when the lab stops.
 #[derive(Parser)]
-#[command(name = "evenkeel-lab", version)]
+#[command(name = "evenkeel-lab", version = env!("EVENKEEL_VERSION"))]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -197,6 +197,24 @@ impl Rival {
         Rival::start("mysqlrouter", launch, room.scratch, listen).map(Some)
     }
 
+    /// Starts glb with these words, in which `{room}` is its own directory. It must listen there.
+    pub(crate) fn glb(program: Program, words: &[String], listen: SocketAddr) -> Result<Rival> {
+        let scratch = Scratch::new("glb")?;
+        let room = text(scratch.path());
+        let words = words.iter().map(|word| word.replace("{room}", &room));
+        let arguments: Vec<String> = words.collect();
+        // Its words are all the configuration it has: for the report.
+        let line = format!("glbd {}\n", arguments.join(" "));
+        fs::write(scratch.path().join("glbd.cfg"), line)?;
+        let launch = Launch {
+            program: program.path,
+            root: program.root,
+            arguments,
+            ..Launch::default()
+        };
+        Rival::start("glbd", launch, scratch, listen)
+    }
+
     /// Starts a program of the user's with these words, in which `{config}` is the path of a file
     /// with this text. It must listen there.
     pub(crate) fn command(words: &[String], config: &str, listen: SocketAddr) -> Result<Rival> {

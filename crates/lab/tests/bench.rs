@@ -2,6 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+#[path = "bench/disk.rs"]
+mod disk;
+#[path = "bench/glb.rs"]
+mod glb;
+#[path = "bench/mishaps.rs"]
+mod mishaps;
+#[path = "bench/resume.rs"]
+mod resume;
+#[path = "bench/topology.rs"]
+mod topology;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -44,8 +55,8 @@ stream_or_http
 """
 
 [[part.target]]
-name = "glb"
-program = "glb"
+name = "mysql-proxy"
+program = "mysql-proxy"
 
 [[part.load]]
 name = "pages"
@@ -116,6 +127,11 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
     let outcome = results(&out);
     let own = &outcome["experiments"][0];
     assert_eq!(outcome["seed"], 7);
+    let lab = Command::new(env!("CARGO_BIN_EXE_evenkeel-lab"))
+        .arg("--version")
+        .output()
+        .unwrap();
+    assert_eq!(outcome["program"], said(&lab).trim(), "with its commit");
     for target in ["direct", "nginx"] {
         assert_eq!(sound(own, target).len(), 6, "{target}: {}", said(&output));
     }
@@ -131,7 +147,7 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
         let mut rows = own["targets"].as_array().unwrap().iter();
         rows.find(|row| row["name"] == name).unwrap()
     };
-    assert_eq!(row("glb")["missing"], "not installed");
+    assert_eq!(row("mysql-proxy")["missing"], "not installed");
     let config = row("nginx")["configs"][0]["text"].as_str().unwrap();
     assert!(config.contains("proxy_pass"), "{config}");
 

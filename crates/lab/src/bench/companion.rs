@@ -54,7 +54,7 @@ fn turns(
     let name = format!("{}-open", load.name);
     let count = stage.fronts.len();
     for turn in 0..count {
-        runner.stop.check()?;
+        runner.check()?;
         let number = stage.fronts[(block as usize + percent as usize + turn) % count].number;
         let target = &stage.part.target[number];
         if stage.front(number).is_none() || !target.takes(load) {

@@ -64,7 +64,7 @@ pub(crate) fn run(
         for trial in 1..=trials {
             runner.begin_block(experiment)?;
             for turn in 0..fronts.len() {
-                runner.stop.check()?;
+                runner.check()?;
                 let front = &fronts[(trial as usize + turn) % fronts.len()];
                 one(scene, front, (fault, trial), runner, experiment)?;
             }

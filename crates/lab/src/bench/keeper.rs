@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -39,6 +39,8 @@ pub(crate) struct Keeper {
     directory: PathBuf,
     /// Why output could not be kept; said once.
     complaint: Option<String>,
+    /// Why nothing more can be kept, and what to do about it.
+    full: Option<String>,
 }
 
 impl Keeper {
@@ -74,10 +76,10 @@ impl Keeper {
     }
 
     /// Notes what was asked for.
-    pub(crate) fn remember(&self, order: &Order) -> Result<()> {
+    pub(crate) fn remember(&mut self, order: &Order) -> Result<()> {
         let path = self.directory.join(ORDER);
-        fs::write(&path, serde_json::to_vec_pretty(order)?)
-            .with_context(|| format!("cannot write {}", path.display()))
+        let written = replace(&path, &serde_json::to_vec_pretty(order)?);
+        self.noted(&path, written)
     }
 
     /// What was asked for.
@@ -92,6 +94,7 @@ impl Keeper {
         Keeper {
             directory: directory.to_owned(),
             complaint: None,
+            full: None,
         }
     }
 
@@ -99,36 +102,30 @@ impl Keeper {
         &self.directory
     }
 
-    /// Writes the results beside the old ones and puts them in their place: a kill or a full disk
-    /// in the middle leaves the old ones whole.
-    pub(crate) fn save(&self, outcome: &Outcome) -> Result<()> {
+    /// Writes the results.
+    pub(crate) fn save(&mut self, outcome: &Outcome) -> Result<()> {
         let path = self.directory.join(RESULTS);
-        let new = self.directory.join("outcome.json.new");
-        let text = serde_json::to_vec(outcome)?;
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create(&new)?;
-            file.write_all(&text)?;
-            file.sync_data()?;
-            fs::rename(&new, &path)
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))
+        let written = replace(&path, &serde_json::to_vec(outcome)?);
+        self.noted(&path, written)
     }
 
     /// Keeps a generator's output; the answer is its path relative to the results, or nothing when
     /// it cannot be written: the numbers are kept all the same.
     pub(crate) fn keep_raw(&mut self, path: &str, text: &str) -> String {
         let full = self.directory.join(path);
-        let write = || -> std::io::Result<()> {
+        let write = || -> io::Result<()> {
             if let Some(parent) = full.parent() {
                 fs::create_dir_all(parent)?;
             }
-            fs::write(&full, text)
+            fs::write(&full, text).inspect_err(|_| {
+                let _ = fs::remove_file(&full);
+            })
         };
-        match write() {
+        let written = write();
+        match self.noted(&full, written) {
             Ok(()) => path.to_owned(),
             Err(error) => {
-                let complaint = format!("cannot write {}: {error}", full.display());
-                self.complaint.get_or_insert(complaint);
+                self.complaint.get_or_insert(format!("{error:#}"));
                 String::new()
             }
         }
@@ -139,22 +136,53 @@ impl Keeper {
         self.complaint.take()
     }
 
-    /// An error when the disk of the results or that of the servers is nearly full.
-    pub(crate) fn check_disk(&self) -> Result<()> {
-        for path in [self.directory.as_path(), &crate::home()] {
-            let free_mb = free_mb(path);
-            if free_mb.is_some_and(|free_mb| free_mb < DISK_MB_MIN) {
-                bail!(
-                    "the disk of {} is nearly full ({} MB left, {DISK_MB_MIN} needed): free some \
-                     and go on with --resume {}",
-                    path.display(),
-                    free_mb.unwrap_or(0),
-                    self.directory.display()
-                );
+    /// Looks whether the disk of the results or that of the servers is nearly full.
+    pub(crate) fn look_at_disks(&mut self) {
+        for path in [self.directory.clone(), crate::home()] {
+            let left_mb = free_mb(&path).filter(|left_mb| *left_mb < DISK_MB_MIN);
+            if let Some(left_mb) = left_mb {
+                let left = format!("nearly full ({left_mb} MB left, {DISK_MB_MIN} needed)");
+                self.note_full(&path, &left);
             }
         }
-        Ok(())
     }
+
+    /// Why the run must end here: there was no room for something, or there is hardly any left.
+    pub(crate) fn full(&self) -> Option<&str> {
+        self.full.as_deref()
+    }
+
+    /// What there was no room for is the end of the run.
+    fn noted(&mut self, path: &Path, written: io::Result<()>) -> Result<()> {
+        let kind = written.as_ref().err().map(io::Error::kind);
+        if let Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) = kind {
+            self.note_full(path, "full");
+        }
+        written.with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn note_full(&mut self, path: &Path, how: &str) {
+        let (path, directory) = (path.display(), self.directory.display());
+        self.full.get_or_insert(format!(
+            "the disk of {path} is {how}: free some and go on with --resume {directory}"
+        ));
+    }
+}
+
+/// Writes beside what was there and puts it in its place: a kill or a full disk in the middle
+/// leaves the old file whole.
+pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&beside)?;
+        file.write_all(text)?;
+        file.sync_data()?;
+        fs::rename(&beside, path)
+    };
+    write().inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })
 }
 
 fn free_mb(path: &Path) -> Option<u64> {

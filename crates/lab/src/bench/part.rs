@@ -185,7 +185,7 @@ impl<'a> Stage<'a> {
         experiment: &mut Experiment,
         step: &Step,
     ) -> Result<()> {
-        runner.stop.check()?;
+        runner.check()?;
         let load = &self.part.load[step.load];
         let name = &self.part.target[step.target].name;
         let at = format!(

@@ -18,6 +18,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
+use super::keeper;
 use super::outcome::{FORMAT, Outcome};
 use super::statistics::{Analysis, analyse};
 
@@ -108,12 +109,6 @@ pub(crate) fn read(path: &Path) -> Result<Outcome> {
 }
 
 fn replace(path: &Path, text: &str) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    fs::write(&beside, text)
-        .and_then(|()| fs::rename(&beside, path))
-        .inspect_err(|_| {
-            let _ = fs::remove_file(&beside);
-        })
-        .with_context(|| format!("cannot write {}: is the disk full?", path.display()))
+    keeper::replace(path, text.as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::experiment::{self, Depth, Effort, Load, Program, Target};
+use super::experiment::{self, Depth, Effort, Load, Target};
 use super::keeper::{Keeper, Order};
 use super::outcome::{self, Cell, FORMAT, Failure, Metric, Outcome};
 use super::part::{self, Stage, step_time};
 use super::progress::{Progress, short};
-use super::{companion, fault, machine, rows, versions};
+use super::{companion, fault, machine, rows, target, versions};
 use crate::stop::Stop;
 
 /// What a kill may cost.
@@ -29,6 +29,14 @@ pub(crate) struct Limits {
     pub(crate) loads: Vec<String>,
     /// Trials of each fault; none at 0.
     pub(crate) trials: Option<usize>,
+}
+
+/// What a run has come to.
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) directory: PathBuf,
+    /// Why it could not go on to its end, and what to do about it.
+    pub(crate) full: Option<String>,
 }
 
 /// A whole run.
@@ -73,7 +81,7 @@ impl Runner {
     pub(crate) fn fresh(depth: Depth, seed: u64, command: String) -> Outcome {
         Outcome {
             format: FORMAT,
-            program: format!("evenkeel-lab {}", env!("CARGO_PKG_VERSION")),
+            program: format!("evenkeel-lab {}", env!("EVENKEEL_VERSION")),
             command,
             started_unix_s: unix_s(),
             ended_unix_s: None,
@@ -87,8 +95,10 @@ impl Runner {
     }
 
     /// Runs them all. The outcome is whole as far as it goes, also when the user ended the run.
-    pub(crate) fn run(mut self, experiments: &[experiment::Experiment]) -> (Outcome, PathBuf) {
+    pub(crate) fn run(mut self, experiments: &[experiment::Experiment]) -> Ended {
         self.outcome.ended_unix_s = None;
+        // Whoever kills it while the first servers start can go on with it too.
+        self.save();
         let planned: Duration = experiments.iter().map(|one| self.time_of(one)).sum();
         self.progress = Progress::new(planned);
         self.progress.event(&format!(
@@ -100,7 +110,7 @@ impl Runner {
         let mut whole = true;
         for wanted in experiments {
             whole &= self.experiment(wanted);
-            if self.stop.is_asked_for() {
+            if self.check().is_err() {
                 break;
             }
         }
@@ -109,7 +119,20 @@ impl Runner {
         }
         self.save();
         self.progress.clear();
-        (self.outcome, self.keeper.directory().to_owned())
+        Ended {
+            outcome: self.outcome,
+            directory: self.keeper.directory().to_owned(),
+            full: self.keeper.full().map(str::to_owned),
+        }
+    }
+
+    /// An error when the run must end here: the user wants it, or the disk is full.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.stop.check()?;
+        match self.keeper.full() {
+            Some(why) => bail!("{why}"),
+            None => Ok(()),
+        }
     }
 
     /// One experiment; whether it was gone through to its end.
@@ -143,10 +166,15 @@ impl Runner {
                 Err(error) => {
                     whole = false;
                     self.fail(&mut state, &part.name, &format!("{error:#}"));
+                    // Servers end, or do not start, when they have no room.
+                    self.keeper.look_at_disks();
                 }
             }
             self.outcome.experiments[place] = state.clone();
             self.save();
+            if self.check().is_err() {
+                return false;
+            }
         }
         whole
     }
@@ -161,7 +189,8 @@ impl Runner {
         if !has_target || !part.load.iter().any(|load| self.wants_load(load)) {
             return Ok(());
         }
-        self.keeper.check_disk()?;
+        self.keeper.look_at_disks();
+        self.check()?;
         let mut stage = Stage::set(part, self, state, effort)?;
         stage.run(self, state)?;
         companion::run(&mut stage, self, state)?;
@@ -235,19 +264,13 @@ impl Runner {
             if part.target.iter().any(|one| self.wants(one, self.depth)) {
                 time += SERVERS;
             }
-            let is_absent = |target: &Target| {
-                use Program::{Glb, Ipvs, Maxscale, MysqlProxy, Proxysql};
-                matches!(
-                    target.program,
-                    Glb | Ipvs | Maxscale | MysqlProxy | Proxysql
-                )
-            };
             for load in part.load.iter().filter(|load| self.wants_load(load)) {
                 if self.depth == Depth::Quick && !load.quick {
                     continue;
                 }
                 let takers = part.target.iter().filter(|target| {
-                    target.takes(load) && !is_absent(target) && self.wants(target, self.depth)
+                    let is_there = !target::is_absent(target.program);
+                    target.takes(load) && is_there && self.wants(target, self.depth)
                 });
                 let takers = takers.count();
                 let runs = takers * load.points(self.depth).len() * effort.blocks;
@@ -310,7 +333,8 @@ impl Runner {
     pub(crate) fn begin_block(&mut self, state: &outcome::Experiment) -> Result<()> {
         self.take(state);
         self.save();
-        self.keeper.check_disk()
+        self.keeper.look_at_disks();
+        self.check()
     }
 
     fn take(&mut self, state: &outcome::Experiment) {
@@ -394,7 +418,11 @@ impl Runner {
         self.saved = Instant::now();
         let saved = self.keeper.save(&self.outcome);
         if let Err(error) = saved.and_then(|()| self.keeper.remember(&self.order)) {
-            self.progress.event(&format!("{error:#}; going on without"));
+            let then = match self.keeper.full() {
+                Some(_) => "",
+                None => "; going on without",
+            };
+            self.progress.event(&format!("{error:#}{then}"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What stands between load and servers, started as its own documentation and the study advise.
 
 mod evenkeel;
+mod glb;
 mod haproxy;
 mod nginx;
 mod router;
@@ -14,7 +15,7 @@ use super::experiment::{Program, Sends, Speech, Target};
 use super::outcome::ConfigFile;
 use super::topology::Topology;
 use super::versions;
-use crate::rival::Rival;
+use crate::rival::{Rival, joined};
 use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, free_port, procfs};
 
 /// A target that runs, or what it takes none of: a direct connection.
@@ -94,21 +95,22 @@ pub(crate) fn start(
         }
         Program::Odyssey => order.pooler(Odyssey::start(&order.servers, order.listen), "odyssey"),
         Program::Command => order.command(),
-        Program::Glb
-        | Program::Proxysql
-        | Program::Maxscale
-        | Program::MysqlProxy
-        | Program::Ipvs => {
-            return Ok(Started::Missing(absent(target.program)));
-        }
+        Program::Glb => glb::start(&order),
+        Program::Proxysql | Program::Maxscale | Program::MysqlProxy | Program::Ipvs => Ok(None),
     };
     Ok(match running? {
         Some(running) => Started::Front(Box::new(order.front(running))),
-        None => Started::Missing(
-            "not installed; `make rivals`, as root, installs the balancers that Debian has"
-                .to_owned(),
-        ),
+        None => Started::Missing(absent(target.program)),
     })
+}
+
+/// Whether no run of it can come about here: Debian has none, and nobody installed one by hand.
+pub(crate) fn is_absent(program: Program) -> bool {
+    use Program::{Glb, Ipvs, Maxscale, MysqlProxy, Proxysql};
+    match program {
+        Glb => !glb::is_installed(),
+        program => matches!(program, Ipvs | Maxscale | MysqlProxy | Proxysql),
+    }
 }
 
 impl Order<'_> {
@@ -185,17 +187,10 @@ impl Order<'_> {
         }))
     }
 
-    /// One of the user's: `{listen}`, `{host}`, `{port}` and `{servers}` in its words and in its
-    /// configuration are filled in, and `{config}` in its words.
+    /// One of the user's, whose words and configuration are filled in, and `{config}` in its words.
     fn command(&self) -> Result<Option<Running>> {
-        let servers: Vec<String> = self.servers.iter().map(SocketAddr::to_string).collect();
-        let fill = |text: &String| {
-            text.replace("{listen}", &self.listen.to_string())
-                .replace("{host}", &self.listen.ip().to_string())
-                .replace("{port}", &self.listen.port().to_string())
-                .replace("{servers}", &servers.join(" "))
-        };
-        let words: Vec<String> = self.target.start.iter().map(fill).collect();
+        let fill = |text: &str| filled(text, self.listen, &self.servers);
+        let words: Vec<String> = self.target.start.iter().map(|word| fill(word)).collect();
         let is_there = words.first().is_some_and(|program| {
             Path::new(program).is_file() || crate::tool::find(program).is_ok()
         });
@@ -274,6 +269,22 @@ impl Front {
     }
 }
 
+/// `{listen}`, `{host}` and `{port}` are the target's own, `{servers}` are those behind it, one by
+/// one `{host-1}` and `{port-1}`.
+fn filled(text: &str, listen: SocketAddr, servers: &[SocketAddr]) -> String {
+    let mut text = text
+        .replace("{listen}", &listen.to_string())
+        .replace("{host}", &listen.ip().to_string())
+        .replace("{port}", &listen.port().to_string())
+        .replace("{servers}", &joined(servers, " "));
+    for (number, server) in (1..).zip(servers) {
+        text = text
+            .replace(&format!("{{host-{number}}}"), &server.ip().to_string())
+            .replace(&format!("{{port-{number}}}"), &server.port().to_string());
+    }
+    text
+}
+
 fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
@@ -284,19 +295,20 @@ fn another_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
-/// What Debian has not, or what this kernel cannot do.
+/// Why it does not run: nobody installed it, or the lab or this kernel cannot do it.
 fn absent(program: Program) -> String {
     let found = |name: &str| crate::tool::find(name).is_ok();
     match program {
         Program::Ipvs if !Path::new("/proc/net/ip_vs").exists() => {
             "not installed: this kernel has no ip_vs".to_owned()
         }
-        Program::Glb if found("glbd") => unsupported("glb"),
         Program::Proxysql if found("proxysql") => unsupported("ProxySQL"),
         Program::Maxscale if found("maxscale") => unsupported("MaxScale"),
         Program::MysqlProxy if found("mysql-proxy") => unsupported("MySQL Proxy"),
         Program::Ipvs if found("ipvsadm") => unsupported("IPVS"),
-        _ => "not installed".to_owned(),
+        program if is_absent(program) => "not installed".to_owned(),
+        _ => "not installed; `make rivals`, as root, installs the balancers that Debian has"
+            .to_owned(),
     }
 }
 
@@ -310,6 +322,18 @@ fn unsupported(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_told_its_port_and_its_servers_together_or_one_by_one() {
+        let servers = [([10, 0, 0, 1], 80), ([10, 0, 0, 2], 81)].map(SocketAddr::from);
+        let told = |text| filled(text, SocketAddr::from(([127, 0, 0, 1], 9)), &servers);
+        assert_eq!(told("{listen} {host} {port}"), "127.0.0.1:9 127.0.0.1 9");
+        assert_eq!(told("{servers}"), "10.0.0.1:80 10.0.0.2:81");
+        assert_eq!(
+            told("{host-2}, {port-2}; {host-3}"),
+            "10.0.0.2, 81; {host-3}"
+        );
+    }
 
     #[test]
     fn of_what_a_balancer_said_the_last_lines_are_kept() {

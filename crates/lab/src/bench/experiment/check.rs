@@ -9,6 +9,9 @@ use super::{
     Balance, Depth, Experiment, Load, Mode, Part, Program, ServerKind, Speech, Sweep, Target, Tool,
 };
 
+/// MySQL's manual: "A group can consist of maximum 9 servers."
+const GROUP_MAX: usize = 9;
+
 /// The experiment of this text.
 pub(crate) fn parse(text: &str) -> Result<Experiment> {
     let experiment: Experiment = toml::from_str(text)?;
@@ -39,6 +42,12 @@ fn check_part(part: &Part) -> Result<()> {
     }
     if (servers.kind == ServerKind::External) != servers.count.eq(&0) {
         bail!("servers: kind = \"external\" takes address and no count, all others count");
+    }
+    if servers.kind == ServerKind::GroupReplication && servers.count > GROUP_MAX {
+        bail!(
+            "servers: count = {}: a MySQL group has at most {GROUP_MAX} members",
+            servers.count
+        );
     }
     for load in &part.load {
         check_load(load, servers.speech()).with_context(|| format!("load {:?}", load.name))?;
@@ -94,6 +103,9 @@ fn check_target(target: &Target, servers: usize) -> Result<()> {
     if target.program == Program::Command && target.start.is_empty() {
         bail!("program = \"command\" needs start: the words of the command");
     }
+    if target.program == Program::Glb && target.roles {
+        bail!("roles: glb has one port, and looks into nothing: it cannot tell writes from reads");
+    }
     check_mode(target)?;
     check_balance(target)
 }
@@ -129,6 +141,7 @@ fn check_balance(target: &Target) -> Result<()> {
         ],
         Program::Haproxy => &[RoundRobin, LeastConnections, Source, RandomTwo, First],
         Program::Nginx => &[RoundRobin, LeastConnections, Source, RandomTwo],
+        Program::Glb => &[RoundRobin, LeastConnections, Source],
         _ => &[],
     };
     match known {
@@ -293,12 +306,31 @@ mod tests {
                 "program = \"pgpool\"\nbalance = \"source\"",
                 "not set for this program",
             ),
+            (
+                "program = \"glb\"\nbalance = \"random-two\"",
+                "no such balance",
+            ),
+            ("program = \"glb\"\nroles = true", "roles: glb has one port"),
         ] {
             let error = complaint(&target(words));
             assert!(error.contains(why), "{words}: {error}");
         }
         let first = "program = \"haproxy\"\nmode = \"http\"\nbalance = \"first\"";
         parse(&target(first)).expect("it is right");
+    }
+
+    #[test]
+    fn a_mysql_group_has_nine_members_at_most() {
+        let group = |count: usize| {
+            let servers = format!("kind = \"group-replication\", count = {count}");
+            let text = SMALLEST.replace("kind = \"web\", count = 2", &servers);
+            text.replace("\"ab\"", "\"sysbench\"\nscript = \"oltp_read_only\"")
+        };
+        parse(&group(9)).expect("nine are a group");
+        assert_eq!(
+            complaint(&group(10)),
+            "part \"web\": servers: count = 10: a MySQL group has at most 9 members"
+        );
     }
 
     #[test]
