@@ -1,5 +1,6 @@
 //! Fault trials: something is taken away and given back while somebody asks through a target.
 
+mod pair;
 mod steps;
 mod writes;
 
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::experiment::{Effort, Fault, Part, Target};
-use super::outcome::{Experiment, FaultTrial};
+use super::experiment::{Effort, Fault, Part, Target, Victim};
+use super::outcome::{Experiment, FaultTrial, Probe};
 use super::part::Stage;
 use super::runner::Runner;
 use super::target::Front;
@@ -36,12 +37,23 @@ struct Seen {
 
 /// About how long all of a part's trials take.
 pub(crate) fn time_of(part: &Part, effort: &Effort) -> Duration {
-    let targets = part
-        .target
-        .iter()
-        .filter(|target| writes::can_be_tried(target))
-        .count();
-    TRIAL * (part.fault.len() * targets * effort.trials) as u32
+    let faults = part.fault.iter();
+    let tried = |fault| {
+        part.target
+            .iter()
+            .filter(|one| is_tried(fault, one))
+            .count()
+    };
+    TRIAL * (faults.map(tried).sum::<usize>() * effort.trials) as u32
+}
+
+/// Whether a target takes part in the trials of a fault.
+fn is_tried(fault: &Fault, target: &Target) -> bool {
+    fault.names(target)
+        && match fault.victim {
+            Victim::Balancer => pair::can_be_tried(target),
+            Victim::Primary | Victim::Secondary => writes::can_be_tried(target),
+        }
 }
 
 /// Every fault, in rounds in which each target has its turn.
@@ -60,13 +72,13 @@ pub(crate) fn run(
         .iter_mut()
         .filter_map(|seat| seat.front.take().map(|_| seat.number))
         .collect();
-    let wanted: Vec<&Target> = present
-        .into_iter()
-        .map(|number| &part.target[number])
-        .filter(|target| writes::can_be_tried(target))
-        .collect();
     for fault in &part.fault {
-        let mut contestants = writes::contestants(&wanted, stage, runner, experiment);
+        let targets = present.iter().map(|number| &part.target[*number]);
+        let wanted: Vec<&Target> = targets.filter(|target| is_tried(fault, target)).collect();
+        let mut contestants = match fault.victim {
+            Victim::Balancer => pair::contestants((fault, &wanted), stage, runner, experiment),
+            _ => writes::contestants(&wanted, stage, runner, experiment),
+        };
         let count = contestants.len();
         for trial in 1..=trials {
             runner.begin_block(experiment)?;
@@ -145,12 +157,16 @@ fn one(
 fn tell(outcome: &FaultTrial, at: &str, runner: &mut Runner, experiment: &mut Experiment) {
     match (&outcome.failure, outcome.outage_ms()) {
         (Some(why), _) => runner.fail(experiment, at, why),
-        (None, Some(ms)) => runner.progress.event(&format!(
-            "{at}: outage {ms:.0} ms, lost {}, doubled {}",
-            outcome.lost, outcome.doubled
-        )),
+        (None, Some(ms)) => {
+            let counts = match outcome.probe {
+                Probe::Writes => format!("lost {}, doubled {}", outcome.lost, outcome.doubled),
+                Probe::Pages => format!("{} tries failed", outcome.failed),
+            };
+            let line = format!("{at}: outage {ms:.0} ms, {counts}");
+            runner.progress.event(&line);
+        }
         (None, None) => runner
             .progress
-            .event(&format!("{at}: writes never came back")),
+            .event(&format!("{at}: no try ever succeeded again")),
     }
 }

@@ -90,9 +90,9 @@ impl Trial<'_> {
     fn strike(&self, old: &Server) -> Result<Change> {
         let begun = SystemTime::now();
         let change = match (self.fault.victim, self.fault.how) {
-            (Victim::Secondary, _) | (_, How::Nothing) => None,
             (Victim::Primary, How::Stop) => Some(scene::How::Stopped),
             (Victim::Primary, How::Kill) => Some(scene::How::Killed),
+            _ => None,
         };
         if let Some(how) = change {
             return self
@@ -103,7 +103,7 @@ impl Trial<'_> {
         match self.fault.how {
             How::Nothing => {}
             How::Stop => old.stop()?,
-            How::Kill => old.kill()?,
+            How::Kill | How::Crash => old.kill()?,
         }
         std::thread::sleep(AWAY);
         Ok(Change {
