@@ -15,6 +15,8 @@ use crate::web_probe::{self, Gap, Try, WebProbe, WebProbeOptions};
 
 /// Answers in a row before and after a fault.
 const CALM_ANSWERS: usize = 30;
+/// Failures that last longer, but for the outage itself, are worth a note.
+const DISTURBANCE: Duration = Duration::from_millis(100);
 /// How long the answers may take to come back.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);
 
@@ -40,14 +42,16 @@ impl Trial<'_, '_> {
         let course = self.course(&probe)?;
         self.pair.active.come_back().context("the return")?;
         self.pair.wait_settled()?;
-        let stays_back = !course.is_back || calm(&probe, SystemTime::now()).is_ok();
+        calm(&probe, SystemTime::now()).context("answers after the return")?;
         let tries = probe.finish();
+        let note = beside(&tries, &course).map(|when| {
+            let (target, fault) = (&self.pair.target.name, &self.fault.name);
+            let limit = DISTURBANCE.as_millis();
+            format!("{target}, {fault}: in some trial tries failed for more than {limit} ms {when}")
+        });
         Ok(Seen {
             trial: trial(&tries, &course),
-            note: (!stays_back).then(|| {
-                let (target, fault) = (&self.pair.target.name, &self.fault.name);
-                format!("{target}, {fault}: no answers after the return of the first balancer")
-            }),
+            note,
         })
     }
 
@@ -122,6 +126,24 @@ fn outage(tries: &[Try], course: &Course) -> Option<Gap> {
     })
 }
 
+/// When else tries failed for a time.
+fn beside(tries: &[Try], course: &Course) -> Option<&'static str> {
+    let is_long = |gap: &Gap| {
+        let end = gap.first_success.unwrap_or(gap.first_error);
+        let length = end.duration_since(gap.first_error).unwrap_or_default();
+        length > DISTURBANCE
+    };
+    let gaps = web_probe::gaps(tries);
+    let mut long = gaps.iter().filter(|gap| is_long(gap));
+    long.find_map(|gap| {
+        if gap.first_error > course.until {
+            return Some("when the first balancer took the address back");
+        }
+        let is_before = gap.first_success.is_some_and(|end| end < course.begun);
+        is_before.then_some("before the fault: this machine was busy")
+    })
+}
+
 /// Waits until the last tries, and enough of them that were due since then, were answered.
 fn calm(probe: &WebProbe, since: SystemTime) -> Result<()> {
     eventually(RETURN_LIMIT, "answers in a row", || {
@@ -186,6 +208,12 @@ mod tests {
             .collect();
         assert_eq!(steps, [(0.0, 195.0), (195.0, 217.0)]);
         assert_eq!(seen.silence_ms, Some(230.0));
+        let note = |failing| beside(&tries(failing), &course);
+        assert_eq!(note(&[(100, 310), (710, 770)]), None);
+        let back = "when the first balancer took the address back";
+        assert_eq!(note(&[(100, 310), (710, 900)]), Some(back));
+        let before = note(&[(0, 90), (110, 310)]);
+        assert!(before.is_some_and(|when| when.starts_with("before the fault")));
     }
 
     #[test]
