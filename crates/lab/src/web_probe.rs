@@ -54,7 +54,7 @@ pub struct Try {
 pub struct Gap {
     /// When the first of them was begun.
     pub first_error: SystemTime,
-    /// When the next one after them was answered; `None` while it goes on.
+    /// When one that was begun after them was answered; `None` while it goes on.
     pub first_success: Option<SystemTime>,
 }
 
@@ -118,15 +118,15 @@ pub fn gaps(tries: &[Try]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut goes_on = false;
     for one in tries {
-        match (&one.failure, goes_on) {
-            (Some(_), false) => gaps.push(Gap {
+        match (&one.failure, gaps.last_mut()) {
+            (Some(_), _) if !goes_on => gaps.push(Gap {
                 first_error: one.begun,
                 first_success: None,
             }),
-            (None, true) => {
-                if let Some(gap) = gaps.last_mut() {
-                    gap.first_success = Some(one.ended);
-                }
+            // Of those that were begun behind the gap the quickest ends it.
+            (None, Some(gap)) => {
+                let end = gap.first_success.unwrap_or(one.ended);
+                gap.first_success = Some(end.min(one.ended));
             }
             _ => {}
         }
@@ -228,6 +228,13 @@ mod tests {
         // One after the other there would be two.
         assert!(tries.len() >= 10, "{} tries", tries.len());
         assert!(tries.iter().all(|one| one.failure.is_some()));
+    }
+
+    #[test]
+    fn an_answer_that_took_long_does_not_lengthen_the_gap_before_it() {
+        let mut seen = tries(&["", "lost", "", "", ""]);
+        seen[2].ended = at(240);
+        assert_eq!(gaps(&seen)[0].first_success, Some(at(31)));
     }
 
     #[test]
