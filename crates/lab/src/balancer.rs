@@ -36,6 +36,11 @@ impl Balancer {
     /// Writes the config to a file, starts the binary and waits until it answers `status`.
     /// A config without `[admin]`, or without its `socket`, is given free ones.
     pub fn start(config_toml: &str) -> Result<Balancer> {
+        Balancer::start_in(None, config_toml)
+    }
+
+    /// The same in a network namespace; `None` is the lab's own.
+    pub(crate) fn start_in(namespace: Option<PathBuf>, config_toml: &str) -> Result<Balancer> {
         let binary = find_binary()?;
         let scratch = Scratch::new("balancer")?;
         let (config, socket, admin_port) = with_admin(config_toml, scratch.path());
@@ -53,6 +58,7 @@ impl Balancer {
             note: scratch.note("evenkeel"),
             stop_signal: libc::SIGTERM,
             keep_environment: true,
+            namespace,
             ..Launch::default()
         });
         let balancer = Balancer {

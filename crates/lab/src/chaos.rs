@@ -188,7 +188,8 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     let stage = Stage::new(pooler.address, limit, options.seed);
     make_tables::<C>(&stage)?;
     scene.wait_caught_up()?;
-    if !options.no_split {
+    let may_split = matches!(options.pooler, PoolerKind::IoUring | PoolerKind::Epoll);
+    if may_split && !options.no_split {
         wait_known(pooler)?;
     }
     let until = Instant::now() + Duration::from_secs(options.seconds);
@@ -227,7 +228,7 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     Ok(report)
 }
 
-/// Until reads of the tables go to replicas; others than Evenkeel do not tell.
+/// Until Evenkeel says that reads of the tables go to replicas.
 fn wait_known(pooler: &Pooler) -> Result<()> {
     let Some(balancer) = pooler.balancer() else {
         return Ok(());

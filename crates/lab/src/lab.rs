@@ -44,6 +44,11 @@ impl Lab {
             .map_or("127.0.0.1".to_owned(), Network::hosts_pattern)
     }
 
+    /// What its servers' namespaces are joined by, if they have any.
+    pub(crate) fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
     /// The network's addresses as `10.77.1.0/24`, if the lab has one.
     pub(crate) fn network_range(&self) -> Option<String> {
         self.network.as_ref().map(Network::range)

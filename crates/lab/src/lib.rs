@@ -11,6 +11,7 @@ pub mod compat;
 pub mod config;
 pub mod galera;
 pub mod group_replication;
+mod keepalived;
 mod lab;
 pub mod mariadb;
 pub mod mysql;
@@ -38,6 +39,7 @@ pub mod table;
 mod tool;
 mod wait;
 pub mod web;
+pub mod web_probe;
 pub mod write_probe;
 pub mod wrk;
 

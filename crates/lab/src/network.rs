@@ -3,6 +3,8 @@
 //! Names hold the lab's process id, so that what a killed lab (and its killed reaper) left is
 //! known and removed by the next one.
 
+mod arrival;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -18,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::{process, procfs, tool};
+pub(crate) use arrival::{Arrival, has_address};
 
 const NAMESPACES: &str = "/run/netns";
 const NAMESPACE_PREFIX: &str = "evenkeel-lab-";
@@ -69,14 +72,22 @@ impl Network {
 
     /// The link of one more server; it is made when the server starts.
     pub(crate) fn link(&self) -> Link {
-        let host = self.last_host.fetch_add(1, Ordering::Relaxed) + 1;
         Link {
             number: self.number,
-            host,
+            host: self.another_host(),
             bridge: self.bridge.clone(),
             room: self.room.clone(),
             is_cut_off: Arc::new(AtomicBool::new(false)),
         }
+    }
+
+    /// One more address, which is nobody's yet.
+    pub(crate) fn spare_address(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.number, self.another_host())
+    }
+
+    fn another_host(&self) -> u8 {
+        self.last_host.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn range(&self) -> String {
@@ -146,6 +157,15 @@ impl Link {
 
     pub(crate) fn is_cut_off(&self) -> bool {
         self.is_cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Takes an address away that a program left behind; without one there is nothing to do.
+    pub(crate) fn forget_address(&self, address: Ipv4Addr) {
+        let name = self.name();
+        let _ = run(
+            "ip",
+            &format!("-netns {name} address delete {address}/24 dev eth0"),
+        );
     }
 
     pub(crate) fn delay(&self, delay: Duration) -> Result<()> {

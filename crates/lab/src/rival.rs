@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -39,6 +39,23 @@ pub struct Haproxy(Rival);
 pub struct Rival {
     process: Process,
     scratch: Scratch,
+}
+
+/// Where a balancer is reached once it listens, and the network namespace that it lives in.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) address: SocketAddr,
+    /// `None` is the lab's own.
+    pub(crate) namespace: Option<PathBuf>,
+}
+
+impl From<SocketAddr> for Door {
+    fn from(address: SocketAddr) -> Door {
+        Door {
+            address,
+            namespace: None,
+        }
+    }
 }
 
 impl Nginx {
@@ -153,7 +170,7 @@ impl Rival {
     }
 
     /// Starts nginx with this text, in which `{room}` is its own directory. It must listen there.
-    pub(crate) fn nginx(config: &str, listen: SocketAddr) -> Result<Rival> {
+    pub(crate) fn nginx(config: &str, door: impl Into<Door>) -> Result<Rival> {
         let scratch = Scratch::new("nginx")?;
         let config = config.replace("{room}", &text(scratch.path()));
         let file = scratch.path().join("nginx.conf");
@@ -167,11 +184,11 @@ impl Rival {
             children_outlive_it: true,
             ..Launch::default()
         };
-        Rival::start("nginx", launch, scratch, listen)
+        Rival::start("nginx", launch, scratch, door)
     }
 
     /// Starts HAProxy with this text, in which `{room}` is its own directory. It must listen there.
-    pub(crate) fn haproxy(program: Program, config: &str, listen: SocketAddr) -> Result<Rival> {
+    pub(crate) fn haproxy(program: Program, config: &str, door: impl Into<Door>) -> Result<Rival> {
         let scratch = Scratch::new("haproxy")?;
         let file = scratch.path().join("haproxy.cfg");
         fs::write(&file, config.replace("{room}", &text(scratch.path())))?;
@@ -181,7 +198,7 @@ impl Rival {
             arguments: ["-db", "-f", &text(&file)].map(str::to_owned).into(),
             ..Launch::default()
         };
-        Rival::start("haproxy", launch, scratch, listen)
+        Rival::start("haproxy", launch, scratch, door)
     }
 
     /// Starts MySQL Router with this text, in which `{room}` is its own directory; `None` when it
@@ -236,19 +253,21 @@ impl Rival {
         Rival::start(&program.replace('/', "-"), launch, scratch, listen)
     }
 
-    fn start(name: &str, launch: Launch, scratch: Scratch, listen: SocketAddr) -> Result<Rival> {
+    fn start(name: &str, launch: Launch, scratch: Scratch, door: impl Into<Door>) -> Result<Rival> {
+        let Door { address, namespace } = door.into();
         let process = Process::new(Launch {
             name: name.to_owned(),
             log: scratch.path().join("log"),
             note: scratch.note(name),
             stop_signal: libc::SIGTERM,
+            namespace,
             ..launch
         });
         process.start()?;
         let rival = Rival { process, scratch };
         eventually(
             READY_LIMIT,
-            &format!("{name} listening on {listen}"),
+            &format!("{name} listening on {address}"),
             || {
                 if !rival.process.is_running() {
                     bail!(
@@ -256,7 +275,7 @@ impl Rival {
                         rival.process.log_tail()
                     );
                 }
-                Ok(TcpStream::connect(listen).ok())
+                Ok(TcpStream::connect(address).ok())
             },
         )?;
         Ok(rival)

@@ -18,6 +18,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("psql", "postgresql"),
     ("nginx", "nginx"),
     ("haproxy", "haproxy"),
+    ("keepalived", "keepalived"),
     ("sysbench", "sysbench"),
     ("wrk", "wrk"),
     ("ab", "apache2-utils"),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::lab::{Place, for_each_at_once};
 use crate::process::Launch;
@@ -121,6 +122,18 @@ pub fn get(address: SocketAddr, path: &str) -> Result<String> {
         bail!("{path}: {status}");
     }
     Ok(body.to_owned())
+}
+
+/// Sends this request, which ends its connection, over a new one, and reads the whole answer.
+pub(crate) async fn fetch(address: SocketAddr, request: &str) -> Result<()> {
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    if !answer.starts_with(b"HTTP/1.1 200") {
+        bail!("not answered with 200");
+    }
+    Ok(())
 }
 
 /// One process, no master: it must die whole, and there is nothing to supervise.

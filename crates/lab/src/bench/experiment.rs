@@ -197,10 +197,6 @@ pub(crate) struct Target {
     /// Whether a quick run takes it too.
     #[serde(default = "yes")]
     pub(crate) quick: bool,
-    /// Whether fault trials take it too: one that differs from another only in how it spreads
-    /// reads tells nothing new of writes.
-    #[serde(default = "yes")]
-    pub(crate) faults: bool,
     /// Only for these loads, by name; all when left out.
     #[serde(default)]
     pub(crate) loads: Vec<String>,
@@ -354,13 +350,19 @@ pub(crate) enum FullPoints {
     Range { from: u32, to: u32, step: u32 },
 }
 
-/// Something is broken under a writer, and mended.
+/// Something is broken under those who ask, and mended.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fault {
     pub(crate) name: String,
     pub(crate) victim: Victim,
     pub(crate) how: How,
+    /// Only these, by name; all that can be tried when left out.
+    #[serde(default)]
+    pub(crate) targets: Vec<String>,
+    /// With `victim = "balancer"`: the time between two of Keepalived's adverts.
+    #[serde(default = "thousand")]
+    pub(crate) advert_ms: u32,
 }
 
 /// Whom a fault hits.
@@ -369,6 +371,8 @@ pub(crate) struct Fault {
 pub(crate) enum Victim {
     Primary,
     Secondary,
+    /// The active one of two that share an address.
+    Balancer,
 }
 
 /// What is done to it.
@@ -377,10 +381,12 @@ pub(crate) enum Victim {
 pub(crate) enum How {
     /// Nothing: what is written is looked for on the victim all the same.
     Nothing,
-    /// A clean end.
+    /// A clean end; of a balancer: its Keepalived hands the address over.
     Stop,
-    /// As `kill -9`.
+    /// As `kill -9`; of a balancer: its whole machine is gone.
     Kill,
+    /// The balancer's process only, as `kill -9`.
+    Crash,
 }
 
 impl Experiment {
@@ -438,6 +444,13 @@ impl Load {
     }
 }
 
+impl Fault {
+    /// Whether trials of it are wanted with this target, if they are possible.
+    pub(crate) fn names(&self, target: &Target) -> bool {
+        self.targets.is_empty() || self.targets.contains(&target.name)
+    }
+}
+
 impl Target {
     pub(crate) fn takes(&self, load: &Load) -> bool {
         self.loads.is_empty() || self.loads.contains(&load.name)
@@ -450,6 +463,10 @@ fn one() -> u32 {
 
 fn ten() -> u32 {
     10
+}
+
+fn thousand() -> u32 {
+    1000
 }
 
 fn yes() -> bool {

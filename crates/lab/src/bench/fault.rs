@@ -1,30 +1,59 @@
-//! Fault trials: a server is taken away and given back while somebody writes through a target.
+//! Fault trials: something is taken away and given back while somebody asks through a target.
 
-mod trial;
+mod pair;
+mod steps;
+mod writes;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::experiment::{Effort, Fault, Part, Program, Target};
-use super::outcome::{Experiment, FaultTrial};
+use super::experiment::{Effort, Fault, Part, Target, Victim};
+use super::outcome::{Experiment, FaultTrial, Probe};
 use super::part::Stage;
 use super::runner::Runner;
-use super::target::{self, Front, Started};
-use crate::Scene;
-use trial::Trial;
+use super::target::Front;
 
-/// About as long as a trial takes, with the server's return.
+/// About as long as a trial takes, with the return of what was taken away.
 const TRIAL: Duration = Duration::from_secs(15);
+
+/// A target that runs, and all that a trial of it breaks and mends.
+trait Contestant {
+    fn name(&self) -> &str;
+
+    /// One trial, from calm to calm.
+    fn trial(&mut self, fault: &Fault) -> Result<Seen>;
+
+    /// All is as it was before the trial; or nothing more can be tried here.
+    fn settle(&mut self) -> Result<()>;
+}
+
+/// What became of a trial.
+struct Seen {
+    trial: FaultTrial,
+    /// What the numbers do not say.
+    note: Option<String>,
+}
 
 /// About how long all of a part's trials take.
 pub(crate) fn time_of(part: &Part, effort: &Effort) -> Duration {
-    let targets = part
-        .target
-        .iter()
-        .filter(|target| can_be_tried(target))
-        .count();
-    TRIAL * (part.fault.len() * targets * effort.trials) as u32
+    let faults = part.fault.iter();
+    let tried = |fault| {
+        part.target
+            .iter()
+            .filter(|one| is_tried(fault, one))
+            .count()
+    };
+    TRIAL * (faults.map(tried).sum::<usize>() * effort.trials) as u32
+}
+
+/// Whether a target takes part in the trials of a fault.
+fn is_tried(fault: &Fault, target: &Target) -> bool {
+    fault.names(target)
+        && match fault.victim {
+            Victim::Balancer => pair::can_be_tried(target),
+            Victim::Primary | Victim::Secondary => writes::can_be_tried(target),
+        }
 }
 
 /// Every fault, in rounds in which each target has its turn.
@@ -43,107 +72,71 @@ pub(crate) fn run(
         .iter_mut()
         .filter_map(|seat| seat.front.take().map(|_| seat.number))
         .collect();
-    let Some(scene) = stage.topology.scene() else {
-        experiment.notes.push(format!(
-            "{}: no fault trials: nobody here takes over writes",
-            part.name
-        ));
-        return Ok(());
-    };
-    if !part.servers.cpu_percent.is_empty() && stage.topology.lift_shares().is_ok() {
-        let note = "in the fault trials the servers are held to no share of the processor";
-        note_once(experiment, format!("{}: {note}.", part.name));
+    if part.fault.iter().any(|one| one.victim != Victim::Balancer) {
+        lift_shares(stage, experiment);
     }
-    let wanted: Vec<&Target> = present
-        .into_iter()
-        .map(|number| &part.target[number])
-        .filter(|target| can_be_tried(target))
-        .collect();
     for fault in &part.fault {
-        let fronts = start(&wanted, stage, runner, experiment);
+        let targets = present.iter().map(|number| &part.target[*number]);
+        let wanted: Vec<&Target> = targets.filter(|target| is_tried(fault, target)).collect();
+        let mut contestants = match fault.victim {
+            Victim::Balancer => pair::contestants((fault, &wanted), stage, runner, experiment),
+            _ => writes::contestants(&wanted, stage, runner, experiment),
+        };
+        let count = contestants.len();
         for trial in 1..=trials {
             runner.begin_block(experiment)?;
-            for turn in 0..fronts.len() {
+            for turn in 0..count {
                 runner.check()?;
-                let front = &fronts[(trial as usize + turn) % fronts.len()];
-                one(scene, front, (fault, trial), runner, experiment)?;
+                let contestant = &mut *contestants[(trial as usize + turn) % count];
+                one(contestant, (fault, trial), runner, experiment)?;
             }
         }
     }
     Ok(())
 }
 
-/// Whether its writes can follow a primary, and the experiment wants to know.
-fn can_be_tried(target: &Target) -> bool {
-    target.faults && follows(target.program)
+/// A server that comes back on a share of a core takes the better part of a minute to do so.
+fn lift_shares(stage: &Stage, experiment: &mut Experiment) {
+    let part = stage.part;
+    let note = format!(
+        "{}: in the fault trials the servers are held to no share of the processor.",
+        part.name
+    );
+    let is_lifted = !part.servers.cpu_percent.is_empty() && stage.topology.lift_shares().is_ok();
+    if is_lifted && !experiment.notes.contains(&note) {
+        experiment.notes.push(note);
+    }
 }
 
-/// Direct connections have nowhere to go, and nginx asks no server whether it takes writes.
-fn follows(program: Program) -> bool {
-    !matches!(
-        program,
-        Program::Direct
-            | Program::OwnRoundRobin
-            | Program::Nginx
-            | Program::Glb
-            | Program::Proxysql
-            | Program::Maxscale
-            | Program::MysqlProxy
-            | Program::Ipvs
-    )
-}
-
-/// The targets anew, told to follow the primary.
-fn start(
-    wanted: &[&Target],
-    stage: &Stage,
-    runner: &mut Runner,
-    experiment: &mut Experiment,
-) -> Vec<Front> {
-    let mut fronts = Vec::new();
-    for target in wanted {
-        match target::start(target, &stage.topology, true) {
-            Ok(Started::Front(front)) => {
-                let mut rows = experiment.targets.iter_mut();
-                if let Some(row) = rows.find(|row| row.name == target.name) {
-                    for config in &front.configs {
-                        let mut config = config.clone();
-                        config.name = format!("{} (fault trials)", config.name);
-                        row.configs.retain(|old| old.name != config.name);
-                        row.configs.push(config);
-                    }
-                    row.notes.extend(
-                        front
-                            .notes
-                            .iter()
-                            .filter(|note| !row.notes.contains(note))
-                            .cloned()
-                            .collect::<Vec<_>>(),
-                    );
-                }
-                fronts.push(*front);
-            }
-            Ok(Started::Missing(_)) => {}
-            Err(error) => {
-                let at = format!("the start of {} for fault trials", target.name);
-                runner.fail(experiment, &at, &format!("{error:#}"));
-            }
+/// The configurations of the trials stand beside those of the other runs.
+fn note_start(front: &Front, experiment: &mut Experiment) {
+    let mut rows = experiment.targets.iter_mut();
+    let Some(row) = rows.find(|row| row.name == front.name) else {
+        return;
+    };
+    for config in &front.configs {
+        let mut config = config.clone();
+        config.name = format!("{} (fault trials)", config.name);
+        row.configs.retain(|old| old.name != config.name);
+        row.configs.push(config);
+    }
+    for note in &front.notes {
+        if !row.notes.contains(note) {
+            row.notes.push(note.clone());
         }
     }
-    fronts
 }
 
 /// One trial, unless an earlier run has done it.
 fn one(
-    scene: &Scene,
-    front: &Front,
+    contestant: &mut dyn Contestant,
     (fault, number): (&Fault, u32),
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Result<()> {
-    let is_this = |old: &FaultTrial| {
-        old.target == front.name && old.scenario == fault.name && old.trial == number
-    };
+    let name = contestant.name().to_owned();
+    let is_this =
+        |old: &FaultTrial| old.target == name && old.scenario == fault.name && old.trial == number;
     if experiment
         .faults
         .iter()
@@ -152,17 +145,13 @@ fn one(
         runner.progress.skipped(TRIAL);
         return Ok(());
     }
-    let at = format!("{}, {}, trial {number}", front.name, fault.name);
+    let at = format!("{name}, {}, trial {number}", fault.name);
     experiment.failures.retain(|failure| failure.at != at);
     runner.progress.now(&at);
-    let trial = Trial {
-        scene,
-        front,
-        fault,
-    };
-    let mut outcome = match trial.run() {
+    let mut outcome = match contestant.trial(fault) {
         Ok(seen) => {
-            note_return(front, fault, seen.stays_back, experiment);
+            let new = seen.note.filter(|note| !experiment.notes.contains(note));
+            experiment.notes.extend(new);
             seen.trial
         }
         Err(error) => FaultTrial {
@@ -170,53 +159,30 @@ fn one(
             ..FaultTrial::default()
         },
     };
-    outcome.target.clone_from(&front.name);
+    outcome.target.clone_from(&name);
     outcome.scenario.clone_from(&fault.name);
     outcome.trial = number;
     outcome.probe_ms = 10.0;
-    match (&outcome.failure, outcome.outage_ms()) {
-        (Some(why), _) => runner.fail(experiment, &at, &why.clone()),
-        (None, Some(ms)) => runner.progress.event(&format!(
-            "{at}: outage {ms:.0} ms, lost {}, doubled {}",
-            outcome.lost, outcome.doubled
-        )),
-        (None, None) => runner
-            .progress
-            .event(&format!("{at}: writes never came back")),
-    }
+    tell(&outcome, &at, runner, experiment);
     runner.progress.done(TRIAL);
     experiment.faults.retain(|old| !is_this(old));
     experiment.faults.push(outcome);
-    settle(scene)
+    contestant.settle()
 }
 
-/// Balancers that know no cluster send the writes to a former primary once it is there again.
-fn note_return(front: &Front, fault: &Fault, stays_back: bool, experiment: &mut Experiment) {
-    let note = format!(
-        "{}, {}: after the server's return writes failed again, until the first server was the \
-         primary again",
-        front.name, fault.name
-    );
-    if !stays_back {
-        note_once(experiment, note);
+fn tell(outcome: &FaultTrial, at: &str, runner: &mut Runner, experiment: &mut Experiment) {
+    match (&outcome.failure, outcome.outage_ms()) {
+        (Some(why), _) => runner.fail(experiment, at, why),
+        (None, Some(ms)) => {
+            let counts = match outcome.probe {
+                Probe::Writes => format!("lost {}, doubled {}", outcome.lost, outcome.doubled),
+                Probe::Pages => format!("{} tries failed", outcome.failed),
+            };
+            let line = format!("{at}: outage {ms:.0} ms, {counts}");
+            runner.progress.event(&line);
+        }
+        (None, None) => runner
+            .progress
+            .event(&format!("{at}: no try ever succeeded again")),
     }
-}
-
-fn note_once(experiment: &mut Experiment, note: String) {
-    if !experiment.notes.contains(&note) {
-        experiment.notes.push(note);
-    }
-}
-
-/// All servers run and have all rows, and the first takes the writes again, which is where those
-/// balancers send them that know no cluster; or nothing more can be tried here.
-fn settle(scene: &Scene) -> Result<()> {
-    for server in scene.servers.iter().filter(|server| !server.is_running()) {
-        scene.bring_back(server)?;
-    }
-    scene.wait_caught_up()?;
-    scene
-        .hand_back()
-        .context("the first server's return as primary")?;
-    scene.wait_caught_up()
 }

@@ -12,7 +12,7 @@ mod metric;
 pub(crate) use experiment::{
     Cell, ConfigFile, Experiment, Failure, Load, Loop, ServerShare, Study, Target, Vitals,
 };
-pub(crate) use fault::{FaultStep, FaultTrial};
+pub(crate) use fault::{FaultStep, FaultTrial, Probe};
 pub(crate) use figure::{Drawing, Figure};
 pub(crate) use finding::{Check, Finding};
 pub(crate) use metric::{Better, Metric};

@@ -15,7 +15,7 @@ use super::experiment::{Program, Sends, Speech, Target};
 use super::outcome::ConfigFile;
 use super::topology::Topology;
 use super::versions;
-use crate::rival::{Rival, joined};
+use crate::rival::{Door, Rival, joined};
 use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, free_port, procfs};
 
 /// A target that runs, or what it takes none of: a direct connection.
@@ -49,8 +49,10 @@ pub(crate) struct Order<'a> {
     pub(crate) target: &'a Target,
     pub(crate) topology: &'a Topology,
     pub(crate) servers: Vec<SocketAddr>,
-    /// Where clients connect.
+    /// What it binds.
     pub(crate) listen: SocketAddr,
+    /// Where clients reach that.
+    pub(crate) door: Door,
     /// Writes must follow the primary when it changes.
     pub(crate) follows_primary: bool,
     /// A directory that every program can read.
@@ -72,22 +74,29 @@ pub(crate) fn start(
     topology: &Topology,
     follows_primary: bool,
 ) -> Result<Started> {
-    let count = target.servers.unwrap_or(topology.addresses.len());
-    let order = Order {
-        target,
-        topology,
-        servers: topology.addresses.iter().take(count).copied().collect(),
-        listen: another_port(),
+    let listen = another_port();
+    let order = Order::new(target, topology, listen, listen.into());
+    started(&Order {
         follows_primary,
-        room: topology.room(),
-    };
+        ..order
+    })
+}
+
+/// Starts it behind a door of its own, binding that port of all addresses which are there.
+pub(crate) fn start_behind(target: &Target, topology: &Topology, door: Door) -> Result<Started> {
+    let listen = SocketAddr::from(([0, 0, 0, 0], door.address.port()));
+    started(&Order::new(target, topology, listen, door))
+}
+
+fn started(order: &Order) -> Result<Started> {
+    let target = order.target;
     let running = match target.program {
         Program::Direct => return Ok(order.without_balancer(&order.direct())),
         Program::OwnRoundRobin => return Ok(order.own_round_robin()),
-        Program::Evenkeel => evenkeel::start(&order),
-        Program::Haproxy => haproxy::start(&order),
-        Program::Nginx => nginx::start(&order),
-        Program::MysqlRouter => router::start(&order),
+        Program::Evenkeel => evenkeel::start(order),
+        Program::Haproxy => haproxy::start(order),
+        Program::Nginx => nginx::start(order),
+        Program::MysqlRouter => router::start(order),
         Program::Pgpool => order.pooler(Pgpool::start(&order.servers, order.listen), "pgpool2"),
         Program::Pgbouncer => {
             let first = order.servers[0];
@@ -113,7 +122,20 @@ pub(crate) fn is_absent(program: Program) -> bool {
     }
 }
 
-impl Order<'_> {
+impl<'a> Order<'a> {
+    fn new(target: &'a Target, topology: &'a Topology, listen: SocketAddr, door: Door) -> Self {
+        let count = target.servers.unwrap_or(topology.addresses.len());
+        Order {
+            target,
+            topology,
+            servers: topology.addresses.iter().take(count).copied().collect(),
+            listen,
+            door,
+            follows_primary: false,
+            room: topology.room(),
+        }
+    }
+
     /// Clients of a direct connection talk to the first server, or to the one that is named.
     fn direct(&self) -> Vec<SocketAddr> {
         let number = self.target.server.unwrap_or(1);
@@ -257,6 +279,15 @@ impl Front {
             Process::Nothing => String::new(),
             Process::Evenkeel(balancer) => last_lines(&balancer.log(), LOG_LINES),
             Process::Rival(rival) => rival.log_tail(),
+        }
+    }
+
+    /// Ends it, as `kill -9` does.
+    pub(crate) fn kill(&self) -> Result<()> {
+        match &self.process {
+            Process::Nothing => Ok(()),
+            Process::Evenkeel(balancer) => balancer.kill(),
+            Process::Rival(rival) => rival.kill(),
         }
     }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::experiment::{ServerKind, Servers, Speech};
 use super::machine;
+use crate::network::Network;
 use crate::sysbench::Driver;
 use crate::{
     ClusterKind, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions, MysqlOptions,
@@ -56,6 +57,25 @@ impl Topology {
         topology.fill(servers)?;
         topology.limit(servers);
         Ok(topology)
+    }
+
+    /// Starts the same servers once more, each in a network namespace of its own.
+    pub(crate) fn in_namespaces(servers: &Servers, rows: u32) -> Result<Topology> {
+        let delay_us = Some(servers.delay_us.unwrap_or(0));
+        let servers = Servers {
+            delay_us,
+            ..servers.clone()
+        };
+        Topology::start(&servers, rows)
+    }
+
+    /// What the servers' namespaces are joined by, if they have any.
+    pub(crate) fn network(&self) -> Option<&Network> {
+        match &self.home {
+            Home::Scene(scene) => scene.lab.network(),
+            Home::Web(lab, _) => lab.network(),
+            Home::External(_) => None,
+        }
     }
 
     /// The lab's servers; none when they are somebody else's.

@@ -8,6 +8,9 @@ use super::super::outcome::{Check, Finding};
 use super::{
     Balance, Depth, Experiment, Load, Mode, Part, Program, ServerKind, Speech, Sweep, Target, Tool,
 };
+use fault::check_fault;
+
+mod fault;
 
 /// MySQL's manual: "A group can consist of maximum 9 servers."
 const GROUP_MAX: usize = 9;
@@ -58,6 +61,9 @@ fn check_part(part: &Part) -> Result<()> {
         if let Some(name) = wanted.find(|name| !part.load.iter().any(|load| load.name == **name)) {
             bail!("target {:?}: no load {name:?} in this part", target.name);
         }
+    }
+    for fault in &part.fault {
+        check_fault(fault, part).with_context(|| format!("fault {:?}", fault.name))?;
     }
     Ok(())
 }

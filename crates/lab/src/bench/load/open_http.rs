@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Latency, Report, Run, Task};
 use crate::stop::Stop;
+use crate::web::fetch;
 
 /// A request that is not answered so long after it was due has failed.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -96,17 +95,6 @@ impl Schedule {
         }
         Ok(())
     }
-}
-
-async fn fetch(address: SocketAddr, request: &str) -> Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
-    if !answer.starts_with(b"HTTP/1.1 200") {
-        bail!("not answered with 200");
-    }
-    Ok(())
 }
 
 fn report(times_ms: &[f64], asked: u32, took: Duration) -> Report {

@@ -1,4 +1,4 @@
-//! A fault trial: a server is taken away, and what writers saw of it.
+//! A fault trial: a server or a balancer is taken away, and what clients saw of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,21 +11,22 @@ pub(crate) struct FaultTrial {
     pub(crate) scenario: String,
     /// From 1.
     pub(crate) trial: u32,
-    /// Between two writes of the probe.
+    pub(crate) probe: Probe,
+    /// Between two of the probe's tries.
     pub(crate) probe_ms: f64,
-    /// Until the first write failed; nothing when none did.
+    /// Until the first try failed; nothing when none did.
     pub(crate) first_error_ms: Option<f64>,
-    /// Until writes succeeded again; nothing when none failed, or when they never did.
+    /// Until tries succeeded again; nothing when none failed, or when they never did.
     pub(crate) first_success_ms: Option<f64>,
-    /// The longest between two acknowledged writes: what a balancer that holds writes hides from
-    /// the outage.
+    /// The longest between two successes: what a balancer that holds writes hides from the outage,
+    /// and so does the start of an outage in which tries are not refused.
     pub(crate) silence_ms: Option<f64>,
     /// What the outage was made of, in order; empty when it cannot be told.
     pub(crate) steps: Vec<FaultStep>,
     pub(crate) acknowledged: u64,
-    /// Writes that were answered with an error or not at all.
+    /// Tries that were answered with an error or not at all.
     pub(crate) failed: u64,
-    /// Acknowledged, and not there afterwards.
+    /// These are of writes only. Acknowledged, and not there afterwards.
     pub(crate) lost: u64,
     /// There twice.
     pub(crate) doubled: u64,
@@ -37,6 +38,17 @@ pub(crate) struct FaultTrial {
     pub(crate) failure: Option<String>,
 }
 
+/// What is tried all the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Probe {
+    /// Each with an id, looked for afterwards.
+    #[default]
+    Writes,
+    /// Each over a new connection; nothing is left to look for.
+    Pages,
+}
+
 /// A part of the outage: detect, decide, promote, route, reconnect.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FaultStep {
@@ -46,7 +58,7 @@ pub(crate) struct FaultStep {
 }
 
 impl FaultTrial {
-    /// From the first error to the first success; zero when no write failed.
+    /// From the first error to the first success; zero when no try failed.
     pub(crate) fn outage_ms(&self) -> Option<f64> {
         match (self.first_error_ms, self.first_success_ms) {
             _ if self.failure.is_some() => None,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::bench::outcome::{Experiment, Metric, Outcome};
+use crate::bench::outcome::{Experiment, Metric, Outcome, Probe};
 use crate::bench::statistics::Analysis;
 
 /// One line per run.
@@ -111,6 +111,7 @@ pub(super) fn faults(outcome: &Outcome) -> String {
         "target",
         "scenario",
         "trial",
+        "probe",
         "first_error_ms",
         "first_success_ms",
         "outage_ms",
@@ -127,6 +128,14 @@ pub(super) fn faults(outcome: &Outcome) -> String {
     table.line(heading.map(str::to_owned));
     for experiment in &outcome.experiments {
         for trial in &experiment.faults {
+            let of_writes = |count: u64| match trial.probe {
+                Probe::Writes => count.to_string(),
+                Probe::Pages => String::new(),
+            };
+            let probe = match trial.probe {
+                Probe::Writes => "writes",
+                Probe::Pages => "pages",
+            };
             let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
             let steps = trial.steps.iter();
             let steps: Vec<String> = steps
@@ -137,16 +146,17 @@ pub(super) fn faults(outcome: &Outcome) -> String {
                 trial.target.clone(),
                 trial.scenario.clone(),
                 trial.trial.to_string(),
+                probe.to_owned(),
                 number(trial.first_error_ms),
                 number(trial.first_success_ms),
                 number(trial.outage_ms()),
                 number(trial.silence_ms),
                 trial.acknowledged.to_string(),
                 trial.failed.to_string(),
-                trial.lost.to_string(),
-                trial.doubled.to_string(),
-                trial.unexpected.to_string(),
-                trial.behind.to_string(),
+                of_writes(trial.lost),
+                of_writes(trial.doubled),
+                of_writes(trial.unexpected),
+                of_writes(trial.behind),
                 steps.join("; "),
                 trial.failure.clone().unwrap_or_default(),
             ]);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::bootstrap::{BAND, BLOCKS_LEAST, Bootstrap, Interval, Reading};
 use super::outage;
 use super::pairs::{Points, Question, ratio};
-use crate::bench::outcome::{Better, Cell, Check, Experiment, Finding, Metric};
+use crate::bench::outcome::{Better, Cell, Check, Experiment, Finding, Metric, Probe};
 
 /// A finding with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -190,13 +190,18 @@ impl Court<'_> {
                 format!("{title}: {scenario} was not run"),
             );
         };
-        let counts = format!(
-            "{}, lost {}, doubled {}, not caught up {}",
-            several(found.trials, "trial"),
-            found.lost,
-            found.doubled,
-            found.behind
-        );
+        let trials = several(found.trials, "trial");
+        let counts = match found.probe {
+            Probe::Pages => format!(
+                "{trials}, {} of {} requests failed",
+                found.failed,
+                found.failed + found.acknowledged
+            ),
+            Probe::Writes => format!(
+                "{trials}, lost {}, doubled {}, not caught up {}",
+                found.lost, found.doubled, found.behind
+            ),
+        };
         let amiss = found.lost + found.doubled + found.behind;
         if amiss + found.without_end as u64 > 0 {
             let numbers = format!("{title}: {counts}, without end {}", found.without_end);

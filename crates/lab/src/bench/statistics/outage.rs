@@ -3,23 +3,24 @@
 use serde::Serialize;
 
 use super::bootstrap::{Bootstrap, Interval};
-use crate::bench::outcome::FaultTrial;
+use crate::bench::outcome::{FaultTrial, Probe};
 
 /// All trials of one scenario with one target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct OutageSummary {
     pub(crate) target: String,
     pub(crate) scenario: String,
+    pub(crate) probe: Probe,
     /// Trials that say something.
     pub(crate) trials: usize,
     /// Trials that failed as trials.
     pub(crate) failed_trials: usize,
-    /// Trials in which writes never came back.
+    /// Trials in which tries never succeeded again.
     pub(crate) without_end: usize,
     /// Of the trials with an end; nothing when there is none.
     pub(crate) outage_ms: Option<Interval>,
     pub(crate) longest_ms: f64,
-    /// The median of the longest times without an acknowledged write.
+    /// The median of the longest times without a success.
     pub(crate) silence_ms: Option<f64>,
     /// Name and median length of each step, in the order of the trials.
     pub(crate) steps: Vec<(String, f64)>,
@@ -65,6 +66,7 @@ fn summary(all: &[&FaultTrial], bootstrap: &Bootstrap) -> OutageSummary {
     OutageSummary {
         target: all[0].target.clone(),
         scenario: all[0].scenario.clone(),
+        probe: trials.first().map_or(all[0].probe, |trial| trial.probe),
         trials: trials.len(),
         failed_trials: all.len() - trials.len(),
         without_end: trials.len() - outages.len(),

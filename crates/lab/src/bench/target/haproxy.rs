@@ -30,9 +30,9 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
         order.listen
     };
     let config = config(order, writes, program.root.is_some())?;
-    let rival = Rival::haproxy(program, &config, order.listen)?;
+    let rival = Rival::haproxy(program, &config, order.door.clone())?;
     Ok(Some(Running {
-        reads: order.listen,
+        reads: order.door.address,
         writes,
         process: Process::Rival(Box::new(rival)),
         version,

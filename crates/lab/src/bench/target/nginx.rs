@@ -31,9 +31,9 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
         Mode::Http => text.push_str(&http(order)),
         _ => text.push_str(&stream(order, writes)),
     }
-    let rival = Rival::nginx(&text, order.listen)?;
+    let rival = Rival::nginx(&text, order.door.clone())?;
     Ok(Some(Running {
-        reads: order.listen,
+        reads: order.door.address,
         writes,
         process: Process::Rival(Box::new(rival)),
         version: versions::said(&program, &["-v"]),

@@ -3,7 +3,7 @@
 
 use super::super::html::Html;
 use super::super::number::{count, ratio as as_ratio, short};
-use crate::bench::outcome::{Better, Experiment, Load, Metric, Target};
+use crate::bench::outcome::{Better, Experiment, Load, Metric, Probe, Target};
 use crate::bench::statistics::{Analysed, OutageSummary, Ratio, Reading, Summary};
 
 /// In the columns, where a load has them.
@@ -217,24 +217,40 @@ fn title<'a>(experiment: &'a Experiment, target: &'a str) -> &'a str {
     found.map_or(target, |target| target.title.as_str())
 }
 
-/// Fault trials by target and scenario.
+/// Fault trials by target and scenario; of pages nothing is left to look for afterwards.
 pub(super) fn outages(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
-    if analysed.outages.is_empty() {
-        return;
-    }
-    html.element("h3", "Faults: what writers saw");
-    html.inside("table class=\"numbers\"", |html| {
-        html.raw("<thead><tr><th></th><th class=\"words\">fault</th><th>trials</th>");
-        html.raw(
-            "<th>outage ms</th><th>longest</th><th>silence ms</th><th class=\"words\">made of</th>",
-        );
-        html.raw("<th>written</th><th>failed</th><th>lost</th>");
-        html.raw("<th>doubled</th><th>refused, yet there</th><th>not caught up</th></tr></thead>");
-        html.inside("tbody", |html| {
-            for found in &analysed.outages {
-                html.inside("tr", |html| outage(html, experiment, found));
-            }
+    for (probe, title) in [
+        (Probe::Writes, "Faults: what writers saw"),
+        (Probe::Pages, "Faults: what clients saw"),
+    ] {
+        let of_probe = analysed.outages.iter().filter(|one| one.probe == probe);
+        let found: Vec<&OutageSummary> = of_probe.collect();
+        if found.is_empty() {
+            continue;
+        }
+        html.element("h3", title);
+        html.inside("table class=\"numbers\"", |html| {
+            html.inside("thead", |html| {
+                html.inside("tr", |html| outage_heading(html, probe));
+            });
+            html.inside("tbody", |html| {
+                for one in found {
+                    html.inside("tr", |html| outage(html, experiment, one));
+                }
+            });
         });
+    }
+}
+
+fn outage_heading(html: &mut Html, probe: Probe) {
+    html.raw("<th></th><th class=\"words\">fault</th><th>trials</th><th>outage ms</th>");
+    html.raw("<th>longest</th><th>silence ms</th><th class=\"words\">made of</th>");
+    html.raw(match probe {
+        Probe::Writes => {
+            "<th>written</th><th>failed</th><th>lost</th><th>doubled</th>\
+             <th>refused, yet there</th><th>not caught up</th>"
+        }
+        Probe::Pages => "<th>answered</th><th>failed</th>",
     });
 }
 
@@ -267,14 +283,11 @@ fn outage(html: &mut Html, experiment: &Experiment, found: &OutageSummary) {
     html.element("td", &short(found.longest_ms));
     html.element("td", &found.silence_ms.map_or("–".to_owned(), short));
     html.element("td class=\"small\"", &steps.join(", "));
-    for number in [
-        found.acknowledged,
-        found.failed,
-        found.lost,
-        found.doubled,
-        found.unexpected,
-        found.behind,
-    ] {
+    let mut numbers = vec![found.acknowledged, found.failed];
+    if found.probe == Probe::Writes {
+        numbers.extend([found.lost, found.doubled, found.unexpected, found.behind]);
+    }
+    for number in numbers {
         html.element("td", &count(number));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::sample::{cell, experiment};
 use super::*;
-use crate::bench::outcome::FaultTrial;
+use crate::bench::outcome::{FaultTrial, Probe};
 
 /// Five blocks of each target at each point; a target's rate is its number times the block's
 /// weather, so that ratios are exact.
@@ -248,6 +248,19 @@ fn an_outage_must_be_short_and_lose_nothing() {
     );
     let numbers = "own: primary killed was not run";
     judged(trials(&[], 0), check, Verdict::NotShown, numbers);
+}
+
+#[test]
+fn of_pages_nothing_can_be_lost() {
+    let check =
+        "check = \"outage\"\ntarget = \"own\"\nscenario = \"primary killed\"\nat_most_ms = 10";
+    let mut fetched = trials(&[62.0, 60.0, 64.0], 0);
+    for trial in &mut fetched.faults {
+        (trial.probe, trial.acknowledged, trial.failed) = (Probe::Pages, 94, 6);
+    }
+    let numbers = "own: outage 62 ms (60 to 64), 3 trials, 18 of 300 requests failed; \
+        wanted at most 10 ms";
+    judged(fetched, check, Verdict::DoesNotHold, numbers);
 }
 
 #[test]

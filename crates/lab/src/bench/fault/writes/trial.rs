@@ -5,9 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::super::experiment::{Fault, How, Sends, Victim};
-use super::super::outcome::{FaultStep, FaultTrial};
-use super::super::target::Front;
+use super::super::super::experiment::{Fault, How, Sends, Victim};
+use super::super::super::outcome::{FaultStep, FaultTrial};
+use super::super::super::target::Front;
+use super::super::Seen;
+use super::super::steps::{cut, ms};
 use crate::scene::{self, Change};
 use crate::write_probe::{Outage, WriteLog};
 use crate::{Scene, Server, WriteProbe, WriteProbeOptions, eventually};
@@ -18,13 +20,6 @@ const CALM_WRITES: usize = 30;
 const RETURN_LIMIT: Duration = Duration::from_secs(30);
 /// How long a secondary is away.
 const AWAY: Duration = Duration::from_millis(1500);
-
-/// What became of a trial.
-pub(super) struct Seen {
-    pub(super) trial: FaultTrial,
-    /// Whether writes went on after the server's return too.
-    pub(super) stays_back: bool,
-}
 
 pub(super) struct Trial<'a> {
     pub(super) scene: &'a Scene,
@@ -67,7 +62,19 @@ impl Trial<'_> {
             let events = self.events().split_off(last_event);
             trial.steps = self.steps(&change, success_ms, &events, &old);
         }
-        Ok(Seen { trial, stays_back })
+        Ok(Seen {
+            trial,
+            note: (!stays_back).then(|| self.note_of_return()),
+        })
+    }
+
+    /// Balancers that know no cluster send the writes to a former primary once it is there again.
+    fn note_of_return(&self) -> String {
+        format!(
+            "{}, {}: after the server's return writes failed again, until the first server was \
+             the primary again",
+            self.front.name, self.fault.name
+        )
     }
 
     fn victim(&self) -> Result<Server> {
@@ -83,9 +90,9 @@ impl Trial<'_> {
     fn strike(&self, old: &Server) -> Result<Change> {
         let begun = SystemTime::now();
         let change = match (self.fault.victim, self.fault.how) {
-            (Victim::Secondary, _) | (_, How::Nothing) => None,
             (Victim::Primary, How::Stop) => Some(scene::How::Stopped),
             (Victim::Primary, How::Kill) => Some(scene::How::Killed),
+            _ => None,
         };
         if let Some(how) = change {
             return self
@@ -96,7 +103,7 @@ impl Trial<'_> {
         match self.fault.how {
             How::Nothing => {}
             How::Stop => old.stop()?,
-            How::Kill => old.kill()?,
+            How::Kill | How::Crash => old.kill()?,
         }
         std::thread::sleep(AWAY);
         Ok(Change {
@@ -172,34 +179,6 @@ impl Trial<'_> {
     }
 }
 
-/// Steps one after the other. One that is not told is part of the next, and so is one that is told
-/// only after the next was over: nobody waited for it.
-fn cut(cuts: &[(&str, Option<f64>)], end_ms: f64) -> Vec<FaultStep> {
-    let mut from_ms = 0.0;
-    let mut steps = Vec::new();
-    let mut name = String::new();
-    for (place, (word, at_ms)) in cuts.iter().enumerate() {
-        if !name.is_empty() {
-            name.push_str(", ");
-        }
-        name.push_str(word);
-        let mut later = cuts[place + 1..]
-            .iter()
-            .filter_map(|(_, later_ms)| *later_ms);
-        let Some(at_ms) = at_ms.filter(|at_ms| later.all(|later_ms| *at_ms <= later_ms)) else {
-            continue;
-        };
-        let to_ms = at_ms.clamp(from_ms, end_ms.max(from_ms));
-        steps.push(FaultStep {
-            name: std::mem::take(&mut name),
-            from_ms,
-            to_ms,
-        });
-        from_ms = to_ms;
-    }
-    steps
-}
-
 /// The longest after the fault and before the server's return; one without an end is that.
 fn outage(log: &WriteLog, change: &Change, until: SystemTime) -> Option<Outage> {
     let mut outages = log.outages();
@@ -220,36 +199,4 @@ fn calm(probe: &WriteProbe, since: SystemTime) -> Result<()> {
         let count = later.filter(|attempt| attempt.is_acknowledged()).count();
         Ok((count >= CALM_WRITES).then_some(()))
     })
-}
-
-fn ms(instant: SystemTime, start: SystemTime) -> f64 {
-    match instant.duration_since(start) {
-        Ok(later) => later.as_secs_f64() * 1000.0,
-        Err(earlier) => -earlier.duration().as_secs_f64() * 1000.0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_step_that_is_not_told_or_was_not_waited_for_joins_the_next() {
-        let cuts = [
-            ("detect", None),
-            ("promote", Some(300.0)),
-            ("route", Some(800.0)),
-            ("reconnect", Some(420.0)),
-        ];
-        let steps = cut(&cuts, 420.0);
-        let told: Vec<(&str, f64, f64)> = steps
-            .iter()
-            .map(|step| (step.name.as_str(), step.from_ms, step.to_ms))
-            .collect();
-        let expected = [
-            ("detect, promote", 0.0, 300.0),
-            ("route, reconnect", 300.0, 420.0),
-        ];
-        assert_eq!(told, expected);
-    }
 }

@@ -1,0 +1,120 @@
+//! One of the two: a network namespace with a balancer and the Keepalived beside it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail};
+
+use super::super::super::experiment::Target;
+use super::super::super::outcome::ConfigFile;
+use super::super::super::target::{self, Front, Started};
+use super::super::super::topology::Topology;
+use crate::keepalived::{Keepalived, KeepalivedOptions};
+use crate::network::Link;
+use crate::rival::Door;
+
+pub(super) struct Machine<'a> {
+    target: &'a Target,
+    port: u16,
+    shared: Ipv4Addr,
+    /// Nothing while it does not run.
+    front: Option<Box<Front>>,
+    keepalived: Keepalived,
+    link: Link,
+    /// Kept until the balancer has ended.
+    servers: Rc<Topology>,
+}
+
+impl<'a> Machine<'a> {
+    /// Both are up; who has the address shows later.
+    pub(super) fn start(
+        target: &'a Target,
+        servers: &Rc<Topology>,
+        (link, port): (Link, u16),
+        options: &KeepalivedOptions,
+    ) -> Result<Machine<'a>> {
+        link.make()?;
+        let mut machine = Machine {
+            target,
+            port,
+            shared: options.shared,
+            front: None,
+            keepalived: Keepalived::new(options)?,
+            link,
+            servers: servers.clone(),
+        };
+        machine.come_back()?;
+        Ok(machine)
+    }
+
+    pub(super) fn namespace(&self) -> PathBuf {
+        self.link.namespace()
+    }
+
+    pub(super) fn front(&self) -> Option<&Front> {
+        self.front.as_deref()
+    }
+
+    pub(super) fn said(&self) -> String {
+        self.keepalived.log_tail()
+    }
+
+    /// Nothing leaves it any more, not even a reset of a connection; then all that runs in it ends.
+    pub(super) fn die(&mut self) -> Result<()> {
+        self.link.cut_off()?;
+        self.keepalived.kill()?;
+        self.crash()
+    }
+
+    /// The balancer ends as by `kill -9`, and nothing else.
+    pub(super) fn crash(&mut self) -> Result<()> {
+        match &self.front {
+            Some(front) => front.kill(),
+            None => Ok(()),
+        }
+    }
+
+    /// Its Keepalived is asked to end.
+    pub(super) fn hand_over(&self) -> Result<()> {
+        self.keepalived.stop()
+    }
+
+    /// As after a start of the machine: without the address, joined, with all that ought to run.
+    pub(super) fn come_back(&mut self) -> Result<()> {
+        if !self.keepalived.is_running() {
+            self.link.forget_address(self.shared);
+        }
+        if self.link.is_cut_off() {
+            self.link.join_again()?;
+        }
+        if self.front().is_none_or(|front| front.pids().is_empty()) {
+            self.front = None;
+            self.start_balancer()?;
+        }
+        if !self.keepalived.is_running() {
+            self.keepalived.start()?;
+        }
+        Ok(())
+    }
+
+    fn start_balancer(&mut self) -> Result<()> {
+        let door = Door {
+            address: SocketAddr::from((self.link.address(), self.port)),
+            namespace: Some(self.link.namespace()),
+        };
+        let mut front = match target::start_behind(self.target, &self.servers, door)? {
+            Started::Front(front) => front,
+            Started::Missing(why) => bail!("{why}"),
+        };
+        let pids = front.pids();
+        let balancer = pids.first().context("the balancer ended at its start")?;
+        self.keepalived.depend_on(*balancer)?;
+        front.configs.push(ConfigFile {
+            name: "keepalived.conf".to_owned(),
+            text: self.keepalived.config().to_owned(),
+        });
+        self.front = Some(front);
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! One trial of a pair, from calm to calm.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+
+use super::super::super::experiment::{Fault, How};
+use super::super::super::outcome::{FaultTrial, Probe};
+use super::super::Seen;
+use super::super::steps::{cut, ms};
+use super::{Pair, address};
+use crate::eventually;
+use crate::network::Arrival;
+use crate::web_probe::{self, Gap, Try, WebProbe, WebProbeOptions};
+
+/// Answers in a row before and after a fault.
+const CALM_ANSWERS: usize = 30;
+/// Failures that last longer, but for the outage itself, are worth a note.
+const DISTURBANCE: Duration = Duration::from_millis(100);
+/// How long the answers may take to come back.
+const RETURN_LIMIT: Duration = Duration::from_secs(30);
+
+pub(super) struct Trial<'a, 'p> {
+    pub(super) pair: &'a mut Pair<'p>,
+    pub(super) fault: &'a Fault,
+}
+
+/// The instants of a trial.
+struct Course {
+    begun: SystemTime,
+    /// When the standby had the address; nothing if it never came.
+    moved: Option<SystemTime>,
+    /// Until when an outage is one of the fault, and not of the return.
+    until: SystemTime,
+    is_back: bool,
+}
+
+impl Trial<'_, '_> {
+    pub(super) fn run(&mut self) -> Result<Seen> {
+        let probe = WebProbe::start(WebProbeOptions::new(self.pair.shared, self.pair.page))?;
+        calm(&probe, SystemTime::now()).context("answers before the fault")?;
+        let course = self.course(&probe)?;
+        self.pair.active.come_back().context("the return")?;
+        self.pair.wait_settled()?;
+        calm(&probe, SystemTime::now()).context("answers after the return")?;
+        let tries = probe.finish();
+        let note = beside(&tries, &course).map(|when| {
+            let (target, fault) = (&self.pair.target.name, &self.fault.name);
+            let limit = DISTURBANCE.as_millis();
+            format!("{target}, {fault}: in some trial tries failed for more than {limit} ms {when}")
+        });
+        Ok(Seen {
+            trial: trial(&tries, &course),
+            note,
+        })
+    }
+
+    fn course(&mut self, probe: &WebProbe) -> Result<Course> {
+        let shared = address(self.pair.shared);
+        let arrival = Arrival::watch(self.pair.standby.namespace(), shared);
+        let begun = SystemTime::now();
+        self.strike().context("the fault")?;
+        let moved = arrival.wait(RETURN_LIMIT).ok();
+        let is_back = calm(probe, moved.unwrap_or(begun)).is_ok();
+        Ok(Course {
+            begun,
+            moved,
+            until: SystemTime::now(),
+            is_back,
+        })
+    }
+
+    fn strike(&mut self) -> Result<()> {
+        let active = &mut self.pair.active;
+        match self.fault.how {
+            How::Kill => active.die(),
+            How::Crash => active.crash(),
+            How::Stop => active.hand_over(),
+            How::Nothing => bail!("nothing is done to a balancer"),
+        }
+    }
+}
+
+/// What clients saw of it.
+fn trial(tries: &[Try], course: &Course) -> FaultTrial {
+    let begun = course.begun;
+    let answered = tries.iter().filter(|one| one.failure.is_none()).count();
+    let silence = web_probe::longest_silence(tries, begun, course.until);
+    let mut trial = FaultTrial {
+        probe: Probe::Pages,
+        acknowledged: answered as u64,
+        failed: (tries.len() - answered) as u64,
+        silence_ms: silence.map(|silence| silence.as_secs_f64() * 1000.0),
+        ..FaultTrial::default()
+    };
+    let Some(gap) = outage(tries, course) else {
+        return trial;
+    };
+    trial.first_error_ms = Some(ms(gap.first_error, begun).max(0.0));
+    let success_ms = gap.first_success.map(|success| ms(success, begun));
+    trial.first_success_ms = success_ms.filter(|_| course.is_back);
+    if let Some(success_ms) = trial.first_success_ms {
+        let moved_ms = course.moved.map(|moved| ms(moved, begun));
+        let cuts = [
+            ("detect, decide and move", moved_ms),
+            ("reconnect", Some(success_ms)),
+        ];
+        trial.steps = cut(&cuts, success_ms);
+    }
+    trial
+}
+
+/// The longest of the fault's, without those of the return; a try that was under way when the
+/// fault came is one of the fault's.
+fn outage(tries: &[Try], course: &Course) -> Option<Gap> {
+    let concerned: Vec<Try> = tries
+        .iter()
+        .filter(|one| one.ended >= course.begun && one.begun <= course.until)
+        .cloned()
+        .collect();
+    let gaps = web_probe::gaps(&concerned).into_iter();
+    gaps.max_by_key(|gap| {
+        let end = gap.first_success.unwrap_or(course.until);
+        let length = end.duration_since(gap.first_error).unwrap_or_default();
+        (gap.first_success.is_none(), length)
+    })
+}
+
+/// When else tries failed for a time.
+fn beside(tries: &[Try], course: &Course) -> Option<&'static str> {
+    let is_long = |gap: &Gap| {
+        let end = gap.first_success.unwrap_or(gap.first_error);
+        let length = end.duration_since(gap.first_error).unwrap_or_default();
+        length > DISTURBANCE
+    };
+    let gaps = web_probe::gaps(tries);
+    let mut long = gaps.iter().filter(|gap| is_long(gap));
+    long.find_map(|gap| {
+        if gap.first_error > course.until {
+            return Some("when the first balancer took the address back");
+        }
+        let is_before = gap.first_success.is_some_and(|end| end < course.begun);
+        is_before.then_some("before the fault: this machine was busy")
+    })
+}
+
+/// Waits until the last tries, and enough of them that were due since then, were answered.
+fn calm(probe: &WebProbe, since: SystemTime) -> Result<()> {
+    eventually(RETURN_LIMIT, "answers in a row", || {
+        let tries = probe.so_far();
+        let last = tries.iter().rev().take_while(|one| one.failure.is_none());
+        let count = last.filter(|one| one.begun >= since).count();
+        Ok((count >= CALM_ANSWERS).then_some(()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn at(ms: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(ms)
+    }
+
+    /// A try each 10 ms from 0 to 1000, of which those fail that are due within one of these.
+    fn tries(failing: &[(u64, u64)]) -> Vec<Try> {
+        let one = |due: u64| {
+            let fails = failing
+                .iter()
+                .any(|(from, to)| (*from..=*to).contains(&due));
+            Try {
+                begun: at(due),
+                ended: at(due + if fails { 250 } else { 2 }),
+                failure: fails.then(|| "no answer".to_owned()),
+            }
+        };
+        (0..=100).map(|number| one(number * 10)).collect()
+    }
+
+    const COURSE: Course = Course {
+        begun: UNIX_EPOCH,
+        moved: None,
+        until: UNIX_EPOCH,
+        is_back: true,
+    };
+
+    #[test]
+    fn an_outage_is_cut_where_the_address_moved_and_that_of_the_return_is_not_its_own() {
+        let course = Course {
+            begun: at(105),
+            moved: Some(at(300)),
+            until: at(700),
+            ..COURSE
+        };
+        // The first was under way when the fault came, the last ones are of the return.
+        let seen = trial(&tries(&[(100, 310), (710, 990)]), &course);
+        assert_eq!(
+            (seen.first_error_ms, seen.first_success_ms),
+            (Some(0.0), Some(217.0))
+        );
+        assert_eq!((seen.failed, seen.acknowledged), (22 + 29, 101 - 22 - 29));
+        let steps: Vec<(f64, f64)> = seen
+            .steps
+            .iter()
+            .map(|one| (one.from_ms, one.to_ms))
+            .collect();
+        assert_eq!(steps, [(0.0, 195.0), (195.0, 217.0)]);
+        assert_eq!(seen.silence_ms, Some(230.0));
+        let note = |failing| beside(&tries(failing), &course);
+        assert_eq!(note(&[(100, 310), (710, 770)]), None);
+        let back = "when the first balancer took the address back";
+        assert_eq!(note(&[(100, 310), (710, 900)]), Some(back));
+        let before = note(&[(0, 90), (110, 310)]);
+        assert!(before.is_some_and(|when| when.starts_with("before the fault")));
+    }
+
+    #[test]
+    fn an_outage_that_nothing_ended_has_no_end_and_no_steps() {
+        let course = Course {
+            begun: at(100),
+            until: at(600),
+            is_back: false,
+            ..COURSE
+        };
+        let seen = trial(&tries(&[(100, 650)]), &course);
+        assert_eq!((seen.outage_ms(), seen.steps.len()), (None, 0));
+        let calm = trial(&tries(&[]), &course);
+        assert_eq!((calm.outage_ms(), calm.failed), (Some(0.0), 0));
+    }
+}

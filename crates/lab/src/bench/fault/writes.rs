@@ -1,0 +1,99 @@
+//! Trials of a cluster's servers: what becomes of writes through a target that follows the primary.
+
+mod trial;
+
+use anyhow::{Context, Result};
+
+use super::super::experiment::{Fault, Program, Target};
+use super::super::outcome::Experiment;
+use super::super::part::Stage;
+use super::super::runner::Runner;
+use super::super::target::{self, Front, Started};
+use super::{Contestant, Seen, note_start};
+use crate::Scene;
+use trial::Trial;
+
+/// A target in front of servers that elect or are given a primary.
+struct Writing<'a> {
+    scene: &'a Scene,
+    front: Front,
+}
+
+impl Contestant for Writing<'_> {
+    fn name(&self) -> &str {
+        &self.front.name
+    }
+
+    fn trial(&mut self, fault: &Fault) -> Result<Seen> {
+        let trial = Trial {
+            scene: self.scene,
+            front: &self.front,
+            fault,
+        };
+        trial.run()
+    }
+
+    /// All servers run and have all rows, and the first takes the writes again, which is where
+    /// those balancers send them that know no cluster.
+    fn settle(&mut self) -> Result<()> {
+        let scene = self.scene;
+        for server in scene.servers.iter().filter(|server| !server.is_running()) {
+            scene.bring_back(server)?;
+        }
+        scene.wait_caught_up()?;
+        scene
+            .hand_back()
+            .context("the first server's return as primary")?;
+        scene.wait_caught_up()
+    }
+}
+
+/// Direct connections have nowhere to go, and nginx asks no server whether it takes writes.
+pub(super) fn can_be_tried(target: &Target) -> bool {
+    !matches!(
+        target.program,
+        Program::Direct
+            | Program::OwnRoundRobin
+            | Program::Nginx
+            | Program::Glb
+            | Program::Proxysql
+            | Program::Maxscale
+            | Program::MysqlProxy
+            | Program::Ipvs
+    )
+}
+
+/// The targets anew, told to follow the primary; none where nobody takes over writes.
+pub(super) fn contestants<'a>(
+    wanted: &[&Target],
+    stage: &'a Stage,
+    runner: &mut Runner,
+    experiment: &mut Experiment,
+) -> Vec<Box<dyn Contestant + 'a>> {
+    let mut all: Vec<Box<dyn Contestant + 'a>> = Vec::new();
+    let Some(scene) = stage.topology.scene() else {
+        let part = &stage.part.name;
+        let note = format!("{part}: no fault trials: nobody here takes over writes");
+        if !experiment.notes.contains(&note) {
+            experiment.notes.push(note);
+        }
+        return all;
+    };
+    for target in wanted {
+        match target::start(target, &stage.topology, true) {
+            Ok(Started::Front(front)) => {
+                note_start(&front, experiment);
+                all.push(Box::new(Writing {
+                    scene,
+                    front: *front,
+                }));
+            }
+            Ok(Started::Missing(_)) => {}
+            Err(error) => {
+                let at = format!("the start of {} for fault trials", target.name);
+                runner.fail(experiment, &at, &format!("{error:#}"));
+            }
+        }
+    }
+    all
+}

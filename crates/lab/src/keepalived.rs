@@ -1,0 +1,157 @@
+//! Keepalived beside a balancer: it holds a shared address by VRRP, and gives it up when the
+//! balancer has ended.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::process::{Launch, Process};
+use crate::scratch::Scratch;
+use crate::tool;
+
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// One of the two that share an address.
+#[derive(Clone)]
+pub(crate) struct KeepalivedOptions {
+    /// The network namespace to live in.
+    pub(crate) namespace: PathBuf,
+    pub(crate) own: Ipv4Addr,
+    pub(crate) peer: Ipv4Addr,
+    pub(crate) shared: Ipv4Addr,
+    /// Whether it has the address as long as it can.
+    pub(crate) is_active: bool,
+    /// Time between two adverts, in steps of 10 ms; after three the peer takes over.
+    pub(crate) advert_ms: u32,
+}
+
+/// Can be started, hurt and started again; killed when dropped.
+pub(crate) struct Keepalived {
+    process: Process,
+    config: String,
+    scratch: Scratch,
+}
+
+impl Keepalived {
+    /// Its files are in a directory of its own; nothing runs yet.
+    pub(crate) fn new(options: &KeepalivedOptions) -> Result<Keepalived> {
+        let scratch = Scratch::new("keepalived")?;
+        let room = scratch.path().display().to_string();
+        let config = configuration(options, &room);
+        fs::write(scratch.path().join("keepalived.conf"), &config)?;
+        let check = format!("kill -0 \"$(cat {room}/balancer.pid)\"\n");
+        fs::write(scratch.path().join("alive.sh"), check)?;
+        let words = format!(
+            "--dont-fork --log-console --no-syslog --vrrp --use-file {room}/keepalived.conf \
+             --pid {room}/keepalived.pid --vrrp_pid {room}/vrrp.pid"
+        );
+        let process = Process::new(Launch {
+            name: "keepalived".to_owned(),
+            program: tool::find("keepalived")?,
+            arguments: words.split(' ').map(str::to_owned).collect(),
+            log: scratch.path().join("log"),
+            note: scratch.note("keepalived"),
+            stop_signal: libc::SIGTERM,
+            namespace: Some(options.namespace.clone()),
+            ..Launch::default()
+        });
+        Ok(Keepalived {
+            process,
+            config,
+            scratch,
+        })
+    }
+
+    pub(crate) fn config(&self) -> &str {
+        &self.config
+    }
+
+    /// The process without which it gives the address up.
+    pub(crate) fn depend_on(&self, balancer: u32) -> Result<()> {
+        let file = self.scratch.path().join("balancer.pid");
+        Ok(fs::write(file, balancer.to_string())?)
+    }
+
+    /// Starts it, also after its end; what a killed one left is in nobody's way.
+    pub(crate) fn start(&self) -> Result<()> {
+        for left in ["keepalived.pid", "vrrp.pid"] {
+            let _ = fs::remove_file(self.scratch.path().join(left));
+        }
+        self.process.start()
+    }
+
+    /// Asks it to end: it hands the address over first.
+    pub(crate) fn stop(&self) -> Result<()> {
+        self.process.stop(STOP_LIMIT)
+    }
+
+    /// Kills it: the address stays where it is.
+    pub(crate) fn kill(&self) -> Result<()> {
+        self.process.kill()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    pub(crate) fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+}
+
+/// As its manual page has it: the active one's priority is 50 more. The balancer is looked for by
+/// a script: `track_process` looks for names on the whole machine, and there are two of a name.
+fn configuration(options: &KeepalivedOptions, room: &str) -> String {
+    let KeepalivedOptions {
+        own, peer, shared, ..
+    } = options;
+    let (state, priority) = match options.is_active {
+        true => ("MASTER", 150),
+        false => ("BACKUP", 100),
+    };
+    let router = shared.octets()[3];
+    let advert_s = f64::from(options.advert_ms) / 1000.0;
+    format!(
+        "global_defs {{\n    router_id {own}\n    script_user root\n\
+         \x20   enable_script_security\n}}\n\
+         vrrp_script balancer_lives {{\n    script \"/bin/sh {room}/alive.sh\"\n    interval 1\n}}\n\
+         vrrp_instance shared_address {{\n    version 3\n    state {state}\n    priority {priority}\n\
+         \x20   interface eth0\n    virtual_router_id {router}\n    advert_int {advert_s}\n\
+         \x20   unicast_src_ip {own}\n    unicast_peer {{\n        {peer}\n    }}\n\
+         \x20   virtual_ipaddress {{\n        {shared}/24\n    }}\n\
+         \x20   track_script {{\n        balancer_lives\n    }}\n}}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_active_one_has_the_higher_priority_and_both_the_same_router() {
+        let options = KeepalivedOptions {
+            namespace: PathBuf::new(),
+            own: Ipv4Addr::new(10, 77, 1, 5),
+            peer: Ipv4Addr::new(10, 77, 1, 6),
+            shared: Ipv4Addr::new(10, 77, 1, 7),
+            is_active: true,
+            advert_ms: 100,
+        };
+        let active = configuration(&options, "/room");
+        assert!(active.contains("priority 150") && active.contains("advert_int 0.1\n"));
+        let options = KeepalivedOptions {
+            is_active: false,
+            advert_ms: 1000,
+            ..options
+        };
+        let standby = configuration(&options, "/room");
+        assert!(standby.contains("priority 100") && standby.contains("advert_int 1\n"));
+        for config in [active, standby] {
+            assert!(config.contains("virtual_router_id 7\n"), "{config}");
+            assert!(config.contains("10.77.1.7/24"), "{config}");
+        }
+    }
+}
