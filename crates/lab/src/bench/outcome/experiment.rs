@@ -159,6 +159,9 @@ pub(crate) struct Vitals {
     pub(crate) steal_percent: f64,
     /// Local ports in use at the end (any state, TIME_WAIT among them) towards the same address.
     pub(crate) local_ports_used: u32,
+    /// What the generator really offered, in per cent of the rate that it was given, where it says
+    /// so.
+    pub(crate) offered_percent: Option<f64>,
 }
 
 /// Something that went wrong.

@@ -395,6 +395,7 @@ fn cell(target: &Target, load: &str, threads: f64, block: u32, turn: u32, rate: 
             machine_busy_percent: 96.0,
             steal_percent: 0.3,
             local_ports_used: 300,
+            offered_percent: None,
         },
         ..Cell::default()
     }
