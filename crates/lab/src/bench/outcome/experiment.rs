@@ -41,6 +41,8 @@ pub(crate) struct Experiment {
 #[serde(default)]
 pub(crate) struct Study {
     pub(crate) year: u32,
+    /// Its question as it stands behind "the question was": `whether ...`.
+    pub(crate) asked: String,
     /// What it had, in a sentence: programs, versions, machines.
     pub(crate) setting: String,
     /// What it found, in a sentence or two.

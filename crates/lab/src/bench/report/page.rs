@@ -3,6 +3,7 @@
 mod appendix;
 mod experiment;
 mod opening;
+mod short;
 mod tables;
 
 use super::figure;

@@ -97,6 +97,35 @@ fn verdicts_stand_on_the_page_in_words() {
 }
 
 #[test]
+fn in_short_says_what_was_asked_what_came_out_and_whom_to_take() {
+    let mut outcome = sample::outcome(1);
+    let page_before = page(&outcome);
+    for part in [
+        "In 2024 the question was whether MySQL Router or HAProxy is faster; the answer: Router",
+        "“MySQL Router is about three times as fast as HAProxy” does not hold: MySQL Router has ",
+        "; of the other 3 findings, ",
+        "Most queries per second (Flight records, read; threads: 8 to 128): <strong>Evenkeel</strong>",
+        " of one server direct; the next, Evenkeel, least connections, × ",
+        "Least processor time of the balancer per query (",
+        // An experiment of one's own says what it measured.
+        "<dd>MySQL direct; HAProxy, one server; HAProxy, two servers; Evenkeel, two servers; \
+         PostgreSQL direct; Pgpool-II, two servers, under MySQL simple read: one point select; ",
+        "; no other balancer was run.",
+    ] {
+        assert!(page_before.contains(part), "{part:?}");
+    }
+    // Other numbers, other words.
+    for cell in &mut outcome.experiments[0].cells {
+        if cell.target == "mysql-router" {
+            cell.values.insert(Metric::Rate, 90_000.0);
+        }
+    }
+    let page_after = page(&outcome);
+    assert!(page_after.contains("three times as fast as HAProxy” holds: "));
+    assert!(page_after.contains("8 to 128): <strong>MySQL Router</strong>"));
+}
+
+#[test]
 fn every_kind_of_figure_is_drawn_with_its_unit() {
     let outcome = sample::outcome(1);
     let experiment = &outcome.experiments[0];

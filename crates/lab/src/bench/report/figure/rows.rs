@@ -384,7 +384,7 @@ impl Stage<'_, '_, '_> {
     }
 }
 
-fn singular(counted: &str) -> &str {
+pub(in crate::bench::report) fn singular(counted: &str) -> &str {
     match counted {
         "queries" => "query",
         other => other.strip_suffix('s').unwrap_or(other),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::html::Html;
 use super::super::number::{length, moment};
-use super::verdict;
+use super::{short, verdict};
 use crate::bench::outcome::Outcome;
 use crate::bench::statistics::{Alarm, Analysis};
 
@@ -19,6 +19,7 @@ pub(super) fn write(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
         html.element("h1", &title(outcome));
         html.element("p class=\"facts\"", &facts(outcome));
     });
+    short::write(html, outcome, analysis);
     verdicts(html, outcome, analysis);
     cautions(html, outcome, analysis);
     how_to_read(html);

@@ -212,7 +212,7 @@ fn reading(reading: Reading, better: Better) -> &'static str {
     }
 }
 
-fn title<'a>(experiment: &'a Experiment, target: &'a str) -> &'a str {
+pub(super) fn title<'a>(experiment: &'a Experiment, target: &'a str) -> &'a str {
     let found = experiment.targets.iter().find(|t| t.name == target);
     found.map_or(target, |target| target.title.as_str())
 }
