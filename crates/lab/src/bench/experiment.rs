@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{Figure, Finding, Study};
+use super::outcome::{Figure, Finding, Published, Study};
 
 pub(crate) use check::parse;
 pub(crate) use library::{all, find};
@@ -41,6 +41,9 @@ pub(crate) struct Experiment {
     pub(crate) figure: Vec<Figure>,
     #[serde(default)]
     pub(crate) finding: Vec<Finding>,
+    /// Figures of the study that stand beside those measured here.
+    #[serde(default)]
+    pub(crate) published: Vec<Published>,
 }
 
 /// How much is done.

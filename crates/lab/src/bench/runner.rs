@@ -209,6 +209,7 @@ impl Runner {
             blocks_wanted: effort.blocks as u32,
             findings: wanted.finding.clone(),
             figures: wanted.figure.clone(),
+            published: wanted.published.clone(),
             notes: wanted.notes.clone(),
             ..outcome::Experiment::default()
         }

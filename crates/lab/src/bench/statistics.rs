@@ -66,7 +66,7 @@ fn analyse_one(outcome: &Outcome, experiment: &Experiment, bootstrap: &Bootstrap
         choices: choice::choices(experiment, bootstrap),
         alarms: alarm::of_experiment(outcome, experiment, &ratios),
         outages: outage::summaries(&experiment.faults, bootstrap),
-        summaries: summary::summaries(experiment),
+        summaries: summary::summaries(experiment, bootstrap),
         ratios,
     }
 }

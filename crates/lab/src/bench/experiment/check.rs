@@ -175,6 +175,10 @@ fn check_names(experiment: &Experiment) -> Result<()> {
             known("load", &loads, name, &of)?;
         }
     }
+    for published in &experiment.published {
+        known("target", &targets, &published.target, "published")?;
+        known("load", &loads, &published.load, "published")?;
+    }
     for finding in &experiment.finding {
         let of = format!("finding {:?}", finding.statement);
         let (of_targets, of_loads) = named(finding);

@@ -30,6 +30,8 @@ pub(crate) struct Experiment {
     pub(crate) faults: Vec<FaultTrial>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) figures: Vec<Figure>,
+    /// What the study measured, to stand beside what was measured here.
+    pub(crate) published: Vec<Published>,
     /// What went wrong; the rest of the experiment stands.
     pub(crate) failures: Vec<Failure>,
     /// What a reader must know: "no control groups: both servers share the cores".
@@ -49,6 +51,18 @@ pub(crate) struct Study {
     pub(crate) found: String,
     /// Where this re-run differs and why.
     pub(crate) differs: String,
+}
+
+/// Figures of the study, of what stands here under these names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Published {
+    pub(crate) load: String,
+    pub(crate) target: String,
+    #[serde(default)]
+    pub(crate) metric: Metric,
+    /// Point and value.
+    pub(crate) values: Vec<(f64, f64)>,
 }
 
 /// What clients connect to.
@@ -101,6 +115,17 @@ pub(crate) struct Load {
     pub(crate) axis: String,
     /// Length of one run.
     pub(crate) seconds: f64,
+}
+
+impl Load {
+    /// A point of its sweep, as a reader sees it: `8 threads`, `offered rate (requests/s): 60`.
+    pub(crate) fn place(&self, point: f64) -> String {
+        if self.axis.contains('(') {
+            format!("{}: {point}", self.axis)
+        } else {
+            format!("{point} {}", self.axis)
+        }
+    }
 }
 
 /// Whether the load waits for answers before it asks again.

@@ -4,6 +4,7 @@ mod appendix;
 mod experiment;
 mod opening;
 mod short;
+mod sweep;
 mod tables;
 
 use super::figure;

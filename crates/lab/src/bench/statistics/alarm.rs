@@ -241,8 +241,8 @@ fn place(experiment: &Experiment, target: &str, load: &str, point: f64) -> Strin
 
 fn sweep_place(experiment: &Experiment, load: &str, point: f64) -> String {
     let found = experiment.loads.iter().find(|l| l.name == load);
-    let axis = found.map_or("", |load| load.axis.as_str());
-    format!("{load}, {point} {axis}")
+    let at = found.map_or_else(|| point.to_string(), |load| load.place(point));
+    format!("{load}, {at}")
 }
 
 fn listed(places: &[String]) -> String {

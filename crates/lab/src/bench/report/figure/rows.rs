@@ -250,7 +250,7 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
             subject.title(reference)
         );
         (!rows.is_empty()).then(|| Panel {
-            heading: format!("{} — {peak} {}", load.title, load.axis),
+            heading: format!("{} — {}", load.title, load.place(peak)),
             axis: Axis::across(most * 1.02, &label),
             rows,
         })
