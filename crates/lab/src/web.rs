@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,7 @@ impl Lab {
             launch,
             Arc::new(Web {
                 address: place.address,
+                config,
             }),
         ))
     }
@@ -87,6 +89,7 @@ fn numbers(bytes: usize) -> String {
 
 struct Web {
     address: SocketAddr,
+    config: PathBuf,
 }
 
 impl Kind for Web {
@@ -96,6 +99,10 @@ impl Kind for Web {
 
     fn sql(&self, _statements: &str) -> Result<String> {
         bail!("a web server speaks no SQL")
+    }
+
+    fn config_files(&self) -> Vec<PathBuf> {
+        vec![self.config.clone()]
     }
 
     fn how_to_connect(&self) -> String {

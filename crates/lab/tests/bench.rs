@@ -135,6 +135,13 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
     let config = row("nginx")["configs"][0]["text"].as_str().unwrap();
     assert!(config.contains("proxy_pass"), "{config}");
 
+    let servers = &own["servers"][0];
+    assert_eq!(servers["part"], "web");
+    let config = servers["configs"].to_string();
+    for part in ["web-1: command line", "web-2: nginx.conf", "stub_status"] {
+        assert!(config.contains(part), "{part:?} is not in {config}");
+    }
+
     let failures = own["failures"].to_string();
     for part in [
         "it had ended before this run; it was started again",
@@ -146,6 +153,8 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
     }
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("a proxy costs something") && page.contains("not installed"));
+    assert!(page.contains("web-2: nginx.conf, where it is not as web-1: nginx.conf"));
+    assert_eq!(page.matches("stub_status").count(), 1, "once per part");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::cell;
 use super::experiment::{Depth, Effort, Load, Part, Sweep, Target};
 use super::load::{self, Task};
-use super::outcome::{Cell, Experiment, Failure};
+use super::outcome::{Cell, Experiment, Failure, PartServers};
 use super::runner::Runner;
 use super::schedule::{Plan, Step};
 use super::settle::settle;
@@ -72,6 +72,11 @@ impl<'a> Stage<'a> {
                 experiment.notes.push(note);
             }
         }
+        experiment.servers.retain(|known| known.part != part.name);
+        experiment.servers.push(PartServers {
+            part: part.name.clone(),
+            configs: topology.configs(),
+        });
         let mut stage = Stage {
             part,
             depth,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::experiment::{ServerKind, Servers, Speech};
+use super::outcome::ConfigFile;
 use crate::sysbench::Driver;
 use crate::{
     ClusterKind, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions, MysqlOptions,
@@ -104,6 +105,19 @@ impl Topology {
             );
             (name, *address)
         })
+    }
+
+    /// How each server is configured.
+    pub(crate) fn configs(&self) -> Vec<ConfigFile> {
+        let of_server = |server: &Server| {
+            let name = server.name.clone();
+            let configs = server.configuration().into_iter();
+            configs.map(move |(file, text)| ConfigFile {
+                name: format!("{name}: {file}"),
+                text,
+            })
+        };
+        self.servers().iter().flat_map(of_server).collect()
     }
 
     /// All processes of all servers.

@@ -20,6 +20,8 @@ pub(crate) struct Experiment {
     /// Everything that was wanted, also what is not installed. Names of targets and of loads are
     /// unique in the experiment, also when it has several parts: `mysql-direct`, `postgres-direct`.
     pub(crate) targets: Vec<Target>,
+    /// How the servers of each part were configured.
+    pub(crate) servers: Vec<PartServers>,
     pub(crate) loads: Vec<Load>,
     /// Names of the targets with which all others are compared: direct, the study's winner. A ratio
     /// is taken where both have run the same load at the same point in the same block, so each part
@@ -51,6 +53,16 @@ pub(crate) struct Study {
     pub(crate) found: String,
     /// Where this re-run differs and why.
     pub(crate) differs: String,
+}
+
+/// The servers of a part.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PartServers {
+    /// The part's name.
+    pub(crate) part: String,
+    /// Named `server: file`; the first server's come first.
+    pub(crate) configs: Vec<ConfigFile>,
 }
 
 /// Figures of the study, of what stands here under these names.
