@@ -64,6 +64,7 @@ impl<'a> Stage<'a> {
             .progress
             .now(&format!("starting the servers of {:?}", part.name));
         let topology = Topology::start(&part.servers, part.servers.rows(depth))
+            .inspect_err(|_| note_without_servers(part, experiment))
             .with_context(|| format!("the servers of {:?} do not start", part.name))?;
         runner.note_versions(versions::of_servers(&topology));
         for note in &topology.notes {
@@ -350,6 +351,16 @@ impl<'a> Stage<'a> {
             rows: self.part.servers.rows(self.depth).max(1),
             seed: asked.seed,
             room: self.topology.room(),
+        }
+    }
+}
+
+/// Why none of the part's targets took part.
+fn note_without_servers(part: &Part, experiment: &mut Experiment) {
+    for target in &mut experiment.targets {
+        if part.target.iter().any(|own| own.name == target.name) {
+            let why = "its servers do not start: see below, what went wrong";
+            target.missing = Some(why.to_owned());
         }
     }
 }

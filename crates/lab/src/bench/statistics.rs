@@ -14,7 +14,7 @@ mod summary;
 pub(crate) use alarm::Alarm;
 pub use bootstrap::median;
 pub(crate) use bootstrap::{BLOCKS_LEAST, Bootstrap, Interval, Reading};
-pub(crate) use choice::{Choice, Standing};
+pub(crate) use choice::{Choice, Other, Standing};
 pub(crate) use finding::{Judged, Verdict};
 pub(crate) use outage::OutageSummary;
 pub(crate) use pairs::{Points, Question, ratio, within};

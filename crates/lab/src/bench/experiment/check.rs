@@ -40,6 +40,9 @@ fn check_part(part: &Part) -> Result<()> {
     if (servers.kind == ServerKind::External) != servers.count.eq(&0) {
         bail!("servers: kind = \"external\" takes address and no count, all others count");
     }
+    if servers.program.is_some() && servers.kind != ServerKind::Web {
+        bail!("servers: program is of kind = \"web\" only");
+    }
     for load in &part.load {
         check_load(load, servers.speech()).with_context(|| format!("load {:?}", load.name))?;
     }
@@ -269,6 +272,15 @@ mod tests {
     fn a_tool_that_does_not_speak_to_the_servers_is_refused() {
         let error = complaint(&SMALLEST.replace("\"ab\"", "\"pgbench\""));
         assert!(error.contains("does not speak"), "{error}");
+    }
+
+    #[test]
+    fn only_web_servers_have_a_program() {
+        let web = "kind = \"web\", program = \"apache\"";
+        let text = SMALLEST.replace("kind = \"web\"", web);
+        parse(&text).expect("it is right");
+        let text = text.replace("\"web\", program", "\"galera\", program");
+        assert!(complaint(&text).contains("of kind = \"web\" only"));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use super::super::number::ratio as as_ratio;
 use super::opening::day;
 use super::tables::title;
 use crate::bench::outcome::{Better, Experiment, Metric, Outcome, Study};
-use crate::bench::statistics::{Analysed, Analysis, Choice, Interval, Judged, Standing, Verdict};
+use crate::bench::statistics::{
+    Analysed, Analysis, Choice, Interval, Judged, Other, Standing, Verdict,
+};
 
 /// More loads than these are counted, not named.
 const LOADS_NAMED: usize = 4;
@@ -133,7 +135,13 @@ fn predicate(verdict: Verdict) -> &'static str {
 /// Who was best at what, by how much, and whether anybody else will do.
 fn take(html: &mut Html, experiment: &Experiment, choice: &Choice) {
     let title = |name: &str| title(experiment, name).to_owned();
-    html.text(&format!("{}: ", subject(experiment, choice)));
+    let subject = subject(experiment, choice);
+    let is_too_few = |other: &Other| other.standing == Standing::TooFewBlocks;
+    if !choice.others.is_empty() && choice.others.iter().all(is_too_few) {
+        html.text(&format!("{subject}: too few blocks to tell anybody apart."));
+        return;
+    }
+    html.text(&format!("{subject}: "));
     html.raw("<strong>")
         .text(&title(&choice.best))
         .raw("</strong>");
