@@ -127,6 +127,21 @@ fn in_short_says_what_was_asked_what_came_out_and_whom_to_take() {
 }
 
 #[test]
+fn in_short_says_who_had_the_shortest_outage_with_all_rows_there() {
+    let mut outcome = sample::outcome(1);
+    let best = "Shortest outage of writes (primary stopped): <strong>Evenkeel</strong>, ";
+    let before = page(&outcome);
+    assert!(before.contains(best));
+    assert!(before.contains(" Behind: MySQL Router ("));
+    let mut trials = outcome.experiments[0].faults.iter_mut();
+    trials.find(|t| t.target == "evenkeel").unwrap().lost = 1;
+    let after = page(&outcome);
+    assert!(!after.contains(best));
+    assert!(after.contains("(primary stopped): <strong>MySQL Router</strong>, "));
+    assert!(after.contains("writes never came back: Evenkeel."));
+}
+
+#[test]
 fn a_load_of_many_points_has_them_all_in_one_table_beside_what_was_published() {
     let mut outcome = sample::outcome(1);
     outcome.experiments[0].published.push(Published {

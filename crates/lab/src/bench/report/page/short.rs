@@ -1,5 +1,7 @@
 //! In short: for each experiment what was asked and found, what came out here, and whom to take.
 
+mod outage;
+
 use super::super::figure::singular;
 use super::super::html::Html;
 use super::super::number::ratio as as_ratio;
@@ -43,13 +45,14 @@ fn entries(html: &mut Html, experiment: &Experiment, analysed: &Analysed, day: &
         html.element("dt", "Here")
             .element("dd", &here(first, others, day));
     }
-    if analysed.choices.is_empty() {
+    if analysed.choices.is_empty() && analysed.outages.is_empty() {
         return;
     }
     html.element("dt", "So take").inside("dd", |html| {
         for choice in &analysed.choices {
             html.inside("div", |html| take(html, experiment, choice));
         }
+        outage::write(html, experiment, &analysed.outages);
     });
 }
 
