@@ -76,6 +76,19 @@ impl Process {
         self.start_with(Vec::new())
     }
 
+    /// The command, an option a line.
+    pub(crate) fn command_line(&self) -> String {
+        let mut text = self.launch.program.display().to_string();
+        let mut is_value = false;
+        for argument in &self.launch.arguments {
+            text.push_str(if is_value { " " } else { "\n    " });
+            text.push_str(argument);
+            // `-c setting`: what stands behind a letter of its own belongs to it.
+            is_value = !is_value && argument.len() == 2 && argument.starts_with('-');
+        }
+        text
+    }
+
     /// Starts it; the `further` arguments hold for this start only.
     pub(crate) fn start_with(&self, further: Vec<String>) -> Result<()> {
         if self.is_running() {

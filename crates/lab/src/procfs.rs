@@ -30,9 +30,14 @@ pub fn memory_kb(pids: &[u32]) -> u64 {
     pids.iter().filter_map(|pid| anonymous_kb(*pid)).sum()
 }
 
-/// Whether the process exists and has not ended; one that merely waits to be collected has ended.
+/// Whether the process exists and has not ended; one that merely waits to be collected has ended,
+/// but not while further threads of it have still to end: they hold its files and ports.
 pub fn is_alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
+    let has_threads = || fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|t| t.count() > 1);
+    stat(pid).is_some_and(|fields| match fields[0].as_str() {
+        "Z" => has_threads(),
+        state => state != "X",
+    })
 }
 
 /// Whether the process is stopped by SIGSTOP.

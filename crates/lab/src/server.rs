@@ -48,6 +48,10 @@ pub(crate) trait Kind: Send + Sync {
     fn sql(&self, statements: &str) -> Result<String>;
     /// A command line with which a person can talk to it.
     fn how_to_connect(&self) -> String;
+    /// Files that the lab has written to configure it; what is not there is on the command line.
+    fn config_files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
     /// Further arguments of a start, which depend on what the server is by then.
     fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
         Ok(Vec::new())
@@ -206,6 +210,17 @@ impl Server {
     pub fn memory_limit(&self, limit_mb: u32) -> Result<()> {
         let group = cgroup::create_memory(&self.room, &self.name, limit_mb)?;
         self.process.join_group(group)
+    }
+
+    /// How it is configured: its command line and the files that the lab has written, each with its
+    /// name.
+    pub(crate) fn configuration(&self) -> Vec<(String, String)> {
+        let files = self.kind.config_files().into_iter().filter_map(|path| {
+            let name = path.file_name()?.to_string_lossy().into_owned();
+            Some((name, std::fs::read_to_string(&path).ok()?))
+        });
+        let command = ("command line".to_owned(), self.process.command_line());
+        std::iter::once(command).chain(files).collect()
     }
 
     /// A command line with which a person can talk to it.

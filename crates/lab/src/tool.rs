@@ -17,6 +17,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("pg_controldata", "postgresql"),
     ("psql", "postgresql"),
     ("nginx", "nginx"),
+    ("apache2", "apache2-bin"),
     ("haproxy", "haproxy"),
     ("keepalived", "keepalived"),
     ("sysbench", "sysbench"),

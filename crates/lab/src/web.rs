@@ -1,8 +1,11 @@
-//! Web servers: nginx, each answering with its own name, small, large and slow.
+//! Web servers, nginx or Apache: each answers with its own name, small, large and slow.
+
+mod apache;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,14 +39,19 @@ impl Lab {
     /// `/work` some milliseconds of processor time for those who accept gzip. `/status` counts the
     /// requests.
     pub fn web(&self, count: usize) -> Result<Vec<Server>> {
+        self.web_by(WebProgram::Nginx, count)
+    }
+
+    /// The same by this program.
+    pub fn web_by(&self, program: WebProgram, count: usize) -> Result<Vec<Server>> {
         let servers = (1..=count)
-            .map(|number| self.enlist_web(&format!("web-{number}")))
+            .map(|number| self.enlist_web(program, &format!("web-{number}")))
             .collect::<Result<Vec<Server>>>()?;
         for_each_at_once(&servers, Server::start)?;
         Ok(servers)
     }
 
-    fn enlist_web(&self, name: &str) -> Result<Server> {
+    fn enlist_web(&self, program: WebProgram, name: &str) -> Result<Server> {
         let place = self.place(name);
         let files = place.directory.join("files");
         fs::create_dir_all(&files)?;
@@ -51,15 +59,9 @@ impl Lab {
             File::create(files.join(file))?.set_len(*bytes)?;
         }
         fs::write(files.join("work"), numbers(WORK_BYTES))?;
-        let config = place.directory.join("nginx.conf");
-        fs::write(&config, configuration(&place))?;
-        let launch = Launch {
-            program: tool::find("nginx")?,
-            arguments: ["-e", "stderr", "-c", &config.display().to_string()]
-                .map(str::to_owned)
-                .into(),
-            stop_signal: libc::SIGTERM,
-            ..Launch::default()
+        let (config, launch) = match program {
+            WebProgram::Nginx => nginx(&place)?,
+            WebProgram::Apache => apache::prepare(&place)?,
         };
         Ok(self.enlist(
             &place,
@@ -67,9 +69,47 @@ impl Lab {
             launch,
             Arc::new(Web {
                 address: place.address,
+                config,
             }),
         ))
     }
+}
+
+/// What serves the pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WebProgram {
+    /// One process without threads: requests one after the other.
+    #[default]
+    Nginx,
+    /// A thread for each request.
+    Apache,
+}
+
+impl WebProgram {
+    /// What is missing to start it; `None` when nothing is.
+    pub(crate) fn missing(self) -> Option<String> {
+        let (name, program) = match self {
+            WebProgram::Nginx => ("nginx", "nginx"),
+            WebProgram::Apache => ("Apache", "apache2"),
+        };
+        let error = tool::find(program).err()?;
+        Some(format!("{name} is not installed: {error:#}"))
+    }
+}
+
+fn nginx(place: &Place) -> Result<(PathBuf, Launch)> {
+    let config = place.directory.join("nginx.conf");
+    fs::write(&config, configuration(place))?;
+    let launch = Launch {
+        program: tool::find("nginx")?,
+        arguments: ["-e", "stderr", "-c", &config.display().to_string()]
+            .map(str::to_owned)
+            .into(),
+        stop_signal: libc::SIGTERM,
+        ..Launch::default()
+    };
+    Ok((config, launch))
 }
 
 /// Digits that compress neither well nor badly.
@@ -88,6 +128,7 @@ fn numbers(bytes: usize) -> String {
 
 struct Web {
     address: SocketAddr,
+    config: PathBuf,
 }
 
 impl Kind for Web {
@@ -99,9 +140,24 @@ impl Kind for Web {
         bail!("a web server speaks no SQL")
     }
 
+    fn config_files(&self) -> Vec<PathBuf> {
+        vec![self.config.clone()]
+    }
+
     fn how_to_connect(&self) -> String {
         format!("curl http://{}/", self.address)
     }
+}
+
+/// How many requests the server of this address has had, as its status page tells.
+pub(crate) fn requests(address: SocketAddr) -> Option<u64> {
+    let page = get(address, "/status?auto").ok()?;
+    let apaches = page
+        .lines()
+        .find_map(|line| line.strip_prefix("Total Accesses: "));
+    // nginx: "server accepts handled requests", and below their three numbers.
+    let nginx = || page.lines().nth(2)?.split_whitespace().nth(2);
+    apaches.or_else(nginx)?.parse().ok()
 }
 
 /// The body of a page, over a new connection.

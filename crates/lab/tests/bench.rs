@@ -151,6 +151,13 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
     let config = row("nginx")["configs"][0]["text"].as_str().unwrap();
     assert!(config.contains("proxy_pass"), "{config}");
 
+    let servers = &own["servers"][0];
+    assert_eq!(servers["part"], "web");
+    let config = servers["configs"].to_string();
+    for part in ["web-1: command line", "web-2: nginx.conf", "stub_status"] {
+        assert!(config.contains(part), "{part:?} is not in {config}");
+    }
+
     let failures = own["failures"].to_string();
     for part in [
         "it had ended before this run; it was started again",
@@ -162,6 +169,123 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
     }
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("a proxy costs something") && page.contains("not installed"));
+    assert!(page.contains("web-2: nginx.conf, where it is not as web-1: nginx.conf"));
+    assert_eq!(page.matches("stub_status").count(), 1, "once per part");
+}
+
+/// One server by each program, and both have the same page to compute.
+const APACHE: &str = r#"
+name = "own"
+title = "Apache and nginx"
+quick = { blocks = 3, seconds = 1 }
+normal = { blocks = 1, seconds = 1 }
+full = { blocks = 1, seconds = 1 }
+
+[[part]]
+name = "by Apache"
+servers = { kind = "web", program = "apache", count = 2 }
+
+[[part.target]]
+name = "nginx"
+program = "nginx"
+mode = "http"
+
+[[part.load]]
+name = "of-apache"
+tool = "ab"
+page = "/work"
+options = ["-H", "Accept-Encoding: gzip"]
+sweep = "requests"
+at_once = 2
+points = { quick = [100], normal = [100], full = [100] }
+
+[[part]]
+name = "by nginx"
+servers = { kind = "web", count = 1 }
+
+[[part.target]]
+name = "direct"
+program = "direct"
+
+[[part.load]]
+name = "of-nginx"
+tool = "ab"
+page = "/work"
+options = ["-H", "Accept-Encoding: gzip"]
+sweep = "requests"
+at_once = 2
+points = { quick = [100], normal = [100], full = [100] }
+"#;
+
+#[test]
+fn apache_serves_a_page_that_costs_as_much_as_nginxs() {
+    let home = tempfile::tempdir().unwrap();
+    let file = experiment(home.path(), APACHE, "", "");
+    let out = home.path().join("out");
+    let output = bench(&[&file, "--quick", "--out", &text_of(&out)])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let outcome = results(&out);
+    let own = &outcome["experiments"][0];
+    let behind_apache = sound(own, "nginx");
+    assert_eq!(behind_apache.len(), 3, "{}", said(&output));
+    for cell in behind_apache {
+        assert_eq!(cell["values"]["errors"], 0.0, "{cell}");
+        let shares = cell["shares"].as_array().unwrap();
+        let each = shares.iter().map(|one| one["requests"].as_u64().unwrap());
+        assert!(each.clone().all(|requests| requests >= 40), "{shares:?}");
+    }
+    let cost_us = |target: &str| {
+        let costs = sound(own, target).into_iter();
+        let costs = costs.map(|cell| cell["values"]["servers-cpu-us"].as_f64().unwrap());
+        costs.fold(f64::INFINITY, f64::min)
+    };
+    let (apaches, nginxs) = (cost_us("nginx"), cost_us("direct"));
+    assert!(
+        nginxs > 1_000.0 && (apaches / nginxs - 1.0).abs() < 0.5,
+        "{apaches} and {nginxs} us a page"
+    );
+    let version = outcome["versions"]["web servers, Apache"].to_string();
+    assert!(version.contains("Apache/2."), "{version}");
+    let config = own["servers"][0]["configs"].to_string();
+    assert!(config.contains("apache.conf") && config.contains("MaxRequestWorkers"));
+}
+
+#[test]
+fn servers_that_are_not_installed_end_their_part_only() {
+    // Hidden for this run alone: whoever may not do that has to trust the others.
+    let hidden = "mount --bind /dev/null \"$(command -v apache2)\"";
+    let can_hide = Command::new("unshare")
+        .args(["--mount", "sh", "-c", hidden])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .status();
+    if !can_hide.is_ok_and(|status| status.success()) {
+        println!("skipped: no right to hide a program");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let file = experiment(home.path(), APACHE, "", "");
+    let out = home.path().join("out");
+    let line = format!("{hidden} && exec \"$@\"");
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &line, "sh"])
+        .arg(env!("CARGO_BIN_EXE_evenkeel-lab"))
+        .args(["bench", &file, "--quick", "--out", &text_of(&out)])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .unwrap();
+    let outcome = results(&out);
+    let own = &outcome["experiments"][0];
+    assert_eq!(sound(own, "direct").len(), 3, "{}", said(&output));
+    let failures = own["failures"].to_string();
+    let why = "Apache is not installed: apache2 not found: apt-get install apache2-bin";
+    assert!(failures.contains(why), "{failures}");
+    let row = &own["targets"][0];
+    assert_eq!(
+        row["missing"],
+        "its servers do not start: see below, what went wrong"
+    );
 }
 
 #[test]

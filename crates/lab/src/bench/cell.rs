@@ -68,6 +68,7 @@ pub(crate) fn measure(
             machine_busy_percent: machine_percent,
             steal_percent,
             local_ports_used: machine::ports_used(task.addresses),
+            offered_percent: offered_percent(task, &run),
         },
         failure: failure(&run, task),
         ..Cell::default()
@@ -91,6 +92,12 @@ fn load_busy(task: &Task, used: &Counters, seconds: f64) -> f64 {
     };
     let could_s = seconds * f64::from(threads.min(machine::cores()));
     used.load_us as f64 / 1e4 / could_s.max(0.001)
+}
+
+/// What the generator offered, of the rate that it was given.
+fn offered_percent(task: &Task, run: &Run) -> Option<f64> {
+    let offered = run.report.as_ref().ok()?.offered_per_s?;
+    Some(100.0 * offered / task.rate?)
 }
 
 /// Of a load that comes whatever is answered, that nothing was answered is a result.

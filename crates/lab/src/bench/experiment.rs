@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{Figure, Finding, Study};
+use super::outcome::{Figure, Finding, Published, Study};
+use crate::web::WebProgram;
 
 pub(crate) use check::parse;
 pub(crate) use library::{all, find};
@@ -41,6 +42,9 @@ pub(crate) struct Experiment {
     pub(crate) figure: Vec<Figure>,
     #[serde(default)]
     pub(crate) finding: Vec<Finding>,
+    /// Figures of the study that stand beside those measured here.
+    #[serde(default)]
+    pub(crate) published: Vec<Published>,
 }
 
 /// How much is done.
@@ -112,6 +116,9 @@ pub(crate) struct Part {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Servers {
     pub(crate) kind: ServerKind,
+    /// Of web servers: nginx when left out.
+    #[serde(default)]
+    pub(crate) program: Option<WebProgram>,
     /// How many in all, a primary included.
     #[serde(default)]
     pub(crate) count: usize,

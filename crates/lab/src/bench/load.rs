@@ -57,6 +57,8 @@ pub(crate) struct Report {
     pub(crate) latency: Latency,
     /// Spread of the work over the threads: mean and standard deviation of events per thread.
     pub(crate) fairness: Option<(f64, f64)>,
+    /// Starts per second that the tool made at best, where it was given a rate and tells.
+    pub(crate) offered_per_s: Option<f64>,
     /// Requests of each second, where the tool tells.
     pub(crate) each_second: Vec<f64>,
 }

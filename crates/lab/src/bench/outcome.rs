@@ -10,7 +10,8 @@ mod finding;
 mod metric;
 
 pub(crate) use experiment::{
-    Cell, ConfigFile, Experiment, Failure, Load, Loop, ServerShare, Study, Target, Vitals,
+    Cell, ConfigFile, Experiment, Failure, Load, Loop, PartServers, Published, ServerShare, Study,
+    Target, Vitals,
 };
 pub(crate) use fault::{FaultStep, FaultTrial, Probe};
 pub(crate) use figure::{Drawing, Figure};

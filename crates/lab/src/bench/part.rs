@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::cell;
 use super::experiment::{Depth, Effort, Load, Part, Sweep, Target};
 use super::load::{self, Task};
-use super::outcome::{Cell, Experiment, Failure};
+use super::outcome::{Cell, Experiment, Failure, PartServers};
 use super::runner::Runner;
 use super::schedule::{Plan, Step};
 use super::settle::settle;
@@ -64,6 +64,7 @@ impl<'a> Stage<'a> {
             .progress
             .now(&format!("starting the servers of {:?}", part.name));
         let topology = Topology::start(&part.servers, part.servers.rows(depth))
+            .inspect_err(|_| note_without_servers(part, experiment))
             .with_context(|| format!("the servers of {:?} do not start", part.name))?;
         runner.note_versions(versions::of_servers(&topology));
         for note in &topology.notes {
@@ -72,6 +73,11 @@ impl<'a> Stage<'a> {
                 experiment.notes.push(note);
             }
         }
+        experiment.servers.retain(|known| known.part != part.name);
+        experiment.servers.push(PartServers {
+            part: part.name.clone(),
+            configs: topology.configs(),
+        });
         let mut stage = Stage {
             part,
             depth,
@@ -345,6 +351,16 @@ impl<'a> Stage<'a> {
             rows: self.part.servers.rows(self.depth).max(1),
             seed: asked.seed,
             room: self.topology.room(),
+        }
+    }
+}
+
+/// Why none of the part's targets took part.
+fn note_without_servers(part: &Part, experiment: &mut Experiment) {
+    for target in &mut experiment.targets {
+        if part.target.iter().any(|own| own.name == target.name) {
+            let why = "its servers do not start: see below, what went wrong";
+            target.missing = Some(why.to_owned());
         }
     }
 }

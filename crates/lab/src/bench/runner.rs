@@ -238,6 +238,7 @@ impl Runner {
             blocks_wanted: effort.blocks as u32,
             findings: wanted.finding.clone(),
             figures: wanted.figure.clone(),
+            published: wanted.published.clone(),
             notes: wanted.notes.clone(),
             ..outcome::Experiment::default()
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod alarm;
 mod bootstrap;
+mod choice;
 mod finding;
 pub(crate) mod outage;
 mod pairs;
@@ -13,6 +14,7 @@ mod summary;
 pub(crate) use alarm::Alarm;
 pub use bootstrap::median;
 pub(crate) use bootstrap::{BLOCKS_LEAST, Bootstrap, Interval, Reading};
+pub(crate) use choice::{Choice, Other, Standing};
 pub(crate) use finding::{Judged, Verdict};
 pub(crate) use outage::OutageSummary;
 pub(crate) use pairs::{Points, Question, ratio, within};
@@ -36,6 +38,7 @@ pub(crate) struct Analysis {
 pub(crate) struct Analysed {
     pub(crate) name: String,
     pub(crate) findings: Vec<Judged>,
+    pub(crate) choices: Vec<Choice>,
     pub(crate) alarms: Vec<Alarm>,
     pub(crate) outages: Vec<OutageSummary>,
     pub(crate) ratios: Vec<Ratio>,
@@ -60,9 +63,10 @@ fn analyse_one(outcome: &Outcome, experiment: &Experiment, bootstrap: &Bootstrap
     Analysed {
         name: experiment.name.clone(),
         findings: finding::judge(experiment, bootstrap),
+        choices: choice::choices(experiment, bootstrap),
         alarms: alarm::of_experiment(outcome, experiment, &ratios),
         outages: outage::summaries(&experiment.faults, bootstrap),
-        summaries: summary::summaries(experiment),
+        summaries: summary::summaries(experiment, bootstrap),
         ratios,
     }
 }

@@ -8,8 +8,10 @@ use anyhow::{Context, Result, bail};
 
 use super::experiment::{ServerKind, Servers, Speech};
 use super::machine;
+use super::outcome::ConfigFile;
 use crate::network::Network;
 use crate::sysbench::Driver;
+use crate::web::WebProgram;
 use crate::{
     ClusterKind, GaleraOptions, GroupOptions, GroupReplication, Lab, MariadbOptions, MysqlOptions,
     PostgresOptions, Scene, Server, rootfs,
@@ -19,6 +21,8 @@ use crate::{
 pub(crate) struct Topology {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) speech: Speech,
+    /// What serves the pages, if the servers are of the web.
+    pub(crate) web: WebProgram,
     /// What could not be done as wanted, for the report.
     pub(crate) notes: Vec<String>,
     home: Home,
@@ -34,7 +38,7 @@ enum Home {
 impl Topology {
     /// Starts the servers and fills them.
     pub(crate) fn start(servers: &Servers, rows: u32) -> Result<Topology> {
-        if let Some(why) = missing(servers.kind) {
+        if let Some(why) = missing(servers) {
             bail!("{why}");
         }
         let mut notes = Vec::new();
@@ -45,6 +49,7 @@ impl Topology {
         let mut topology = Topology {
             addresses: servers.address.clone(),
             speech: servers.speech(),
+            web: servers.program.unwrap_or_default(),
             notes,
             room: PathBuf::new(),
             home,
@@ -127,6 +132,19 @@ impl Topology {
         })
     }
 
+    /// How each server is configured.
+    pub(crate) fn configs(&self) -> Vec<ConfigFile> {
+        let of_server = |server: &Server| {
+            let name = server.name.clone();
+            let configs = server.configuration().into_iter();
+            configs.map(move |(file, text)| ConfigFile {
+                name: format!("{name}: {file}"),
+                text,
+            })
+        };
+        self.servers().iter().flat_map(of_server).collect()
+    }
+
     /// All processes of all servers.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.servers().iter().flat_map(Server::pids).collect()
@@ -163,12 +181,7 @@ impl Topology {
                 }
                 // What PostgreSQL counts it tells seconds later.
                 Speech::Postgres => None,
-                Speech::Http => {
-                    let page = crate::web::get(server.address, "/status").ok()?;
-                    // "server accepts handled requests", and below their three numbers.
-                    let line = page.lines().nth(2)?;
-                    line.split_whitespace().nth(2)?.parse().ok()
-                }
+                Speech::Http => crate::web::requests(server.address),
             }
         };
         let all = self.servers().iter().map(|server| {
@@ -248,8 +261,9 @@ impl Topology {
 }
 
 /// Why servers of this kind cannot be started here; `None` when they can.
-fn missing(kind: ServerKind) -> Option<String> {
-    match kind {
+fn missing(servers: &Servers) -> Option<String> {
+    match servers.kind {
+        ServerKind::Web => servers.program.unwrap_or_default().missing(),
         ServerKind::Mysql | ServerKind::GroupReplication => {
             rootfs::missing().or_else(|| rootfs::missing_program("mysqld"))
         }
@@ -326,7 +340,7 @@ fn start(servers: &Servers, rows: u32, notes: &mut Vec<String>) -> Result<Home> 
             (ClusterKind::GroupReplication, members)
         }
         ServerKind::Web => {
-            let started = lab.web(servers.count)?;
+            let started = lab.web_by(servers.program.unwrap_or_default(), servers.count)?;
             return Ok(Home::Web(lab, started));
         }
         ServerKind::External => bail!("external servers are not started"),

@@ -7,6 +7,7 @@ use std::process::Command;
 use super::experiment::{Speech, Tool};
 use super::topology::Topology;
 use crate::balancer::find_binary;
+use crate::web::WebProgram;
 use crate::{process, rootfs, tool};
 
 /// The first line with a digit that a program says when asked.
@@ -42,8 +43,12 @@ pub(crate) fn of_servers(topology: &Topology) -> BTreeMap<String, String> {
         Speech::Mysql => ("MariaDB or MySQL", first.sql("SELECT @@version").ok()),
         Speech::Postgres => ("PostgreSQL", first.sql("SHOW server_version").ok()),
         Speech::Http => {
-            let version = tool::find("nginx").map(|path| said(&path, &["-v"]));
-            ("web servers", version.ok())
+            let (name, program) = match topology.web {
+                WebProgram::Nginx => ("web servers", "nginx"),
+                WebProgram::Apache => ("web servers, Apache", "apache2"),
+            };
+            let version = tool::find(program).map(|path| said(&path, &["-v"]));
+            (name, version.ok())
         }
     };
     let name = match &version {

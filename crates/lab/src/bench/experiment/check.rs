@@ -52,6 +52,9 @@ fn check_part(part: &Part) -> Result<()> {
             servers.count
         );
     }
+    if servers.program.is_some() && servers.kind != ServerKind::Web {
+        bail!("servers: program is of kind = \"web\" only");
+    }
     for load in &part.load {
         check_load(load, servers.speech()).with_context(|| format!("load {:?}", load.name))?;
     }
@@ -194,6 +197,10 @@ fn check_names(experiment: &Experiment) -> Result<()> {
             known("load", &loads, name, &of)?;
         }
     }
+    for published in &experiment.published {
+        known("target", &targets, &published.target, "published")?;
+        known("load", &loads, &published.load, "published")?;
+    }
     for finding in &experiment.finding {
         let of = format!("finding {:?}", finding.statement);
         let (of_targets, of_loads) = named(finding);
@@ -284,6 +291,15 @@ mod tests {
     fn a_tool_that_does_not_speak_to_the_servers_is_refused() {
         let error = complaint(&SMALLEST.replace("\"ab\"", "\"pgbench\""));
         assert!(error.contains("does not speak"), "{error}");
+    }
+
+    #[test]
+    fn only_web_servers_have_a_program() {
+        let web = "kind = \"web\", program = \"apache\"";
+        let text = SMALLEST.replace("kind = \"web\"", web);
+        parse(&text).expect("it is right");
+        let text = text.replace("\"web\", program", "\"galera\", program");
+        assert!(complaint(&text).contains("of kind = \"web\" only"));
     }
 
     #[test]

@@ -55,8 +55,37 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
             p99: None,
             max: number_after(times, "max "),
         },
+        offered_per_s: offered_per_s(text),
         ..Report::default()
     })
+}
+
+/// The rate at which connections were begun. In doubt it is the higher: the duration ends with the
+/// last answer, which may be as late as the longest connection lived, or as the timeout if any ran
+/// out.
+fn offered_per_s(text: &str) -> Option<f64> {
+    let line = |label: &str| text.lines().find(|line| line.starts_with(label));
+    let totals = line("Total:")?;
+    let connections = number_after(totals, "connections ")?;
+    let seconds = number_after(totals, "test-duration ")?;
+    let timed_out = line("Errors: total").and_then(|line| number_after(line, "client-timo "));
+    let longest_s = number_after(line("Connection time [ms]: min")?, "max ")? / 1_000.0;
+    let tail_s = match timed_out {
+        Some(timed_out) if timed_out > 0.0 => timeout_s(text).max(longest_s),
+        _ => longest_s,
+    };
+    // One that hardly lasted longer than its last answer tells nothing.
+    (seconds > 2.0 * tail_s).then(|| connections / (seconds - tail_s))
+}
+
+/// As the command that httperf repeats in its first line has it: the last one counts.
+fn timeout_s(text: &str) -> f64 {
+    let given = text
+        .lines()
+        .find(|line| line.contains("--timeout="))
+        .and_then(|line| line.rsplit_once("--timeout="))
+        .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+    given.unwrap_or(f64::from(TIMEOUT_S))
 }
 
 #[cfg(test)]
@@ -81,5 +110,26 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
         let latency = report.latency;
         assert_eq!((latency.mean, latency.p50), (Some(0.4), Some(0.5)));
         assert_eq!(latency.max, Some(2.4));
+    }
+
+    /// What httperf says of so many connections in so many seconds.
+    fn said(connections: u32, seconds: f64, timed_out: u32, max_ms: f64) -> Option<f64> {
+        let text = format!(
+            "httperf --hog --timeout=1 --client=0/1 --server=127.0.0.1 --rate=240\n\
+             Total: connections {connections} requests 720 replies 9 test-duration {seconds} s\n\
+             Connection time [ms]: min 0.1 avg 0.4 max {max_ms} median 0.5 stddev 0.1\n\
+             Errors: total {timed_out} client-timo {timed_out} socket-timo 0\n"
+        );
+        read(&text).expect("it is a report").offered_per_s
+    }
+
+    #[test]
+    fn the_wait_for_the_last_answer_is_not_held_against_the_rate() {
+        let near = |found: Option<f64>, rate: f64| (found.unwrap() / rate - 1.0).abs() < 0.01;
+        assert!(near(said(720, 3.998, 648, 974.6), 240.0));
+        assert!(near(said(720, 3.2, 0, 200.0), 240.0));
+        assert!(near(said(720, 4.0, 0, 2.4), 180.0), "it was slow itself");
+        assert!(near(said(720, 5.0, 10, 974.6), 180.0));
+        assert_eq!(said(720, 1.5, 700, 3.0), None);
     }
 }

@@ -115,6 +115,7 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
             max: counted("max:"),
         },
         fairness,
+        offered_per_s: None,
         each_second: text
             .lines()
             .filter(|line| line.starts_with('['))
@@ -203,6 +204,7 @@ Threads fairness:
                 max: Some(4.22),
             },
             fairness: Some((25.0, 1.5)),
+            offered_per_s: None,
             each_second: vec![48.5],
         };
         assert_eq!(read(OUTPUT), Ok(expected));

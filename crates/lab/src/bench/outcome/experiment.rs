@@ -20,6 +20,8 @@ pub(crate) struct Experiment {
     /// Everything that was wanted, also what is not installed. Names of targets and of loads are
     /// unique in the experiment, also when it has several parts: `mysql-direct`, `postgres-direct`.
     pub(crate) targets: Vec<Target>,
+    /// How the servers of each part were configured.
+    pub(crate) servers: Vec<PartServers>,
     pub(crate) loads: Vec<Load>,
     /// Names of the targets with which all others are compared: direct, the study's winner. A ratio
     /// is taken where both have run the same load at the same point in the same block, so each part
@@ -30,6 +32,8 @@ pub(crate) struct Experiment {
     pub(crate) faults: Vec<FaultTrial>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) figures: Vec<Figure>,
+    /// What the study measured, to stand beside what was measured here.
+    pub(crate) published: Vec<Published>,
     /// What went wrong; the rest of the experiment stands.
     pub(crate) failures: Vec<Failure>,
     /// What a reader must know: "no control groups: both servers share the cores".
@@ -41,12 +45,36 @@ pub(crate) struct Experiment {
 #[serde(default)]
 pub(crate) struct Study {
     pub(crate) year: u32,
+    /// Its question as it stands behind "the question was": `whether ...`.
+    pub(crate) asked: String,
     /// What it had, in a sentence: programs, versions, machines.
     pub(crate) setting: String,
     /// What it found, in a sentence or two.
     pub(crate) found: String,
     /// Where this re-run differs and why.
     pub(crate) differs: String,
+}
+
+/// The servers of a part.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PartServers {
+    /// The part's name.
+    pub(crate) part: String,
+    /// Named `server: file`; the first server's come first.
+    pub(crate) configs: Vec<ConfigFile>,
+}
+
+/// Figures of the study, of what stands here under these names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Published {
+    pub(crate) load: String,
+    pub(crate) target: String,
+    #[serde(default)]
+    pub(crate) metric: Metric,
+    /// Point and value.
+    pub(crate) values: Vec<(f64, f64)>,
 }
 
 /// What clients connect to.
@@ -99,6 +127,17 @@ pub(crate) struct Load {
     pub(crate) axis: String,
     /// Length of one run.
     pub(crate) seconds: f64,
+}
+
+impl Load {
+    /// A point of its sweep, as a reader sees it: `8 threads`, `offered rate (requests/s): 60`.
+    pub(crate) fn place(&self, point: f64) -> String {
+        if self.axis.contains('(') {
+            format!("{}: {point}", self.axis)
+        } else {
+            format!("{point} {}", self.axis)
+        }
+    }
 }
 
 /// Whether the load waits for answers before it asks again.
@@ -159,6 +198,9 @@ pub(crate) struct Vitals {
     pub(crate) steal_percent: f64,
     /// Local ports in use at the end (any state, TIME_WAIT among them) towards the same address.
     pub(crate) local_ports_used: u32,
+    /// What the generator really offered, in per cent of the rate that it was given, where it says
+    /// so.
+    pub(crate) offered_percent: Option<f64>,
 }
 
 /// Something that went wrong.

@@ -90,6 +90,19 @@ impl Metric {
         name.to_owned()
     }
 
+    /// Its name in a sentence, without its unit.
+    pub(crate) fn noun(self, counted: &str) -> String {
+        match self {
+            Metric::AnsweredPercent => "answered share".to_owned(),
+            Metric::BalancerCpuUs => "processor time of the balancer".to_owned(),
+            other => {
+                let label = other.label(counted);
+                let unit = label.find(" (").unwrap_or(label.len());
+                label[..unit].to_owned()
+            }
+        }
+    }
+
     /// Its name in a narrow column.
     pub(crate) fn short(self) -> &'static str {
         match self {

@@ -38,6 +38,7 @@ fn cells_heading() -> Vec<String> {
         "load_busy_percent",
         "steal_percent",
         "local_ports_used",
+        "offered_percent",
         "failure",
     ];
     let heading = first.into_iter().map(str::to_owned).chain(metrics);
@@ -57,10 +58,12 @@ fn add_cells(table: &mut Table, experiment: &Experiment) {
             let value = cell.values.get(&metric);
             value.map_or(String::new(), f64::to_string)
         });
+        let offered = cell.vitals.offered_percent;
         let vitals = [
             cell.vitals.load_busy_percent.to_string(),
             cell.vitals.steal_percent.to_string(),
             cell.vitals.local_ports_used.to_string(),
+            offered.map_or(String::new(), |percent| percent.to_string()),
             cell.failure.clone().unwrap_or_default(),
         ];
         let fields = place.into_iter().chain(numbers).chain(values).chain(vitals);

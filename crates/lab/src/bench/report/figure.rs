@@ -7,6 +7,7 @@ mod palette;
 mod rows;
 
 pub(super) use palette::dark_rules;
+pub(super) use rows::singular;
 
 use anyhow::Result;
 

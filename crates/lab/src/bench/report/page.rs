@@ -3,6 +3,8 @@
 mod appendix;
 mod experiment;
 mod opening;
+mod short;
+mod sweep;
 mod tables;
 
 use super::figure;

@@ -60,6 +60,7 @@ fn router(weather: u64) -> Experiment {
         title: "MySQL Router against HAProxy on InnoDB Cluster".to_owned(),
         study: Some(Study {
             year: 2024,
+            asked: "whether MySQL Router or HAProxy is faster".to_owned(),
             setting: "MySQL 8.0.26, CentOS 8, three database nodes, one balancer each.".to_owned(),
             found: "Router 2,921 to 2,612 transactions a second, HAProxy 905 to 801; the role \
                 moves within 2 s."
@@ -395,6 +396,7 @@ fn cell(target: &Target, load: &str, threads: f64, block: u32, turn: u32, rate: 
             machine_busy_percent: 96.0,
             steal_percent: 0.3,
             local_ports_used: 300,
+            offered_percent: None,
         },
         ..Cell::default()
     }

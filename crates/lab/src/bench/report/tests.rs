@@ -1,7 +1,7 @@
 //! The report of the made-up outcome: whole, readable again, nothing from outside as markup.
 
 use super::*;
-use crate::bench::outcome::{Drawing, Figure, Metric};
+use crate::bench::outcome::{Drawing, Figure, Metric, Published};
 use crate::bench::statistics::{Bootstrap, Verdict};
 
 fn page(outcome: &Outcome) -> String {
@@ -94,6 +94,97 @@ fn verdicts_stand_on_the_page_in_words() {
     }
     assert!(page.contains("not installed"));
     assert!(page.contains("The load generator was busy up to 93 %"));
+}
+
+#[test]
+fn in_short_says_what_was_asked_what_came_out_and_whom_to_take() {
+    let mut outcome = sample::outcome(1);
+    let page_before = page(&outcome);
+    let then = "In 2024 the question was whether MySQL Router or HAProxy is faster; the answer: ";
+    for part in [
+        then,
+        "“MySQL Router is about three times as fast as HAProxy” does not hold: MySQL Router has ",
+        "; of the other 3 findings, ",
+        "Most queries per second (Flight records, read; threads: 8 to 128): <strong>Evenkeel</st",
+        " of one server direct; the next, Evenkeel, least connections, × ",
+        "Least processor time of the balancer per query (",
+        // An experiment of one's own says what it measured.
+        "<dd>MySQL direct; HAProxy, one server; HAProxy, two servers; Evenkeel, two servers; \
+         PostgreSQL direct; Pgpool-II, two servers, under MySQL simple read: one point select; ",
+        "; no other balancer was run.",
+    ] {
+        assert!(page_before.contains(part), "{part:?}");
+    }
+    // Other numbers, other words.
+    for cell in &mut outcome.experiments[0].cells {
+        if cell.target == "mysql-router" {
+            cell.values.insert(Metric::Rate, 90_000.0);
+        }
+    }
+    let page_after = page(&outcome);
+    assert!(page_after.contains("three times as fast as HAProxy” holds: "));
+    assert!(page_after.contains("8 to 128): <strong>MySQL Router</strong>"));
+}
+
+#[test]
+fn in_short_says_who_had_the_shortest_outage_with_all_rows_there() {
+    let mut outcome = sample::outcome(1);
+    let best = "Shortest outage of writes (primary stopped): <strong>Evenkeel</strong>, ";
+    let before = page(&outcome);
+    assert!(before.contains(best));
+    assert!(before.contains(" Behind: MySQL Router ("));
+    let mut trials = outcome.experiments[0].faults.iter_mut();
+    trials.find(|t| t.target == "evenkeel").unwrap().lost = 1;
+    let after = page(&outcome);
+    assert!(!after.contains(best));
+    assert!(after.contains("(primary stopped): <strong>MySQL Router</strong>, "));
+    assert!(after.contains("writes never came back: Evenkeel."));
+}
+
+#[test]
+fn a_load_of_many_points_has_them_all_in_one_table_beside_what_was_published() {
+    let mut outcome = sample::outcome(1);
+    outcome.experiments[0].published.push(Published {
+        load: "flights".to_owned(),
+        target: "mysql-router".to_owned(),
+        metric: Metric::Rate,
+        values: vec![(8.0, 2_921.0), (128.0, 2_612.0)],
+    });
+    let page = page(&outcome);
+    let from = page
+        .find("<h3>Flight records, read – queries per second")
+        .unwrap();
+    let table = &page[from..from + page[from..].find("</table>").unwrap()];
+    assert!(table.contains("<th class=\"published\">MySQL Router, published 2024</th>"));
+    for threads in [8, 16, 32, 64, 80, 96, 112, 128] {
+        assert!(
+            table.contains(&format!("<tr><th>{threads}</th>")),
+            "{threads}"
+        );
+    }
+    assert_eq!(table.matches("<td>").count(), 8 * 6, "six have run");
+    assert_eq!(table.matches("<span class=\"small\"> ").count(), 8 * 6);
+    assert!(table.contains(">2,921<") && table.contains(">2,612<"));
+    assert!(page.contains("ProxySQL: not installed"));
+}
+
+#[test]
+fn a_table_of_one_point_has_all_percentiles_and_intervals() {
+    let mut outcome = sample::outcome(1);
+    for cell in &mut outcome.experiments[0].cells {
+        cell.values.insert(Metric::P50Ms, 1.0);
+        cell.values.insert(Metric::MaxMs, 9.0);
+    }
+    let page = page(&outcome);
+    let from = page.find("<h3>Flight records, read – 8 threads").unwrap();
+    let table = &page[from..from + page[from..].find("</table>").unwrap()];
+    for column in [
+        "mean ms", "p50 ms", "p95 ms", "p99 ms", "max ms", "failed %",
+    ] {
+        assert!(table.contains(&format!("<th>{column}</th>")), "{column}");
+    }
+    let rate = table.split("<td>").nth(1).unwrap();
+    assert!(rate.contains("<span class=\"small\">"), "{rate}");
 }
 
 #[test]

@@ -8,6 +8,8 @@ use crate::bench::outcome::{Cell, Experiment, Metric, Outcome};
 
 /// A load generator as busy as this is what is being measured.
 const LOAD_BUSY_PERCENT: f64 = 90.0;
+/// A generator that is so far behind its given rate measures itself too.
+const NOT_OFFERED_PERCENT: f64 = 5.0;
 /// With this share of the local ports in use, new connections begin to search for one.
 const PORTS_USED: f64 = 0.8;
 const STEAL_PERCENT: f64 = 2.0;
@@ -32,6 +34,7 @@ pub(crate) struct Alarm {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     SaturatedLoad,
+    RateNotOffered,
     FasterThanDirect,
     PortExhaustion,
     StealTime,
@@ -75,6 +78,7 @@ pub(crate) fn of_experiment(
     let ports = f64::from(outcome.machine.local_ports.1) - first + 1.0;
     [
         saturated_load(experiment),
+        rate_not_offered(experiment),
         faster_than_direct(experiment, ratios),
         port_exhaustion(experiment, ports),
         steal_time(experiment),
@@ -94,6 +98,19 @@ fn saturated_load(experiment: &Experiment) -> Option<Alarm> {
         seen: format!("the load generator was busy {seen}"),
         means: "it measures itself there: rates are its limit and latency includes its own \
             queue. Compare CPU per request, or give it more cores"
+            .to_owned(),
+    })
+}
+
+/// For who waits by asking the clock again and again: how busy it is says nothing.
+fn rate_not_offered(experiment: &Experiment) -> Option<Alarm> {
+    let missing = |cell: &Cell| 100.0 - cell.vitals.offered_percent.unwrap_or(100.0);
+    let seen = seen(experiment, missing, NOT_OFFERED_PERCENT)?;
+    Some(Alarm {
+        kind: Kind::RateNotOffered,
+        seen: format!("the load generator offered less than the given rate, {seen}"),
+        means: "it, or the machine, is the limit there: answers are missing that nobody asked \
+            for. Give it more cores, or ask for less"
             .to_owned(),
     })
 }
@@ -224,8 +241,8 @@ fn place(experiment: &Experiment, target: &str, load: &str, point: f64) -> Strin
 
 fn sweep_place(experiment: &Experiment, load: &str, point: f64) -> String {
     let found = experiment.loads.iter().find(|l| l.name == load);
-    let axis = found.map_or("", |load| load.axis.as_str());
-    format!("{load}, {point} {axis}")
+    let at = found.map_or_else(|| point.to_string(), |load| load.place(point));
+    format!("{load}, {at}")
 }
 
 fn listed(places: &[String]) -> String {

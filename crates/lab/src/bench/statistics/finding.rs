@@ -142,10 +142,10 @@ impl Court<'_> {
         };
         let verdict = within_limits(found, at_least, at_most);
         let wanted = match (at_least, at_most) {
-            (Some(least), Some(most)) => format!("wanted {least} to {most}"),
-            (Some(least), None) => format!("wanted at least {least}"),
-            (None, Some(most)) => format!("wanted at most {most}"),
-            (None, None) => "nothing wanted".to_owned(),
+            (Some(least), Some(most)) => format!("holds if {least} to {most}"),
+            (Some(least), None) => format!("holds if at least {least}"),
+            (None, Some(most)) => format!("holds if at most {most}"),
+            (None, None) => "no limit is set".to_owned(),
         };
         (verdict, format!("{}; {wanted}", self.told(question, found)))
     }
@@ -174,7 +174,7 @@ impl Court<'_> {
         let verdict = verdicts.into_iter().max().unwrap_or(Verdict::NotShown);
         (
             verdict,
-            format!("{}; wanted over {}", numbers.join("; "), 1.0 + BAND),
+            format!("{}; holds if over {}", numbers.join("; "), 1.0 + BAND),
         )
     }
 
@@ -221,7 +221,7 @@ impl Court<'_> {
         };
         let numbers = format!(
             "{title}: outage {:.0} ms ({:.0} to {:.0}), {counts}; \
-             wanted at most {at_most_ms:.0} ms",
+             holds if at most {at_most_ms:.0} ms",
             outage.middle, outage.low, outage.high
         );
         (verdict, numbers)
@@ -238,26 +238,35 @@ impl Court<'_> {
         ratio(&cells, question, self.bootstrap)
     }
 
+    /// "HAProxy has 0.90 times (0.85 to 0.95) the requests per second of direct (ab, 3 blocks)".
     fn told(&self, question: &Question, found: Interval) -> String {
         format!(
-            "{} × {:.2} ({:.2} to {:.2}; {})",
-            self.pair(question),
+            "{} has {:.2} times ({:.2} to {:.2}) the {} of {} ({}, {})",
+            self.title(question.target),
             found.middle,
             found.low,
             found.high,
+            self.noun(question.metric, question.load),
+            self.title(question.to),
+            question.load,
             several(found.blocks, "block")
         )
     }
 
-    /// "HAProxy / direct, p95 ms, simple-read:".
+    /// "HAProxy by direct, mean latency, simple-read:".
     fn pair(&self, question: &Question) -> String {
         format!(
-            "{} / {}, {}, {}:",
+            "{} by {}, {}, {}:",
             self.title(question.target),
             self.title(question.to),
-            question.metric.short(),
+            self.noun(question.metric, question.load),
             question.load
         )
+    }
+
+    fn noun(&self, metric: Metric, load: &str) -> String {
+        let load = self.experiment.loads.iter().find(|l| l.name == load);
+        metric.noun(load.map_or("requests", |load| load.counted.as_str()))
     }
 
     fn not_run(&self, question: &Question) -> Opinion {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::bootstrap::{Bootstrap, Interval, Reading, median};
-use super::pairs::{Question, ratio};
+use super::bootstrap::{BLOCKS_LEAST, Bootstrap, Interval, Reading, median};
+use super::pairs::{self, Question, ratio};
 use crate::bench::outcome::{Cell, Experiment, Load, Metric};
 
 /// Of what ratios are taken. Not of what is a share or a count already, and not of the longest
@@ -32,6 +32,8 @@ pub(crate) struct Summary {
     pub(crate) least: f64,
     pub(crate) median: f64,
     pub(crate) most: f64,
+    /// The median's 95 % interval; nothing of fewer blocks than can have one.
+    pub(crate) interval: Option<(f64, f64)>,
 }
 
 /// A target's metric by a reference's at one point.
@@ -48,7 +50,7 @@ pub(crate) struct Ratio {
 }
 
 /// In the order of the loads and targets, points and metrics rising.
-pub(crate) fn summaries(experiment: &Experiment) -> Vec<Summary> {
+pub(crate) fn summaries(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Summary> {
     let mut values: BTreeMap<(usize, usize, u64, Metric), Vec<f64>> = BTreeMap::new();
     for cell in experiment.cells.iter().filter(|c| c.failure.is_none()) {
         let load = experiment.loads.iter().position(|l| l.name == cell.load);
@@ -75,9 +77,21 @@ pub(crate) fn summaries(experiment: &Experiment) -> Vec<Summary> {
             least: values.iter().copied().fold(f64::INFINITY, f64::min),
             median: median(&values).unwrap_or(f64::NAN),
             most: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            interval: interval(&values, bootstrap),
         }
     };
     values.into_iter().map(summary).collect()
+}
+
+/// As of ratios where there are logarithms.
+fn interval(values: &[f64], bootstrap: &Bootstrap) -> Option<(f64, f64)> {
+    let found = if values.iter().all(|value| *value > 0.0) {
+        pairs::interval(values, bootstrap)
+    } else {
+        bootstrap.interval(values)
+    };
+    let found = found.filter(|found| found.blocks >= BLOCKS_LEAST)?;
+    Some((found.low, found.high))
 }
 
 /// Each target's ratio to each reference at each point.
@@ -152,12 +166,17 @@ mod tests {
                 .cells
                 .push(cell("own", "read", 8.0, block, value));
         }
-        let found = summaries(&experiment);
+        let found = summaries(&experiment, &Bootstrap::new(1));
         assert_eq!(found.len(), 1);
         assert_eq!(
             (found[0].least, found[0].median, found[0].most),
             (10.0, 20.0, 30.0)
         );
+        let (low, high) = found[0].interval.unwrap();
+        assert!(low < 10.0 && high > 30.0, "three blocks say little");
+        experiment.cells.truncate(2);
+        let found = summaries(&experiment, &Bootstrap::new(1));
+        assert_eq!(found[0].interval, None);
     }
 
     #[test]
@@ -166,7 +185,7 @@ mod tests {
         for (target, point) in [("a", 8.0), ("b", 128.0), ("b", 16.0)] {
             experiment.cells.push(cell(target, "read", point, 1, 1.0));
         }
-        let found = summaries(&experiment);
+        let found = summaries(&experiment, &Bootstrap::new(1));
         let order: Vec<_> = found.iter().map(|s| (s.target.as_str(), s.point)).collect();
         assert_eq!(order, [("b", 16.0), ("b", 128.0), ("a", 8.0)]);
     }

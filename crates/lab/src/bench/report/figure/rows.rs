@@ -250,7 +250,7 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
             subject.title(reference)
         );
         (!rows.is_empty()).then(|| Panel {
-            heading: format!("{} — {peak} {}", load.title, load.axis),
+            heading: format!("{} — {}", load.title, load.place(peak)),
             axis: Axis::across(most * 1.02, &label),
             rows,
         })
@@ -384,7 +384,7 @@ impl Stage<'_, '_, '_> {
     }
 }
 
-fn singular(counted: &str) -> &str {
+pub(in crate::bench::report) fn singular(counted: &str) -> &str {
     match counted {
         "queries" => "query",
         other => other.strip_suffix('s').unwrap_or(other),

@@ -1,9 +1,11 @@
 //! What it all stands on: machine, versions, commands, configurations, every number.
 
+use std::collections::BTreeSet;
+
 use super::super::csv;
 use super::super::html::Html;
 use super::super::number::short;
-use crate::bench::outcome::{Cell, Experiment, Metric, Outcome};
+use crate::bench::outcome::{Cell, ConfigFile, Experiment, Metric, Outcome, PartServers};
 use crate::bench::statistics::Analysis;
 
 pub(super) fn write(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
@@ -74,7 +76,7 @@ fn list(html: &mut Html, entries: &[(String, String)]) {
     });
 }
 
-/// Load commands and the targets' configurations.
+/// Load commands, the servers' and the targets' configurations.
 fn configs(html: &mut Html, experiment: &Experiment) {
     html.inside("details", |html| {
         let summary = format!("{}: commands and configurations", experiment.title);
@@ -87,6 +89,9 @@ fn configs(html: &mut Html, experiment: &Experiment) {
             html.element("h4", &load.title)
                 .element("pre", &load.command);
         }
+        for servers in &experiment.servers {
+            self::servers(html, servers);
+        }
         for target in &experiment.targets {
             if target.version.is_empty() && target.configs.is_empty() {
                 continue;
@@ -98,6 +103,37 @@ fn configs(html: &mut Html, experiment: &Experiment) {
             }
         }
     });
+}
+
+/// The first server's configuration, and what another one has instead.
+fn servers(html: &mut Html, servers: &PartServers) {
+    if servers.configs.is_empty() {
+        return;
+    }
+    html.element("h4", &format!("The servers of {}", servers.part));
+    let file = |config: &ConfigFile| config.name.split(": ").nth(1).map(str::to_owned);
+    for config in &servers.configs {
+        let first = servers.configs.iter().find(|one| file(one) == file(config));
+        let first = first.filter(|first| first.name != config.name);
+        match first {
+            None => html
+                .element("p class=\"small\"", &config.name)
+                .element("pre", &config.text),
+            Some(first) => html
+                .element(
+                    "p class=\"small\"",
+                    &format!("{}, where it is not as {}", config.name, first.name),
+                )
+                .element("pre", &differing(&first.text, &config.text)),
+        };
+    }
+}
+
+/// The lines that the first text has nowhere.
+fn differing(first: &str, other: &str) -> String {
+    let known: BTreeSet<&str> = first.lines().collect();
+    let differing = other.lines().filter(|line| !known.contains(line));
+    differing.collect::<Vec<_>>().join("\n")
 }
 
 /// A table of more runs than these makes a browser slow.

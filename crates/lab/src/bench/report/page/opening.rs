@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::html::Html;
 use super::super::number::{length, moment};
-use super::verdict;
+use super::{short, verdict};
 use crate::bench::outcome::Outcome;
 use crate::bench::statistics::{Alarm, Analysis};
 
@@ -19,6 +19,7 @@ pub(super) fn write(html: &mut Html, outcome: &Outcome, analysis: &Analysis) {
         html.element("h1", &title(outcome));
         html.element("p class=\"facts\"", &facts(outcome));
     });
+    short::write(html, outcome, analysis);
     verdicts(html, outcome, analysis);
     cautions(html, outcome, analysis);
     how_to_read(html);
@@ -135,7 +136,11 @@ fn how_to_read(html: &mut Html) {
             <p>A finding <em>holds</em> when the whole interval lies where the study's claim has \
             it, <em>does not hold</em> when the whole interval lies elsewhere, and is <em>not shown \
             here</em> in between, or when something it needs is not installed. Only shapes are \
-            judged (order, ratio, knee), never the old absolute figures.</p>\n<p>A closed loop waits \
+            judged (order, ratio, knee), never the old absolute figures. <em>Holds if</em> is the limit \
+            that was set for the claim.</p>\n<p>In short: whom to take is who wins most pairs by the \
+            median; <em>behind</em> it is whose whole interval is worse by more than 3 %, and whoever is \
+            <em>not told apart</em> may be as good: choose among these by something else, or run more \
+            blocks.</p>\n<p>A closed loop waits \
             for each answer, so a stall hides the requests that would have shown it; an open loop \
             asks on a schedule and counts latency from the intended start.</p>\n");
     });

@@ -3,12 +3,14 @@
 
 use super::super::html::Html;
 use super::super::number::{count, ratio as as_ratio, short};
+use super::sweep;
 use crate::bench::outcome::{Better, Experiment, Load, Metric, Probe, Target};
 use crate::bench::statistics::{Analysed, OutageSummary, Ratio, Reading, Summary};
 
 /// In the columns, where a load has them.
-const COLUMNS: [Metric; 7] = [
+const COLUMNS: [Metric; 8] = [
     Metric::MeanMs,
+    Metric::P50Ms,
     Metric::P95Ms,
     Metric::P99Ms,
     Metric::MaxMs,
@@ -20,8 +22,8 @@ const COLUMNS: [Metric; 7] = [
 /// A load with no more points than this has a table for each.
 const TABLES_MAX: usize = 3;
 
-/// For each load, all targets at the point where the reference is fastest, and at all its points if
-/// these are few.
+/// For each load, all targets at each of its points; if these are many, at the one where the
+/// reference is fastest, behind one table of all points.
 pub(super) fn at_peak(html: &mut Html, experiment: &Experiment, analysed: &Analysed) {
     for load in &experiment.loads {
         let of_load: Vec<&Summary> = analysed
@@ -34,7 +36,11 @@ pub(super) fn at_peak(html: &mut Html, experiment: &Experiment, analysed: &Analy
         let Some(peak) = peak(&of_load, references.first().map(|r| r.as_str())) else {
             continue;
         };
-        for point in shown(&of_load, peak) {
+        let points = points(&of_load);
+        if points.len() > TABLES_MAX {
+            sweep::write(html, experiment, load, &of_load, &points);
+        }
+        for point in shown(points, peak) {
             let at_point = |s: &&&Summary| s.point == point;
             let here: Vec<&Summary> = of_load.iter().filter(at_point).copied().collect();
             let columns: Vec<Metric> = COLUMNS
@@ -55,15 +61,20 @@ pub(super) fn at_peak(html: &mut Html, experiment: &Experiment, analysed: &Analy
     }
 }
 
-/// All points, or only this one if they are many.
-fn shown(summaries: &[&Summary], peak: f64) -> Vec<f64> {
+fn points(summaries: &[&Summary]) -> Vec<f64> {
     let mut points: Vec<f64> = summaries.iter().map(|summary| summary.point).collect();
     points.sort_by(f64::total_cmp);
     points.dedup();
-    if points.len() > TABLES_MAX {
-        points = vec![peak];
-    }
     points
+}
+
+/// All points, or only the peak if they are many.
+fn shown(points: Vec<f64>, peak: f64) -> Vec<f64> {
+    if points.len() > TABLES_MAX {
+        vec![peak]
+    } else {
+        points
+    }
 }
 
 /// Where the reference's median rate is highest, or anybody's.
@@ -90,7 +101,7 @@ impl Table<'_> {
         let load = self.load;
         html.element(
             "h3",
-            &format!("{} – {} {}", load.title, self.point, load.axis),
+            &format!("{} – {}", load.title, load.place(self.point)),
         );
         html.inside("table class=\"numbers\"", |html| {
             html.inside("thead", |html| {
@@ -117,18 +128,17 @@ impl Table<'_> {
     }
 
     fn row(&self, html: &mut Html, target: &Target) {
-        let rate = self.median(target, Metric::Rate);
         let opening = if target.program == "evenkeel" {
             "tr class=\"own\""
         } else {
             "tr"
         };
-        let Some(rate) = rate else {
+        let Some(rate) = self.summary(target, Metric::Rate) else {
             // Who runs other loads has no row here; who is missing has one everywhere.
             if let Some(why) = &target.missing {
                 html.inside("tr class=\"missing\"", |html| {
                     html.element("th", &target.title);
-                    html.inside("td colspan=\"12\"", |html| {
+                    html.inside("td colspan=\"14\"", |html| {
                         html.text(why);
                     });
                 });
@@ -137,7 +147,7 @@ impl Table<'_> {
         };
         html.inside(opening, |html| {
             html.element("th", &target.title)
-                .element("td", &short(rate));
+                .inside("td", |html| with_interval(html, rate));
             for reference in &self.references {
                 html.inside("td", |html| self.ratio(html, target, reference));
             }
@@ -150,8 +160,12 @@ impl Table<'_> {
     }
 
     fn median(&self, target: &Target, metric: Metric) -> Option<f64> {
+        Some(self.summary(target, metric)?.median)
+    }
+
+    fn summary(&self, target: &Target, metric: Metric) -> Option<&Summary> {
         let of = |s: &&&Summary| s.target == target.name && s.metric == metric;
-        self.here.iter().find(of).map(|summary| summary.median)
+        self.here.iter().find(of).copied()
     }
 
     fn ratio(&self, html: &mut Html, target: &Target, reference: &str) {
@@ -202,6 +216,21 @@ impl Table<'_> {
     }
 }
 
+/// A median, with its interval where there are blocks enough for one.
+pub(super) fn with_interval(html: &mut Html, summary: &Summary) {
+    html.text(&short(summary.median));
+    if let Some((low, high)) = summary.interval {
+        let range = format!(" {}–{}", short(low), short(high));
+        html.element("span class=\"small\"", &range);
+    }
+}
+
+/// "IPVS: not installed", of one that did not take part.
+pub(super) fn missing(target: &Target) -> Option<String> {
+    let why = target.missing.as_ref()?;
+    Some(format!("{}: {why}", target.title))
+}
+
 /// A ratio's reading as a sign.
 fn reading(reading: Reading, better: Better) -> &'static str {
     match (reading, better) {
@@ -212,7 +241,7 @@ fn reading(reading: Reading, better: Better) -> &'static str {
     }
 }
 
-fn title<'a>(experiment: &'a Experiment, target: &'a str) -> &'a str {
+pub(super) fn title<'a>(experiment: &'a Experiment, target: &'a str) -> &'a str {
     let found = experiment.targets.iter().find(|t| t.name == target);
     found.map_or(target, |target| target.title.as_str())
 }

@@ -50,6 +50,22 @@ fn a_load_generator_at_its_limit_is_named_with_its_place() {
 }
 
 #[test]
+fn a_rate_that_was_not_offered_is_named_with_its_place() {
+    let mut experiment = five_blocks(90.0);
+    experiment.cells[2].vitals.offered_percent = Some(96.0);
+    experiment.cells[4].vitals.offered_percent = Some(130.0);
+    assert_eq!(kinds(experiment.clone()), [], "within 5 %, or catching up");
+    experiment.cells[3].vitals.offered_percent = Some(88.0);
+    let found = alarms(experiment);
+    assert_eq!(found[0].kind, Kind::RateNotOffered);
+    assert_eq!(
+        found[0].seen,
+        "the load generator offered less than the given rate, up to 12 %, in 1 of 10 runs: \
+         read, 8 threads"
+    );
+}
+
+#[test]
 fn faster_than_direct_needs_more_servers_for_an_excuse() {
     assert_eq!(kinds(five_blocks(150.0)), [Kind::FasterThanDirect]);
     assert_eq!(kinds(five_blocks(102.0)), [], "within 3 %");

@@ -38,7 +38,7 @@ impl Court<'_> {
         let axis = self.axis(question.load);
         (
             knee_within(&ratios, gain, (from, until)),
-            format!("{numbers}; wanted {from} to {until} {axis}"),
+            format!("{numbers}; holds if {from} to {until} {axis}"),
         )
     }
 
@@ -67,9 +67,9 @@ impl Court<'_> {
             Verdict::DoesNotHold
         };
         let numbers = format!(
-            "{} is best at {at} ({best:.decimals$} {}); wanted {from} to {until} {}",
+            "{} is best at {at} ({best:.decimals$} {}); holds if {from} to {until} {}",
             self.title(target),
-            metric.short(),
+            self.noun(metric, load),
             self.axis(load),
             decimals = if best >= 100.0 { 0 } else { 2 },
         );
@@ -91,7 +91,7 @@ impl Court<'_> {
             return (Verdict::NotShown, numbers);
         };
         let numbers = format!(
-            "{} at {at} {}: × {:.2} of its best ({:.2} to {:.2}; {}); wanted at least {at_least}",
+            "{} at {at} {}: × {:.2} of its best ({:.2} to {:.2}; {}); holds if at least {at_least}",
             self.title(target),
             self.axis(load),
             found.middle,

@@ -45,17 +45,17 @@ fn ratio_of(rate: f64, wanted: &str) -> (Experiment, String) {
 #[test]
 fn a_ratio_must_lie_on_the_right_side_with_its_whole_interval() {
     let (experiment, check) = ratio_of(190.0, "at_least = 1.5");
-    let numbers =
-        "own / direct, per second, read: × 1.90 (1.90 to 1.90; 5 blocks); wanted at least 1.5";
+    let numbers = "own has 1.90 times (1.90 to 1.90) the requests per second of direct \
+         (read, 5 blocks); holds if at least 1.5";
     judged(experiment, &check, Verdict::Holds, numbers);
     let (experiment, check) = ratio_of(60.0, "at_most = 0.5");
-    let numbers =
-        "own / direct, per second, read: × 0.60 (0.60 to 0.60; 5 blocks); wanted at most 0.5";
+    let numbers = "own has 0.60 times (0.60 to 0.60) the requests per second of direct \
+         (read, 5 blocks); holds if at most 0.5";
     judged(experiment, &check, Verdict::DoesNotHold, numbers);
     let (mut experiment, check) = ratio_of(190.0, "at_least = 1.6");
     experiment.cells[1].values.insert(Metric::Rate, 140.0);
-    let numbers =
-        "own / direct, per second, read: × 1.90 (1.51 to 2.12; 5 blocks); wanted at least 1.6";
+    let numbers = "own has 1.90 times (1.51 to 2.12) the requests per second of direct \
+         (read, 5 blocks); holds if at least 1.6";
     judged(experiment, &check, Verdict::NotShown, numbers);
 }
 
@@ -63,8 +63,8 @@ fn a_ratio_must_lie_on_the_right_side_with_its_whole_interval() {
 fn two_blocks_say_nothing() {
     let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
     experiment.cells.truncate(4);
-    let numbers =
-        "own / direct, per second, read: × 1.90 (1.90 to 1.90; 2 blocks); wanted at least 1.5";
+    let numbers = "own has 1.90 times (1.90 to 1.90) the requests per second of direct \
+         (read, 2 blocks); holds if at least 1.5";
     judged(experiment, &check, Verdict::NotShown, numbers);
 }
 
@@ -72,8 +72,9 @@ fn two_blocks_say_nothing() {
 fn two_blocks_say_nothing_of_a_knee_either() {
     let mut experiment = measured(&[("direct", &[(4.0, 40.0)]), ("own", &[(4.0, 60.0)])]);
     experiment.cells.truncate(4);
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50, 1.50 to 1.50; \
-        2 blocks); wanted 3 to 8 threads";
+    let numbers = "own by direct, requests per second, \
+        read: reaches × 1.1 at 4 (× 1.50, 1.50 to 1.50; \
+        2 blocks); holds if 3 to 8 threads";
     judged(experiment, KNEE, Verdict::NotShown, numbers);
 }
 
@@ -82,7 +83,7 @@ fn who_is_not_installed_is_the_reason() {
     let (mut experiment, check) = ratio_of(190.0, "at_least = 1.5");
     experiment.cells.retain(|cell| cell.target == "direct");
     experiment.targets[1].missing = Some("not installed".to_owned());
-    let numbers = "own / direct, per second, read: own: not installed";
+    let numbers = "own by direct, requests per second, read: own: not installed";
     judged(experiment, &check, Verdict::NotShown, numbers);
 }
 
@@ -97,11 +98,13 @@ fn an_order_holds_when_each_is_better_than_the_next() {
             ("c", &[(8.0, 100.0)]),
         ])
     };
-    let numbers = "a / b, per second, read: × 1.50 (1.50 to 1.50; 5 blocks); \
-        b / c, per second, read: × 2.00 (2.00 to 2.00; 5 blocks); wanted over 1.03";
+    let numbers = "a has 1.50 times (1.50 to 1.50) the requests per second of b (read, 5 blocks); \
+        b has 2.00 times (2.00 to 2.00) the requests per second of c \
+         (read, 5 blocks); holds if over 1.03";
     judged(of(200.0), ORDER, Verdict::Holds, numbers);
-    let numbers = "a / b, per second, read: × 2.94 (2.94 to 2.94; 5 blocks); \
-        b / c, per second, read: × 1.02 (1.02 to 1.02; 5 blocks); wanted over 1.03";
+    let numbers = "a has 2.94 times (2.94 to 2.94) the requests per second of b (read, 5 blocks); \
+        b has 1.02 times (1.02 to 1.02) the requests per second of c \
+         (read, 5 blocks); holds if over 1.03";
     judged(of(102.0), ORDER, Verdict::DoesNotHold, numbers);
 }
 
@@ -112,7 +115,8 @@ fn of_latencies_the_smaller_is_better() {
         cell.values = BTreeMap::from([(Metric::P95Ms, cell.values[&Metric::Rate])]);
     }
     let check = "check = \"order\"\nload = \"read\"\nmetric = \"p95-ms\"\ntargets = [\"a\", \"b\"]";
-    let numbers = "b / a, p95 ms, read: × 2.00 (2.00 to 2.00; 5 blocks); wanted over 1.03";
+    let numbers = "b has 2.00 times (2.00 to 2.00) the 95th percentile of latency of a \
+         (read, 5 blocks); holds if over 1.03";
     judged(experiment, check, Verdict::Holds, numbers);
 }
 
@@ -123,7 +127,10 @@ const KNEE: &str = "check = \"knee\"\nload = \"read\"\ntarget = \"own\"\nto = \"
 fn a_knee_lies_between_two_points_that_were_measured() {
     let direct: &[(f64, f64)] = &[(1.0, 10.0), (4.0, 40.0), (8.0, 45.0), (16.0, 50.0)];
     let told = |own: &[(f64, f64)], verdict, what: &str| {
-        let numbers = format!("own / direct, per second, read: {what}; wanted 3 to 8 threads");
+        let numbers = format!(
+            "own by direct, requests per second, \
+            read: {what}; holds if 3 to 8 threads"
+        );
         judged(
             measured(&[("direct", direct), ("own", own)]),
             KNEE,
@@ -168,8 +175,9 @@ fn a_knee_is_reached_by_the_whole_interval() {
         .unwrap()
         .values
         .insert(Metric::Rate, 20.0);
-    let numbers = "own / direct, per second, read: reaches × 1.1 at 4 (× 1.50, 0.65 to 2.22; \
-        5 blocks); wanted 3 to 8 threads";
+    let numbers = "own by direct, requests per second, \
+        read: reaches × 1.1 at 4 (× 1.50, 0.65 to 2.22; \
+        5 blocks); holds if 3 to 8 threads";
     judged(experiment, KNEE, Verdict::NotShown, numbers);
 }
 
@@ -177,11 +185,11 @@ fn a_knee_is_reached_by_the_whole_interval() {
 fn a_peak_may_be_missed_by_three_percent() {
     let of = |at_16: f64| measured(&[("own", &[(8.0, at_16), (64.0, 100.0), (128.0, 50.0)])]);
     let check = "check = \"peak\"\nload = \"read\"\ntarget = \"own\"\nfrom = 8\nuntil = 32";
-    let numbers = "own is best at 64 (100 per second); wanted 8 to 32 threads";
+    let numbers = "own is best at 64 (100 requests per second); holds if 8 to 32 threads";
     judged(of(98.0), check, Verdict::Holds, numbers);
     judged(of(90.0), check, Verdict::DoesNotHold, numbers);
     let only_within = measured(&[("own", &[(8.0, 50.0), (16.0, 90.0)])]);
-    let numbers = "own is best at 16 (90.0 per second); wanted 8 to 32 threads";
+    let numbers = "own is best at 16 (90.0 requests per second); holds if 8 to 32 threads";
     judged(
         only_within,
         check,
@@ -197,7 +205,7 @@ fn what_is_kept_of_the_best_is_seen_block_by_block() {
     let told = |kept: &str| {
         format!(
             "own at 128 threads: × {kept} of its best ({kept} to {kept}; 5 blocks); \
-             wanted at least 0.8"
+             holds if at least 0.8"
         )
     };
     judged(of(90.0), check, Verdict::Holds, &told("0.90"));
@@ -234,12 +242,12 @@ fn an_outage_must_be_short_and_lose_nothing() {
         "check = \"outage\"\ntarget = \"own\"\nscenario = \"primary killed\"\nat_most_ms = 2000";
     let short = [300.0, 500.0, 400.0];
     let numbers = "own: outage 400 ms (300 to 500), 3 trials, lost 0, doubled 0, not caught up 0; \
-        wanted at most 2000 ms";
+        holds if at most 2000 ms";
     judged(trials(&short, 0), check, Verdict::Holds, numbers);
     let numbers = "own: 3 trials, lost 3, doubled 0, not caught up 0, without end 0";
     judged(trials(&short, 1), check, Verdict::DoesNotHold, numbers);
     let numbers = "own: outage 2400 ms (2100 to 2500), 3 trials, lost 0, doubled 0, \
-        not caught up 0; wanted at most 2000 ms";
+        not caught up 0; holds if at most 2000 ms";
     judged(
         trials(&[2_100.0, 2_400.0, 2_500.0], 0),
         check,

@@ -1,0 +1,100 @@
+//! Apache as one of the web servers: the same pages as nginx's, by worker threads of one child.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::lab::Place;
+use crate::process::{self, Launch};
+use crate::tool;
+
+/// Where Debian puts the modules.
+const MODULES: &str = "/usr/lib/apache2/modules";
+
+/// What the pages need: `unixd`, `log` and `so` are compiled in.
+const NEEDED: &[&str] = &[
+    "mpm_event",
+    "authz_core",
+    "dir",
+    "env",
+    "filter",
+    "deflate",
+    "ratelimit",
+    "status",
+];
+
+/// Requests at once: more than a load keeps open, or it would measure Apache's queue.
+const THREADS: u32 = 256;
+
+/// Its file beside the pages, and how to start it. It tells its children to end when it is asked
+/// to; killed, it would leave them.
+pub(super) fn prepare(place: &Place) -> Result<(PathBuf, Launch)> {
+    let program = tool::find("apache2")?;
+    let config = place.directory.join("apache.conf");
+    fs::write(
+        place.directory.join("files/index.html"),
+        place.name.as_bytes(),
+    )?;
+    fs::write(&config, configuration(place)?)?;
+    let launch = Launch {
+        program,
+        arguments: ["-D", "FOREGROUND", "-f", &config.display().to_string()]
+            .map(str::to_owned)
+            .into(),
+        stop_signal: libc::SIGTERM,
+        children_outlive_it: true,
+        ..Launch::default()
+    };
+    Ok((config, launch))
+}
+
+fn configuration(place: &Place) -> Result<String> {
+    let Place {
+        name,
+        address,
+        directory,
+        ..
+    } = place;
+    let directory = directory.display();
+    let modules: String = NEEDED
+        .iter()
+        .map(|module| Ok(format!("LoadModule {module}_module {}\n", file(module)?)))
+        .collect::<Result<String>>()?;
+    Ok(format!(
+        "{modules}ServerName {name}\nServerRoot {directory}\nDefaultRuntimeDir {directory}\n\
+         PidFile {directory}/pid\nErrorLog /dev/stderr\nLogLevel error\n{user}\
+         Listen {address}\nListenBacklog 4096\n\
+         StartServers 1\nServerLimit 1\nThreadLimit {THREADS}\nThreadsPerChild {THREADS}\n\
+         MaxRequestWorkers {THREADS}\nMinSpareThreads 1\nMaxSpareThreads {THREADS}\n\
+         AsyncRequestWorkerFactor 16\nMaxConnectionsPerChild 0\n\
+         KeepAlive On\nKeepAliveTimeout 3600\nMaxKeepAliveRequests 0\nTimeout 3600\n\
+         EnableSendfile On\nExtendedStatus On\nDeflateCompressionLevel 9\n\
+         DocumentRoot {directory}/files\nDirectoryIndex index.html\n\
+         <Location \"/work\">\n  SetOutputFilter DEFLATE\n</Location>\n\
+         <Location \"/slow\">\n  SetOutputFilter RATE_LIMIT\n  SetEnv rate-limit 1\n</Location>\n\
+         <Location \"/status\">\n  SetHandler server-status\n</Location>\n",
+        user = user(),
+    ))
+}
+
+fn file(module: &str) -> Result<String> {
+    let path = Path::new(MODULES).join(format!("mod_{module}.so"));
+    if !path.is_file() {
+        bail!("{} not found: apt-get install apache2-bin", path.display());
+    }
+    Ok(path.display().to_string())
+}
+
+/// It serves no pages as root.
+fn user() -> &'static str {
+    if !process::is_root() {
+        return "";
+    }
+    let accounts = process::accounts();
+    if accounts.iter().any(|account| account.name == "www-data") {
+        "User www-data\nGroup www-data\n"
+    } else {
+        "User nobody\nGroup nogroup\n"
+    }
+}
