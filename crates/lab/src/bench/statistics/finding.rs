@@ -193,7 +193,7 @@ impl Court<'_> {
         let trials = several(found.trials, "trial");
         let counts = match found.probe {
             Probe::Pages => format!(
-                "{trials}, {} of {} requests failed",
+                "{trials} ({scenario}), {} of {} requests failed",
                 found.failed,
                 found.failed + found.acknowledged
             ),

@@ -266,8 +266,8 @@ fn of_pages_nothing_can_be_lost() {
     for trial in &mut fetched.faults {
         (trial.probe, trial.acknowledged, trial.failed) = (Probe::Pages, 94, 6);
     }
-    let numbers = "own: outage 62 ms (60 to 64), 3 trials, 18 of 300 requests failed; \
-        wanted at most 10 ms";
+    let numbers = "own: outage 62 ms (60 to 64), 3 trials (primary killed), 18 of 300 requests \
+        failed; wanted at most 10 ms";
     judged(fetched, check, Verdict::DoesNotHold, numbers);
 }
 
