@@ -104,7 +104,7 @@ fn started(order: &Order) -> Result<Started> {
         }
         Program::Odyssey => order.pooler(Odyssey::start(&order.servers, order.listen), "odyssey"),
         Program::Command => order.command(),
-        Program::Glb => glb::start(&order),
+        Program::Glb => glb::start(order),
         Program::Proxysql | Program::Maxscale | Program::MysqlProxy | Program::Ipvs => Ok(None),
     };
     Ok(match running? {
