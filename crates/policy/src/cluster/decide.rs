@@ -201,8 +201,8 @@ impl Cluster {
     ) -> Ruling {
         let mut ruling = Ruling {
             primary: Some(winner),
+            is_final: self.were_asked_since(winner, &beaten),
             refused: beaten,
-            is_final: true,
             ..Ruling::default()
         };
         let verify = unproved(candidates, &stale, |one| one.id == winner);
@@ -219,6 +219,15 @@ impl Cluster {
             ruling.refused = vec![(winner, self.waits())];
         }
         ruling
+    }
+
+    /// Whether those who lost were asked since the winner was seen to claim: before that, nobody
+    /// knows whether they are wrong or have not heard yet. An operator's word needs no question.
+    fn were_asked_since(&self, winner: u64, beaten: &[(u64, String)]) -> bool {
+        let winner = self.member(winner).filter(|one| !self.named_is(one.id));
+        let claimed_ms = winner.and_then(|one| Some(one.claim.as_ref()?.noticed_ms));
+        let mut beaten = beaten.iter().filter_map(|(id, _)| self.member(*id));
+        beaten.all(|one| claimed_ms.is_none_or(|claimed_ms| one.word_ms >= claimed_ms))
     }
 
     /// Whom the start waits for.

@@ -37,10 +37,11 @@ pub(super) fn stand(said: &Group) -> Stand {
     }
 }
 
-/// The later view is right, unless the group was bootstrapped twice: every claimant has a majority
-/// of its own then, and their views cannot be compared. Several of one view are a group with
-/// several primaries, if the view has room for them: then the current one, else the first in the
-/// order of the configuration.
+/// The later view is right: where it has one primary only, whoever was one of an earlier view need
+/// not be asked again, and often cannot be, as it is dying. But if the group was bootstrapped twice
+/// every claimant has a majority of its own, and their views cannot be compared. Several of one
+/// view are a group with several primaries, if the view has room for them: then the current one,
+/// else the first in the order of the configuration.
 pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
     let all: Vec<(&Candidate<'_>, &Group)> = candidates
         .iter()
@@ -69,6 +70,14 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Option<Contest> {
     }
     let mut stale = stale(candidates);
     stale.retain(|id| beaten.iter().any(|(one, _)| one == id));
+    if of_latest.primaries == 1 {
+        beaten.iter_mut().for_each(|(id, why)| {
+            if stale.contains(id) {
+                *why = succeeded(latest.name, of_latest.view);
+            }
+        });
+        stale.clear();
+    }
     let size = of_latest.members;
     let is_one_view = top.iter().all(|(_, said)| said.members == size);
     if !is_one_view || top.len() > size as usize {
@@ -97,6 +106,10 @@ fn outdated(said: &Group, newer: &str, view: u64) -> String {
          was left behind; stop and start Group Replication on it",
         said.view
     )
+}
+
+fn succeeded(newer: &str, view: u64) -> String {
+    format!("took writes; {newer} is the only primary of the group's view {view} since then")
 }
 
 fn bootstrapped_twice(all: &[(&Candidate<'_>, &Group)]) -> String {

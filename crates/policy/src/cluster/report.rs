@@ -145,6 +145,8 @@ pub struct Group {
     pub members: u32,
     /// See `members`.
     pub members_reachable: u32,
+    /// Of them, primaries.
+    pub primaries: u32,
     /// The part of `VIEW_ID` before its counter: another one after each bootstrap of the group.
     pub incarnation: String,
     /// `VIEW_ID`'s counter: later views are higher, within one incarnation.

@@ -195,6 +195,7 @@ fn group_member(id: u64, is_primary: bool, view: u64) -> Group {
         read_only: !is_primary,
         members: 3,
         members_reachable: 3,
+        primaries: 1,
         incarnation: "17952095631563150".to_owned(),
         view,
         applier_queue: 0,

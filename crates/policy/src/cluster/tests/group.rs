@@ -61,12 +61,34 @@ fn states_other_than_online_are_unfit() {
 }
 
 #[test]
-fn the_claim_of_the_later_view_wins_once_the_other_was_asked_again() {
+fn the_only_primary_of_a_later_view_succeeds_one_that_cannot_be_asked() {
     let mut bench = trio();
-    bench.hears(2, group_member(2, true, 6));
+    let verdict = bench.hears(2, group_member(2, true, 6));
+    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![2]));
     let verdict = bench.hears_fresh(2, group_member(2, true, 6));
-    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
+    assert_eq!(verdict.primary, Some(2));
+    is_unfit(
+        &verdict,
+        1,
+        "db2 is the only primary of the group's view 6 since",
+    );
+    assert_eq!(verdict.problems, vec![], "it may not have heard yet");
     let verdict = bench.hears(1, group_member(1, true, 5));
+    assert_eq!(verdict.primary, Some(2));
+    has_problem(&verdict, Some(1), "left behind");
+}
+
+#[test]
+fn where_several_may_write_the_later_view_wins_once_the_other_was_asked_again() {
+    let of_several = |id, view| Group {
+        primaries: 2,
+        ..group_member(id, true, view)
+    };
+    let mut bench = trio();
+    bench.hears(2, of_several(2, 6));
+    let verdict = bench.hears_fresh(2, of_several(2, 6));
+    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
+    let verdict = bench.hears(1, of_several(1, 5));
     assert_eq!(verdict.primary, Some(2));
     is_unfit(
         &verdict,
@@ -78,11 +100,15 @@ fn the_claim_of_the_later_view_wins_once_the_other_was_asked_again() {
 
 #[test]
 fn in_a_group_of_several_primaries_the_current_one_stays() {
+    let of_several = |id, view| Group {
+        primaries: 3,
+        ..group_member(id, true, view)
+    };
     let mut bench = trio();
     for view in [5, 6, 7] {
         for id in [2, 3, 1] {
-            bench.hears(id, group_member(id, true, view));
-            let verdict = bench.hears_fresh(id, group_member(id, true, view));
+            bench.hears(id, of_several(id, view));
+            let verdict = bench.hears_fresh(id, of_several(id, view));
             assert_eq!(verdict.primary, Some(1), "view {view}, db{id}");
             assert_eq!(verdict.problems, vec![]);
         }

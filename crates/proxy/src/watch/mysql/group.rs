@@ -13,6 +13,8 @@ pub(super) const VIEW: &str = "SELECT own.MEMBER_STATE AS state, own.MEMBER_ROLE
      WHERE MEMBER_ID <> '') AS members, \
     (SELECT COUNT(*) FROM performance_schema.replication_group_members \
      WHERE MEMBER_ID <> '' AND MEMBER_STATE <> 'UNREACHABLE') AS members_reachable, \
+    (SELECT COUNT(*) FROM performance_schema.replication_group_members \
+     WHERE MEMBER_ROLE = 'PRIMARY') AS primaries, \
     (SELECT TIMESTAMPDIFF(MICROSECOND, \
       MIN(APPLYING_TRANSACTION_ORIGINAL_COMMIT_TIMESTAMP), NOW(6)) \
      FROM performance_schema.replication_applier_status_by_worker \
@@ -45,6 +47,7 @@ pub(super) fn read(facts: &Row, view: &Row) -> Result<Group, Nonsense> {
         read_only: facts.flag(&["super_read_only"])? || facts.flag(&["read_only"])?,
         members: view.number(&["members"])?,
         members_reachable: view.number(&["members_reachable"])?,
+        primaries: view.number(&["primaries"])?,
         incarnation,
         view: number,
         applier_queue,

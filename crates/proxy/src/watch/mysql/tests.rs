@@ -243,7 +243,7 @@ fn a_server_that_only_could_be_a_galera_node_is_none() {
 const MEMBER: &str = "group_name=aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";
 
 const VIEW: &str = "state=ONLINE\nrole=PRIMARY\nview_id=17952095631563150:3\napplier_queue=0\n\
-    members=3\nmembers_reachable=2\napplying_us=NULL";
+    members=3\nmembers_reachable=2\nprimaries=1\napplying_us=NULL";
 
 #[test]
 fn a_member_of_a_group_is_read() {
@@ -253,6 +253,7 @@ fn a_member_of_a_group_is_read() {
     assert_eq!(read.state, MemberState::Online);
     assert!(read.is_primary && read.read_only);
     assert_eq!((read.members, read.members_reachable), (3, 2));
+    assert_eq!(read.primaries, 1);
     assert_eq!(
         (read.incarnation.as_str(), read.view),
         ("17952095631563150", 3)

@@ -388,6 +388,7 @@ fn said(kind: Kind, index: usize, count: usize) -> Said {
             read_only: !is_first,
             members: count as u32,
             members_reachable: count as u32,
+            primaries: 1,
             incarnation: "17952095631563150".to_owned(),
             view: 1,
             applier_queue: 0,
