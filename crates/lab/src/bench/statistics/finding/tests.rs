@@ -267,7 +267,7 @@ fn of_pages_nothing_can_be_lost() {
         (trial.probe, trial.acknowledged, trial.failed) = (Probe::Pages, 94, 6);
     }
     let numbers = "own: outage 62 ms (60 to 64), 3 trials (primary killed), 18 of 300 requests \
-        failed; wanted at most 10 ms";
+        failed; holds if at most 10 ms";
     judged(fetched, check, Verdict::DoesNotHold, numbers);
 }
 
