@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use evenkeel_lab::eventually;
 use evenkeel_wire::postgres::build;
 
 use super::client::Client;
 use super::script::Script;
 use super::stage::{Setup, Stage, admin, shared};
 use crate::rig::between::{Between, Blow, MARK};
-use crate::rig::{DRIVERS, wait_until};
+use crate::rig::{DRIVERS, LIMIT, said};
 
 /// What is known to read may be run again.
 const READING: Setup<'static> = Setup {
@@ -212,9 +213,16 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
         let mut admin = admin();
         let waits = "select pid from pg_stat_activity where query like 'create index conc%' \
                      and wait_event_type = 'Lock'";
-        wait_until(&stage.balancer, "the index waits for the writer", || {
-            admin.query(waits).iter().any(|line| line.starts_with("D "))
+        let waiting = eventually(LIMIT, "the index waits for the writer", || {
+            let pids = admin.query(waits);
+            Ok(pids.iter().any(|line| line.starts_with("D ")).then_some(()))
         });
+        if waiting.is_err() {
+            // Has been seen in a whole run, and never alone.
+            let all = "select state, wait_event_type, query from pg_stat_activity";
+            let console = said(&stage.balancer.command(&["status", "--json"]).unwrap());
+            panic!("no index waits: {:?}\n{console}", admin.query(all));
+        }
         let pid = admin.value(waits);
         admin.run(&format!("select pg_terminate_backend({pid}, 5000)"));
         writer.run("rollback");
