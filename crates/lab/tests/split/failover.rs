@@ -200,6 +200,29 @@ fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_o
     }
 }
 
+#[test]
+fn reads_that_wait_are_run_where_a_connection_comes_free() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, "[service.pool]\nsize = 1\nwait_ms = 20000");
+        stage.direct().run("CREATE TABLE things (id int)");
+        stage.scene.wait_caught_up().unwrap();
+        let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
+        let writer = begun(&stage, "BEGIN", "INSERT INTO things VALUES (1)");
+        let holders = [(); 2].map(|()| begun(&stage, "BEGIN READ ONLY", WHERE));
+        let since = Instant::now();
+        thread::scope(|scope| {
+            for client in &clients {
+                scope.spawn(|| client.run(WHERE));
+            }
+            thread::sleep(Duration::from_millis(300));
+            holders[0].run("COMMIT");
+        });
+        assert!(since.elapsed() < Duration::from_secs(10), "{io}");
+        holders[1].run("COMMIT");
+        writer.run("ROLLBACK");
+    }
+}
+
 /// A client in a transaction of which the server has seen something.
 fn begun(stage: &Stage, begin: &str, first: &str) -> Client {
     let client = stage.client();

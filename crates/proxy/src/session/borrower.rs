@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use evenkeel_policy::lending::{Condition, Refusal};
+use evenkeel_policy::pool::Tried;
 use evenkeel_policy::waiting::{Primary, Ticket, Trouble};
 use smallvec::SmallVec;
 
 use super::card::{Card, Doing};
-use super::placing::{At, Wanted};
+use super::placing::{At, Wanted, has_room_elsewhere};
 use crate::clock;
 use crate::counters::work::{Done, Ran};
 use crate::engine::worker::Worker;
@@ -26,6 +27,9 @@ use crate::upstream::lending::{Account, Borrowed, Connection, Delivery, Lending,
 /// A renewal that takes longer is not worth the connection.
 const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
 
+/// Who has waited for a connection so long looks whether there is one elsewhere by now.
+const LOOK_AROUND_MS: u64 = 500;
+
 /// A session as one who borrows.
 pub(super) struct Borrower<'a, C: Connection> {
     worker: &'a Rc<Worker>,
@@ -37,6 +41,8 @@ pub(super) struct Borrower<'a, C: Connection> {
     pub(super) usage: Arc<Usage>,
     /// Where its connection goes, or the one that is waited for.
     pub(super) at: Option<At>,
+    /// Servers that may not serve what it reads, while others than its own may.
+    barred: Option<Tried>,
     place: Rc<Place<C>>,
     wait: Option<Wait>,
     /// It came to the primary after waiting for one, and lets the next one follow.
@@ -94,6 +100,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
             card: Rc::clone(card),
             usage: service.usage(worker.index, &account.who, &card.database()),
             at: None,
+            barred: None,
             place: Place::new(),
             wait: None,
             resumed: None,
@@ -134,9 +141,13 @@ impl<'a, C: Connection> Borrower<'a, C> {
 
     /// Asks for a connection where the work is to run.
     pub(super) fn ask(&mut self, wanted: &Wanted, view: &View) -> Got<C> {
+        self.barred = match wanted {
+            Wanted::Reader(_, barred) | Wanted::Causal(_, barred) => Some(barred.clone()),
+            _ => None,
+        };
         match wanted {
             Wanted::Primary => self.ask_primary(view),
-            Wanted::Reader(index) | Wanted::Causal(index) => self.ask_at(view, *index, true),
+            Wanted::Reader(index, _) | Wanted::Causal(index, _) => self.ask_at(view, *index, true),
             Wanted::Named(index) | Wanted::Soon(index, _) => self.ask_at(view, *index, false),
         }
     }
@@ -199,7 +210,8 @@ impl<'a, C: Connection> Borrower<'a, C> {
 
     fn wait_until(&mut self, until_ms: u64) -> Got<C> {
         self.waits_until(until_ms);
-        self.card.set_deadline(until_ms);
+        let look_around_ms = clock::now_ms() + LOOK_AROUND_MS;
+        self.card.set_deadline(until_ms.min(look_around_ms));
         Got::Later
     }
 
@@ -362,6 +374,39 @@ impl<'a, C: Connection> Borrower<'a, C> {
     /// Whether it waits.
     pub(super) fn is_waiting(&self) -> bool {
         self.wait.is_some()
+    }
+
+    /// Whether it has left the line that it stood in, to be placed anew: that server is not to do
+    /// its work any more, or does not get to it while another one could.
+    pub(super) fn moves_on(&mut self, view: &View) -> bool {
+        let Some(Wait::Connection { until_ms, .. }) = self.wait else {
+            return false;
+        };
+        let is_in_line = until_ms != u64::MAX;
+        if !is_in_line || !self.is_better_elsewhere(view) {
+            return false;
+        }
+        self.leave_lines();
+        self.at = None;
+        true
+    }
+
+    fn is_better_elsewhere(&self, view: &View) -> bool {
+        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+            return false;
+        };
+        if self.is_at_former_primary(view) {
+            return true;
+        }
+        let Some(barred) = &self.barred else {
+            return false;
+        };
+        let here = view.servers.iter().position(|one| one.id == at.server.id);
+        let Some(here) = here.filter(|here| own.readers.members()[*here].accepting) else {
+            return true;
+        };
+        let has_room = |index| self.has_room(view, index);
+        own.epoch != at.epoch || has_room_elsewhere(here, barred, own, has_room)
     }
 
     /// Whether it has waited for a connection as long as it may, and has got none.

@@ -25,14 +25,15 @@ use crate::service::database::DatabaseView;
 pub(super) enum Wanted {
     /// Wherever writes go.
     Primary,
-    /// At one of the view's servers, whose place among those that read is taken.
-    Reader(usize),
+    /// At one of the view's servers, whose place among those that read is taken; others may not
+    /// serve it.
+    Reader(usize, Tried),
     /// At this one of the view's servers, because a hint says so.
     Named(usize),
     /// At this one, which will have what must be seen: it is to wait for that first.
     Soon(usize, Position),
     /// As [`Wanted::Reader`], once that has waited for all that its cluster has committed.
-    Causal(usize),
+    Causal(usize, Tried),
 }
 
 /// What a server is to wait for before it does anything else.
@@ -217,38 +218,58 @@ impl Found {
         if let Some(primary) = own.primary.filter(|_| !and_primary) {
             barred.insert(primary);
         }
-        let found = picked(&barred, own, (key, self.now_us));
-        let found = found.map(|first| match has_room(first) {
+        let who = (key, self.now_us);
+        let found = picked(&barred, own, who).map(|first| match has_room(first) {
             true => first,
-            false => roomier(first, barred, own, (key, self.now_us), has_room),
+            false => match roomier(first, barred.clone(), own, who, has_room) {
+                Some(next) => {
+                    own.busy[first].release();
+                    next
+                }
+                None => first,
+            },
         });
         match found {
-            Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index),
-            Some(index) => Wanted::Reader(index),
+            Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index, barred),
+            Some(index) => Wanted::Reader(index, barred),
             None => Wanted::Primary,
         }
     }
 }
 
+/// Whether a read that waits at one of the servers would be served by another one, which may serve
+/// it too.
+pub(super) fn has_room_elsewhere(
+    here: usize,
+    barred: &Tried,
+    own: &DatabaseView,
+    has_room: impl Fn(usize) -> bool,
+) -> bool {
+    let next = roomier(here, barred.clone(), own, (0, clock::now_us()), has_room);
+    if let Some(next) = next {
+        own.busy[next].release();
+    }
+    next.is_some()
+}
+
 /// Another one that has a connection for a read, if all of the first one's are in use: they may be
-/// with clients whose work stands still there.
+/// with clients whose work stands still there. Its place is taken.
 fn roomier(
     first: usize,
     mut barred: Tried,
     own: &DatabaseView,
     who: (u64, u64),
     has_room: impl Fn(usize) -> bool,
-) -> usize {
+) -> Option<usize> {
     barred.insert(first);
     while let Some(next) = picked(&barred, own, who) {
         if has_room(next) {
-            own.busy[first].release();
-            return next;
+            return Some(next);
         }
         own.busy[next].release();
         barred.insert(next);
     }
-    first
+    None
 }
 
 /// As the service balances them; its place is taken.

@@ -25,7 +25,7 @@ impl Session<'_> {
         let got = self.borrower.ask(&wanted, view);
         self.unit.wait = match wanted {
             Wanted::Soon(_, position) => Some(Awaited::Position(position)),
-            Wanted::Causal(_) => Some(Awaited::Everything),
+            Wanted::Causal(..) => Some(Awaited::Everything),
             _ if self.must_catch_up(view) => Some(Awaited::Everything),
             _ => None,
         };
@@ -281,8 +281,11 @@ impl Session<'_> {
             self.borrower.leave_lines();
             return self.refuse(Complaint::interrupted());
         }
-        match self.borrower.gives_up() {
-            true => self.refuse(Complaint::waited()),
+        if self.borrower.gives_up() {
+            return self.refuse(Complaint::waited());
+        }
+        match self.borrower.moves_on(&self.seat.service().view()) {
+            true => self.follow(Got::Again),
             false => Ok(()),
         }
     }

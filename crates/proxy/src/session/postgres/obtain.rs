@@ -284,6 +284,9 @@ impl Session<'_> {
         if self.borrower.gives_up() {
             return self.refuse(&Complaint::waited());
         }
+        if self.borrower.moves_on(&self.seat.service().view()) {
+            return self.follow(Got::Again);
+        }
         match self.stage {
             Stage::Ready if self.server.is_none() => self.go_on(),
             _ => Ok(()),
