@@ -12,6 +12,7 @@ mod failure;
 mod mysql;
 mod notes;
 mod postgres;
+mod quorum;
 mod reader;
 mod report;
 mod seed;
@@ -218,7 +219,11 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     let primary = director.primary()?;
     let mut content = stage.notes.content();
     content.wrongs.extend(left);
-    let mut report = Report::of::<C>(&mut content, &happened, &primary)?;
+    let mut lossy: Vec<_> = happened.iter().filter_map(|one| one.may_lose).collect();
+    if scene.kind == ClusterKind::Galera {
+        lossy.extend(quorum::losses(&scene.servers)?);
+    }
+    let mut report = Report::of::<C>(&mut content, (&happened, &lossy), &primary)?;
     drop(content);
     for (_, what) in report.lost() {
         what.push_str("; rows: ");

@@ -184,6 +184,10 @@ impl Process {
         tail(&self.launch.log)
     }
 
+    pub(crate) fn log(&self) -> String {
+        text(&self.launch.log)
+    }
+
     fn enter_group(&self) -> Result<()> {
         let groups = self.groups.lock().expect("no holder of the lock panics");
         for group in groups.iter() {
@@ -260,10 +264,14 @@ pub fn own_uid() -> u32 {
 
 /// The last lines of a log, for error messages.
 pub(crate) fn tail(log: &Path) -> String {
-    let text = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    let text = text(log);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+fn text(log: &Path) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 pub(crate) fn send(pid: u32, signal: i32) {

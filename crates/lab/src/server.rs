@@ -173,6 +173,11 @@ impl Server {
         self.process.log_tail()
     }
 
+    /// All that it said.
+    pub(crate) fn log(&self) -> String {
+        self.process.log()
+    }
+
     /// Delays each packet that it sends; zero ends that. Needs the kernel's netem.
     pub fn delay_packets(&self, delay: Duration) -> Result<()> {
         self.link()?.delay(delay)

@@ -11,6 +11,7 @@ use anyhow::{Result, anyhow};
 use super::client::{Client, GHOSTS, Rows};
 use super::director::Happened;
 use super::notes::{Attempt, Content, Outcome, Sight, Wrong};
+use super::quorum::Span;
 use crate::{Server, eventually};
 pub use outage::Outage;
 use outage::outages;
@@ -31,7 +32,7 @@ pub struct Report {
     pub writes: [usize; 3],
     /// Reads of sessions that only read, and how many of them failed.
     pub reads: [usize; 2],
-    /// Writes that were acknowledged, and that only a primary had which nobody could ask any more.
+    /// Writes that were acknowledged, and that the cluster itself has not kept.
     pub not_kept: usize,
     /// Answers that were compared with what was asked for.
     pub checks: u64,
@@ -46,16 +47,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// Compares what was noted with what this server has.
+    /// Compares what was noted with what this server has. `lossy`: when the cluster itself may
+    /// have lost what was acknowledged.
     pub(super) fn of<C: Client>(
         content: &mut Content,
-        happened: &[Happened],
+        (happened, lossy): (&[Happened], &[Span]),
         server: &Server,
     ) -> Result<Report> {
         let mut client = C::connect(server.address, "report", CLEAN_LIMIT)
             .map_err(|failure| anyhow!("{}: {failure}", server.name))?;
         let kept = kept(&mut client)?;
-        let not_kept = compare(content, &kept, happened);
+        let not_kept = compare(content, &kept, (happened, lossy));
         let ghosts = ask(&mut client, GHOSTS)?;
         let ghosts = (ghosts.into_iter()).map(|row| (Wrong::Ghost, row.join(" ")));
         content.wrongs.extend(ghosts);
@@ -177,7 +179,7 @@ fn ask<C: Client>(client: &mut C, text: &str) -> Result<Vec<Vec<String>>> {
 }
 
 /// Tells what is wrong, and how many acknowledged writes the cluster itself has not kept.
-fn compare(content: &mut Content, kept: &Kept, happened: &[Happened]) -> usize {
+fn compare(content: &mut Content, kept: &Kept, (happened, lossy): (&[Happened], &[Span])) -> usize {
     let mut wrongs = Vec::new();
     let mut known = BTreeSet::new();
     let mut not_kept = 0;
@@ -185,7 +187,7 @@ fn compare(content: &mut Content, kept: &Kept, happened: &[Happened]) -> usize {
         let ids = attempt.ids.iter().map(|id| (attempt.session, *id));
         known.extend(ids);
         match judge(attempt, kept) {
-            Some(Wrong::Lost) if may_be_lost(attempt, happened) => not_kept += 1,
+            Some(Wrong::Lost) if may_be_lost(attempt, lossy) => not_kept += 1,
             Some(wrong) => {
                 let when = when(attempt, happened);
                 wrongs.push((wrong, format!("{}, {when}", describe(attempt, kept))));
@@ -243,10 +245,10 @@ fn has_another_key(attempt: &Attempt, kept: &Kept) -> bool {
     attempt.key.is_some() && keys.into_iter().any(|key| key != attempt.key)
 }
 
-/// It was acknowledged by a primary that went before any replica had it.
-fn may_be_lost(attempt: &Attempt, happened: &[Happened]) -> bool {
-    let mut spans = happened.iter().filter_map(|one| one.may_lose);
-    spans.any(|(from, to)| (from..=to).contains(&attempt.ended))
+/// It was acknowledged when the cluster itself could lose it.
+fn may_be_lost(attempt: &Attempt, lossy: &[Span]) -> bool {
+    let mut spans = lossy.iter();
+    spans.any(|(from, to)| (from..=to).contains(&&attempt.ended))
 }
 
 /// Something that the cluster has kept was acknowledged to the session, and it did not see that.
@@ -296,7 +298,8 @@ impl fmt::Display for Report {
             let count = self.not_kept;
             writeln!(
                 f,
-                "{count} acknowledged writes had reached no replica when their primary went"
+                "{count} acknowledged writes the cluster itself has not kept: they had reached no \
+                 replica when their primary went, or Galera had just lost its quorum"
             )?;
         }
         for (name, count) in &self.cruelties {

@@ -223,6 +223,28 @@ fn reads_that_wait_are_run_where_a_connection_comes_free() {
     }
 }
 
+#[test]
+fn a_read_that_waits_at_the_primary_goes_to_a_replica_that_is_back() {
+    let stage = Stage::set("auto", "[service.pool]\nsize = 1\nwait_ms = 20000");
+    stage.direct().run("CREATE TABLE things (id int)");
+    let (client, replicas) = (stage.client(), stage.replicas());
+    let each = |verb| {
+        for replica in &replicas {
+            done(&stage.balancer, &[verb, &replica.name]);
+        }
+    };
+    each("drain");
+    let writer = begun(&stage, "BEGIN", "INSERT INTO things VALUES (1)");
+    let since = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| client.run(WHERE));
+        thread::sleep(Duration::from_millis(300));
+        each("undrain");
+    });
+    assert!(since.elapsed() < Duration::from_secs(10));
+    writer.run("ROLLBACK");
+}
+
 /// A client in a transaction of which the server has seen something.
 fn begun(stage: &Stage, begin: &str, first: &str) -> Client {
     let client = stage.client();

@@ -7,17 +7,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use evenkeel_policy::lending::{Condition, Refusal};
-use evenkeel_policy::pool::Tried;
 use evenkeel_policy::waiting::{Primary, Ticket, Trouble};
 use smallvec::SmallVec;
 
 use super::card::{Card, Doing};
-use super::placing::{At, Wanted, has_room_elsewhere};
+use super::placing::{At, Wanted};
 use crate::clock;
 use crate::counters::work::{Done, Ran};
 use crate::engine::worker::Worker;
 use crate::server::Server;
-use crate::service::database::DatabaseService;
+use crate::service::database::{DatabaseService, DatabaseView};
 use crate::service::figures::{Figures, Usage};
 use crate::service::line::{Told, Turn};
 use crate::service::{Service, View};
@@ -41,8 +40,6 @@ pub(super) struct Borrower<'a, C: Connection> {
     pub(super) usage: Arc<Usage>,
     /// Where its connection goes, or the one that is waited for.
     pub(super) at: Option<At>,
-    /// Servers that may not serve what it reads, while others than its own may.
-    barred: Option<Tried>,
     place: Rc<Place<C>>,
     wait: Option<Wait>,
     /// It came to the primary after waiting for one, and lets the next one follow.
@@ -100,7 +97,6 @@ impl<'a, C: Connection> Borrower<'a, C> {
             card: Rc::clone(card),
             usage: service.usage(worker.index, &account.who, &card.database()),
             at: None,
-            barred: None,
             place: Place::new(),
             wait: None,
             resumed: None,
@@ -141,13 +137,9 @@ impl<'a, C: Connection> Borrower<'a, C> {
 
     /// Asks for a connection where the work is to run.
     pub(super) fn ask(&mut self, wanted: &Wanted, view: &View) -> Got<C> {
-        self.barred = match wanted {
-            Wanted::Reader(_, barred) | Wanted::Causal(_, barred) => Some(barred.clone()),
-            _ => None,
-        };
         match wanted {
             Wanted::Primary => self.ask_primary(view),
-            Wanted::Reader(index, _) | Wanted::Causal(index, _) => self.ask_at(view, *index, true),
+            Wanted::Reader(index) | Wanted::Causal(index) => self.ask_at(view, *index, true),
             Wanted::Named(index) | Wanted::Soon(index, _) => self.ask_at(view, *index, false),
         }
     }
@@ -376,37 +368,42 @@ impl<'a, C: Connection> Borrower<'a, C> {
         self.wait.is_some()
     }
 
-    /// Whether it has left the line that it stood in, to be placed anew: that server is not to do
-    /// its work any more, or does not get to it while another one could.
-    pub(super) fn moves_on(&mut self, view: &View) -> bool {
-        let Some(Wait::Connection { until_ms, .. }) = self.wait else {
+    /// Whether it has stood in line for so long that where it goes is to be decided once more.
+    pub(super) fn looks_around(&self) -> bool {
+        let Some(Wait::Connection { until_ms, since_us }) = self.wait else {
             return false;
         };
-        let is_in_line = until_ms != u64::MAX;
-        if !is_in_line || !self.is_better_elsewhere(view) {
-            return false;
-        }
-        self.leave_lines();
-        self.at = None;
-        true
+        let waited_us = clock::now_us().saturating_sub(since_us);
+        until_ms != u64::MAX && waited_us >= LOOK_AROUND_MS * 1_000
     }
 
-    fn is_better_elsewhere(&self, view: &View) -> bool {
-        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+    /// Whether it has left that line: where it is wanted by now it gets a connection at once, or
+    /// the server that it waits for is not to do its work any more.
+    pub(super) fn leaves_for(&mut self, wanted: Wanted, view: &View) -> bool {
+        let Some(own) = &view.database else {
             return false;
         };
-        if self.is_at_former_primary(view) {
-            return true;
+        let leaves = self.is_better(wanted.index(own), view, own);
+        wanted.forgo(own);
+        if leaves {
+            self.leave_lines();
+            self.at = None;
         }
-        let Some(barred) = &self.barred else {
+        leaves
+    }
+
+    fn is_better(&self, there: Option<usize>, view: &View, own: &DatabaseView) -> bool {
+        let Some(at) = &self.at else {
             return false;
         };
         let here = view.servers.iter().position(|one| one.id == at.server.id);
-        let Some(here) = here.filter(|here| own.readers.members()[*here].accepting) else {
-            return true;
-        };
-        let has_room = |index| self.has_room(view, index);
-        own.epoch != at.epoch || has_room_elsewhere(here, barred, own, has_room)
+        if here == there {
+            return self.is_at_former_primary(view);
+        }
+        let may_serve =
+            |here: usize| own.primary == Some(here) || own.readers.members()[here].accepting;
+        let is_left = self.is_at_former_primary(view) || !here.is_some_and(may_serve);
+        is_left || there.is_some_and(|there| self.has_room(view, there))
     }
 
     /// Whether it has waited for a connection as long as it may, and has got none.

@@ -25,15 +25,14 @@ use crate::service::database::DatabaseView;
 pub(super) enum Wanted {
     /// Wherever writes go.
     Primary,
-    /// At one of the view's servers, whose place among those that read is taken; others may not
-    /// serve it.
-    Reader(usize, Tried),
+    /// At one of the view's servers, whose place among those that read is taken.
+    Reader(usize),
     /// At this one of the view's servers, because a hint says so.
     Named(usize),
     /// At this one, which will have what must be seen: it is to wait for that first.
     Soon(usize, Position),
     /// As [`Wanted::Reader`], once that has waited for all that its cluster has committed.
-    Causal(usize, Tried),
+    Causal(usize),
 }
 
 /// What a server is to wait for before it does anything else.
@@ -64,6 +63,26 @@ pub(super) struct Written {
     pub(super) told: Option<Gtids>,
     /// It may have put there what it has not told of.
     pub(super) is_partial: bool,
+}
+
+impl Wanted {
+    /// The server's place in the view; `None`: there is no primary.
+    pub(super) fn index(&self, own: &DatabaseView) -> Option<usize> {
+        match self {
+            Wanted::Primary => own.primary,
+            Wanted::Reader(index)
+            | Wanted::Named(index)
+            | Wanted::Soon(index, _)
+            | Wanted::Causal(index) => Some(*index),
+        }
+    }
+
+    /// It is not gone there: the place that was taken is free again.
+    pub(super) fn forgo(self, own: &DatabaseView) {
+        if let Wanted::Reader(index) | Wanted::Causal(index) = self {
+            own.busy[index].release();
+        }
+    }
 }
 
 impl At {
@@ -218,58 +237,38 @@ impl Found {
         if let Some(primary) = own.primary.filter(|_| !and_primary) {
             barred.insert(primary);
         }
-        let who = (key, self.now_us);
-        let found = picked(&barred, own, who).map(|first| match has_room(first) {
+        let found = picked(&barred, own, (key, self.now_us));
+        let found = found.map(|first| match has_room(first) {
             true => first,
-            false => match roomier(first, barred.clone(), own, who, has_room) {
-                Some(next) => {
-                    own.busy[first].release();
-                    next
-                }
-                None => first,
-            },
+            false => roomier(first, barred, own, (key, self.now_us), has_room),
         });
         match found {
-            Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index, barred),
-            Some(index) => Wanted::Reader(index, barred),
+            Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index),
+            Some(index) => Wanted::Reader(index),
             None => Wanted::Primary,
         }
     }
 }
 
-/// Whether a read that waits at one of the servers would be served by another one, which may serve
-/// it too.
-pub(super) fn has_room_elsewhere(
-    here: usize,
-    barred: &Tried,
-    own: &DatabaseView,
-    has_room: impl Fn(usize) -> bool,
-) -> bool {
-    let next = roomier(here, barred.clone(), own, (0, clock::now_us()), has_room);
-    if let Some(next) = next {
-        own.busy[next].release();
-    }
-    next.is_some()
-}
-
 /// Another one that has a connection for a read, if all of the first one's are in use: they may be
-/// with clients whose work stands still there. Its place is taken.
+/// with clients whose work stands still there.
 fn roomier(
     first: usize,
     mut barred: Tried,
     own: &DatabaseView,
     who: (u64, u64),
     has_room: impl Fn(usize) -> bool,
-) -> Option<usize> {
+) -> usize {
     barred.insert(first);
     while let Some(next) = picked(&barred, own, who) {
         if has_room(next) {
-            return Some(next);
+            own.busy[first].release();
+            return next;
         }
         own.busy[next].release();
         barred.insert(next);
     }
-    None
+    first
 }
 
 /// As the service balances them; its place is taken.

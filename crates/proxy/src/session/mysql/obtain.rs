@@ -25,7 +25,7 @@ impl Session<'_> {
         let got = self.borrower.ask(&wanted, view);
         self.unit.wait = match wanted {
             Wanted::Soon(_, position) => Some(Awaited::Position(position)),
-            Wanted::Causal(..) => Some(Awaited::Everything),
+            Wanted::Causal(_) => Some(Awaited::Everything),
             _ if self.must_catch_up(view) => Some(Awaited::Everything),
             _ => None,
         };
@@ -284,7 +284,17 @@ impl Session<'_> {
         if self.borrower.gives_up() {
             return self.refuse(Complaint::waited());
         }
-        match self.borrower.moves_on(&self.seat.service().view()) {
+        match self.borrower.looks_around() {
+            true => self.look_around(),
+            false => Ok(()),
+        }
+    }
+
+    /// Goes elsewhere if that is better by now than to wait on.
+    fn look_around(&mut self) -> Result<(), End> {
+        let view = self.seat.service().view();
+        let wanted = self.decide(&view);
+        match self.borrower.leaves_for(wanted, &view) {
             true => self.follow(Got::Again),
             false => Ok(()),
         }

@@ -9,6 +9,7 @@ use evenkeel_wire::postgres::{TransactionStatus, build};
 use super::complaint::Complaint;
 use super::rescue::RESCUES_MAX;
 use super::server::ServerConnection;
+use super::unit::Look;
 use super::{End, Session, Stage, Unit};
 use crate::service::View;
 use crate::session;
@@ -272,6 +273,7 @@ impl Session<'_> {
             session::cancel::cancel(self.worker, &self.card, self.seat.service());
         }
         if let Some(complaint) = self.refusal.take() {
+            self.borrower.leave_lines();
             return self.refuse(&complaint);
         }
         let is_cancelled = self.card.take_cancel();
@@ -284,12 +286,26 @@ impl Session<'_> {
         if self.borrower.gives_up() {
             return self.refuse(&Complaint::waited());
         }
-        if self.borrower.moves_on(&self.seat.service().view()) {
-            return self.follow(Got::Again);
+        if self.borrower.looks_around() {
+            return self.look_around();
         }
         match self.stage {
             Stage::Ready if self.server.is_none() => self.go_on(),
             _ => Ok(()),
+        }
+    }
+
+    /// Goes elsewhere if that is better by now than to wait on.
+    fn look_around(&mut self) -> Result<(), End> {
+        let held = std::mem::take(&mut self.held);
+        let look = self.look(&held);
+        self.held = held;
+        let Look::Unit(wanted, view) = look? else {
+            return Ok(());
+        };
+        match self.borrower.leaves_for(wanted, &view) {
+            true => self.follow(Got::Again),
+            false => Ok(()),
         }
     }
 }
