@@ -251,9 +251,10 @@ impl Member {
     }
 
     fn join(&self) -> Result<()> {
-        let mut refused = String::new();
+        let (mut refused, mut last) = (String::new(), String::new());
         let joined = eventually(JOIN_LIMIT, "joining the group", || {
-            match self.seat.state()?.as_str() {
+            last = self.seat.state()?;
+            match last.as_str() {
                 "ONLINE" => return Ok(Some(())),
                 // It copies what it lacks.
                 "RECOVERING" => {}
@@ -267,7 +268,7 @@ impl Member {
             }
             Ok(None)
         });
-        joined.with_context(|| format!("last refusal: {refused:?}"))
+        joined.with_context(|| format!("it is {last:?}; last refusal: {refused:?}"))
     }
 
     /// Whether another member still takes its former self for one of the group: asking for a place

@@ -190,9 +190,9 @@ impl Cluster {
         }
     }
 
-    /// A server has closed the connection and does not answer over a new one. It may be about to
-    /// end, or too busy: nobody is promoted for that, but where several may take writes, or serve
-    /// reads, another one does until it answers.
+    /// A server does not answer over a new connection. It may be about to end, frozen, or too busy:
+    /// nobody is promoted for that, but where several may take writes, or serve reads, another one
+    /// does until it answers; so does one that was promoted meanwhile.
     pub fn fell_silent(&mut self, server: u64) {
         if let Some(index) = self.index_of(server) {
             self.members[index].is_silent = true;

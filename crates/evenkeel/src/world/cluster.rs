@@ -201,7 +201,7 @@ impl World {
         self.decide(index);
     }
 
-    /// A server has closed the connection and does not answer.
+    /// A server does not answer over a new connection.
     pub(super) fn notice_silence(&mut self, address: &Address) {
         let Some((index, state)) = self.cluster_index(address).zip(self.servers.get(address))
         else {
@@ -298,6 +298,9 @@ impl World {
             watching.hunt(verdict.primary.is_none() && cluster.wants_primary);
             let wanted = |verdict: &Verdict| verdict.verify.contains(&state.server.id);
             if wanted(verdict) {
+                if verdict.primary == Some(state.server.id) {
+                    watching.contest();
+                }
                 watching.verify(!wanted(&cluster.verdict));
             }
         }

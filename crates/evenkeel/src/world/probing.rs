@@ -28,7 +28,7 @@ pub(super) enum Report {
     Probed(Address, Observation, bool),
     Resolved(Address, Result<Vec<Endpoint>, String>),
     Said(Address, Result<cluster::Report, WatchError>),
-    /// It closed the connection over which it was asked, and does not answer over a new one.
+    /// It does not answer over a new connection.
     FellSilent(Address),
     /// Sessions have seen something that does not fit the roles of these servers.
     Doubted(BTreeSet<u64>),

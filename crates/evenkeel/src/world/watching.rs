@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::probing::{Report, target};
-use super::witness::witnessed;
+use super::witness::{gives_nothing, witnessed};
 use crate::config::Address;
 
 /// While a cluster has no primary: the next one must not wait for our next question.
@@ -32,6 +32,10 @@ const DOUBTED_INTERVAL_MS: u64 = 10;
 /// a word.
 const SILENCE_MS: u64 = 150;
 
+/// Whose word is wanted before another server takes its place, and who says nothing for so long, to
+/// nobody, has none.
+const VETO_MS: u64 = 300;
+
 /// The task that asks one server; it ends when this is dropped.
 pub(super) struct Watching {
     pace: Arc<Pace>,
@@ -46,6 +50,10 @@ struct Pace {
     /// The next question must go over a connection of its own.
     fresh: AtomicBool,
     now: Notify,
+    /// So must one that is under way.
+    anew: Notify,
+    /// Another server would take its place but for what it says to the next question.
+    contested: AtomicBool,
     /// Somebody saw something that does not fit what the server said last.
     doubted: Notify,
 }
@@ -81,8 +89,13 @@ impl Watching {
     pub(super) fn verify(&self, at_once: bool) {
         self.pace.fresh.store(true, Relaxed);
         if at_once {
-            self.pace.now.notify_one();
+            self.pace.anew.notify_one();
         }
+    }
+
+    /// Another server claims its place: what it says when it is verified is wanted soon or never.
+    pub(super) fn contest(&self) {
+        self.pace.contested.store(true, Relaxed);
     }
 
     /// Something in the traffic does not fit what it said last: it is asked soon.
@@ -142,20 +155,17 @@ struct Asking {
 impl Asking {
     async fn go_on(mut self) {
         loop {
-            let since = Instant::now();
-            let (server, timeout) = (Arc::clone(&self.server), self.timeout);
-            let (mut outcome, is_busy) = witnessed(&server, timeout, self.ask()).await;
-            if is_busy && is_away(&outcome) {
+            let pace = Arc::clone(&self.pace);
+            let outcome = tokio::select! {
+                biased;
+                () = pace.anew.notified() => continue,
+                outcome = self.ask_twice() => outcome,
+            };
+            let Some(outcome) = outcome else {
                 // What it said before holds: it works for clients, and is only slow for us.
                 self.pause(false).await;
                 continue;
-            }
-            let was_answered = std::mem::replace(&mut self.answered, true);
-            // What broke may have been the old connection only: the server itself is asked first.
-            if is_away(&outcome) && was_answered {
-                let was_closed = since.elapsed() < self.timeout;
-                outcome = self.ask_anew(was_closed).await;
-            }
+            };
             let away = is_away(&outcome);
             self.answered = !away;
             self.refusals = match outcome.is_ok() || away {
@@ -168,6 +178,40 @@ impl Asking {
             }
             self.pause(away).await;
         }
+    }
+
+    /// Nothing: it is busy. What broke may have been the old connection only, so that the server
+    /// itself is asked before it is said to be away.
+    async fn ask_twice(&mut self) -> Option<Outcome> {
+        let since = Instant::now();
+        let (outcome, is_busy) = self.ask_once().await;
+        if is_busy && is_away(&outcome) {
+            return None;
+        }
+        let was_answered = std::mem::replace(&mut self.answered, true);
+        if is_away(&outcome) && was_answered {
+            let was_closed = since.elapsed() < self.timeout;
+            return Some(self.ask_anew(was_closed).await);
+        }
+        Some(outcome)
+    }
+
+    /// An answer, and whether clients got some while it did not come.
+    async fn ask_once(&mut self) -> (Outcome, bool) {
+        let (server, timeout) = (Arc::clone(&self.server), self.timeout);
+        if !self.pace.contested.swap(false, Relaxed) {
+            return witnessed(&server, timeout, self.ask()).await;
+        }
+        let (address, reports) = (self.address.clone(), self.reports.clone());
+        let asking = witnessed(&server, timeout, self.ask());
+        tokio::pin!(asking);
+        tokio::select! {
+            answered = &mut asking => return answered,
+            () = gives_nothing(&server, Duration::from_millis(VETO_MS)) => {}
+        }
+        // The world is gone only when the process ends.
+        let _ = reports.send(Report::FellSilent(address)).await;
+        asking.await
     }
 
     async fn ask(&mut self) -> Outcome {
@@ -205,6 +249,7 @@ impl Asking {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
             () = self.pace.now.notified() => {}
+            () = self.pace.anew.notified() => {}
             () = doubted(&self.pace) => {}
             () = self.watcher.closed() => {}
         }

@@ -20,3 +20,15 @@ pub(super) async fn witnessed<T>(
     let answer = asking.await;
     (answer, server.counters.bytes.to_clients() > before)
 }
+
+/// Ends when no client has got anything from the server for the last half of `limit`.
+pub(super) async fn gives_nothing(server: &Server, limit: Duration) {
+    tokio::time::sleep(limit / 2).await;
+    loop {
+        let before = server.counters.bytes.to_clients();
+        tokio::time::sleep(limit / 2).await;
+        if server.counters.bytes.to_clients() == before {
+            return;
+        }
+    }
+}

@@ -119,7 +119,8 @@ pub(super) fn prepare(scene: &Scene) -> Result<()> {
     scene.wait_whole()
 }
 
-/// What is set on every server, and must be again on one that was made anew.
+/// What is set on every server, and must be again on one that was made anew or just started: those
+/// of the lab read no file in which they would have kept it.
 fn settle(kind: ClusterKind, server: &Server) -> Result<()> {
     let texts: &[&str] = match kind {
         // A row is acknowledged only when one of the standbys has it, whoever is primary.
@@ -211,7 +212,8 @@ impl Director<'_> {
         let gone = |end: Result<()>| {
             end?;
             sleep(FREEZE);
-            replica.start().map(|()| None)
+            replica.start()?;
+            settle(self.scene.kind, &replica).map(|()| None)
         };
         match event {
             Event::KillReplica => gone(replica.kill()),
@@ -221,6 +223,7 @@ impl Director<'_> {
             Event::KillPrimary => {
                 primary.kill()?;
                 primary.start()?;
+                settle(self.scene.kind, &primary)?;
                 Ok(Some(SystemTime::now()))
             }
             Event::Promote => self.change(&primary, How::Planned),

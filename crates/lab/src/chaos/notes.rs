@@ -18,6 +18,16 @@ pub(super) enum Outcome {
     Unknown(String),
 }
 
+impl Outcome {
+    /// Why it is not known to be done.
+    pub(super) fn failure(&self) -> Option<&str> {
+        match self {
+            Outcome::Acknowledged => None,
+            Outcome::Refused(why) | Outcome::Unknown(why) => Some(why),
+        }
+    }
+}
+
 /// One write of a session; its rows come together or not at all.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {

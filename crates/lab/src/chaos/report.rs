@@ -44,6 +44,8 @@ pub struct Report {
     pub wrongs: Vec<(Wrong, String)>,
     /// Why reads failed, and how often.
     pub read_failures: BTreeMap<String, usize>,
+    /// Why writes failed, and how often: what became of them is judged by the rows.
+    pub write_failures: BTreeMap<String, usize>,
 }
 
 impl Report {
@@ -70,14 +72,13 @@ impl Report {
             is(|outcome| matches!(outcome, Outcome::Refused(_))),
             is(|outcome| matches!(outcome, Outcome::Unknown(_))),
         ];
-        let mut read_failures = BTreeMap::new();
-        for failure in content
+        let read = content
             .readings
             .iter()
-            .filter_map(|one| one.failure.clone())
-        {
-            *read_failures.entry(failure).or_default() += 1;
-        }
+            .filter_map(|one| one.failure.as_deref());
+        let read_failures = counted(read);
+        let written = content.attempts.iter();
+        let write_failures = counted(written.filter_map(|one| one.outcome.failure()));
         Ok(Report {
             writes,
             reads: [content.readings.len(), read_failures.values().sum()],
@@ -87,6 +88,7 @@ impl Report {
             outages: outages(content, happened),
             wrongs: content.wrongs.clone(),
             read_failures,
+            write_failures,
         })
     }
 
@@ -107,6 +109,14 @@ impl Report {
         let in_time = |outage: &Outage| outage.reaction.is_some_and(|took| took <= REACTION_BAR);
         changes().all(|outage| in_time(outage) && outage.read_pause <= READ_PAUSE_BAR)
     }
+}
+
+fn counted<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for text in texts {
+        *counts.entry(text.to_owned()).or_default() += 1;
+    }
+    counts
 }
 
 /// Every server must be as if those who left had never been there; says what is not.
@@ -310,6 +320,9 @@ impl fmt::Display for Report {
         }
         for (failure, count) in self.read_failures.iter().take(SHOWN_MAX) {
             writeln!(f, "  a read failed ({count} times): {failure}")?;
+        }
+        for (failure, count) in self.write_failures.iter().take(SHOWN_MAX) {
+            writeln!(f, "  a write failed ({count} times): {failure}")?;
         }
         let mut counts: BTreeMap<Wrong, usize> = BTreeMap::new();
         for (wrong, _) in &self.wrongs {

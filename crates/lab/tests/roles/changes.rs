@@ -10,6 +10,9 @@ use crate::stage::{Stage, assert_all_read};
 /// What an asynchronous primary acknowledged so shortly before its death may have died with it.
 const NOT_REPLICATED: Duration = Duration::from_secs(1);
 
+/// What a change of primary may cost.
+const SUCCESSION_LIMIT: Duration = Duration::from_secs(1);
+
 #[test]
 fn the_ports_follow_the_primary_of_mariadb() {
     changes(ClusterKind::Mariadb);
@@ -33,6 +36,22 @@ fn the_ports_follow_the_writers_of_galera_and_of_a_replication_group() {
             scope.spawn(move || changes(kind));
         }
     });
+}
+
+/// That it hides its role is settled two seconds after its last word only.
+#[test]
+fn a_promoted_server_takes_the_place_of_a_primary_that_stands_still() {
+    for kind in [ClusterKind::Mariadb, ClusterKind::Mysql] {
+        let Some(stage) = Stage::set(kind) else {
+            continue;
+        };
+        let writer = stage.writer();
+        stage.wait_writes(&writer);
+        let (_, succession) = change(&stage, How::Frozen);
+        let took = succession.writable_at.elapsed().unwrap();
+        assert!(took < SUCCESSION_LIMIT, "{kind:?}: {took:?}");
+        stage.wait_writes(&writer);
+    }
 }
 
 fn changes(kind: ClusterKind) {

@@ -27,6 +27,16 @@ pub(super) struct Candidate<'a> {
     pub(super) asked_ms: u64,
     pub(super) claim: &'a Claim,
     pub(super) is_primary: bool,
+    /// It does not answer over a new connection.
+    pub(super) is_silent: bool,
+}
+
+impl Candidate<'_> {
+    /// Whether it was found to take writes, twice, since the other one was last asked.
+    pub(super) fn succeeds(&self, other: &Candidate<'_>) -> bool {
+        let came_later = self.claim.noticed_ms > other.asked_ms;
+        self.id != other.id && self.claim.verified && came_later
+    }
 }
 
 /// How a contest ended.

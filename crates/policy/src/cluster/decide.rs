@@ -84,7 +84,7 @@ impl Cluster {
         // Another node of Galera may take its writes at once; elsewhere a primary is only replaced
         // by one that was promoted.
         if member.is_silent && (!is_primary || matches!(said, Said::Galera(_))) {
-            let why = "it has closed the connection and does not answer over a new one";
+            let why = "it does not answer over a new connection";
             return Stand::Unfit(why.to_owned());
         }
         match said {
@@ -133,19 +133,17 @@ impl Cluster {
                     asked_ms: member.word_ms,
                     claim: member.claim.as_ref()?,
                     is_primary: self.primary == Some(member.id),
+                    is_silent: member.is_silent,
                 })
             })
             .collect();
         // A primary that fell mute gives way to whoever claims, verified, since then.
-        let succeeds = |other: &Candidate<'_>, one: &Candidate<'_>| {
-            other.id != one.id && other.claim.verified && other.claim.noticed_ms > one.asked_ms
-        };
         let is_mute = |one: &Candidate<'_>| {
             let member = self.member(one.id);
             member.is_some_and(|member| matches!(member.word, Word::Mute(_)))
         };
         let stays =
-            |one: &&Candidate<'_>| !is_mute(one) || !all.iter().any(|other| succeeds(other, one));
+            |one: &&Candidate<'_>| !is_mute(one) || !all.iter().any(|other| other.succeeds(one));
         all.iter().filter(stays).copied().collect()
     }
 

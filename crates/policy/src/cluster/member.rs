@@ -33,7 +33,7 @@ pub(super) struct Member {
     /// When it was last asked and all its replication threads ran.
     pub(super) ran_ms: Option<u64>,
     pub(super) errant: Errant,
-    /// It has closed the connection, and has not answered since.
+    /// It does not answer over a new connection, and has not since.
     pub(super) is_silent: bool,
 }
 

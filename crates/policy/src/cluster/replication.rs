@@ -1,5 +1,8 @@
 //! MySQL and MariaDB replication: the server that has all that the others have is right.
 //!
+//! A primary that does not answer has no veto against one that was promoted since it last did, and
+//! has all that it told then.
+//!
 //! A server that is writable and still replicates is a replica with a mistake in its settings,
 //! unless nobody else can be the primary; several of them are a ring, and an operator chooses.
 //! Whom a server replicates from is never taken from the name it gives: names differ.
@@ -113,7 +116,8 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
     };
     let is_ahead = |one: &&Candidate<'_>| {
         let mut others = others(one);
-        others.all(|other| set(one).compare(set(other)) == Comparison::Ahead)
+        others
+            .all(|other| replaces(one, other) || set(one).compare(set(other)) == Comparison::Ahead)
     };
     let Some(winner) = candidates.iter().find(is_ahead) else {
         return Contest::Tied {
@@ -122,7 +126,8 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> Contest {
             stale: stale(candidates),
         };
     };
-    let is_stale = |one: &&Candidate<'_>| one.asked_ms < winner.claim.noticed_ms;
+    let is_stale =
+        |one: &&Candidate<'_>| one.asked_ms < winner.claim.noticed_ms && !replaces(winner, one);
     Contest::Won {
         winner: winner.id,
         beaten: others(winner)
@@ -140,7 +145,19 @@ fn set<'a>(candidate: &Candidate<'a>) -> &'a Gtids {
     }
 }
 
+/// Whether a silent server need not be asked again: what it has written since its last word is not
+/// known, and never will be if it has died.
+fn replaces(one: &Candidate<'_>, silent: &Candidate<'_>) -> bool {
+    silent.is_silent && one.succeeds(silent) && set(one).contains(set(silent))
+}
+
 fn behind(one: &Candidate<'_>, winner: &Candidate<'_>) -> String {
+    if replaces(winner, one) {
+        return format!(
+            "took writes and does not answer any more; {} does since then",
+            winner.name
+        );
+    }
     let missing = set(winner).missing_from(set(one));
     let missing = missing.map_or(String::new(), |missing| missing.to_string());
     format!(

@@ -345,6 +345,55 @@ fn a_replica_that_was_pointed_to_another_server_is_doubted_for_a_moment_only() {
 }
 
 #[test]
+fn a_silent_primary_gives_way_to_a_promoted_server_that_has_all_it_told() {
+    for promoted in [
+        writer(2, &[(1, 100)]),
+        writer(2, &[(1, 107)]),
+        writer(2, &[(1, 107), (2, 110)]),
+    ] {
+        let mut bench = trio();
+        bench.hears(2, promoted.clone());
+        let verdict = bench.hears_fresh(2, promoted.clone());
+        assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
+        bench.cluster.fell_silent(1);
+        let verdict = bench.cluster.verdict();
+        assert_eq!((verdict.primary, &verdict.verify[..]), (Some(2), &[][..]));
+        is_unfit(&verdict, 1, "does not answer");
+        assert_eq!(verdict.problems, vec![]);
+    }
+}
+
+#[test]
+fn a_silent_primary_stays_while_what_it_told_is_lacking_or_the_other_is_not_verified() {
+    let mut bench = trio();
+    bench.cluster.fell_silent(1);
+    let verdict = bench.hears_fresh(2, writer(2, &[(1, 100)]));
+    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1, 2]));
+
+    let mut bench = trio();
+    let stopped = writer(2, &[(1, 99)]);
+    bench.hears(2, stopped.clone());
+    bench.cluster.fell_silent(1);
+    assert_eq!(bench.hears_fresh(2, stopped).primary, Some(1));
+    assert_eq!(
+        bench.loses(1).primary,
+        Some(2),
+        "until it is found to be down"
+    );
+}
+
+#[test]
+fn a_writable_server_that_claimed_before_does_not_replace_a_silent_primary() {
+    let mut bench = trio();
+    let promoted = writer(2, &[(1, 100)]);
+    bench.hears(2, promoted.clone());
+    bench.hears_fresh(2, promoted);
+    bench.hears(1, writer(1, &[(1, 120)]));
+    bench.cluster.fell_silent(1);
+    assert_eq!(bench.cluster.verdict().primary, Some(1));
+}
+
+#[test]
 fn a_silent_replica_leaves_and_a_silent_primary_stays() {
     let mut bench = trio();
     bench.cluster.fell_silent(1);
