@@ -108,6 +108,8 @@ pub struct Meaning {
     pub changes_catalog: bool,
     /// Functions may be others behind it.
     pub changes_functions: bool,
+    /// Something temporary may hide what names have meant so far.
+    pub hides_tables: bool,
     /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
     pub draws: bool,
     /// It asks what was drawn from sequences, for all that is known.
@@ -256,6 +258,7 @@ impl Meaning {
             }],
             changes_catalog: true,
             changes_functions: true,
+            hides_tables: true,
             draws: false,
             asks: false,
             rereads: Rereads::Nothing,
@@ -291,6 +294,7 @@ pub fn read_in_doubt(
         effects: SmallVec::new(),
         changes_catalog: false,
         changes_functions: false,
+        hides_tables: false,
         draws: false,
         asks: false,
         rereads: Rereads::Nothing,
@@ -313,6 +317,7 @@ pub fn read_in_doubt(
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
+        meaning.hides_tables |= effects.hides_tables(statement);
         meaning.draws |= effects.draws;
         meaning.asks |= effects.asks;
         let rereads = rereads::of(&reader, statement, effects.own());
