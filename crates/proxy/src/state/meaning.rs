@@ -3,6 +3,7 @@
 mod block;
 mod body;
 mod effects;
+mod fields;
 mod parts;
 mod pins;
 mod rereads;
@@ -52,6 +53,23 @@ pub trait Lookup {
         false
     }
 
+    /// Whether there are functions that the field of a row may call, and that are no mere reads.
+    fn has_of_rows(&self) -> bool {
+        false
+    }
+
+    /// Whether `row.name` may call one of these.
+    fn is_of_row(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// Whether reading from a relation of that name, or writing to it, runs what users have made.
+    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        let _ = (name, is_written);
+        false
+    }
+
     /// What writing to a table of that name, or reading from it, may leave behind: its triggers.
     fn triggers(&self, name: &[u8]) -> Pins {
         let _ = name;
@@ -84,6 +102,18 @@ impl Lookup for Catalog {
 
     fn is_of_users(&self, name: &[u8]) -> bool {
         Catalog::is_of_users(self, name)
+    }
+
+    fn has_of_rows(&self) -> bool {
+        Catalog::has_of_rows(self)
+    }
+
+    fn is_of_row(&self, name: &[u8]) -> bool {
+        Catalog::is_of_row(self, name)
+    }
+
+    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        Catalog::runs_code(self, name, is_written)
     }
 
     fn triggers(&self, name: &[u8]) -> Pins {

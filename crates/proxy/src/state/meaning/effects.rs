@@ -110,6 +110,12 @@ fn of_kind(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>
         Kind::CloseCursor(None) => effects.push(Does::Release(Release::CloseAll)),
         Kind::Prepare(span) => effects.push(Does::Prepare(name(span))),
         Kind::Execute(span) => effects.push(Does::Execute(name(span))),
+        Kind::Explain { .. } | Kind::Ddl => {
+            let executed = postgres::executed(reader.text, statement, reader.backslashes);
+            if let Some(span) = executed {
+                effects.push(Does::Execute(name(span)));
+            }
+        }
         Kind::Deallocate(Some(span)) => effects.push(Does::Deallocate(name(span))),
         Kind::Deallocate(None) => {
             effects.push(Does::DeallocateAll);
