@@ -56,6 +56,61 @@ fn what_a_function_leaves_behind_that_was_just_made_or_replaced_is_nobody_else_s
     }
 }
 
+const ENTERING: &str = "
+    drop table if exists entering, entering_later cascade;
+    create table entering (a int); create table entering_later (a int);
+    insert into entering values (1);
+    create or replace function on_entering() returns trigger language plpgsql as
+      $$ begin perform set_config('app.tenant', '7', true); return new; end $$;
+    create or replace function on_entering_later() returns trigger language plpgsql as
+      $$ begin perform set_config('app.tenant', '7', false); return new; end $$;
+    create trigger enters before insert on entering for each row execute function on_entering();
+    create or replace view enters_now as select fresh_view();
+    create or replace function enters_by_field(entering) returns text language plpgsql as
+      $$ begin return set_config('app.tenant', '7', false); end $$";
+
+#[test]
+fn what_runs_by_a_trigger_a_view_or_a_field_leaves_behind_nothing_for_anybody_else() {
+    let replace_trigger = "create or replace function on_entering() returns trigger \
+                           language plpgsql as \
+                           $$ begin perform set_config('app.tenant', '7', false); \
+                           return new; end $$";
+    let make_trigger = "create trigger later before insert on entering_later \
+                        for each row execute function on_entering_later()";
+    let makes = |for_long| enters(for_long).replace("fresh()", "fresh_view()");
+    let replace_function = &makes(true);
+    let mut wrong = Vec::new();
+    for io in DRIVERS {
+        for (changes, runs) in [
+            (replace_trigger, "insert into entering values (2)"),
+            (
+                replace_trigger,
+                "do 'begin insert into entering values (2); end'",
+            ),
+            (replace_function, "select * from enters_now"),
+            (make_trigger, "insert into entering_later values (2)"),
+            ("", "select e.enters_by_field from entering e"),
+            ("", "select (e).enters_by_field from (table entering) as e"),
+        ] {
+            let mut direct = Client::connect(shared().address);
+            direct.run(&makes(false));
+            direct.run(ENTERING);
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            client.run("insert into entering values (0); select * from enters_now");
+            client.query(changes);
+            client.run(runs);
+            let own = client.value(TENANT);
+            client.vanish(false);
+            let others = stage.client().value(TENANT);
+            if (&*own, &*others) != ("7", "") {
+                wrong.push((io, changes, runs, own, others));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn what_only_looks_like_a_call_binds_nobody() {
     for io in DRIVERS {

@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
-use super::stage::{Setup, Stage};
+use super::stage::{ONE, Setup, Stage, same_as_direct};
 use crate::rig::DRIVERS;
 
 const THREE: Setup<'static> = Setup {
@@ -87,4 +87,41 @@ fn who_changes_a_table_prepares_of_it_what_it_is_now_in_the_same_transaction() {
         let heard = stage.client().ask(&Script::new().query(text), 1);
         assert_eq!(heard[1], "D 1", "{io}: {heard:?}");
     }
+}
+
+#[test]
+fn a_temporary_table_hides_the_one_of_its_name_from_whoever_prepares_behind_it() {
+    let text = "select a from hidden";
+    same_as_direct(ONE, |address| {
+        let mut heard = Vec::new();
+        let mut other = Client::connect(address);
+        other.run("drop table if exists hidden; create table hidden (a int)");
+        other.run("insert into hidden values (1)");
+        // Of a temporary table that is gone, its connection keeps an empty schema.
+        other.run("create temp table gone (a int)");
+        other.run("discard temp");
+        heard.extend(other.ask(&prepare("o", text), 1));
+        heard.extend(other.ask(&execute("o", &[]), 1));
+        for makes in [
+            "create temp table hidden (a int)",
+            "begin; create temp table hidden (a int) on commit drop",
+            "begin; select 2 as a into temp hidden",
+        ] {
+            let mut client = Client::connect(address);
+            heard.extend(client.ask(&prepare("before", text), 1));
+            heard.extend(client.ask(&execute("before", &[]), 1));
+            client.run(makes);
+            client.run("insert into hidden values (3)");
+            heard.extend(client.ask(&prepare("behind", text), 1));
+            for name in ["behind", "before"] {
+                heard.extend(client.ask(&execute(name, &[]), 1));
+            }
+            client.run("commit");
+            for name in ["behind", "before"] {
+                heard.extend(client.ask(&execute(name, &[]), 1));
+            }
+            client.vanish(false);
+        }
+        heard
+    });
 }

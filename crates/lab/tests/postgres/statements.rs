@@ -397,8 +397,11 @@ fn statements_of_sql_and_of_the_protocol_share_their_names() {
             client.query("execute q"),
             client.query("deallocate q"),
             client.query("execute q"),
-            client.ask(&prepare("p", "select $1::int"), 1),
+            client.ask(&prepare("p", "select $1::int as p"), 1),
+            client.query("explain (costs off) execute p(7)"),
             client.query("execute p(7)"),
+            client.query("create temp table of_p as execute p(8)"),
+            client.query("table of_p"),
             client.query("deallocate p"),
             client.query("execute p(7)"),
             client.ask(&execute("p", &["1"]), 1),
@@ -470,6 +473,8 @@ fn a_statement_of_another_client_cannot_be_named_in_sql() {
             format!("select 1; execute {}", name.to_uppercase()),
             format!("deallocate \"{name}\""),
             format!("prepare {name} as select 1"),
+            format!("explain (costs off) execute {name}"),
+            format!("create table stolen as execute {name}"),
         ] {
             assert_eq!(mine.refusal(&text), "42501", "{io}: {text}");
             for statement in ["", "mine"] {

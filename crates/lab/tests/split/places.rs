@@ -16,6 +16,7 @@ const SCHEMA: &str = "
     CREATE FUNCTION stab() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM things';
     CREATE FUNCTION immu(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1';
     CREATE FUNCTION volop(int, int) RETURNS boolean LANGUAGE sql VOLATILE AS 'SELECT vol() = 1';
+    CREATE FUNCTION tells(things) RETURNS text LANGUAGE sql STABLE AS 'SELECT $1.what';
     CREATE VIEW harmless AS SELECT id, what FROM things WHERE id < 1000;
     CREATE VIEW harmful AS SELECT vol() AS one;
     CREATE VIEW over_harmful AS SELECT * FROM harmful;";
@@ -54,6 +55,7 @@ const REPLICA: &[&str] = &[
     "SELECT inet_server_port() FROM (SELECT 1 AS a) AS x, pg_sleep(0), random()",
     "SELECT inet_server_port() FROM things WHERE id = 1",
     "select Inet_Server_Port() from public.things where id in (1, 2, 3)",
+    "SELECT inet_server_port(), t.tells FROM things AS t WHERE id = 1",
     "SELECT inet_server_port() FROM harmless",
     "SELECT inet_server_port(), stab(), immu(1), now(), lower('A'), count(*) FROM things",
     "WITH w AS (SELECT 1 AS a) SELECT inet_server_port() FROM w JOIN things ON a = id",

@@ -1,6 +1,7 @@
 //! What a database's functions and tables do to its data when a query names them.
 
 mod bonds;
+mod code;
 mod harmless;
 mod resolve;
 
@@ -12,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
 
+use code::Code;
 pub use resolve::{Builder, Changes, Function, Relation, RelationKind};
 
 /// By name, whatever the schema: which one a session means depends on its search path, so the worst
@@ -24,6 +26,9 @@ pub struct Catalog {
     implied: Volatility,
     /// Names of functions that are not the server's own.
     of_users: HashSet<Box<[u8]>>,
+    /// Of these, such as `row.name` calls, if that changes anything or leaves anything behind.
+    of_rows: HashSet<Box<[u8]>>,
+    code: Code,
     /// Only what leaves anything behind.
     binds: HashMap<Box<[u8]>, Pins>,
     triggers: HashMap<Box<[u8]>, Pins>,
@@ -72,6 +77,26 @@ impl Catalog {
     #[must_use]
     pub fn is_of_users(&self, name: &[u8]) -> bool {
         self.of_users.contains(name)
+    }
+
+    /// Whether there are functions that a name behind a row and a dot calls, and that are no mere
+    /// reads.
+    #[must_use]
+    pub fn has_of_rows(&self) -> bool {
+        !self.of_rows.is_empty()
+    }
+
+    /// Whether `row.name` may call one of these.
+    #[must_use]
+    pub fn is_of_row(&self, name: &[u8]) -> bool {
+        self.of_rows.contains(name)
+    }
+
+    /// Whether reading from a table or view of that name, or writing to it, runs what users have
+    /// made.
+    #[must_use]
+    pub fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        self.code.is_run(name, is_written)
     }
 
     /// What writing to a table or view of that name, or reading from it, may leave behind.

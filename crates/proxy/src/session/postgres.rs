@@ -151,6 +151,8 @@ struct Session<'a> {
     changes_functions: bool,
     /// When it did so last, as above.
     changed_functions_us: u64,
+    /// It makes something temporary in what is under way, which may hide what others see.
+    hides_tables: bool,
     /// What runs now.
     unit: Unit,
     /// What the rules say of its prepared statements, by their numbers.

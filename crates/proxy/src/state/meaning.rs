@@ -3,6 +3,7 @@
 mod block;
 mod body;
 mod effects;
+mod fields;
 mod parts;
 mod pins;
 mod rereads;
@@ -52,6 +53,23 @@ pub trait Lookup {
         false
     }
 
+    /// Whether there are functions that the field of a row may call, and that are no mere reads.
+    fn has_of_rows(&self) -> bool {
+        false
+    }
+
+    /// Whether `row.name` may call one of these.
+    fn is_of_row(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// Whether reading from a relation of that name, or writing to it, runs what users have made.
+    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        let _ = (name, is_written);
+        false
+    }
+
     /// What writing to a table of that name, or reading from it, may leave behind: its triggers.
     fn triggers(&self, name: &[u8]) -> Pins {
         let _ = name;
@@ -86,6 +104,18 @@ impl Lookup for Catalog {
         Catalog::is_of_users(self, name)
     }
 
+    fn has_of_rows(&self) -> bool {
+        Catalog::has_of_rows(self)
+    }
+
+    fn is_of_row(&self, name: &[u8]) -> bool {
+        Catalog::is_of_row(self, name)
+    }
+
+    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        Catalog::runs_code(self, name, is_written)
+    }
+
     fn triggers(&self, name: &[u8]) -> Pins {
         Catalog::triggers(self, name)
     }
@@ -108,6 +138,8 @@ pub struct Meaning {
     pub changes_catalog: bool,
     /// Functions may be others behind it.
     pub changes_functions: bool,
+    /// Something temporary may hide what names have meant so far.
+    pub hides_tables: bool,
     /// It draws from sequences, for all that is known: what `lastval` tells behind it is its own.
     pub draws: bool,
     /// It asks what was drawn from sequences, for all that is known.
@@ -256,6 +288,7 @@ impl Meaning {
             }],
             changes_catalog: true,
             changes_functions: true,
+            hides_tables: true,
             draws: false,
             asks: false,
             rereads: Rereads::Nothing,
@@ -291,6 +324,7 @@ pub fn read_in_doubt(
         effects: SmallVec::new(),
         changes_catalog: false,
         changes_functions: false,
+        hides_tables: false,
         draws: false,
         asks: false,
         rereads: Rereads::Nothing,
@@ -313,6 +347,7 @@ pub fn read_in_doubt(
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
+        meaning.hides_tables |= effects.hides_tables(statement);
         meaning.draws |= effects.draws;
         meaning.asks |= effects.asks;
         let rereads = rereads::of(&reader, statement, effects.own());

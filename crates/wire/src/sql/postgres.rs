@@ -13,8 +13,8 @@ mod tests;
 
 pub use lexer::Tokens;
 pub use look::{
-    Creation, creation, defines_query, may_set_role, names_set, set_values, sets_locally,
-    string_value,
+    Creation, creation, defines_query, executed, may_set_role, names_set, set_values, sets_locally,
+    string_value, trigger_function,
 };
 pub use moment::tells_moment;
 

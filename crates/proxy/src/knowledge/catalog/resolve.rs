@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use evenkeel_policy::route::Volatility;
 
 use super::bonds::Bonds;
+use super::code::Code;
 use super::{Catalog, harmless};
 use crate::state::meaning::Body;
 
@@ -24,6 +25,8 @@ pub struct Function {
     pub parts: Vec<u32>,
     /// What was seen in its body, unless it is the server's own.
     pub body: Body,
+    /// It can be called with a row and nothing else, and so without parentheses: `row.name`.
+    pub takes_row: bool,
 }
 
 /// A table, view, sequence or the like.
@@ -98,13 +101,21 @@ impl Builder {
         let relations = worst_of_relations(&self.relations, &functions);
         // The server's own are what they were made to be.
         let own = self.implied.iter().filter(|oid| **oid >= FIRST_USER_OID);
-        let of_users = self
-            .functions
-            .iter()
-            .filter(|one| one.oid >= FIRST_USER_OID);
+        let of_users = || {
+            self.functions
+                .iter()
+                .filter(|one| one.oid >= FIRST_USER_OID)
+        };
+        let is_read = |one: &Function| {
+            let found = functions.get(&one.oid).copied();
+            found.is_some_and(|found| found < Volatility::Volatile)
+        };
+        let of_rows = of_users().filter(|one| one.takes_row && !is_read(one));
         Catalog {
             generation,
-            of_users: of_users.map(|one| one.name.as_bytes().into()).collect(),
+            of_users: of_users().map(|one| one.name.as_bytes().into()).collect(),
+            of_rows: of_rows.map(|one| one.name.as_bytes().into()).collect(),
+            code: Code::of(&self.relations),
             implied: worst(own.copied(), &functions),
             functions: by_name(&self.functions, &functions, |one| (one.oid, &one.name)),
             relations: by_name(&self.relations, &relations, |one| (one.oid, &one.name)),

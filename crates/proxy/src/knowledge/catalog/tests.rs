@@ -13,6 +13,7 @@ fn function(oid: u32, name: &str, declared: Volatility) -> Function {
         declared,
         parts: Vec::new(),
         body: Body::default(),
+        takes_row: false,
     }
 }
 
@@ -228,5 +229,68 @@ fn who_writes_is_bound_by_triggers_of_what_is_changed_along_and_who_reads_by_vie
         let found = (catalog.triggers(name), catalog.views(name));
         let found = (found.0.to_string(), found.1.to_string());
         assert_eq!(found, (writing.to_owned(), reading.to_owned()), "{name:?}");
+    }
+}
+
+#[test]
+fn functions_of_a_row_are_called_by_its_fields_unless_they_only_read() {
+    let mut builder = Builder::default();
+    for (oid, name, takes_row, declared) in [
+        (20_000, "pays", true, Volatility::Volatile),
+        (20_001, "tells", true, Volatility::Stable),
+        (20_002, "pays_two", false, Volatility::Volatile),
+        (1_000, "of_server", true, Volatility::Volatile),
+    ] {
+        builder.function(Function {
+            takes_row,
+            ..function(oid, name, declared)
+        });
+    }
+    assert!(!Builder::default().build(1).has_of_rows());
+    builder.function(Function {
+        takes_row: true,
+        ..with_body(20_003, "locks", "BEGIN PERFORM pg_advisory_lock(1); END")
+    });
+    let catalog = builder.build(1);
+    assert!(catalog.has_of_rows());
+    for (name, expect) in [
+        ("pays", true),
+        ("tells", false),
+        ("pays_two", false),
+        ("of_server", false),
+        ("locks", true),
+    ] {
+        assert_eq!(catalog.is_of_row(name.as_bytes()), expect, "{name}");
+    }
+}
+
+#[test]
+fn relations_run_what_users_have_made_by_whatever_they_stand_on() {
+    let mut builder = Builder::default();
+    let table = |oid, name| relation(oid, name, RelationKind::Table);
+    builder.relation(changed_with(table(1, "watched"), &[20_000], &[]));
+    builder.relation(changed_with(table(2, "parent"), &[], &[1]));
+    builder.relation(view_of(3, "updatable", &[1]));
+    builder.relation(Relation {
+        functions: vec![20_000],
+        ..relation(4, "calling", RelationKind::View)
+    });
+    builder.relation(view_of(5, "over_calling", &[4]));
+    builder.relation(changed_with(table(6, "drawn"), &[1_574], &[]));
+    let catalog = builder.build(1);
+    for (name, writing, reading) in [
+        ("watched", true, false),
+        ("parent", true, false),
+        ("updatable", true, false),
+        ("calling", true, true),
+        ("over_calling", true, true),
+        ("drawn", false, false),
+    ] {
+        let name = name.as_bytes();
+        let found = (
+            catalog.runs_code(name, true),
+            catalog.runs_code(name, false),
+        );
+        assert_eq!(found, (writing, reading), "{name:?}");
     }
 }

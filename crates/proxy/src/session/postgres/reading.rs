@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_policy::pins::Pin;
 use evenkeel_wire::postgres::conversation::Request;
 use evenkeel_wire::sql::{Dialect, postgres};
 
@@ -39,7 +40,7 @@ impl Session<'_> {
         let backslashes = self.backslashes();
         let tells_moment = |backslashes| postgres::tells_moment(text, backslashes);
         // What others have prepared is from before the change that is under way here.
-        let is_uncertain = self.reads_uncertainly() || self.changes_catalog;
+        let is_uncertain = self.reads_uncertainly() || self.changes_catalog || self.has_temporary();
         let is_own = is_uncertain || backslashes.is_none_or(tells_moment);
         Within {
             types: types.into(),
@@ -56,16 +57,23 @@ impl Session<'_> {
         self.rereads > Rereads::Nothing || sets_anything(self.journal.pins)
     }
 
+    /// Whether names may mean something temporary, here and to nobody else. A plan of before need
+    /// not know: to the server a name that is hidden has not changed.
+    fn has_temporary(&self) -> bool {
+        self.hides_tables || self.journal.pins.has(Pin::TemporaryTable)
+    }
+
     /// What the client's name stands for, fit to be prepared on this server: what others share must
     /// be read there as it was first, else the client has one of its own from now on.
     pub(super) fn fit(&mut self, name: &[u8], statement: Arc<Statement>) -> Arc<Statement> {
         let within = &statement.within;
         let is_same = within.by.literals == self.journal.read_by().literals;
-        if within.own != 0 || is_same && !self.reads_uncertainly() {
+        let is_hidden = self.has_temporary();
+        if within.own != 0 || is_same && !self.reads_uncertainly() && !is_hidden {
             return statement;
         }
         let has = |server: &mut Box<ServerConnection>| server.prepared.has(statement.id);
-        if self.server.as_mut().is_none_or(has) {
+        if !is_hidden && self.server.as_mut().is_none_or(has) {
             return statement;
         }
         let own = Within {
@@ -80,5 +88,6 @@ impl Session<'_> {
     /// No transaction is open and nothing under way: the settings are what they are known to be.
     pub(super) fn settings_settled(&mut self) {
         self.rereads = Rereads::Nothing;
+        self.hides_tables = false;
     }
 }

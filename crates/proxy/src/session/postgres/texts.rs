@@ -71,6 +71,7 @@ impl Session<'_> {
         self.changes_catalog |= meaning.changes_catalog;
         self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
+        self.hides_tables |= meaning.hides_tables;
         self.drew |= meaning.draws;
         self.rereads = self.rereads.max(meaning.rereads);
         if !meaning.effects.is_empty() {

@@ -51,6 +51,9 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
             for relation in body.relations {
                 pins::changed(reader, &relation, effects);
             }
+            if reader.doubts_functions && !body.calls.is_empty() {
+                anything(effects);
+            }
         }
         _ => anything(effects),
     }

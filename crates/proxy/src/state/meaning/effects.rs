@@ -46,6 +46,14 @@ impl<'a> Effects<'a> {
         self.list.get(self.before..).unwrap_or_default()
     }
 
+    /// Whether what is temporary stands before what has borne its name so far, though it may be
+    /// gone with the transaction.
+    pub(super) fn hides_tables(&self, statement: &Statement) -> bool {
+        let binds = self.pins.and(self.pins_on_success);
+        let is_run = statement.kind != (Kind::Explain { analyze: false });
+        binds.has(Pin::TemporaryTable) || is_run && statement.traits.any(Traits::TEMPORARY)
+    }
+
     pub(super) fn push(&mut self, does: Does) {
         self.list.push(Effect {
             statement: self.statement,
@@ -102,6 +110,12 @@ fn of_kind(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>
         Kind::CloseCursor(None) => effects.push(Does::Release(Release::CloseAll)),
         Kind::Prepare(span) => effects.push(Does::Prepare(name(span))),
         Kind::Execute(span) => effects.push(Does::Execute(name(span))),
+        Kind::Explain { .. } | Kind::Ddl => {
+            let executed = postgres::executed(reader.text, statement, reader.backslashes);
+            if let Some(span) = executed {
+                effects.push(Does::Execute(name(span)));
+            }
+        }
         Kind::Deallocate(Some(span)) => effects.push(Does::Deallocate(name(span))),
         Kind::Deallocate(None) => {
             effects.push(Does::DeallocateAll);

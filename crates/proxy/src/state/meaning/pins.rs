@@ -8,7 +8,7 @@ use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Kind as TokenKind, Word};
 
 use super::effects::Effects;
-use super::{Does, Reader, block};
+use super::{Does, Reader, block, fields};
 
 /// Functions, by the beginnings of their names, that leave behind what only the end of the
 /// connection takes away.
@@ -34,7 +34,8 @@ const BINDING: Traits = Traits::TEMPORARY
 pub(super) fn may_be(reader: &Reader<'_>, statement: &Statement) -> bool {
     let names = statement.functions.as_slice();
     let has_tables = changes(statement) || !statement.tables.as_slice().is_empty();
-    if statement.kind == Kind::Call || has_tables && reader.catalog.is_some() {
+    let has_of_rows = reader.catalog.is_some_and(|catalog| catalog.has_of_rows());
+    if statement.kind == Kind::Call || has_of_rows || has_tables && reader.catalog.is_some() {
         return true;
     }
     if statement.traits == Traits::NONE && names.is_empty() {
@@ -69,6 +70,7 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
             if traits.any(Traits::TEMPORARY) && !creation.drops_on_commit {
                 effects.pin_on_success(Pin::TemporaryTable);
             }
+            triggers(reader, statement, effects);
             // What it only defines is not called.
             calls = creation.runs_query;
         }
@@ -108,6 +110,9 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
     for name in names {
         function(reader, &name.name_in(reader.text), effects);
     }
+    for name in fields::called(reader, statement) {
+        function(reader, &name, effects);
+    }
     if calls_unknown(reader, statement) {
         block::anything(effects);
     }
@@ -141,8 +146,11 @@ pub(super) fn function(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'
     } else if name == b"set_limit" {
         // pg_trgm's: sets a setting.
         effects.pin_on_success(Pin::Settings);
-    } else if let Some(pins) = reader.catalog.and_then(|catalog| catalog.binds(name)) {
-        bind(pins, effects);
+    } else if let Some(catalog) = reader.catalog {
+        match reader.doubts_functions && catalog.is_of_users(name) {
+            true => block::anything(effects),
+            false => bind(catalog.binds(name).unwrap_or(Pins::NONE), effects),
+        }
     }
 }
 
@@ -154,10 +162,9 @@ fn calls_unknown(reader: &Reader<'_>, statement: &Statement) -> bool {
     };
     let is_unknown = |name: &Name| {
         let name = name.name_in(reader.text);
-        let is_old = reader.doubts_functions && catalog.is_of_users(&name);
         // `COPY table (columns)` and the like are no calls.
         let is_nothing = || catalog.relation(&name) == Volatility::Unknown;
-        is_old || catalog.binds(&name).is_none() && is_nothing()
+        catalog.binds(&name).is_none() && is_nothing()
     };
     match statement.kind {
         Kind::Call => names.first().is_none_or(is_unknown),
@@ -213,8 +220,20 @@ fn relations(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'
 }
 
 fn relation(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut Effects<'_>) {
+    let is_own = || postgres::defines_query(reader.text, statement, name, reader.backslashes);
     match reader.catalog {
+        // What its views and triggers call may be another, and those may be new.
+        Some(catalog)
+            if reader.doubts_functions
+                && catalog.relation(name) == Volatility::Unknown
+                && !is_own() =>
+        {
+            block::anything(effects);
+        }
         Some(_) if changes(statement) => changed(reader, name, effects),
+        Some(catalog) if reader.doubts_functions && catalog.runs_code(name, false) => {
+            block::anything(effects);
+        }
         Some(catalog) => bind(catalog.views(name), effects),
         None => {}
     }
@@ -222,8 +241,31 @@ fn relation(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &m
 
 /// What changing a table of that name binds.
 pub(super) fn changed(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
-    if let Some(catalog) = reader.catalog {
-        bind(catalog.triggers(name), effects);
+    let Some(catalog) = reader.catalog else {
+        return;
+    };
+    match reader.doubts_functions && catalog.runs_code(name, true) {
+        true => block::anything(effects),
+        false => bind(catalog.triggers(name), effects),
+    }
+}
+
+/// CREATE TRIGGER … EXECUTE FUNCTION: until the catalog is read again nothing else tells that
+/// writing to the table runs it.
+fn triggers(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    let name = postgres::trigger_function(reader.text, statement, reader.backslashes);
+    let (Some(name), Some(catalog)) = (name, reader.catalog) else {
+        return;
+    };
+    match catalog.binds(&name) {
+        Some(pins) if !(reader.doubts_functions && catalog.is_of_users(&name)) => {
+            pins.iter().for_each(|pin| match pin {
+                // Nothing is drawn or asked yet.
+                Pin::Sequence | Pin::Recall => {}
+                pin => effects.pin_on_success(pin),
+            });
+        }
+        _ => block::anything(effects),
     }
 }
 

@@ -5,8 +5,8 @@ use evenkeel_wire::sql::facts::{self, SettingValue};
 use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Span, Token, Word};
 
-use super::Reader;
 use super::effects::setting_name;
+use super::{Reader, fields};
 
 /// The router's view of a statement.
 pub(super) fn statement(reader: &Reader<'_>, facts: &facts::Statement) -> Statement {
@@ -79,6 +79,8 @@ fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
         Found::Select if facts.traits.any(facts::Traits::SETS_LITERALS) => {
             of_set_config(reader, facts)
         }
+        // What was prepared is not followed, and is where it was prepared.
+        Found::Explain { .. } if executes(reader, facts) => Kind::Unknown,
         Found::Select
         | Found::Explain { .. }
         | Found::CopyOut { to_client: true }
@@ -114,6 +116,10 @@ fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
         // What was prepared is not followed: it may be a write.
         Found::Execute(_) | Found::Unknown => Kind::Unknown,
     }
+}
+
+fn executes(reader: &Reader<'_>, facts: &facts::Statement) -> bool {
+    postgres::executed(reader.text, facts, reader.backslashes).is_some()
 }
 
 /// One that follows the client may be asked of any server.
@@ -222,6 +228,8 @@ fn calls(reader: &Reader<'_>, facts: &facts::Statement, kind: Kind) -> Volatilit
     let functions = called
         .iter()
         .map(|name| catalog.function(&name.name_in(reader.text)));
+    let fields = is_run.then(|| fields::called(reader, facts)).into_iter();
+    let fields = fields.flatten().map(|name| catalog.function(&name));
     let relations = facts.tables.as_slice().iter().map(|name| {
         let named = name.name_in(reader.text);
         match catalog.relation(&named) {
@@ -237,5 +245,5 @@ fn calls(reader: &Reader<'_>, facts: &facts::Statement, kind: Kind) -> Volatilit
         }
     });
     let implied = is_run.then(|| catalog.implied());
-    Volatility::worst(functions.chain(relations).chain(implied))
+    Volatility::worst(functions.chain(fields).chain(relations).chain(implied))
 }

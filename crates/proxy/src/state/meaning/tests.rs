@@ -40,6 +40,10 @@ impl Lookup for Catalog {
         name == b"audit"
     }
 
+    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        name == b"v_audit" || name == b"s" && is_written
+    }
+
     fn triggers(&self, name: &[u8]) -> Pins {
         match name {
             b"audited" => Pins::of(&[Pin::NamedLock, Pin::Sequence]),
@@ -215,6 +219,7 @@ fn the_router_is_told_the_kind() {
         ("CALL p()", Kind::Routine),
         ("DO 'begin end'", Kind::Routine),
         ("EXECUTE p", Kind::Unknown),
+        ("EXPLAIN (COSTS off) EXECUTE p", Kind::Unknown),
         ("SELCT 1", Kind::Unknown),
     ] {
         assert_eq!(read(text).statements[0].kind, kind, "{text}");

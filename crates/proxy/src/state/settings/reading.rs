@@ -6,7 +6,7 @@ use super::Settings;
 use super::reported::FOLLOWED;
 
 /// Settings that names are looked up by.
-const OF_NAMES: [&[u8]; 2] = [b"search_path", b"role"];
+const OF_NAMES: [&[u8]; 3] = [b"search_path", b"role", b"session_authorization"];
 
 /// What is made of literals and of calls that never change, beside the settings that servers
 /// report ([`FOLLOWED`]).

@@ -128,7 +128,7 @@ impl CatalogAsker {
         rows(
             line,
             questions::FUNCTIONS,
-            |[oid, name, declared, parts]| {
+            |[oid, name, declared, parts, takes_row]| {
                 let oid = number(oid)?;
                 builder.function(Function {
                     oid,
@@ -136,6 +136,7 @@ impl CatalogAsker {
                     declared: declared_as(text(declared)?),
                     parts: numbers(parts)?,
                     body: body(oid),
+                    takes_row: takes_row == Some("t"),
                 });
                 Ok(())
             },

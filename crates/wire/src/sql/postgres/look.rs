@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::lexer::Tokens;
 use super::words as w;
-use crate::sql::facts::Statement;
+use crate::sql::facts::{Kind as StatementKind, Statement};
 use crate::sql::name::{identifier, literal};
-use crate::sql::token::{Kind, Token, Word};
+use crate::sql::token::{Kind, Span, Token, Word};
 
 /// What a CREATE makes besides its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +45,76 @@ pub fn creation(text: &[u8], statement: &Statement, backslashes: bool) -> Creati
             _ => {}
         }
         last = [last[1], token];
+    }
+}
+
+/// The prepared statement that an EXPLAIN or a CREATE TABLE … AS runs, by its name: `EXECUTE name`.
+#[must_use]
+pub fn executed(text: &[u8], statement: &Statement, backslashes: bool) -> Option<Span> {
+    let is_explain = matches!(statement.kind, StatementKind::Explain { .. });
+    let begins = |last: Token| last.is(w::AS) || is_explain && ends_explain(last);
+    let mut tokens = tokens_of(text, statement, backslashes);
+    let mut last = Token::default();
+    let mut depth = 0_u32;
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            Kind::End => return None,
+            Kind::Open => depth = depth.saturating_add(1),
+            Kind::Close => depth = depth.saturating_sub(1),
+            Kind::Word if depth == 0 && token.is(w::EXECUTE) && begins(last) => {
+                let name = tokens.next_token();
+                let start = statement.span.start;
+                return name.is_name().then(|| Span {
+                    start: name.span.start.saturating_add(start),
+                    end: name.span.end.saturating_add(start),
+                });
+            }
+            _ => {}
+        }
+        last = token;
+    }
+}
+
+/// The function that a CREATE TRIGGER names: `EXECUTE FUNCTION [schema.]name (…)`.
+#[must_use]
+pub fn trigger_function<'a>(
+    text: &'a [u8],
+    statement: &Statement,
+    backslashes: bool,
+) -> Option<Cow<'a, [u8]>> {
+    let own = statement.span.of(text);
+    let mut tokens = tokens_of(text, statement, backslashes);
+    let mut last = Token::default();
+    loop {
+        let token = tokens.next_token();
+        let is_called = token.is(FUNCTION) || token.is(PROCEDURE);
+        if token.kind == Kind::End {
+            return None;
+        }
+        if last.is(w::EXECUTE) && is_called {
+            let mut name = tokens.next_token();
+            while tokens.clone().next_token().kind == Kind::Dot {
+                tokens.next_token();
+                name = tokens.next_token();
+            }
+            return name.is_name().then(|| identifier(name.span.of(own)));
+        }
+        last = token;
+    }
+}
+
+const FUNCTION: Word = Word::of("function");
+const PROCEDURE: Word = Word::of("procedure");
+
+/// Whether what EXPLAIN explains may begin behind it.
+fn ends_explain(last: Token) -> bool {
+    const BEFORE: [Word; 4] = [w::EXPLAIN, w::ANALYZE, w::ANALYSE, w::VERBOSE];
+    match last.kind {
+        // `EXPLAIN (option, …)`
+        Kind::Close => true,
+        Kind::Word => BEFORE.contains(&last.word),
+        _ => false,
     }
 }
 

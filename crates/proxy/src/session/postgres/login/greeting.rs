@@ -240,6 +240,7 @@ impl<'a> Door<'a> {
             changes_plans: false,
             changes_functions: false,
             changed_functions_us: 0,
+            hides_tables: false,
             unit: Unit::new(),
             rulings: HashMap::new(),
             refusal: None,

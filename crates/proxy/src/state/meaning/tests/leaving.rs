@@ -1,7 +1,7 @@
 //! What texts leave behind that is no setting.
 
 use super::{Catalog, check, read};
-use crate::state::meaning::{Body, read_in_doubt};
+use crate::state::meaning::{Body, Lookup, Pins, Volatility, read_in_doubt};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 const ROLE: &str = "PinOnSuccess(Role)";
@@ -157,6 +157,17 @@ fn prepared_statements_are_named_and_what_they_do_binds_at_once() {
             &["prepare P", LOCK],
         ),
         ("EXECUTE P(1)", &["execute p"]),
+        ("EXPLAIN EXECUTE p", &["execute p"]),
+        (
+            "SELECT 1; EXPLAIN (ANALYZE) EXECUTE \"P\"(1)",
+            &["1: execute P"],
+        ),
+        ("CREATE TABLE x (a) AS EXECUTE p (1)", &["execute p"]),
+        (
+            "EXPLAIN ANALYZE CREATE TABLE x AS EXECUTE p",
+            &["execute p"],
+        ),
+        ("EXPLAIN SELECT execute FROM t", &[]),
         ("DEALLOCATE p", &["deallocate p"]),
         ("DEALLOCATE PREPARE p", &["deallocate p"]),
         (
@@ -240,9 +251,90 @@ fn behind_a_change_of_functions_those_of_users_may_leave_anything_behind() {
         meaning.effects.len()
     };
     assert_eq!(doubted("SELECT audit()"), DYNAMIC.len());
-    assert_eq!(doubted("SELECT lower('A') FROM t"), 0);
+    for text in [
+        "COPY (SELECT audit()) TO STDOUT",
+        "DO 'begin perform nobody_knows(); end'",
+        "INSERT INTO s VALUES (1)",
+        "DO 'begin insert into s values (1); end'",
+        "SELECT * FROM v_audit",
+        "TABLE nobody_knows",
+    ] {
+        assert_eq!(doubted(text), DYNAMIC.len(), "{text}");
+    }
+    for text in [
+        "SELECT lower('A') FROM t",
+        "SELECT * FROM s",
+        "INSERT INTO t VALUES (1)",
+        "WITH w AS (SELECT 1 AS a) SELECT a FROM w",
+        "DO 'begin update t set a = 1; end'",
+    ] {
+        assert_eq!(doubted(text), 0, "{text}");
+    }
     let behind = read("DROP FUNCTION x; SELECT audit()");
     assert_eq!(behind.effects.len(), DYNAMIC.len());
+}
+
+/// As [`Catalog`], in which `audit` takes a row.
+struct OfRows;
+
+impl Lookup for OfRows {
+    fn function(&self, name: &[u8]) -> Volatility {
+        Catalog.function(name)
+    }
+
+    fn relation(&self, name: &[u8]) -> Volatility {
+        Catalog.relation(name)
+    }
+
+    fn binds(&self, name: &[u8]) -> Option<Pins> {
+        Catalog.binds(name)
+    }
+
+    fn has_of_rows(&self) -> bool {
+        true
+    }
+
+    fn is_of_row(&self, name: &[u8]) -> bool {
+        name == b"audit"
+    }
+}
+
+#[test]
+fn the_field_of_a_row_may_be_a_function_of_it() {
+    let read = |text: &str| super::super::read(text.as_bytes(), false, Some(&OfRows));
+    for (text, binds) in [
+        ("SELECT t.audit FROM t", true),
+        ("SELECT (t . \"audit\") FROM t", true),
+        ("INSERT INTO t SELECT s.Audit FROM s", true),
+        ("SELECT audit FROM t", false),
+        ("SELECT t.other FROM t", false),
+        ("EXPLAIN SELECT t.audit FROM t", false),
+        ("CREATE VIEW x AS SELECT t.audit FROM t", false),
+    ] {
+        assert_eq!(!read(text).effects.is_empty(), binds, "{text}");
+    }
+    let calls = |text: &str| read(text).statements[0].calls;
+    assert_eq!(calls("SELECT t.audit FROM t"), Volatility::Volatile);
+    assert_eq!(calls("SELECT t.other FROM t"), Volatility::Stable);
+    assert_eq!(calls("EXPLAIN SELECT t.audit FROM t"), Volatility::Stable);
+}
+
+#[test]
+fn who_makes_a_trigger_is_bound_by_what_that_will_leave_behind() {
+    let begin = "CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW EXECUTE";
+    check(&[
+        (&format!("{begin} FUNCTION audit()"), &[SETTINGS]),
+        (
+            &format!("{begin} PROCEDURE public.\"audit\" ('a')"),
+            &[SETTINGS],
+        ),
+        (&format!("{begin} FUNCTION public.nobody_knows()"), DYNAMIC),
+        (&format!("{begin} FUNCTION lower()"), &[]),
+        (
+            &begin.replace("EXECUTE", "WHEN (new.a > 1) EXECUTE FUNCTION lower()"),
+            &[],
+        ),
+    ]);
 }
 
 #[test]

@@ -247,6 +247,11 @@ fn what_texts_are_read_by_is_the_same_where_the_values_are() {
     assert_ne!(scene.journal.read_by().literals, berlin.literals);
     scene.run("SET search_path = a", TransactionStatus::Idle);
     assert_ne!(scene.journal.read_by().names, berlin.names);
+    // `"$user"` in the search path is who the session acts as.
+    let here = scene.journal.read_by();
+    scene.run("SET SESSION AUTHORIZATION bob", TransactionStatus::Idle);
+    assert_ne!(scene.journal.read_by().names, here.names);
+    scene.run("RESET SESSION AUTHORIZATION", TransactionStatus::Idle);
     scene.report("TimeZone", "Etc/UTC");
     scene.run("RESET ALL", TransactionStatus::Idle);
     assert_eq!(scene.journal.read_by(), before);

@@ -34,12 +34,14 @@ pub(super) const FINGERPRINT: &str = "SELECT concat_ws(' ', \
      WHERE NOT tgisinternal), \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_attrdef))";
 
-/// Oid, name, volatility; of an aggregate what it is made of.
+/// Oid, name, volatility; of an aggregate what it is made of; whether a row is all that it needs.
 pub(super) const FUNCTIONS: &str = "SELECT f.oid, f.proname, f.provolatile, \
     concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggcombinefn::oid, \
      a.aggserialfn::oid, a.aggdeserialfn::oid, a.aggmtransfn::oid, a.aggminvtransfn::oid, \
-     a.aggmfinalfn::oid) \
-    FROM pg_proc AS f LEFT JOIN pg_aggregate AS a ON a.aggfnoid = f.oid";
+     a.aggmfinalfn::oid), \
+    f.pronargs - f.pronargdefaults <= 1 AND t.typtype IN ('c', 'd', 'p') \
+    FROM pg_proc AS f LEFT JOIN pg_aggregate AS a ON a.aggfnoid = f.oid \
+    LEFT JOIN pg_type AS t ON t.oid = f.proargtypes[0]";
 
 /// Users' functions, and which writing of each.
 pub(super) const BODIES: &str = "SELECT oid, xmin FROM pg_proc WHERE oid >= 16384";

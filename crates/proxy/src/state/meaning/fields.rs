@@ -1,0 +1,37 @@
+//! `row.name` calls a function with the row, where the row has no such column (§8.16.5).
+
+use std::borrow::Cow;
+
+use evenkeel_wire::sql::facts::Statement;
+use evenkeel_wire::sql::name::identifier;
+use evenkeel_wire::sql::postgres::Tokens;
+use evenkeel_wire::sql::token::{Kind, Token};
+
+use super::Reader;
+
+/// The functions that a statement may call so, of those that are no mere reads.
+pub(super) fn called<'a>(
+    reader: &Reader<'a>,
+    statement: &Statement,
+) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    let catalog = reader.catalog.filter(|catalog| catalog.has_of_rows());
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    let mut last = Token::default();
+    std::iter::from_fn(move || {
+        let catalog = catalog?;
+        loop {
+            let token = tokens.next_token();
+            let before = std::mem::replace(&mut last, token);
+            if token.kind == Kind::End {
+                return None;
+            }
+            if before.kind == Kind::Dot && token.is_name() {
+                let name = identifier(token.span.of(own));
+                if catalog.is_of_row(&name) {
+                    return Some(name);
+                }
+            }
+        }
+    })
+}
