@@ -6,7 +6,7 @@ use evenkeel_wire::mysql::frame::{Frame, PRE_AUTH_LENGTH_MAX, frame};
 use evenkeel_wire::mysql::login::{
     Accept, Accepted, Channel, Claim, Credential, Hello, Join, JoinStep, Method, Secret, ServerKey,
 };
-use evenkeel_wire::mysql::password::{CACHING_SHA2, Nonce, crypt, ed25519, native, sha2};
+use evenkeel_wire::mysql::password::{CACHING_SHA2, Nonce, crypt, ed25519, native, parsec, sha2};
 use evenkeel_wire::mysql::{Parsed, greeting, startup};
 
 const NONCE: [u8; 20] = *b"abcdefghijklmnopqrst";
@@ -36,6 +36,7 @@ fn method(choice: u8) -> Method {
             stored,
             public_key: Some(b"a key".to_vec()),
         },
+        6 => Method::Parsec(parsec::Verifier::mock(b"anna", &[6; 32]), [7; 32]),
         _ => Method::Sha2 {
             fast: None,
             stored,

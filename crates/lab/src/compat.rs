@@ -76,6 +76,9 @@ pub struct Options {
     /// PostgreSQL's version; the newest of this machine if none is given.
     #[arg(long)]
     pub version: Option<u32>,
+    /// MariaDB's version, 11 of `cargo xtask rivals`; this machine's own if none is given.
+    #[arg(long)]
+    pub mariadb: Option<u32>,
     /// Only these files of the regression suite, after `test_setup`.
     #[arg(long, value_delimiter = ',')]
     pub test: Vec<String>,
@@ -97,6 +100,7 @@ impl Default for Options {
             pooler: vec![PoolerKind::IoUring, PoolerKind::Epoll],
             mode: vec![PoolMode::Transaction, PoolMode::Session],
             version: None,
+            mariadb: None,
             test: Vec::new(),
             short: false,
             reads: false,
@@ -135,6 +139,11 @@ impl Suite {
 
     /// Why it cannot be run on this machine; `None` when it can.
     pub fn missing(self, options: &Options) -> Option<String> {
+        let is_of_mariadb = matches!(self, Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench);
+        let version = options.mariadb.filter(|_| is_of_mariadb);
+        if let Some(why) = version.and_then(rootfs::missing_mariadb) {
+            return Some(why);
+        }
         let fetched = match self {
             Suite::Regress => {
                 let version = crate::postgres::programs::Programs(options.version).version();

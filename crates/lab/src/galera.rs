@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::mariadb::{Programs, Template};
 use crate::server::Server;
 use crate::sysbench::Driver;
 use crate::{Lab, eventually, sbtest};
@@ -77,18 +78,22 @@ impl Lab {
             bail!("a Galera cluster needs a node");
         }
         let members = Arc::new(Members::default());
-        let first = self.enlist_galera_node("galera-1", &self.mariadb_template()?, &members)?;
+        let installed = self.mariadb_template(Programs::wanted())?;
+        let first = self.enlist_galera_node("galera-1", &installed, &members)?;
         first.start()?;
         first.sql(&self.mariadb_accounts())?;
         if let Some(rows) = options.sbtest_rows {
             sbtest::load(&first, Driver::Mysql, options.sbtest_tables, rows)?;
         }
         first.stop()?;
-        let data = first.room.join(&first.name).join("data");
+        let copied = Template {
+            directory: first.room.join(&first.name).join("data"),
+            ..installed
+        };
         let mut nodes = vec![first];
         for number in 2..=options.nodes {
             let name = format!("galera-{number}");
-            nodes.push(self.enlist_galera_node(&name, &data, &members)?);
+            nodes.push(self.enlist_galera_node(&name, &copied, &members)?);
         }
         nodes.iter().try_for_each(Server::start)?;
         let cluster = GaleraCluster { nodes };

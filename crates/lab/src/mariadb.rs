@@ -1,6 +1,7 @@
 //! MariaDB servers: a primary with replicas that follow by GTID, or several that stand alone.
 
 mod client;
+mod programs;
 mod replication;
 
 use std::path::{Path, PathBuf};
@@ -13,13 +14,14 @@ use std::{fs, io};
 use anyhow::{Context, Result, bail};
 
 pub(crate) use client::Client;
+pub(crate) use programs::Programs;
 
 use crate::lab::{Place, for_each_at_once};
 use crate::process::{self, Launch};
 use crate::replication::{Replication, unite};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
-use crate::{Lab, sbtest, tool};
+use crate::{Lab, sbtest};
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
@@ -61,6 +63,9 @@ pub struct MariadbOptions {
     pub sbtest_rows: Option<u32>,
     /// How many sysbench tables.
     pub sbtest_tables: u32,
+    /// The version, such as 11, which comes from the rivals' root file system; `None` is this
+    /// machine's own. `EVENKEEL_MARIADB` decides where nothing is said.
+    pub version: Option<u32>,
 }
 
 impl Default for MariadbOptions {
@@ -69,8 +74,14 @@ impl Default for MariadbOptions {
             replicas: 0,
             sbtest_rows: None,
             sbtest_tables: 4,
+            version: programs::wanted(),
         }
     }
+}
+
+/// A command that runs one of the programs of this version.
+pub fn command(version: u32, name: &str) -> Result<Command> {
+    Ok(Programs(Some(version)).find(name)?.command(None)?)
 }
 
 /// A primary and its replicas. Accounts: `sbtest`/`sbtest`, `monitor`/`monitor`, from 127.0.0.1.
@@ -103,9 +114,13 @@ impl MariadbCluster {
 impl Lab {
     /// Starts a primary and its replicas; returns when every replica has all the data.
     pub fn mariadb(&self, options: MariadbOptions) -> Result<MariadbCluster> {
-        let primary = self.enlist_mariadb("mariadb-primary", Role::Primary)?;
+        let enlist = |name: &str, role| {
+            let template = self.mariadb_template(Programs(options.version))?;
+            self.enlist_mariadb(name, role, &template, Vec::new())
+        };
+        let primary = enlist("mariadb-primary", Role::Primary)?;
         let replicas = (1..=options.replicas)
-            .map(|number| self.enlist_mariadb(&format!("mariadb-replica-{number}"), Role::Replica))
+            .map(|number| enlist(&format!("mariadb-replica-{number}"), Role::Replica))
             .collect::<Result<Vec<Server>>>()?;
         let cluster = MariadbCluster { primary, replicas };
         unite(&cluster.servers());
@@ -127,7 +142,8 @@ impl Lab {
         count: usize,
         sbtest_rows: Option<u32>,
     ) -> Result<Vec<Server>> {
-        let first = self.enlist_mariadb("mariadb-1", Role::StandAlone)?;
+        let template = self.mariadb_template(Programs::wanted())?;
+        let first = self.enlist_mariadb("mariadb-1", Role::StandAlone, &template, Vec::new())?;
         first.start()?;
         first.sql(&self.mariadb_accounts())?;
         if let Some(rows) = sbtest_rows {
@@ -136,10 +152,12 @@ impl Lab {
         first.stop()?;
         let mut servers = vec![first.clone()];
         for number in 2..=count {
-            let data = self.path().join(&first.name).join("data");
+            let copied = Template {
+                directory: self.path().join(&first.name).join("data"),
+                ..template
+            };
             let name = format!("mariadb-{number}");
-            let server = self.enlist_mariadb_with(&name, Role::StandAlone, &data, Vec::new())?;
-            servers.push(server);
+            servers.push(self.enlist_mariadb(&name, Role::StandAlone, &copied, Vec::new())?);
         }
         for_each_at_once(&servers, Server::start)?;
         Ok(servers)
@@ -150,25 +168,20 @@ impl Lab {
         ACCOUNTS.replace("HOSTS", &self.client_hosts())
     }
 
-    fn enlist_mariadb(&self, name: &str, role: Role) -> Result<Server> {
-        let template = self.mariadb_template()?;
-        self.enlist_mariadb_with(name, role, &template, Vec::new())
-    }
-
     /// A server with a copy of this data directory, not yet started.
-    pub(crate) fn enlist_mariadb_with(
+    pub(crate) fn enlist_mariadb(
         &self,
         name: &str,
         role: Role,
-        data: &Path,
+        template: &Template,
         further: Vec<String>,
     ) -> Result<Server> {
         let place = self.place(name);
         fs::create_dir(&place.directory)?;
-        copy_directory(data, &place.directory.join("data"))?;
+        copy_directory(&template.directory, &place.directory.join("data"))?;
         let kind = Mariadb {
             client: Client::new(&place)?,
-            template: self.mariadb_template_path(),
+            template: template.directory.clone(),
             generation: AtomicU32::new(0),
             place: place.clone(),
         };
@@ -176,8 +189,10 @@ impl Lab {
         arguments.extend(LOGGED.iter().map(|argument| (*argument).to_owned()));
         arguments.extend(run_as_root().map(str::to_owned));
         arguments.extend(further);
+        let server = template.programs.find("mariadbd")?;
         let launch = Launch {
-            program: tool::find("mariadbd")?,
+            program: server.path,
+            root: server.root,
             arguments,
             stop_signal: libc::SIGTERM,
             ..Launch::default()
@@ -185,14 +200,20 @@ impl Lab {
         Ok(self.enlist(&place, role, launch, Arc::new(kind)))
     }
 
-    /// An installed, never started data directory: made once per lab, because that takes seconds.
-    pub(crate) fn mariadb_template(&self) -> Result<PathBuf> {
-        let directory = self.mariadb_template_path();
-        if directory.exists() {
-            return Ok(directory);
+    /// Made once per lab and version, because that takes seconds.
+    pub(crate) fn mariadb_template(&self, programs: Programs) -> Result<Template> {
+        let directory = self.path().join(programs.template());
+        if !directory.exists() {
+            self.install_mariadb(programs, &directory)?;
         }
-        let mut command = Command::new(tool::find("mariadb-install-db")?);
-        process::plain_environment(&mut command);
+        Ok(Template {
+            programs,
+            directory,
+        })
+    }
+
+    fn install_mariadb(&self, programs: Programs, directory: &Path) -> Result<()> {
+        let mut command = programs.find("mariadb-install-db")?.command(None)?;
         command.args([
             "--no-defaults",
             "--skip-test-db",
@@ -202,22 +223,22 @@ impl Lab {
         command.arg(format!("--datadir={}", directory.display()));
         command.arg(temporary_files(self.path())?);
         command.args(SMALL_AND_FAST).args(run_as_root());
-        let output = command
-            .current_dir("/")
-            .output()
-            .context("cannot run mariadb-install-db")?;
+        let output = command.output();
+        let output = output.context("cannot run mariadb-install-db")?;
         if !output.status.success() {
             bail!(
                 "mariadb-install-db failed: {}",
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        Ok(directory)
+        Ok(())
     }
+}
 
-    fn mariadb_template_path(&self) -> PathBuf {
-        self.path().join("mariadb-template")
-    }
+/// An installed, never started data directory, and whose it is.
+pub(crate) struct Template {
+    pub(crate) programs: Programs,
+    pub(crate) directory: PathBuf,
 }
 
 struct Mariadb {
@@ -282,7 +303,7 @@ pub(crate) fn arguments(place: &Place) -> Result<Vec<String>> {
 /// Never /tmp: a MariaDB that starts deletes the temporary tables which others have there.
 fn temporary_files(room: &Path) -> Result<String> {
     let directory = room.join("mariadb-tmp");
-    fs::create_dir(&directory)?;
+    fs::create_dir_all(&directory)?;
     Ok(format!("--tmpdir={}", directory.display()))
 }
 

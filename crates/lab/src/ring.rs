@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::lab::for_each_at_once;
+use crate::mariadb::Programs;
 use crate::server::{Role, Server};
 use crate::{Lab, eventually};
 
@@ -63,7 +64,7 @@ impl Lab {
         if count < 2 {
             bail!("a ring needs at least two nodes, not {count}");
         }
-        let template = self.mariadb_template()?;
+        let template = self.mariadb_template(Programs::wanted())?;
         let nodes = (1..=count)
             .map(|number| {
                 let further = vec![
@@ -72,7 +73,7 @@ impl Lab {
                     format!("--auto-increment-offset={number}"),
                 ];
                 let name = format!("ring-{number}");
-                self.enlist_mariadb_with(&name, Role::Member, &template, further)
+                self.enlist_mariadb(&name, Role::Member, &template, further)
             })
             .collect::<Result<Vec<Server>>>()?;
         // Each makes the accounts itself: statements about them must not go round.

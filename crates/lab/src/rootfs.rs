@@ -16,6 +16,7 @@ use std::ptr::null;
 
 use anyhow::{Result, bail};
 
+use crate::mariadb::Programs;
 use crate::process;
 use crate::program::Program;
 use crate::scratch::home;
@@ -24,6 +25,9 @@ const DEFAULT: &str = "/var/lib/evenkeel/rivals";
 
 /// Written last by `cargo xtask rivals`: packages and versions.
 const STAMP: &str = "etc/evenkeel-rivals";
+
+/// MySQL's packages and MariaDB's exclude one another: these have a root file system of their own.
+const OF_MARIADB: &str = "opt/mariadb";
 
 const DIRECTORIES: [&str; 2] = ["usr/sbin", "usr/bin"];
 
@@ -56,22 +60,40 @@ pub(crate) fn version(package: &str) -> Option<String> {
     Some(found.1.to_owned())
 }
 
+/// Why no MariaDB of this version can be run here; `None` when it can.
+pub fn missing_mariadb(version: u32) -> Option<String> {
+    let found = Programs(Some(version)).find("mariadbd");
+    found.err().map(|error| error.to_string())
+}
+
 /// The program of this name in it.
 pub(crate) fn find(name: &str) -> Result<Program> {
+    find_below(path(), name)
+}
+
+/// MariaDB's program of this name, in the root file system within it that is MariaDB's own.
+pub(crate) fn find_of_mariadb(name: &str) -> Result<Program> {
+    find_below(path().join(OF_MARIADB), name)
+}
+
+/// The program in this directory of it, for example `usr/lib/postgresql/18/bin`.
+pub(crate) fn find_in(directory: &str, name: &str) -> Result<Option<Program>> {
+    program_in(path(), directory, name)
+}
+
+fn find_below(root: PathBuf, name: &str) -> Result<Program> {
     DIRECTORIES
         .iter()
-        .find_map(|directory| find_in(directory, name).transpose())
+        .find_map(|directory| program_in(root.clone(), directory, name).transpose())
         .unwrap_or_else(|| {
             bail!("the root file system has no {name}: `cargo xtask rivals --check` says why")
         })
 }
 
-/// The program in this directory of it, for example `usr/lib/postgresql/18/bin`.
-pub(crate) fn find_in(directory: &str, name: &str) -> Result<Option<Program>> {
+fn program_in(root: PathBuf, directory: &str, name: &str) -> Result<Option<Program>> {
     if let Some(why) = missing() {
         bail!("{name}: {why}");
     }
-    let root = path();
     let inside = Path::new(directory).join(name);
     Ok(root.join(&inside).is_file().then(|| Program {
         path: Path::new("/").join(inside),

@@ -133,11 +133,7 @@ impl Scene {
         let replicas = 2;
         let servers = match kind {
             ClusterKind::Mariadb => {
-                let options = MariadbOptions {
-                    replicas,
-                    ..Default::default()
-                };
-                lab.mariadb(options)?.servers()
+                return Scene::of_mariadb(lab, MariadbOptions::default().version);
             }
             ClusterKind::Mysql => {
                 let options = MysqlOptions {
@@ -165,6 +161,17 @@ impl Scene {
             servers,
             group,
         })
+    }
+
+    /// Starts three servers of this version of MariaDB; see [`MariadbOptions`].
+    pub fn of_mariadb(lab: Lab, version: Option<u32>) -> Result<Scene> {
+        let options = MariadbOptions {
+            replicas: 2,
+            version,
+            ..Default::default()
+        };
+        let servers = lab.mariadb(options)?.servers();
+        Ok(Scene::of(ClusterKind::Mariadb, lab, servers, None))
     }
 
     /// Of servers that run in this lab already; the group is that of Group Replication.

@@ -27,7 +27,7 @@ pub(crate) struct Options {
 #[derive(Subcommand)]
 pub(crate) enum Up {
     /// A MariaDB primary and its replicas (GTID).
-    Mariadb(Cluster),
+    Mariadb(Mariadb),
     /// A MySQL 9 primary and its replicas (GTID); needs `cargo xtask rivals`.
     Mysql(Cluster),
     /// A MySQL 9 group, which elects its primary; needs `cargo xtask rivals`.
@@ -53,6 +53,15 @@ pub(crate) struct Cluster {
     /// Give each server this many percent of one processor (needs root).
     #[arg(long)]
     cpu_percent: Option<u32>,
+}
+
+#[derive(Args)]
+pub(crate) struct Mariadb {
+    #[command(flatten)]
+    cluster: Cluster,
+    /// The version, 11, which comes from `cargo xtask rivals`; this machine's own if none is given.
+    #[arg(long)]
+    version: Option<u32>,
 }
 
 #[derive(Args)]
@@ -114,14 +123,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 fn start(lab: &Lab, up: &Up) -> Result<(String, Option<u32>)> {
     match up {
-        Up::Mariadb(options) => {
+        Up::Mariadb(Mariadb { cluster, version }) => {
+            let cpu_percent = cluster.cpu_percent;
+            let usual = MariadbOptions::default();
             let cluster = lab.mariadb(MariadbOptions {
-                replicas: options.replicas,
-                sbtest_rows: options.rows,
-                ..Default::default()
+                replicas: cluster.replicas,
+                sbtest_rows: cluster.rows,
+                version: version.or(usual.version),
+                ..usual
             })?;
             let config = reads_and_writes("mariadb", "mysql", &cluster.servers());
-            Ok((config, options.cpu_percent))
+            Ok((config, cpu_percent))
         }
         Up::Mysql(options) => {
             let cluster = lab.mysql(MysqlOptions {

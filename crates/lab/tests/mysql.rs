@@ -32,6 +32,8 @@ mod limits;
 mod lines;
 #[path = "mysql/logins.rs"]
 mod logins;
+#[path = "mysql/mariadb_11.rs"]
+mod mariadb_11;
 #[path = "mysql/pins.rs"]
 mod pins;
 #[path = "mysql/pools.rs"]

@@ -54,6 +54,11 @@ impl Stream {
         self.tls.as_ref()?.client_certificate_names()
     }
 
+    /// The hash of the certificate that we have shown a client.
+    pub(crate) fn fingerprint(&self) -> Option<[u8; 32]> {
+        self.tls.as_ref()?.fingerprint()
+    }
+
     /// What binds a SCRAM login to this stream.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         self.tls.as_ref()?.end_point()

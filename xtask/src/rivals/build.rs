@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use super::mirror::Mirror;
-use super::packages::{self, Outcome};
+use super::packages::{self, Outcome, Room};
 use super::place::Place;
 use super::step;
 
@@ -33,7 +34,35 @@ pub(crate) fn base(place: &Place, mirror: &Mirror) -> Result<(), String> {
         .arg("sid");
     command.arg(&workshop).arg(&mirror.address);
     step::run(command, "debootstrap", &place.log())?;
-    prepare(&workshop, mirror)
+    prepare(&workshop, mirror)?;
+    let apart = packages::ROOMS
+        .iter()
+        .filter(|room| !room.directory.is_empty());
+    for room in apart {
+        copy_base(&workshop, &workshop.join(room.directory))?;
+    }
+    Ok(())
+}
+
+/// The base again, below /opt, which has nothing of the base.
+fn copy_base(workshop: &Path, room: &Path) -> Result<(), String> {
+    let failed = |error| format!("cannot make {}: {error}", room.display());
+    fs::create_dir_all(room).map_err(failed)?;
+    let mut command = step::program("cp");
+    command.args(["-a", "--reflink=auto", "--"]);
+    for entry in fs::read_dir(workshop).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name() != "opt" {
+            command.arg(entry.path());
+        }
+    }
+    let output = command.arg(room).output().map_err(failed)?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(failed(io::Error::other(String::from_utf8_lossy(
+            &output.stderr,
+        )))),
+    }
 }
 
 /// What must be there before the first package.
@@ -67,29 +96,43 @@ fn prepare(workshop: &Path, mirror: &Mirror) -> Result<(), String> {
     Ok(())
 }
 
-/// All wanted packages at once; one by one when that does not work, to have most of them.
+/// What is wanted of each room.
 pub(crate) fn install(place: &Place) -> Result<Outcome, String> {
-    let (found, not_packaged) = packages::available(&index(&place.workshop())?);
-    let mut outcome = Outcome {
-        not_packaged,
-        ..Outcome::default()
-    };
-    let all: Vec<&str> = [&packages::INSTEAD_OF_SYSTEMD[..], &found].concat();
-    if apt_install(place, &all).is_ok() {
-        return Ok(outcome);
-    }
-    apt_install(place, &packages::INSTEAD_OF_SYSTEMD)?;
-    for name in found {
-        if let Err(error) = apt_install(place, &[name]) {
-            eprintln!("rivals: going on without {name}: {error}");
-            outcome.broken.push(name);
-        }
+    let index = index(&place.workshop())?;
+    let mut outcome = Outcome::default();
+    for room in &packages::ROOMS {
+        let (found, not_packaged) = room.available(&index);
+        outcome.not_packaged.extend(not_packaged);
+        outcome.broken.extend(furnish(place, room, found)?);
     }
     Ok(outcome)
 }
 
-fn apt_install(place: &Place, names: &[&str]) -> Result<(), String> {
-    let mut command = inside(&place.workshop(), "apt-get");
+/// All packages at once; one by one when that does not work, to have most of them. The answer are
+/// those that cannot be installed.
+fn furnish(
+    place: &Place,
+    room: &Room,
+    found: Vec<&'static str>,
+) -> Result<Vec<&'static str>, String> {
+    let all: Vec<&str> = [&packages::INSTEAD_OF_SYSTEMD[..], &found].concat();
+    if apt_install(place, room, &all).is_ok() {
+        return Ok(Vec::new());
+    }
+    apt_install(place, room, &packages::INSTEAD_OF_SYSTEMD)?;
+    let mut broken = found;
+    broken.retain(|name| {
+        let installed = apt_install(place, room, &[name]);
+        if let Err(error) = &installed {
+            eprintln!("rivals: going on without {name}: {error}");
+        }
+        installed.is_err()
+    });
+    Ok(broken)
+}
+
+fn apt_install(place: &Place, room: &Room, names: &[&str]) -> Result<(), String> {
+    let mut command = inside(&place.workshop().join(room.directory), "apt-get");
     command
         .args(["install", "--yes", "--no-install-recommends"])
         .args(names);
@@ -116,31 +159,46 @@ fn name_ends(path: &Path, end: &str) -> bool {
 
 /// Removes what only the making needed, and notes what is installed.
 pub(crate) fn tidy_up(place: &Place, outcome: &Outcome) -> Result<(), String> {
-    let workshop = place.workshop();
+    let rooms = packages::ROOMS.each_ref();
+    let rooms = rooms.map(|room| place.workshop().join(room.directory));
+    rooms.iter().for_each(|room| remove_leftovers(room));
+    let mut installed = rooms.each_ref().map(|_| String::new());
+    for (room, list) in rooms.iter().zip(&mut installed) {
+        *list = installed_in(room)?;
+    }
+    place.write_stamp(&outcome.versions(&installed))
+}
+
+fn remove_leftovers(room: &Path) {
     let leftovers = [
         "var/lib/apt/lists",
         "var/cache/apt",
+        // The data of a server that nobody starts.
+        "var/lib/mysql",
         "usr/share/locale",
         "usr/share/doc",
     ];
-    let _ = fs::remove_file(workshop.join(APT_SETTINGS));
+    let _ = fs::remove_file(room.join(APT_SETTINGS));
     for leftover in leftovers {
-        let _ = fs::remove_dir_all(workshop.join(leftover));
+        let _ = fs::remove_dir_all(room.join(leftover));
     }
-    let mut query = inside(&workshop, "dpkg-query");
+}
+
+/// Name, version and status of each package.
+fn installed_in(room: &Path) -> Result<String, String> {
+    let mut query = inside(room, "dpkg-query");
     query.args([
         "--show",
         "--showformat=${Package} ${Version} ${db:Status-Status}\n",
     ]);
-    let installed = query
-        .output()
-        .map_err(|error| format!("dpkg-query: {error}"))?;
-    place.write_stamp(&outcome.versions(&String::from_utf8_lossy(&installed.stdout)))
+    let installed = query.output();
+    let installed = installed.map_err(|error| format!("dpkg-query: {error}"))?;
+    Ok(String::from_utf8_lossy(&installed.stdout).into_owned())
 }
 
-fn inside(workshop: &Path, program: &str) -> Command {
-    let mut command = step::apart(&workshop.join("proc"));
-    command.arg("chroot").arg(workshop).arg(program);
+fn inside(room: &Path, program: &str) -> Command {
+    let mut command = step::apart(&room.join("proc"));
+    command.arg("chroot").arg(room).arg(program);
     command
 }
 

@@ -1,17 +1,34 @@
 //! Which packages are wanted, which of them Debian unstable has, and what was installed.
 
-/// The lab's servers and rivals. One that is not packaged is named and left out.
-pub(crate) const WANTED: [&str; 10] = [
-    "haproxy",
-    "maxscale",
-    "mysql-client-core",
-    "mysql-router",
-    "mysql-server-core",
-    "odyssey",
-    "pgbouncer",
-    "pgpool2",
-    "postgresql-18",
-    "proxysql",
+/// A root file system and what is wanted in it: packages that can be installed together.
+pub(crate) struct Room {
+    /// Where it lies within the first one, which has no name.
+    pub(crate) directory: &'static str,
+    /// One that is not packaged is named and left out.
+    pub(crate) wanted: &'static [&'static str],
+}
+
+/// The lab's servers and rivals. MySQL's packages and MariaDB's exclude one another.
+pub(crate) const ROOMS: [Room; 2] = [
+    Room {
+        directory: "",
+        wanted: &[
+            "haproxy",
+            "maxscale",
+            "mysql-client-core",
+            "mysql-router",
+            "mysql-server-core",
+            "odyssey",
+            "pgbouncer",
+            "pgpool2",
+            "postgresql-18",
+            "proxysql",
+        ],
+    },
+    Room {
+        directory: "opt/mariadb",
+        wanted: &["mariadb-server"],
+    },
 ];
 
 /// Several of them want "systemd or one of these"; these are small.
@@ -20,16 +37,26 @@ pub(crate) const INSTEAD_OF_SYSTEMD: [&str; 2] =
 
 /// First line of the stamp: another list of wishes makes the root file system anew.
 pub(crate) fn wishes() -> String {
-    WANTED.join(" ")
+    let all: Vec<&str> = ROOMS.iter().flat_map(|room| room.wanted).copied().collect();
+    all.join(" ")
 }
 
-/// Splits the wanted packages into those which the index has, and the others.
-pub(crate) fn available(index: &str) -> (Vec<&'static str>, Vec<&'static str>) {
-    let named: Vec<&str> = index
-        .lines()
-        .filter_map(|line| line.strip_prefix("Package: "))
-        .collect();
-    WANTED.iter().partition(|name| named.contains(*name))
+impl Room {
+    /// Of a line of what is installed, if it was wanted.
+    fn version(&self, line: &str) -> Option<String> {
+        let (name, rest) = line.strip_suffix(" installed")?.split_once(' ')?;
+        let is_wanted = self.wanted.contains(&name);
+        is_wanted.then(|| format!("{name} {rest}\n"))
+    }
+
+    /// Splits the wanted packages into those which the index has, and the others.
+    pub(crate) fn available(&self, index: &str) -> (Vec<&'static str>, Vec<&'static str>) {
+        let named: Vec<&str> = index
+            .lines()
+            .filter_map(|line| line.strip_prefix("Package: "))
+            .collect();
+        self.wanted.iter().partition(|name| named.contains(*name))
+    }
 }
 
 /// What became of the wanted packages.
@@ -42,17 +69,12 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The versions, a line each, and then what is missing. `installed` is `name version status`.
-    pub(crate) fn versions(&self, installed: &str) -> String {
+    /// The versions, a line each, and then what is missing. `installed` is, of each room,
+    /// `name version status`.
+    pub(crate) fn versions(&self, installed: &[String; ROOMS.len()]) -> String {
         let mut lines = String::new();
-        for line in installed.lines() {
-            let mut words = line.split(' ');
-            let (Some(name), Some(version)) = (words.next(), words.next()) else {
-                continue;
-            };
-            if WANTED.contains(&name) && line.ends_with(" installed") {
-                lines.push_str(&format!("{name} {version}\n"));
-            }
+        for (room, installed) in ROOMS.iter().zip(installed) {
+            lines.extend(installed.lines().filter_map(|line| room.version(line)));
         }
         for name in &self.not_packaged {
             lines.push_str(&format!("{name}: not packaged in Debian unstable\n"));
@@ -71,18 +93,20 @@ mod tests {
     #[test]
     fn what_the_index_lacks_is_told_apart_and_named() {
         let index = "Package: haproxy\nVersion: 3\n\nPackage: proxysql-doc\n";
-        let (found, missing) = available(index);
+        let (found, missing) = ROOMS[0].available(index);
         assert_eq!(found, ["haproxy"]);
-        assert_eq!(missing.len(), WANTED.len() - 1);
+        assert_eq!(missing.len(), ROOMS[0].wanted.len() - 1);
         let outcome = Outcome {
             not_packaged: vec!["proxysql"],
             broken: vec!["pgpool2"],
         };
-        let installed =
-            "haproxy 3.2-1 installed\nperl 5.42 installed\npgpool2 4.7 half-configured\n";
+        let installed = [
+            "haproxy 3.2-1 installed\nperl 5.42 installed\npgpool2 4.7 half-configured\n",
+            "mariadb-server 1:11.8 installed\nhaproxy 3.0 installed\n",
+        ];
         assert_eq!(
-            outcome.versions(installed),
-            "haproxy 3.2-1\nproxysql: not packaged in Debian unstable\n\
+            outcome.versions(&installed.map(str::to_owned)),
+            "haproxy 3.2-1\nmariadb-server 1:11.8\nproxysql: not packaged in Debian unstable\n\
              pgpool2: cannot be installed at present\n"
         );
     }

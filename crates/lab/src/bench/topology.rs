@@ -297,6 +297,7 @@ fn start(servers: &Servers, rows: u32, notes: &mut Vec<String>) -> Result<Home> 
                 replicas,
                 sbtest_rows,
                 sbtest_tables,
+                ..MariadbOptions::default()
             };
             (ClusterKind::Mariadb, lab.mariadb(options)?.servers())
         }

@@ -34,10 +34,12 @@ impl Suite {
                 lab.mysql(options)?.servers()
             }
             Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench => {
+                let usual = MariadbOptions::default();
                 let options = MariadbOptions {
                     replicas,
                     sbtest_rows: (self == Suite::Sysbench).then_some(sysbench::ROWS),
                     sbtest_tables: sysbench::TABLES,
+                    version: options.mariadb.or(usual.version),
                 };
                 lab.mariadb(options)?.servers()
             }

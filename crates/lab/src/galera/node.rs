@@ -1,20 +1,20 @@
 //! One node of a Galera cluster: its arguments, and whether a start joins or founds the cluster.
 
-use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
 use super::state::{self, Position};
 use crate::lab::Place;
-use crate::mariadb::{self, Client};
+use crate::mariadb::{self, Client, Programs, Template};
 use crate::process::{self, Launch, Process};
+use crate::program::Program;
 use crate::server::{Kind, Role, Server};
-use crate::{Lab, eventually, free_port, procfs, tool};
+use crate::{Lab, eventually, free_port, procfs};
 
 const LIBRARY: &str = "/usr/lib/galera/libgalera_smm.so";
 /// How long a node waits for its turn: for others that start, or for one that has more.
@@ -53,7 +53,7 @@ struct Member {
 struct Galera {
     own: Arc<Member>,
     members: Arc<Members>,
-    program: PathBuf,
+    program: Program,
 }
 
 impl Lab {
@@ -61,17 +61,18 @@ impl Lab {
     pub(super) fn enlist_galera_node(
         &self,
         name: &str,
-        data: &Path,
+        template: &Template,
         members: &Arc<Members>,
     ) -> Result<Server> {
         let place = self.place(name);
         fs::create_dir(&place.directory)?;
-        mariadb::copy_directory(data, &place.directory.join("data"))?;
-        let member = Arc::new(Member::new(place.clone(), self.path())?);
+        mariadb::copy_directory(&template.directory, &place.directory.join("data"))?;
+        let member = Arc::new(Member::new(place.clone(), self.path(), template.programs)?);
         give(&place.directory, member.user)?;
-        let program = tool::find("mariadbd")?;
+        let program = template.programs.find("mariadbd")?;
         let launch = Launch {
-            program: program.clone(),
+            program: program.path.clone(),
+            root: program.root.clone(),
             arguments: member.arguments.clone(),
             user: member.user,
             stop_signal: libc::SIGTERM,
@@ -239,10 +240,11 @@ impl Members {
 }
 
 impl Member {
-    fn new(place: Place, room: &Path) -> Result<Member> {
+    fn new(place: Place, room: &Path, programs: Programs) -> Result<Member> {
         let group_port = free_port();
+        require(programs)?;
         let mut arguments = mariadb::arguments(&place)?;
-        arguments.extend(wsrep(&place, group_port, room)?);
+        arguments.extend(wsrep(&place, group_port, room));
         Ok(Member {
             client: Client::new(&place)?,
             user: user()?,
@@ -262,16 +264,11 @@ impl Member {
     }
 
     /// What prints the position of a node that has crashed.
-    fn recovery(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        process::plain_environment(&mut command);
+    fn recovery(&self, program: &Program) -> io::Result<Command> {
+        let mut command = program.command(self.user)?;
         command.args(&self.arguments);
         command.args(["--wsrep-recover", "--wsrep-cluster-address=gcomm://"]);
-        if let Some((uid, gid)) = self.user {
-            command.uid(uid).gid(gid);
-        }
-        command.current_dir("/");
-        command
+        Ok(command)
     }
 
     fn data(&self) -> PathBuf {
@@ -315,14 +312,20 @@ fn give(directory: &Path, user: Option<(u32, u32)>) -> Result<()> {
     Ok(())
 }
 
-fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
-    if !Path::new(LIBRARY).exists() {
+/// What a node needs besides the server; the package `mariadb-server` of the rivals' root file
+/// system brings it.
+fn require(programs: Programs) -> Result<()> {
+    let donor = programs.find("wsrep_sst_rsync")?;
+    if donor.root.is_none() && !Path::new(LIBRARY).exists() {
         bail!("{LIBRARY} not found: apt-get install galera-4");
     }
-    tool::find("wsrep_sst_rsync")?;
+    Ok(())
+}
+
+fn wsrep(place: &Place, group_port: u16, room: &Path) -> Vec<String> {
     let host = place.address.ip();
     let cluster = room.file_name().unwrap_or_default().display();
-    Ok(vec![
+    vec![
         format!("--server-id={}", place.address.port()),
         "--binlog-format=ROW".to_owned(),
         "--innodb-autoinc-lock-mode=2".to_owned(),
@@ -339,5 +342,5 @@ fn wsrep(place: &Place, group_port: u16, room: &Path) -> Result<Vec<String>> {
         format!("--wsrep-node-incoming-address={}", place.address),
         "--wsrep-sst-method=rsync".to_owned(),
         format!("--wsrep-sst-receive-address={host}:{}", free_port()),
-    ])
+    ]
 }

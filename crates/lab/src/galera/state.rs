@@ -1,8 +1,8 @@
 //! What a Galera node that does not run remembers: how far it had come.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
@@ -17,7 +17,7 @@ pub(super) struct Position {
 /// second, by the command that prints it.
 pub(super) fn position(
     data: &Path,
-    recovery: impl FnOnce() -> Command,
+    recovery: impl FnOnce() -> io::Result<Command>,
 ) -> Result<Option<Position>> {
     let Ok(state) = fs::read_to_string(data.join("grastate.dat")) else {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn position(
         return Ok(Some(known));
     }
     let output = recovery()
-        .output()
+        .and_then(|mut command| command.output())
         .context("cannot run mariadbd --wsrep-recover")?;
     let said = String::from_utf8_lossy(&output.stderr);
     let found = said

@@ -10,7 +10,7 @@ use super::stage::{ONE, Setup, same_as_direct};
 use Value::{Default as Standard, Null, Number, Text};
 
 /// LONG_PASSWORD is what tells the others' clients from MariaDB's.
-const MARIADB: Capabilities = USUAL
+pub(crate) const MARIADB: Capabilities = USUAL
     .without(Capabilities::LONG_PASSWORD)
     .with(Capabilities::BULK)
     .with(Capabilities::EXTENDED_METADATA);

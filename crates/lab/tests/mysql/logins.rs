@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use evenkeel_lab::{Balancer, eventually};
+use evenkeel_lab::{Balancer, Server, eventually};
 use socket2::{Domain, Socket, Type};
 
 use super::client::{Client, Login};
@@ -230,35 +230,45 @@ fn users_of_the_file_log_in_by_it_alone() {
     }
 }
 
-/// Its proof is no use to anybody else: what we prove to the server is from the file.
 #[test]
 fn a_user_of_ed25519_comes_in_by_the_file_of_users_and_is_itself_at_the_server() {
     sql("install plugin if not exists ed25519 soname 'auth_ed25519'");
     sql("drop user if exists edi@'127.0.0.1'");
     sql("create user edi@'127.0.0.1' identified via ed25519 using password('secret')");
     sql("grant all on sbtest.* to edi@'127.0.0.1'");
-    let mut direct = Client::with(shared().address, &as_user("edi", "secret"));
-    assert_eq!(direct.value("select current_user()"), "edi@127.0.0.1");
+    comes_in_by_the_file(shared(), "edi");
+}
+
+/// Its proof is no use to anybody else: what we prove to the server is from the file, whether that
+/// has the user's password or only what the servers want.
+pub(crate) fn comes_in_by_the_file(server: &Server, user: &str) {
+    let mut direct = Client::with(server.address, &as_user(user, "secret"));
+    let itself = format!("{user}@127.0.0.1");
+    assert_eq!(direct.value("select current_user()"), itself);
     let directory = tempfile::TempDir::new().unwrap();
-    let path = directory.path().join("users.toml").display().to_string();
-    write_private(&path, "[users.edi]\npassword = \"secret\"\n");
-    let tables = format!("[service.auth]\nusers_file = {path:?}");
-    for io in DRIVERS {
-        let setup = Setup {
-            tables: &tables,
-            ..ONE
-        };
-        let stage = Stage::set(io, setup);
-        let enter = |password| Client::enter(stage.address, &as_user("edi", password));
-        let mut client = enter("secret").unwrap();
-        assert_eq!(client.value("select current_user()"), "edi@127.0.0.1");
-        let told = enter("wrong").map(|_| ()).unwrap_err();
-        assert!(told.starts_with("error 1045 "), "{io}: {told}");
-        // Without the file nothing can be done for it, which is said.
-        let stage = Stage::set(io, ONE);
-        let told = Client::enter(stage.address, &as_user("edi", "secret")).map(|_| ());
+    for key in ["password", "server_password"] {
+        let path = directory.path().join(key).display().to_string();
+        write_private(&path, &format!("[users.{user}]\n{key} = \"secret\"\n"));
+        let tables = format!("[service.auth]\nusers_file = {path:?}");
+        for io in DRIVERS {
+            let setup = Setup {
+                tables: &tables,
+                ..ONE
+            };
+            let stage = Stage::before(server, io, setup);
+            let enter = |password| Client::enter(stage.address, &as_user(user, password));
+            let mut client = enter("secret").unwrap();
+            assert_eq!(client.value("select current_user()"), itself);
+            let told = enter("wrong").map(|_| ()).unwrap_err();
+            assert!(told.starts_with("error 1045 "), "{io}, {key}: {told}");
+        }
+    }
+    // Without the file nothing can be done for it, which is said to whoever has the password.
+    let stage = Stage::before(server, "auto", ONE);
+    for (password, number) in [("secret", "1251"), ("wrong", "1045")] {
+        let told = Client::enter(stage.address, &as_user(user, password)).map(|_| ());
         let told = told.unwrap_err();
-        assert!(told.starts_with("error "), "{io}: {told}");
+        assert!(told.starts_with(&format!("error {number} ")), "{told}");
     }
 }
 

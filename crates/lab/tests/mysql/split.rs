@@ -20,7 +20,10 @@ impl Stage {
     }
 
     pub(crate) fn of(kind: ClusterKind, io: &str, further: &str) -> Stage {
-        let scene = Scene::start(kind).unwrap();
+        Stage::in_front_of(Scene::start(kind).unwrap(), io, further)
+    }
+
+    pub(crate) fn in_front_of(scene: Scene, io: &str, further: &str) -> Stage {
         prepare(&scene);
         let split = format!("[service.split]\nreads = true\nprimary_reads = false\n{further}");
         let stage = Stage::before(scene, loopback(), &engine(io), &split);

@@ -64,8 +64,12 @@ pub(crate) fn sql(text: &str) -> String {
 
 /// A server for one test.
 pub(crate) fn own() -> (Lab, Server) {
+    own_of(MariadbOptions::default())
+}
+
+pub(crate) fn own_of(options: MariadbOptions) -> (Lab, Server) {
     let lab = Lab::new("mysql").unwrap();
-    let cluster = lab.mariadb(MariadbOptions::default()).unwrap();
+    let cluster = lab.mariadb(options).unwrap();
     let server = cluster.primary;
     server.sql(ACCOUNTS).unwrap();
     (lab, server)

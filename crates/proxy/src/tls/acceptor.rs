@@ -10,9 +10,8 @@ use rustls::{
     },
 };
 
-use super::{
-    ALPN_POSTGRESQL, Authorities, Channel, Fault, Identity, SetupError, certificate, trust,
-};
+use super::certificate::Hashes;
+use super::{ALPN_POSTGRESQL, Authorities, Channel, Fault, Identity, SetupError, trust};
 
 const SECTION: &str = "[service.tls]";
 
@@ -20,7 +19,7 @@ const SECTION: &str = "[service.tls]";
 #[derive(Debug)]
 pub struct Acceptor {
     config: Arc<ServerConfig>,
-    end_point: Option<Arc<[u8]>>,
+    hashes: Arc<Hashes>,
     is_required: bool,
     asks_certificates: bool,
 }
@@ -58,7 +57,7 @@ impl Acceptor {
         config.send_tls13_tickets = 0;
         Ok(Self {
             config: Arc::new(config),
-            end_point: certificate::end_point(identity.certificate()).map(Arc::from),
+            hashes: Arc::new(Hashes::of(identity.certificate())),
             is_required,
             asks_certificates: client_ca.is_some(),
         })
@@ -76,7 +75,7 @@ impl Acceptor {
 
     /// Whether SCRAM can be bound to this certificate: if so, `SCRAM-SHA-256-PLUS` may be offered.
     pub fn can_bind(&self) -> bool {
-        self.end_point.is_some()
+        self.hashes.end_point.is_some()
     }
 
     /// For a client that sent an SSLRequest and got its `S`. `behind` is what has come after the
@@ -99,7 +98,7 @@ impl Acceptor {
         let connection = connection.map_err(Fault::WithClient)?;
         Ok(Channel::of_client(
             connection,
-            self.end_point.clone(),
+            Arc::clone(&self.hashes),
             must_name_protocol,
         ))
     }

@@ -137,6 +137,22 @@ const KINDS: [(&str, &str); 21] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
+/// Hashes of our certificate, by which clients see that nobody stands in between.
+#[derive(Debug)]
+pub(super) struct Hashes {
+    pub(super) end_point: Option<Vec<u8>>,
+    pub(super) sha256: [u8; 32],
+}
+
+impl Hashes {
+    pub(super) fn of(der: &CertificateDer<'_>) -> Self {
+        Self {
+            end_point: end_point(der),
+            sha256: Sha256::digest(der).into(),
+        }
+    }
+}
+
 /// The hash of a server's certificate to which SCRAM binds a login (tls-server-end-point). `None`
 /// where RFC 5929 leaves it undefined: for signatures without a hash of their own (Ed25519).
 ///

@@ -12,7 +12,8 @@ use rustls::{
     },
 };
 
-use super::{Fault, Names, certificate};
+use super::certificate::{self, Hashes};
+use super::{Fault, Names};
 
 /// So much may wait for its continuation. A record has at most 18 kB; messages of handshakes may
 /// span several, but each comes once and takes 1 to 10 kB, most of it certificates.
@@ -34,7 +35,8 @@ pub struct Channel {
     /// What goes out next: handshakes, alerts, answers to new keys.
     output: Vec<u8>,
     must_name_protocol: bool,
-    end_point: Option<Arc<[u8]>>,
+    /// Of our certificate, towards clients.
+    hashes: Option<Arc<Hashes>>,
     is_closed_by_peer: bool,
     is_closed_by_us: bool,
     has_failed: bool,
@@ -62,11 +64,11 @@ enum Connection {
 impl Channel {
     pub(super) fn of_client(
         connection: UnbufferedServerConnection,
-        end_point: Option<Arc<[u8]>>,
+        hashes: Arc<Hashes>,
         must_name_protocol: bool,
     ) -> Self {
         Self {
-            end_point,
+            hashes: Some(hashes),
             must_name_protocol,
             ..Self::new(Connection::OfClient(Box::new(connection)))
         }
@@ -84,7 +86,7 @@ impl Channel {
             held: Vec::new(),
             output: Vec::new(),
             must_name_protocol: false,
-            end_point: None,
+            hashes: None,
             is_closed_by_peer: false,
             is_closed_by_us: false,
             has_failed: false,
@@ -178,9 +180,14 @@ impl Channel {
     /// channel; `None` if its kind of signature has no such hash.
     pub fn end_point(&self) -> Option<Vec<u8>> {
         match self.connection {
-            Connection::OfClient(_) => self.end_point.as_deref().map(<[u8]>::to_vec),
+            Connection::OfClient(_) => self.hashes.as_ref()?.end_point.clone(),
             Connection::ToServer(_) => certificate::end_point(self.peer_certificate()?),
         }
+    }
+
+    /// The SHA-256 of the certificate that we have shown a client.
+    pub fn fingerprint(&self) -> Option<[u8; 32]> {
+        Some(self.hashes.as_ref()?.sha256)
     }
 
     /// The protocol that both sides named, if they did.

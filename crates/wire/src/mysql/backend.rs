@@ -189,7 +189,9 @@ pub fn login(payload: &[u8], capabilities: Capabilities) -> Result<Login<'_>, Fa
             let data = body.rest();
             Ok(Login::Switch { plugin, data })
         }
-        _ => Err(malformed),
+        // MariaDB puts the 1 only before what would look like something else.
+        Some(_) => Ok(Login::More(payload)),
+        None => Err(malformed),
     }
 }
 

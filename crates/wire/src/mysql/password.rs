@@ -3,8 +3,11 @@
 pub mod crypt;
 pub mod ed25519;
 pub mod native;
+pub mod parsec;
 pub mod rsa;
 pub mod sha2;
+
+use ::sha2::{Digest, Sha256};
 
 #[cfg(test)]
 mod tests;
@@ -15,6 +18,8 @@ pub const NATIVE: &[u8] = b"mysql_native_password";
 pub const CACHING_SHA2: &[u8] = b"caching_sha2_password";
 /// MariaDB's ed25519.
 pub const ED25519: &[u8] = b"client_ed25519";
+/// MariaDB's of 11.6 and later.
+pub const PARSEC: &[u8] = b"parsec";
 /// The password as it is.
 pub const CLEAR: &[u8] = b"mysql_clear_password";
 
@@ -48,6 +53,19 @@ impl Nonce {
     pub fn bytes(&self) -> &[u8; 20] {
         &self.0
     }
+}
+
+/// The words of the OK by which a client of MariaDB 11.4 and later knows that the certificate which
+/// it was shown is that of somebody who knows its password. `stored` is what its plugin makes of
+/// the password, `certificate` the SHA-256 of the certificate ("Zero-Configuration SSL").
+#[must_use]
+pub fn certificate_proof(stored: &[u8], nonce: &Nonce, certificate: &[u8; 32]) -> Vec<u8> {
+    let hash = Sha256::new()
+        .chain_update(stored)
+        .chain_update(nonce.bytes());
+    let hash = hash.chain_update(certificate).finalize();
+    let digits = hash.iter().map(|byte| format!("{byte:02X}"));
+    [&[1][..], digits.collect::<String>().as_bytes()].concat()
 }
 
 /// Each byte of `left` with that of `right`.

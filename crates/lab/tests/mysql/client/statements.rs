@@ -121,8 +121,30 @@ impl Client {
         types: &[Value<'_>],
         rows: &[&[Value<'_>]],
     ) -> Vec<String> {
+        self.execute_bulk(name, types, (0, rows))
+    }
+
+    /// The same, and each row has a result of its own, if both sides know how to tell it.
+    pub(crate) fn execute_each(
+        &mut self,
+        name: &str,
+        types: &[Value<'_>],
+        rows: &[&[Value<'_>]],
+    ) -> Vec<String> {
+        const UNIT_RESULTS: u16 = 64;
+        self.execute_bulk(name, types, (UNIT_RESULTS, rows))
+    }
+
+    fn execute_bulk(
+        &mut self,
+        name: &str,
+        types: &[Value<'_>],
+        (flags, rows): (u16, &[&[Value<'_>]]),
+    ) -> Vec<String> {
+        const TYPES: u16 = 128;
+        let flags = flags | if types.is_empty() { 0 } else { TYPES };
         let mut body = self.id(name).0.to_le_bytes().to_vec();
-        body.extend_from_slice(&if types.is_empty() { 0_u16 } else { 128 }.to_le_bytes());
+        body.extend_from_slice(&flags.to_le_bytes());
         for value in types {
             body.extend_from_slice(&[kind(value), 0]);
         }

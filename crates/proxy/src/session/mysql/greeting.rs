@@ -247,6 +247,11 @@ fn least<'a>(mut faces: impl Iterator<Item = &'a Face>) -> Option<Least> {
 }
 
 impl Least {
+    /// MariaDB from 11.4 on ("Zero-Configuration SSL").
+    pub(super) fn proves_certificates(&self) -> bool {
+        self.version.mariadb && self.version.number() >= 110_400
+    }
+
     /// What a client is offered.
     pub(super) fn offered(&self, with_tls: bool) -> Capabilities {
         let spoken = self.capabilities.both(Capabilities::SPOKEN);

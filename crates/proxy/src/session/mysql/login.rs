@@ -58,6 +58,17 @@ pub(crate) struct Logins {
     pace: pace::Pace,
     /// The servers look up the names of who connects.
     by_name: AtomicBool,
+    mock_secret: MockSecret,
+}
+
+/// What unknown users are made of: the same ones as long as the service lives.
+#[derive(Debug)]
+struct MockSecret([u8; 32]);
+
+impl Default for MockSecret {
+    fn default() -> Self {
+        MockSecret(secret())
+    }
 }
 
 /// A client that wants in.
@@ -152,6 +163,8 @@ struct Wish {
     collation: u16,
     /// The plugin that users have as a rule.
     usual: &'static [u8],
+    /// The servers tell clients by their passwords that certificates are theirs.
+    wants_certificate_proof: bool,
 }
 
 /// How a login begins.
@@ -213,12 +226,14 @@ impl<'a> Door<'a> {
             Beginning::Greeting => self.begin(talk, view, &least).await?,
             Beginning::Change(entrance, payload) => changed(entrance, &payload, &least)?,
         };
-        let proof = self.prove(talk, view, &wish).await?;
+        let mut proof = self.prove(talk, view, &wish).await?;
+        let info = std::mem::take(&mut proof.of_certificate);
         talk.must_be_over()?;
         let known = self.service.knowledge.routines_expected();
         let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
         let (account, begin) = self.prepare(view, &wish, proof).await?;
-        self.say_ok(talk, &begin, wish.entrance.agreed).await?;
+        self.say_ok(talk, &begin, (wish.entrance.agreed, &info))
+            .await?;
         let talk = place.take().ok_or(Outside::Gone)?;
         Ok(self.enter(talk.into_stream(), wish.entrance, account, begin))
     }
@@ -285,6 +300,7 @@ fn wish_of(entrance: Entrance, response: &Response<'_>, least: &Least) -> Wish {
         schema: response.schema.map(Box::from),
         collation: u16::from(response.collation),
         usual: least.plugin,
+        wants_certificate_proof: least.proves_certificates(),
     }
 }
 
@@ -313,5 +329,6 @@ fn changed(entrance: Entrance, payload: &[u8], least: &Least) -> Result<Wish, Ou
         schema: (!request.schema.is_empty()).then(|| request.schema.into()),
         collation: request.collation.unwrap_or_default(),
         usual: least.plugin,
+        wants_certificate_proof: least.proves_certificates(),
     })
 }

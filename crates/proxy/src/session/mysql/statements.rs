@@ -54,7 +54,7 @@ pub(crate) struct Within {
 
 /// The variables by which a text is read, and those that servers look at when they prepare it and
 /// not when they execute it (MySQL since 8.0.22).
-pub(crate) const READING: [&[u8]; 7] = [
+pub(crate) const READING: [&[u8]; 8] = [
     b"sql_mode",
     b"character_set_client",
     b"collation_connection",
@@ -62,6 +62,8 @@ pub(crate) const READING: [&[u8]; 7] = [
     b"div_precision_increment",
     b"group_concat_max_len",
     b"lc_time_names",
+    // MariaDB's of 11: what `_utf8mb4'…'` is compared by.
+    b"character_set_collations",
 ];
 
 impl Within {

@@ -17,6 +17,26 @@ const KNOWN: &[(u16, &str)] = &[
     (246, "utf8mb4_unicode_520_ci"),
 ];
 
+/// The numbers of what character sets are compared by, unless somebody says otherwise.
+const PLAIN: [(u16, &[u8]); 4] = [
+    (8, b"latin1"),
+    (11, b"ascii"),
+    (33, b"utf8mb3"),
+    (45, b"utf8mb4"),
+];
+
+/// Character set and collation that MariaDB of 11 takes where a login names a plain one: that of
+/// `character_set_collations`, such as `utf8mb4=utf8mb4_uca1400_ai_ci`.
+pub(super) fn instead(number: u16, collations: &[u8]) -> Option<(&'static [u8], &[u8])> {
+    let (_, charset) = PLAIN.into_iter().find(|(plain, _)| *plain == number)?;
+    let mut pairs = collations.split(|byte| *byte == b',');
+    let other = pairs.find_map(|pair| {
+        let rest = pair.trim_ascii().strip_prefix(charset)?;
+        rest.strip_prefix(b"=")
+    });
+    Some((charset, other?))
+}
+
 /// What a client's number stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Collation {
@@ -48,11 +68,28 @@ pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
         return Collation::Named(name);
     }
     // MySQL's newer ones, which its clients send to MariaDB too.
-    if mariadb && version < 110_400 && (248..=323).contains(&number) {
+    if mariadb && version < 110_405 && (248..=323).contains(&number) {
         return Collation::Servers;
     }
     match number {
-        255 if !mariadb => Collation::Named("utf8mb4_0900_ai_ci"),
+        255 => Collation::Named("utf8mb4_0900_ai_ci"),
         number => Collation::Number(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::instead;
+
+    #[test]
+    fn a_plain_collation_is_another_one_where_the_server_has_another() {
+        let chosen = b"utf8mb3=utf8mb3_x_ci, utf8mb4=utf8mb4_bin";
+        assert_eq!(
+            instead(45, chosen),
+            Some((&b"utf8mb4"[..], &b"utf8mb4_bin"[..]))
+        );
+        assert_eq!(instead(46, chosen), None);
+        assert_eq!(instead(8, chosen), None);
+        assert_eq!(instead(45, b""), None);
     }
 }

@@ -161,6 +161,11 @@ impl Journal {
     }
 
     fn begin_in(&mut self, begin: Beginning<'_>, interner: &Interner) {
+        let chosen = self.now.get(variables::COLLATIONS).map(<[u8]>::to_vec);
+        let chosen = chosen.unwrap_or_default();
+        if let Some(instead) = collations::instead(begin.collation, &chosen) {
+            return self.name_charset(instead, interner);
+        }
         let collation = collations::of_login(begin.collation, begin.mariadb, begin.version);
         let number;
         let (charset, collation) = match collation {
@@ -172,6 +177,10 @@ impl Journal {
                 (number.as_bytes(), number.as_bytes())
             }
         };
+        self.name_charset((charset, collation), interner);
+    }
+
+    fn name_charset(&mut self, (charset, collation): (&[u8], &[u8]), interner: &Interner) {
         for (name, value) in [
             (variables::CLIENT, charset),
             (variables::RESULTS, charset),

@@ -8,6 +8,7 @@ use evenkeel_policy::pins::Pin;
 pub const FOLLOWED: &[&str] = &[
     "autocommit",
     "character_set_client",
+    "character_set_collations",
     "character_set_results",
     "collation_connection",
     "default_week_format",
@@ -137,6 +138,8 @@ pub(super) fn is_of_connection(name: &[u8]) -> bool {
     name == b"character_set_connection"
 }
 
+/// MariaDB's of 11: what character sets are compared by.
+pub(super) const COLLATIONS: &[u8] = b"character_set_collations";
 pub(super) const COLLATION: &[u8] = b"collation_connection";
 pub(super) const CLIENT: &[u8] = b"character_set_client";
 pub(super) const RESULTS: &[u8] = b"character_set_results";

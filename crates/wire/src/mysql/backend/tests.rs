@@ -55,6 +55,7 @@ fn steps_of_a_login_are_read() {
     assert_eq!(plugin, b"caching_sha2_password");
     assert_eq!(data, b"abcdefghijklmnopqrst\0");
     assert_eq!(login(b"\x01\x03", TRACK), Ok(Login::More(b"\x03")));
+    assert_eq!(login(b"P\0salt", TRACK), Ok(Login::More(b"P\0salt")));
     assert_eq!(login(b"\xfe", TRACK), Err(Fault::TooOld));
     assert_eq!(login(b"", TRACK), Err(Fault::Malformed(What::Login)));
 }

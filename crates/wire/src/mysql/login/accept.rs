@@ -9,7 +9,7 @@ use super::{Authenticated, Channel, Check, Credential, Refusal, Secret};
 use crate::mysql::build;
 use crate::mysql::frame::Frame;
 use crate::mysql::frontend::ChangeUser;
-use crate::mysql::password::{self, Nonce, crypt, ed25519, native, sha2};
+use crate::mysql::password::{self, Nonce, crypt, ed25519, native, parsec, sha2};
 use crate::mysql::startup::Response;
 
 /// AuthMoreData of `caching_sha2_password`: the proof is right.
@@ -46,6 +46,8 @@ pub enum Method {
     Known(sha2::Verifier),
     /// MariaDB's ed25519; needs 32 random bytes of its own.
     Ed25519(ed25519::Verifier, ed25519::Nonce),
+    /// MariaDB's parsec; needs 32 random bytes of its own.
+    Parsec(parsec::Verifier, parsec::Nonce),
     /// `mysql_clear_password`: the password as it is.
     Clear(Secret),
     /// The account has no password; the plugin is one of the first three.
@@ -83,6 +85,8 @@ enum Waiting {
     Password,
     /// The password, encrypted.
     Encrypted,
+    /// `parsec`: the signature.
+    Signature,
 }
 
 impl Claim {
@@ -121,8 +125,21 @@ impl Method {
             Method::Native(_) => password::NATIVE,
             Method::Sha2 { .. } | Method::Known(_) => password::CACHING_SHA2,
             Method::Ed25519(..) => password::ED25519,
+            Method::Parsec(..) => password::PARSEC,
             Method::Clear(_) => password::CLEAR,
             Method::Empty(plugin) => plugin,
+        }
+    }
+
+    /// What the plugin makes of the password, for [`password::certificate_proof`]; `None` where
+    /// clients do not take that from it.
+    #[must_use]
+    pub fn stored(&self) -> Option<Vec<u8>> {
+        match self {
+            Method::Native(verifier) => Some(verifier.bytes().to_vec()),
+            Method::Ed25519(verifier, _) => Some(verifier.bytes().to_vec()),
+            Method::Parsec(verifier, _) => Some(verifier.bytes().to_vec()),
+            Method::Sha2 { .. } | Method::Known(_) | Method::Clear(_) | Method::Empty(_) => None,
         }
     }
 }
@@ -161,8 +178,8 @@ impl Accept {
         if plugin == password::CLEAR && channel == Channel::Plain {
             return Accepted::Refused(Refusal::CleartextNotAllowed, sequence);
         }
-        // The proof of ed25519 needs a nonce of its own, which comes with the request for it.
-        let ready = plugin != password::ED25519;
+        // These prove with a nonce of their own, which comes with the request for it.
+        let ready = !matches!(plugin, password::ED25519 | password::PARSEC);
         match claim.plugin.as_deref() {
             Some(given) if given == plugin && ready => accept.step(&claim.proof, sequence, out),
             None if plugin == password::NATIVE => accept.step(&claim.proof, sequence, out),
@@ -187,7 +204,9 @@ impl Accept {
     fn ask(&self, sequence: u8, out: &mut Vec<u8>) {
         let plugin = self.method.plugin();
         match &self.method {
-            Method::Ed25519(_, nonce) => build::auth_switch(out, sequence, plugin, nonce),
+            Method::Ed25519(_, nonce) | Method::Parsec(_, nonce) => {
+                build::auth_switch(out, sequence, plugin, nonce);
+            }
             Method::Clear(_) => build::auth_switch(out, sequence, plugin, &[]),
             _ => {
                 let mut data = [0; 21];
@@ -204,6 +223,7 @@ impl Accept {
             Waiting::Proof => self.proof(payload, sequence, out),
             Waiting::Password => self.password(payload, sequence, out),
             Waiting::Encrypted => (*self).check_encrypted(payload, sequence),
+            Waiting::Signature => (*self).signature(payload, sequence),
         }
     }
 
@@ -213,6 +233,12 @@ impl Accept {
         match &self.method {
             Method::Empty(_) if empty => (*self).done(Credential::Nothing, sequence),
             Method::Empty(_) => wrong,
+            Method::Parsec(verifier, _) if proof.is_empty() => {
+                let told = verifier.derivation().bytes();
+                build::packet(out, sequence, |out| out.extend_from_slice(&told));
+                self.then(Waiting::Signature)
+            }
+            Method::Parsec(..) => wrong,
             _ if empty => wrong,
             Method::Native(verifier) => match verifier.check(&self.nonce, proof) {
                 Some(key) => (*self).done(Credential::Native(key), sequence),
@@ -240,6 +266,20 @@ impl Accept {
         }
     }
 
+    fn signature(self, answer: &[u8], sequence: u8) -> Accepted {
+        match &self.method {
+            Method::Parsec(verifier, nonce) if verifier.check(nonce, answer) => {
+                self.done(Credential::Nothing, sequence)
+            }
+            _ => Accepted::Refused(Refusal::WrongPassword, sequence),
+        }
+    }
+
+    fn then(mut self: Box<Self>, waiting: Waiting) -> Accepted {
+        self.waiting = waiting;
+        Accepted::More(self)
+    }
+
     fn done_fast(self, key: sha2::Key, sequence: u8, out: &mut Vec<u8>) -> Accepted {
         build::auth_more_data(out, sequence, &[FAST_SUCCESS]);
         self.done(Credential::Sha2(key), sequence.wrapping_add(1))
@@ -250,13 +290,12 @@ impl Accept {
         Accepted::Done(Authenticated { user, credential }, sequence)
     }
 
-    fn ask_password(mut self: Box<Self>, sequence: u8, out: &mut Vec<u8>) -> Accepted {
+    fn ask_password(self: Box<Self>, sequence: u8, out: &mut Vec<u8>) -> Accepted {
         build::auth_more_data(out, sequence, &[FULL]);
-        self.waiting = Waiting::Password;
-        Accepted::More(self)
+        self.then(Waiting::Password)
     }
 
-    fn password(mut self: Box<Self>, payload: &[u8], sequence: u8, out: &mut Vec<u8>) -> Accepted {
+    fn password(self: Box<Self>, payload: &[u8], sequence: u8, out: &mut Vec<u8>) -> Accepted {
         let Method::Sha2 {
             public_key, stored, ..
         } = &self.method
@@ -271,8 +310,7 @@ impl Accept {
             (Channel::Plain, None) => Accepted::Refused(Refusal::NoKey, sequence),
             (Channel::Plain, Some(pem)) if payload == KEY_REQUEST => {
                 build::auth_more_data(out, sequence, pem);
-                self.waiting = Waiting::Encrypted;
-                Accepted::More(self)
+                self.then(Waiting::Encrypted)
             }
             // A client that has our key in a file does not ask for it.
             (Channel::Plain, Some(_)) => (*self).check_encrypted(payload, sequence),

@@ -9,7 +9,7 @@ use crate::mysql::flags::{Capabilities, Status};
 use crate::mysql::frame::Frame;
 use crate::mysql::greeting::Greeting;
 use crate::mysql::password::rsa::PublicKey;
-use crate::mysql::password::{self, Nonce, ed25519, native, sha2};
+use crate::mysql::password::{self, Nonce, ed25519, native, parsec, sha2};
 use crate::mysql::startup::Attributes;
 
 /// What we say of ourselves.
@@ -79,6 +79,8 @@ enum Waiting {
     Sha2,
     /// The server's key.
     Key,
+    /// `parsec`: how the key is derived, and then OK. The nonce is the server's.
+    Parsec(parsec::Nonce),
 }
 
 impl Join {
@@ -208,7 +210,7 @@ impl Join {
         self.proof(known, nonce)
     }
 
-    /// What a plugin adds: only `caching_sha2_password` does.
+    /// What a plugin adds: only `caching_sha2_password` and `parsec` do.
     fn more(&mut self, data: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, Refusal> {
         match (self.waiting, data) {
             (Waiting::Sha2, [3]) => {
@@ -220,6 +222,7 @@ impl Join {
                 let key = PublicKey::read(pem).ok_or(Refusal::Protocol)?;
                 self.encrypted(&key).map(Some)
             }
+            (Waiting::Parsec(nonce), told) => self.signed(&nonce, told).map(Some),
             _ => Err(Refusal::Protocol),
         }
     }
@@ -251,12 +254,26 @@ impl Join {
         message.map(Zeroizing::new).ok_or(Refusal::Credential)
     }
 
+    fn signed(
+        &mut self,
+        nonce: &parsec::Nonce,
+        told: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        self.waiting = Waiting::Ok;
+        let Credential::Password(password) = &self.credential else {
+            return Err(Refusal::Credential);
+        };
+        let derivation = parsec::Derivation::read(told).ok_or(Refusal::Protocol)?;
+        let answer = parsec::prove(password, &derivation, nonce, &self.random);
+        Ok(Zeroizing::new(answer.to_vec()))
+    }
+
     /// The plugin to begin with: the server's if we can answer it, so that it need not ask again.
     fn first_plugin(&self, offered: &[u8]) -> &'static [u8] {
         match (&self.credential, known(offered)) {
             (Credential::Native(_), _) => password::NATIVE,
             (Credential::Sha2(_), _) => password::CACHING_SHA2,
-            (_, Some(plugin)) if plugin != password::CLEAR && plugin != password::ED25519 => plugin,
+            (_, Some(plugin @ (password::NATIVE | password::CACHING_SHA2))) => plugin,
             _ => password::NATIVE,
         }
     }
@@ -279,8 +296,14 @@ impl Join {
                 key.prove(&self.twenty(nonce)?).to_vec()
             }
             (password::ED25519, Credential::Password(password)) => {
-                let nonce = nonce.try_into().map_err(|_| Refusal::Protocol)?;
+                let nonce: &ed25519::Nonce = nonce.try_into().map_err(|_| Refusal::Protocol)?;
                 ed25519::prove(password, nonce).to_vec()
+            }
+            (password::PARSEC, Credential::Password(_)) => {
+                let nonce = nonce.try_into().map_err(|_| Refusal::Protocol)?;
+                self.waiting = Waiting::Parsec(nonce);
+                // Nothing: how is the key derived?
+                Vec::new()
             }
             (password::CLEAR, Credential::Password(password)) => {
                 if self.channel == Channel::Plain {
@@ -317,6 +340,7 @@ fn known(plugin: &[u8]) -> Option<&'static [u8]> {
         password::NATIVE,
         password::CACHING_SHA2,
         password::ED25519,
+        password::PARSEC,
         password::CLEAR,
     ]
     .into_iter()

@@ -5,7 +5,7 @@ use crate::mysql::build::{self, GreetingFields};
 use crate::mysql::flags::{Capabilities, Status};
 use crate::mysql::frame::{Frame, PRE_AUTH_LENGTH_MAX, frame};
 use crate::mysql::password::rsa::{PrivateKey, PublicKey};
-use crate::mysql::password::{self, Nonce, crypt, ed25519};
+use crate::mysql::password::{self, Nonce, crypt, ed25519, parsec};
 use crate::mysql::{Parsed, greeting, startup};
 
 const NONCE: [u8; 20] = *b"abcdefghijklmnopqrst";
@@ -280,6 +280,27 @@ fn ed25519_and_clear_passwords_prove_too() {
         plain.run().client.unwrap_err(),
         Refusal::CleartextNotAllowed
     );
+}
+
+#[test]
+fn a_parsec_login_is_signed_and_leaves_nothing_that_logs_in_elsewhere() {
+    let stored = b"P0:MDEyMzQ1Njc4OUFCQ0RFRkdI:k2eF6DUziiVOSCtnV+vUwoa331UZ1a2jMb/09BeHdlk";
+    let verifier = parsec::Verifier::read(stored).unwrap();
+    let method = || Method::Parsec(verifier, [8; 32]);
+    for offered in [password::NATIVE, password::CACHING_SHA2, password::PARSEC] {
+        let case = Case::new(method(), password(b"geheim"));
+        let done = succeeds(Case { offered, ..case });
+        assert!(matches!(done.credential(), Credential::Nothing));
+    }
+    let wrong = Case::new(method(), password(b"geheim2")).run();
+    assert_eq!(wrong.client.unwrap_err(), Refusal::WrongPassword);
+    for credential in [password(b""), Credential::Nothing] {
+        assert!(Case::new(method(), credential).run().client.is_err());
+    }
+    let mock = || parsec::Verifier::mock(b"anna", &[1; 32]);
+    assert_eq!(mock().derivation(), mock().derivation());
+    let unknown = Case::new(Method::Parsec(mock(), [8; 32]), password(b"geheim")).run();
+    assert_eq!(unknown.client.unwrap_err(), Refusal::WrongPassword);
 }
 
 #[test]

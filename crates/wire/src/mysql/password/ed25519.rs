@@ -16,6 +16,11 @@ pub type Nonce = [u8; 32];
 pub struct Verifier([u8; 32]);
 
 impl Verifier {
+    /// That is this key.
+    pub(super) fn of_key(key: [u8; 32]) -> Self {
+        Verifier(key)
+    }
+
     /// As an account row has it: 43 letters of base64.
     #[must_use]
     pub fn read(stored: &[u8]) -> Option<Self> {
@@ -36,31 +41,41 @@ impl Verifier {
         Verifier::of_password(&random)
     }
 
-    /// Whether the signature is that of the password.
+    /// The public key.
     #[must_use]
-    pub fn check(&self, nonce: &Nonce, proof: &[u8]) -> bool {
-        self.verify(nonce, proof).unwrap_or(false)
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
-    fn verify(&self, nonce: &Nonce, proof: &[u8]) -> Option<bool> {
+    /// Whether the signature of the message, which is the nonce, is that of the password.
+    #[must_use]
+    pub fn check(&self, message: &[u8], proof: &[u8]) -> bool {
+        self.verify(message, proof).unwrap_or(false)
+    }
+
+    fn verify(&self, message: &[u8], proof: &[u8]) -> Option<bool> {
         let (point, scalar) = proof.split_first_chunk::<32>()?;
         let scalar: [u8; 32] = scalar.try_into().ok()?;
         let scalar = Option::<Scalar>::from(Scalar::from_canonical_bytes(scalar))?;
         let key = CompressedEdwardsY(self.0).decompress()?;
-        let challenge = challenge(point, &self.0, nonce);
+        let challenge = challenge(point, &self.0, message);
         let expected = expected_point(&challenge, &key, &scalar);
         Some(expected.compress().0 == *point)
     }
 }
 
-/// The proof for a server.
+/// The proof for a server, whose nonce is the message.
 #[must_use]
-pub fn prove(password: &[u8], nonce: &Nonce) -> [u8; 64] {
+pub fn prove(password: &[u8], message: &[u8]) -> [u8; 64] {
     let (secret, prefix) = expand(password);
     let key = EdwardsPoint::mul_base(&secret).compress().0;
-    let hidden = wide(Sha512::new().chain_update(&prefix[..]).chain_update(nonce));
+    let hidden = wide(
+        Sha512::new()
+            .chain_update(&prefix[..])
+            .chain_update(message),
+    );
     let point = EdwardsPoint::mul_base(&hidden).compress().0;
-    let scalar = sum(hidden, challenge(&point, &key, nonce), secret);
+    let scalar = sum(hidden, challenge(&point, &key, message), secret);
     let mut proof = [0; 64];
     let (first, second) = proof.split_at_mut(32);
     first.copy_from_slice(&point);
@@ -78,9 +93,9 @@ fn expand(password: &[u8]) -> (Scalar, Zeroizing<[u8; 32]>) {
     (secret, prefix)
 }
 
-fn challenge(point: &[u8; 32], key: &[u8; 32], nonce: &Nonce) -> Scalar {
+fn challenge(point: &[u8; 32], key: &[u8; 32], message: &[u8]) -> Scalar {
     let hash = Sha512::new().chain_update(point).chain_update(key);
-    wide(hash.chain_update(nonce))
+    wide(hash.chain_update(message))
 }
 
 fn wide(hash: Sha512) -> Scalar {

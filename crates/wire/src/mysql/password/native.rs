@@ -43,6 +43,12 @@ impl Verifier {
         Verifier(random)
     }
 
+    /// SHA1(SHA1(password)).
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; 20] {
+        &self.0
+    }
+
     /// Checks a proof; it holds the key.
     #[must_use]
     pub fn check(&self, nonce: &Nonce, proof: &[u8]) -> Option<Key> {

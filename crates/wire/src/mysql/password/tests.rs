@@ -118,6 +118,48 @@ fn an_ed25519_proof_fits_a_row_of_mariadb() {
     assert!(!verifier.check(&nonce, &[0xff; 64]));
 }
 
+/// The row was made by Python's `hashlib` and `cryptography`.
+#[test]
+fn a_parsec_proof_fits_a_row() {
+    let stored = b"P0:MDEyMzQ1Njc4OUFCQ0RFRkdI:k2eF6DUziiVOSCtnV+vUwoa331UZ1a2jMb/09BeHdlk";
+    let verifier = parsec::Verifier::read(stored).unwrap();
+    let derivation = verifier.derivation();
+    assert_eq!(derivation.bytes()[..], *b"P\x000123456789ABCDEFGH");
+    assert_eq!(
+        verifier,
+        parsec::Verifier::of_password(b"geheim", derivation)
+    );
+    let proof = parsec::prove(b"geheim", &derivation, &[5; 32], &[6; 32]);
+    assert!(verifier.check(&[5; 32], &proof));
+    assert!(!verifier.check(&[6; 32], &proof));
+    assert!(!verifier.check(&[5; 32], &proof[..95]));
+    let wrong = parsec::prove(b"geheim2", &derivation, &[5; 32], &[6; 32]);
+    assert!(!verifier.check(&[5; 32], &wrong));
+}
+
+#[test]
+fn a_parsec_derivation_that_is_not_known_or_would_take_long_is_refused() {
+    let told = |head: &[u8]| parsec::Derivation::read(&[head, &[7; 18]].concat());
+    assert!(told(b"P\x03").is_some());
+    assert!(told(b"P\x04").is_none() && told(b"Q\x00").is_none() && told(b"P").is_none());
+    for stored in ["", "P0", "P0:", "P4:MDEyMzQ1Njc4OUFCQ0RFRkdI:AA", "P/:x:x"] {
+        assert!(
+            parsec::Verifier::read(stored.as_bytes()).is_none(),
+            "{stored}"
+        );
+    }
+}
+
+/// The digits are those of Python's `hashlib`.
+#[test]
+fn who_can_check_a_password_vouches_for_a_certificate() {
+    let stored = native::Verifier::of_password(b"geheim");
+    let certificate = std::array::from_fn(|index| u8::try_from(index).unwrap());
+    let words = certificate_proof(stored.bytes(), &NONCE, &certificate);
+    let digits = b"35EFA71B2F851A1D3C97BCEE9267066B15E25D99065C1696190DBBFE7F845291";
+    assert_eq!(words, [&[1][..], digits].concat());
+}
+
 #[test]
 fn a_password_is_encrypted_for_one_nonce() {
     let ours = PrivateKey::read(KEY).unwrap();

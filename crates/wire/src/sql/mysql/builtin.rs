@@ -3,6 +3,7 @@
 //! A stored function cannot take the place of one of these unless its schema is written, so they
 //! need not be looked up. What is missing here is asked of the server.
 
+use super::Modes;
 use super::facts::Traits;
 
 /// Whether calling it calls nothing that users made.
@@ -18,13 +19,18 @@ pub(super) fn is_builtin(name: &[u8]) -> bool {
 }
 
 /// Whether what is called in a query may be a stored function all the same: only servers of the
-/// other kind bring a function of that name, or only the grammar of definitions has the word.
-pub(super) fn may_be_stored(name: &[u8], mariadb: bool) -> bool {
-    let others: &[&str] = match mariadb {
+/// other kind or of a later version bring a function of that name, or only the grammar of
+/// definitions has the word.
+pub(super) fn may_be_stored(name: &[u8], modes: Modes) -> bool {
+    let others: &[&str] = match modes.mariadb {
         true => &OF_MYSQL,
         false => &OF_MARIADB,
     };
-    let mut names = others.iter().chain(&OF_DEFINITIONS);
+    let later: &[&str] = match modes.mariadb && modes.version >= 110_700 {
+        true => &[],
+        false => &OF_MARIADB_11,
+    };
+    let mut names = others.iter().chain(later).chain(&OF_DEFINITIONS);
     names.any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
@@ -114,12 +120,20 @@ const OF_MARIADB: [&str; 35] = [
     "sformat", "sys_guid", "to_char", "trim_oracle", "trunc",
 ];
 
+/// MariaDB's of 11.7 and later; some are older, but not all of 10.11.
+#[rustfmt::skip]
+const OF_MARIADB_11: [&str; 12] = [
+    "json_array_intersect", "json_key_value", "json_object_filter_keys", "json_object_to_array",
+    "kdf", "uuid_v4", "uuid_v7", "vec_distance", "vec_distance_cosine", "vec_distance_euclidean",
+    "vec_fromtext", "vec_totext",
+];
+
 /// The longest of them.
 const LENGTH_MAX: usize = 32;
 
 /// In alphabetical order.
 #[rustfmt::skip]
-const NAMES: [&str; 546] = [
+const NAMES: [&str; 553] = [
     "abs", "acos", "add", "adddate", "addtime", "aes_decrypt", "aes_encrypt", "against", "all",
     "and", "any", "any_value", "array", "as", "ascii", "asin", "atan", "atan2", "avg", "benchmark",
     "between", "bigint", "bin", "bin_to_uuid", "binary", "binlog", "bit", "bit_and", "bit_count",
@@ -142,35 +156,36 @@ const NAMES: [&str; 546] = [
     "icu_version", "if", "ifnull", "ignore", "in", "index", "inet6_aton", "inet6_ntoa", "inet_aton",
     "inet_ntoa", "insert", "instr", "int", "integer", "intersect", "interval", "is", "is_free_lock",
     "is_ipv4", "is_ipv4_compat", "is_ipv4_mapped", "is_ipv6", "is_used_lock", "is_uuid", "isnull",
-    "join", "json", "json_array", "json_array_append", "json_array_insert", "json_arrayagg",
-    "json_compact", "json_contains", "json_contains_path", "json_depth", "json_detailed",
-    "json_equals", "json_exists", "json_extract", "json_insert", "json_keys", "json_length",
-    "json_loose", "json_merge", "json_merge_patch", "json_merge_preserve", "json_normalize",
-    "json_object", "json_objectagg", "json_overlaps", "json_pretty", "json_query", "json_quote",
-    "json_remove", "json_replace", "json_schema_valid", "json_schema_validation_report",
-    "json_search", "json_set", "json_storage_free", "json_storage_size", "json_table", "json_type",
-    "json_unquote", "json_valid", "json_value", "key", "keys", "kill", "lag", "last_day",
-    "last_insert_id", "last_value", "lastval", "lateral", "lcase", "lead", "least", "left",
-    "length", "lengthb", "like", "limit", "lines", "linestring", "list", "ln", "load_file",
-    "localtime", "localtimestamp", "locate", "log", "log10", "log2", "longblob", "longtext",
-    "lower", "lpad", "ltrim", "make_set", "makedate", "maketime", "master_gtid_wait",
-    "master_pos_wait", "match", "max", "mbrcontains", "mbrcoveredby", "mbrcovers", "mbrdisjoint",
-    "mbrequals", "mbrintersects", "mbroverlaps", "mbrtouches", "mbrwithin", "md5", "median",
-    "medium", "mediumint", "microsecond", "mid", "min", "minus", "minute", "mod", "month",
-    "monthname", "multilinestring", "multipoint", "multipolygon", "name_const", "natural_sort_key",
-    "nchar", "nested", "nextval", "no", "not", "now", "nth_value", "ntile", "null", "nullif",
-    "number", "numeric", "nvarchar", "nvl", "nvl2", "object", "oct", "octet_length", "of", "on",
-    "only", "or", "ord", "order", "over", "partition", "partitions", "password", "path",
-    "percent_rank", "percentile_cont", "percentile_disc", "period_add", "period_diff", "pi",
-    "point", "polygon", "position", "pow", "power", "preceding", "precision", "primary",
-    "ps_current_thread_id", "ps_thread_id", "quarter", "quote", "radians", "rand", "random_bytes",
-    "range", "rank", "raw", "real", "references", "regexp", "regexp_instr", "regexp_like",
-    "regexp_replace", "regexp_substr", "release_all_locks", "release_lock", "repeat", "replace",
-    "return", "returning", "reverse", "right", "rlike", "roles_graphml", "rollup", "round", "row",
-    "row_count", "row_number", "rpad", "rtrim", "schema", "sec_to_time", "second", "select",
-    "separator", "session_user", "set", "setval", "sformat", "sha", "sha1", "sha2", "sign",
-    "signed", "sin", "sleep", "smallint", "some", "soundex", "sounds", "source_pos_wait", "space",
-    "spatial", "sqrt", "st_area", "st_asbinary", "st_asgeojson", "st_astext", "st_aswkb",
+    "join", "json", "json_array", "json_array_append", "json_array_insert", "json_array_intersect",
+    "json_arrayagg", "json_compact", "json_contains", "json_contains_path", "json_depth",
+    "json_detailed", "json_equals", "json_exists", "json_extract", "json_insert", "json_key_value",
+    "json_keys", "json_length", "json_loose", "json_merge", "json_merge_patch",
+    "json_merge_preserve", "json_normalize", "json_object", "json_object_filter_keys",
+    "json_object_to_array", "json_objectagg", "json_overlaps", "json_pretty", "json_query",
+    "json_quote", "json_remove", "json_replace", "json_schema_valid",
+    "json_schema_validation_report", "json_search", "json_set", "json_storage_free",
+    "json_storage_size", "json_table", "json_type", "json_unquote", "json_valid", "json_value",
+    "kdf", "key", "keys", "kill", "lag", "last_day", "last_insert_id", "last_value", "lastval",
+    "lateral", "lcase", "lead", "least", "left", "length", "lengthb", "like", "limit", "lines",
+    "linestring", "list", "ln", "load_file", "localtime", "localtimestamp", "locate", "log",
+    "log10", "log2", "longblob", "longtext", "lower", "lpad", "ltrim", "make_set", "makedate",
+    "maketime", "master_gtid_wait", "master_pos_wait", "match", "max", "mbrcontains",
+    "mbrcoveredby", "mbrcovers", "mbrdisjoint", "mbrequals", "mbrintersects", "mbroverlaps",
+    "mbrtouches", "mbrwithin", "md5", "median", "medium", "mediumint", "microsecond", "mid", "min",
+    "minus", "minute", "mod", "month", "monthname", "multilinestring", "multipoint", "multipolygon",
+    "name_const", "natural_sort_key", "nchar", "nested", "nextval", "no", "not", "now", "nth_value",
+    "ntile", "null", "nullif", "number", "numeric", "nvarchar", "nvl", "nvl2", "object", "oct",
+    "octet_length", "of", "on", "only", "or", "ord", "order", "over", "partition", "partitions",
+    "password", "path", "percent_rank", "percentile_cont", "percentile_disc", "period_add",
+    "period_diff", "pi", "point", "polygon", "position", "pow", "power", "preceding", "precision",
+    "primary", "ps_current_thread_id", "ps_thread_id", "quarter", "quote", "radians", "rand",
+    "random_bytes", "range", "rank", "raw", "real", "references", "regexp", "regexp_instr",
+    "regexp_like", "regexp_replace", "regexp_substr", "release_all_locks", "release_lock", "repeat",
+    "replace", "return", "returning", "reverse", "right", "rlike", "roles_graphml", "rollup",
+    "round", "row", "row_count", "row_number", "rpad", "rtrim", "schema", "sec_to_time", "second",
+    "select", "separator", "session_user", "set", "setval", "sformat", "sha", "sha1", "sha2",
+    "sign", "signed", "sin", "sleep", "smallint", "some", "soundex", "sounds", "source_pos_wait",
+    "space", "spatial", "sqrt", "st_area", "st_asbinary", "st_asgeojson", "st_astext", "st_aswkb",
     "st_aswkt", "st_boundary", "st_buffer", "st_buffer_strategy", "st_centroid", "st_collect",
     "st_contains", "st_convexhull", "st_crosses", "st_difference", "st_dimension", "st_disjoint",
     "st_distance", "st_distance_sphere", "st_endpoint", "st_envelope", "st_equals",
@@ -190,12 +205,13 @@ const NAMES: [&str; 546] = [
     "trim", "trim_oracle", "trunc", "truncate", "ucase", "unbounded", "uncompress",
     "uncompressed_length", "unhex", "unicode", "union", "unique", "unix_timestamp", "unsigned",
     "update", "updatexml", "upper", "user", "using", "utc_date", "utc_time", "utc_timestamp",
-    "uuid", "uuid_short", "uuid_to_bin", "validate_password_strength", "value", "values", "var_pop",
-    "var_samp", "varbinary", "varchar", "varchar2", "variance", "varying", "vec_distance",
-    "vec_distance_cosine", "vec_distance_euclidean", "vec_fromtext", "vec_totext", "vector",
-    "version", "wait_for_executed_gtid_set", "week", "weekday", "weekofyear", "weight_string",
-    "when", "where", "while", "window", "with", "wsrep_last_seen_gtid", "wsrep_last_written_gtid",
-    "wsrep_sync_wait_upto_gtid", "xor", "year", "yearweek", "zerofill",
+    "uuid", "uuid_short", "uuid_to_bin", "uuid_v4", "uuid_v7", "validate_password_strength",
+    "value", "values", "var_pop", "var_samp", "varbinary", "varchar", "varchar2", "variance",
+    "varying", "vec_distance", "vec_distance_cosine", "vec_distance_euclidean", "vec_fromtext",
+    "vec_totext", "vector", "version", "wait_for_executed_gtid_set", "week", "weekday",
+    "weekofyear", "weight_string", "when", "where", "while", "window", "with",
+    "wsrep_last_seen_gtid", "wsrep_last_written_gtid", "wsrep_sync_wait_upto_gtid", "xor", "year",
+    "yearweek", "zerofill",
 ];
 
 #[cfg(test)]

@@ -242,8 +242,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             self.statement.kind,
             StatementKind::Select | StatementKind::Write | StatementKind::Set | StatementKind::Do
         );
-        let mariadb = self.tokens.modes().mariadb;
-        let stored = in_query && builtin::may_be_stored(written, mariadb);
+        let stored = in_query && builtin::may_be_stored(written, self.tokens.modes());
         if stored || !builtin::is_builtin(written) {
             self.statement.functions.push(name);
         }

@@ -270,4 +270,13 @@ fn functions_of_the_other_kind_of_server_may_be_stored_ones() {
     assert_eq!(named(text, MARIADB), ["BIN_TO_UUID", "list"]);
     let text = "CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1))";
     assert_eq!(named(text, MYSQL), [""; 0]);
+    let later = Modes {
+        version: 110_809,
+        ..MARIADB
+    };
+    let text = "SELECT vec_distance(a, b), UUID_v7(), BIN_TO_UUID(c)";
+    assert_eq!(named(text, later), ["BIN_TO_UUID"]);
+    let all = ["vec_distance", "UUID_v7", "BIN_TO_UUID"];
+    assert_eq!(named(text, MARIADB), all);
+    assert_eq!(named(text, MYSQL), all[..2]);
 }

@@ -35,7 +35,10 @@ impl Door<'_> {
                 self.vouch(talk, wish).await?;
                 return Ok(proof);
             }
-            Known::Asked(method, proof) => (method, proof),
+            Known::Asked(method, mut proof) => {
+                proof.of_certificate = certificate_proof(talk, wish, &method).unwrap_or_default();
+                (method, proof)
+            }
         };
         match self.ask(talk, wish, method, &proof).await? {
             Ok(authenticated) => self.proved(wish, proof, &authenticated),
@@ -150,6 +153,17 @@ impl Door<'_> {
             }
         }
     }
+}
+
+/// Whoever has the proof of a password that we can check knows by this that we can, too.
+fn certificate_proof(talk: &Talk, wish: &Wish, method: &Method) -> Option<Vec<u8>> {
+    let stored = method.stored().filter(|_| wish.wants_certificate_proof)?;
+    let certificate = talk.fingerprint()?;
+    Some(password::certificate_proof(
+        &stored,
+        &wish.nonce,
+        &certificate,
+    ))
 }
 
 impl Wish {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use evenkeel_wire::mysql::login::{Channel, Credential, Method};
-use evenkeel_wire::mysql::password::{self, crypt, ed25519, native, sha2};
+use evenkeel_wire::mysql::password::{self, crypt, ed25519, native, parsec, sha2};
 use zeroize::Zeroizing;
 
 use super::super::complaint::Complaint;
@@ -34,6 +34,8 @@ pub(super) struct Proof {
     pub(super) keeps: Keeps,
     /// The servers have not seen the password yet.
     pub(super) warms: bool,
+    /// The words of the OK, by which the client knows our certificate.
+    pub(super) of_certificate: Vec<u8>,
 }
 
 /// How a client is to be asked.
@@ -159,7 +161,8 @@ impl Door<'_> {
             let plugin = client_plugin(&way.plugin);
             let asked = self.method(talk, wish, (plugin, &way.stored), &mut proof);
             let Some(method) = asked.await else { continue };
-            proof.complaint = self.complaint(talk, wish, row, accounts.mariadb);
+            let of_row = self.complaint(talk, wish, row, accounts.mariadb);
+            proof.complaint = of_row.or(proof.complaint.take());
             return Known::Asked(method, proof);
         }
         let plugins: Vec<_> = row.ways.iter().map(|way| &*way.plugin).collect();
@@ -223,14 +226,13 @@ impl Door<'_> {
                     public_key: self.public_key(talk).await,
                 })
             }
-            (password::ED25519, stored) => {
+            (plugin, stored) => {
+                let (method, name) = signed(plugin, stored)?;
                 if proof.credential.is_none() {
-                    proof.complaint = Some(words::no_credential("ed25519"));
+                    proof.complaint = Some(words::no_credential(name));
                 }
-                let verifier = ed25519::Verifier::read(stored)?;
-                Some(Method::Ed25519(verifier, secret()))
+                Some(method)
             }
-            _ => None,
         }
     }
 
@@ -241,6 +243,11 @@ impl Door<'_> {
             _ if usual.is_empty() && wish.usual == password::NATIVE => mock_native(),
             password::NATIVE if !usual.is_empty() => mock_native(),
             password::ED25519 => Method::Ed25519(ed25519::Verifier::mock(secret()), secret()),
+            password::PARSEC => {
+                let mock = &self.shared.logins.mock_secret.0;
+                let mock = parsec::Verifier::mock(wish.user.as_bytes(), mock);
+                Method::Parsec(mock, secret())
+            }
             _ => Method::Sha2 {
                 fast: None,
                 stored: crypt::Stored::mock(secret(), MOCK_ROUNDS),
@@ -268,6 +275,21 @@ impl Door<'_> {
             address: self.address(),
             by_name: self.shared.logins.by_name.load(Relaxed),
         }
+    }
+}
+
+/// By a signature, which is of no use to anybody else; and what people call the plugin.
+fn signed(plugin: &[u8], stored: &[u8]) -> Option<(Method, &'static str)> {
+    match plugin {
+        password::ED25519 => {
+            let verifier = ed25519::Verifier::read(stored)?;
+            Some((Method::Ed25519(verifier, secret()), "ed25519"))
+        }
+        password::PARSEC => {
+            let verifier = parsec::Verifier::read(stored)?;
+            Some((Method::Parsec(verifier, secret()), "parsec"))
+        }
+        _ => None,
     }
 }
 
@@ -328,6 +350,7 @@ fn proof(wish: &Wish, user: &FileUser, secrets: &[&[u8]]) -> Proof {
         complaint: None,
         keeps: Keeps::Nothing,
         warms: false,
+        of_certificate: Vec::new(),
     }
 }
 

@@ -141,10 +141,11 @@ impl<'a> Door<'a> {
         &self,
         talk: &mut Talk,
         begin: &Begin,
-        agreed: Capabilities,
+        (agreed, info): (Capabilities, &[u8]),
     ) -> Result<(), Outside> {
         let ok = OkPacket {
             status: status(&begin.fresh),
+            info,
             ..OkPacket::default()
         };
         let mut out = Vec::new();

@@ -50,6 +50,11 @@ impl Talk {
         self.stream.client_certificate_names()
     }
 
+    /// The hash of the certificate that we have shown the client.
+    pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
+        self.stream.fingerprint()
+    }
+
     /// The number of what is said next.
     pub(super) fn next(&self) -> u8 {
         self.next

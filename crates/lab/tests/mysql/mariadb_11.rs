@@ -1,0 +1,190 @@
+//! What MariaDB 11 has and 10.11 has not, and what every service does, on a server of 11.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::OnceLock;
+
+use evenkeel_lab::{Lab, MariadbOptions, Scene, Server, mariadb, rootfs};
+use evenkeel_wire::mysql::flags::Capabilities;
+
+use super::bulk::MARIADB;
+use super::client::{Client, Login, Value};
+use super::logins::comes_in_by_the_file;
+use super::split::{self, write_and_read};
+use super::stage::{ONE, Setup, Stage, config, own_of, same_as_at};
+use crate::rig::papers::{Papers, write_private};
+use crate::rig::{DRIVERS, said};
+use Value::{Number, Text};
+
+const VERSION: u32 = 11;
+
+/// Users whose proofs cannot be used at a server.
+const SIGNERS: &str = "\
+    INSTALL SONAME 'auth_ed25519'; INSTALL SONAME 'auth_parsec';\
+    CREATE USER edi@'127.0.0.1' IDENTIFIED VIA ed25519 USING PASSWORD('secret');\
+    CREATE USER parsec@'127.0.0.1' IDENTIFIED VIA parsec USING PASSWORD('secret');\
+    GRANT ALL ON sbtest.* TO edi@'127.0.0.1', parsec@'127.0.0.1';";
+
+/// Whether there is nothing to test here; says so.
+fn skipped() -> bool {
+    let missing = rootfs::missing_mariadb(VERSION);
+    if let Some(why) = &missing {
+        println!("skipped: {why}");
+    }
+    missing.is_some()
+}
+
+/// The server of these tests; it ends with them.
+fn shared() -> Option<&'static Server> {
+    static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
+    let start = || {
+        let (lab, server) = own_of(MariadbOptions {
+            version: Some(VERSION),
+            ..MariadbOptions::default()
+        });
+        server.sql(SIGNERS).unwrap();
+        (lab, server)
+    };
+    (!skipped()).then(|| &SHARED.get_or_init(start).1)
+}
+
+#[test]
+fn users_whose_proofs_nobody_else_can_use_come_in_by_the_file_of_users() {
+    let Some(server) = shared() else { return };
+    for user in ["edi", "parsec"] {
+        comes_in_by_the_file(server, user);
+    }
+}
+
+/// Its own client, at an address that it does not take for its own machine's, with no authority.
+fn newest_client(port: u16, user: &str, password: &str, text: &str) -> String {
+    let mut command = mariadb::command(VERSION, "mariadb").unwrap();
+    command
+        .args(["--no-defaults", "--protocol=tcp", "-h127.0.0.2", "-N", "-B"])
+        .arg(format!("-P{port}"))
+        .arg(format!("-u{user}"))
+        .arg(format!("-p{password}"))
+        .args(["-e", text]);
+    said(&command.output().unwrap())
+}
+
+/// TO SEE THIS RED: leave the words out of the OK behind a login.
+#[test]
+fn clients_know_our_certificate_by_their_password() {
+    let Some(server) = shared() else { return };
+    let Some(papers) = Papers::make() else {
+        return;
+    };
+    let users = "[users.edi]\nserver_password = \"secret\"\n\
+                 [users.parsec]\nserver_password = \"secret\"\n";
+    write_private(papers.at("users.toml"), users);
+    let tables = format!(
+        "[service.tls]\ncertificate = {:?}\nkey = {:?}\n[service.auth]\nusers_file = {:?}",
+        papers.at("server.crt"),
+        papers.at("server.key"),
+        papers.at("users.toml"),
+    );
+    let setup = Setup {
+        tables: &tables,
+        ..ONE
+    };
+    for io in DRIVERS {
+        let everywhere = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+        let stage = Stage::start(
+            |address| config(server, everywhere(address.port()), io, setup),
+            |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+        );
+        let port = stage.address.port();
+        for (user, password) in [
+            ("sbtest", "sbtest"),
+            ("edi", "secret"),
+            ("parsec", "secret"),
+        ] {
+            let told = newest_client(port, user, password, "select current_user()");
+            assert_eq!(told.trim(), format!("{user}@127.0.0.1"), "{io}");
+            let told = newest_client(port, user, "wrong", "select current_user()");
+            assert!(told.contains("1045"), "{io}: {told}");
+        }
+    }
+}
+
+#[test]
+fn each_row_of_an_execution_has_its_result() {
+    let Some(server) = shared() else { return };
+    let setup = Setup {
+        pool: "size = 2",
+        ..ONE
+    };
+    same_as_at(server, setup, |address| {
+        let login = Login {
+            capabilities: MARIADB.with(Capabilities::BULK_UNIT_RESULTS),
+            ..Login::default()
+        };
+        let (mut client, mut other) = (Client::with(address, &login), Client::connect(address));
+        assert!(client.agreed.has(Capabilities::BULK_UNIT_RESULTS));
+        client.run("create or replace table units (id int primary key auto_increment, v text)");
+        let mut heard = client.prepare("in", "insert into units (v) values (?)");
+        let rows: [&[Value<'_>]; 3] = [&[Text("one")], &[Text("two")], &[Value::Null]];
+        heard.extend(client.execute_each("in", &[Text("")], &rows));
+        heard.extend(other.query("select * from units"));
+        heard.extend(client.execute_rows("in", &[Text("")], &rows));
+        heard.extend(client.query("select last_insert_id()"));
+        heard.extend(client.prepare("out", "delete from units where id < ?"));
+        heard.extend(client.execute_each("out", &[Number(0)], &[&[Number(3)], &[Number(9)]]));
+        heard.extend(other.query("select * from units"));
+        heard
+    });
+}
+
+#[test]
+fn settings_that_are_new_in_it_follow_their_client() {
+    let Some(server) = shared() else { return };
+    same_as_at(server, ONE, |address| {
+        let settings = "select @@character_set_collations, @@collation_connection";
+        let mut heard = Vec::new();
+        for collation in [8, 33, 45, 46, 255] {
+            let login = Login {
+                collation,
+                ..Login::default()
+            };
+            heard.extend(Client::with(address, &login).query(settings));
+        }
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        heard.extend(client.all(&[
+            "set character_set_collations = 'utf8mb4=utf8mb4_bin'",
+            settings,
+        ]));
+        heard.extend(other.query(settings));
+        for one in [&mut client, &mut other] {
+            heard.extend(one.prepare("same", "select _utf8mb4'a' = _utf8mb4'A'"));
+        }
+        for one in [&mut client, &mut other] {
+            heard.extend(one.execute("same", &[]));
+        }
+        heard.extend(client.all(&[
+            "create or replace table trackers (id int, v vector(2) not null)",
+            "set session_track_system_variables = 'last_gtid'",
+            "insert into trackers values (1, vec_fromtext('[1,2]'))",
+        ]));
+        heard.extend(other.all(&[
+            "insert into trackers values (2, vec_fromtext('[1,2]'))",
+            "select id, vec_totext(v), vec_distance_euclidean(v, v) from trackers",
+            "select length(uuid_v7())",
+        ]));
+        heard
+    });
+}
+
+#[test]
+fn sessions_read_what_they_wrote_at_replicas_and_after_a_change_of_the_primary() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let stage = split::Stage::in_front_of(scene, "auto", "");
+    let (_, elsewhere) = write_and_read(&stage, 30, 4);
+    assert!(elsewhere > 0, "every read was at the primary");
+    let candidate = stage.replicas().remove(0);
+    stage.scene.lab.promote(&candidate).unwrap();
+    stage.wait_primary(&candidate);
+    write_and_read(&stage, 30, 4);
+}
