@@ -141,7 +141,7 @@ fn settings_that_are_new_in_it_follow_their_client() {
     same_as_at(server, ONE, |address| {
         let settings = "select @@character_set_collations, @@collation_connection";
         let mut heard = Vec::new();
-        for collation in [8, 33, 45, 46, 255] {
+        for collation in [8, 33, 45, 46, 83, 192, 255] {
             let login = Login {
                 collation,
                 ..Login::default()

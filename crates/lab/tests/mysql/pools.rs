@@ -179,6 +179,24 @@ fn in_session_mode_a_reset_goes_back_to_the_client_s_own_character_set() {
     });
 }
 
+/// TO SEE THIS RED: have nobody's collation at the server be that of the client before.
+#[test]
+fn a_collation_that_a_login_names_by_its_number_is_that_of_its_client() {
+    let shown = "select @@character_set_client, @@character_set_results, @@collation_connection";
+    same_as_direct(ONE, |address| {
+        let mut heard = Vec::new();
+        for collation in [8, 83, 45, 192, 33, 87, 28, 63, 224] {
+            let login = Login {
+                collation,
+                ..Login::default()
+            };
+            let mut client = Client::with(address, &login);
+            heard.extend(client.all(&[shown]));
+        }
+        heard
+    });
+}
+
 /// Connections of the pools' user at the server.
 fn at_server() -> Vec<String> {
     let ids = sql("select id from information_schema.processlist where user = 'bare' order by id");

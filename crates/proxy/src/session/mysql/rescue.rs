@@ -133,11 +133,7 @@ impl Session<'_> {
 
     /// Whether settings that were refused can be had in another way.
     fn can_be_placed(&mut self) -> bool {
-        let interner = self.worker.interner();
-        let Some(server) = &self.server else {
-            return false;
-        };
-        self.journal.not_placed(&server.settings, interner)
+        self.server.is_some() && self.journal.not_placed(self.worker.interner())
     }
 
     /// More of what is nobody's has come, and perhaps the end of it.

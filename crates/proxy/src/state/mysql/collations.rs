@@ -1,21 +1,8 @@
 //! The collations that clients name by a number in their login.
 
-use evenkeel_wire::sql::mysql;
+mod known;
 
-/// Of the numbers that clients send, what they mean on every server that knows them.
-const KNOWN: &[(u16, &str)] = &[
-    (5, "latin1_german1_ci"),
-    (8, "latin1_swedish_ci"),
-    (11, "ascii_general_ci"),
-    (45, "utf8mb4_general_ci"),
-    (46, "utf8mb4_bin"),
-    (47, "latin1_bin"),
-    (48, "latin1_general_ci"),
-    (63, "binary"),
-    (65, "ascii_bin"),
-    (224, "utf8mb4_unicode_ci"),
-    (246, "utf8mb4_unicode_520_ci"),
-];
+use evenkeel_wire::sql::mysql;
 
 /// The numbers of what character sets are compared by, unless somebody says otherwise.
 const PLAIN: [(u16, &[u8]); 4] = [
@@ -64,8 +51,13 @@ pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
     if number == 0 {
         return Collation::Servers;
     }
-    if let Some((_, name)) = KNOWN.iter().find(|(known, _)| *known == number) {
-        return Collation::Named(name);
+    let known = known::KNOWN.binary_search_by_key(&number, |(known, _)| *known);
+    if let Ok(index) = known {
+        let (_, name) = known::KNOWN[index];
+        return match name.starts_with("utf8mb3") && calls_it_utf8(mariadb, version) {
+            true => Collation::Number(number),
+            false => Collation::Named(name),
+        };
     }
     // MySQL's newer ones, which its clients send to MariaDB too.
     if mariadb && version < 110_405 && (248..=323).contains(&number) {
@@ -77,9 +69,30 @@ pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
     }
 }
 
+/// Before MariaDB 10.6 and MySQL 8.0.30 utf8mb3 had another name.
+fn calls_it_utf8(mariadb: bool, version: u32) -> bool {
+    version < if mariadb { 100_600 } else { 80_030 }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::instead;
+    use super::{Collation, instead, known, of_login};
+
+    #[test]
+    fn numbers_that_all_servers_know_have_their_names_and_utf8mb3_its_number_on_old_ones() {
+        assert!(known::KNOWN.is_sorted_by_key(|(number, _)| *number));
+        assert_eq!(of_login(83, true, 101_100), Collation::Named("utf8mb3_bin"));
+        assert_eq!(
+            of_login(192, false, 90_700),
+            Collation::Named("utf8mb3_unicode_ci")
+        );
+        assert_eq!(of_login(83, true, 100_500), Collation::Number(83));
+        assert_eq!(
+            of_login(255, false, 90_700),
+            Collation::Named("utf8mb4_0900_ai_ci")
+        );
+        assert_eq!(of_login(1_052, true, 101_100), Collation::Number(1_052));
+    }
 
     #[test]
     fn a_plain_collation_is_another_one_where_the_server_has_another() {

@@ -99,8 +99,8 @@ pub struct Journal {
     /// How many statements of it have succeeded.
     done: usize,
     is_readable: bool,
-    /// The number of its collation has not been put in place yet.
-    has_number: bool,
+    /// What it has without the number of its collation, which has not been put in place yet.
+    without_number: Option<Settings>,
 }
 
 /// What the trackers of one OK told.
@@ -152,7 +152,7 @@ impl Journal {
             sent_in: None,
             done: 0,
             is_readable: true,
-            has_number: false,
+            without_number: None,
         };
         journal.begin_in(begin, interner);
         journal.begun = journal.now.clone();
@@ -172,7 +172,7 @@ impl Journal {
             Collation::Servers => return,
             Collation::Named(name) => (values::charset_of(name.as_bytes()), name.as_bytes()),
             Collation::Number(own) => {
-                self.has_number = true;
+                self.without_number = Some(self.now.clone());
                 number = own.to_string();
                 (number.as_bytes(), number.as_bytes())
             }

@@ -58,11 +58,15 @@ impl Scene {
     }
 
     fn join(&mut self, collation: u16) {
+        self.join_at(MARIADB, collation);
+    }
+
+    fn join_at(&mut self, version: u32, collation: u16) {
         let begin = Beginning {
             collation,
             schema: Some(b"app"),
             mariadb: true,
-            version: MARIADB,
+            version,
         };
         let fresh = Model::default();
         let fresh: Vec<_> = fresh.fresh().collect();

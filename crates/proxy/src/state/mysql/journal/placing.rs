@@ -6,7 +6,7 @@ use super::super::leftover::{Asked, InsertId, Needs};
 use super::super::server::OnServer;
 use super::super::variables;
 use super::{Heard, Journal};
-use crate::state::settings::Interner;
+use crate::state::settings::{Interner, Settings};
 
 impl Journal {
     /// What the server must be asked before the connection is given away: a text of ours, whose
@@ -49,8 +49,8 @@ impl Journal {
 
     /// What [`super::difference`] asked for is in place, its trackers heard.
     pub fn placed(&mut self, on: &mut OnServer, interner: &Interner) {
-        if self.has_number {
-            self.take_charset(on, interner);
+        if self.without_number.take().is_some() {
+            self.take_charset(&on.now, interner);
         }
         on.now = self.now.clone();
         on.schema = self.schema.clone();
@@ -83,24 +83,23 @@ impl Journal {
     }
 
     /// It could not be put in place. True: the client's number of a collation is none of this
-    /// server, which then has its own; the difference can be made again.
-    pub fn not_placed(&mut self, on: &OnServer, interner: &Interner) -> bool {
-        if !self.has_number {
+    /// server, which then has what it has by itself; the difference can be made again.
+    pub fn not_placed(&mut self, interner: &Interner) -> bool {
+        let Some(without) = self.without_number.take() else {
             return false;
-        }
-        self.take_charset(on, interner);
+        };
+        self.take_charset(&without, interner);
         true
     }
 
-    /// What the number of its collation stands for is what the server has.
-    fn take_charset(&mut self, on: &OnServer, interner: &Interner) {
+    /// What the number of its collation stands for.
+    fn take_charset(&mut self, from: &Settings, interner: &Interner) {
         for name in [variables::CLIENT, variables::RESULTS, variables::COLLATION] {
-            if let Some(value) = on.now.get(name) {
+            if let Some(value) = from.get(name) {
                 self.now = interner.with(&self.now, name, value);
                 self.begun = interner.with(&self.begun, name, value);
             }
         }
-        self.has_number = false;
         self.look();
     }
 

@@ -87,7 +87,7 @@ fn strings_are_moved_with_their_character_set() {
 #[test]
 fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
     let mut scene = Scene::new(1, 1);
-    scene.join(33);
+    scene.join_at(100_500, 33);
     let mut sql = Vec::new();
     let on = &mut scene.lent[0].on;
     let journal = &mut scene.clients[1].journal;
@@ -109,16 +109,18 @@ fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
     journal.placed(on, &scene.interner);
     let collation = journal.settings().get(b"collation_connection");
     assert_eq!(collation, Some(&b"utf8mb3_general_ci"[..]));
-    assert!(!journal.not_placed(on, &scene.interner));
+    assert!(!journal.not_placed(&scene.interner));
 }
 
 #[test]
-fn a_number_that_the_server_does_not_know_is_its_own_collation() {
+fn a_number_that_the_server_does_not_know_is_its_own_collation_and_not_a_client_s() {
     let mut scene = Scene::new(1, 1);
-    scene.join(33);
-    let on = &scene.lent[0].on;
+    scene.join(1_057);
+    let on = &mut scene.lent[0].on;
+    let (name, value) = (b"collation_connection", b"latin1_bin");
+    on.hear(&Change::Variable { name, value }, &scene.interner);
     let journal = &mut scene.clients[1].journal;
-    assert!(journal.not_placed(on, &scene.interner));
+    assert!(journal.not_placed(&scene.interner));
     let collation = journal.settings().get(b"collation_connection");
     assert_eq!(collation, Some(&b"utf8mb4_general_ci"[..]));
 }
