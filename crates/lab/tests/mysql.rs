@@ -6,6 +6,8 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+#[path = "mysql/asked.rs"]
+mod asked;
 #[path = "mysql/bulk.rs"]
 mod bulk;
 #[path = "mysql/causal.rs"]

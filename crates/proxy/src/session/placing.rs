@@ -10,7 +10,7 @@ use evenkeel_policy::causality::{
 use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::load::Load;
 use evenkeel_policy::pool::{Pick, Request, Tried};
-use evenkeel_policy::route::{self, Target};
+use evenkeel_policy::route::{self, Decision, Target};
 use evenkeel_policy::rules::Group;
 
 use crate::clock;
@@ -159,9 +159,6 @@ impl Reading<'_> {
             });
         let now_us = clock::now_us();
         let readers = readers(requires, candidates, now_us, &own.causality);
-        if readers.fresh == 0 && readers.replicas > 0 {
-            self.knowledge.track().want(now_us);
-        }
         let soon = match (requires, readers.soonest) {
             (Requires::Position(position), Some(index)) if self.may_wait => {
                 Some((index, position.clone()))
@@ -193,6 +190,14 @@ impl Found {
             primary: self.primary,
             replicas: self.readers.replicas,
             replicas_fresh: self.readers.fresh + usize::from(self.soon.is_some()) + self.waiting(),
+        }
+    }
+
+    /// A read that no replica may serve yet makes their positions worth asking for; what goes to
+    /// the primary anyway does not.
+    pub(super) fn want_positions(&self, decision: &Decision, knowledge: &Knowledge) {
+        if decision.is_read && self.readers.fresh == 0 && self.readers.replicas > 0 {
+            knowledge.track().want(self.now_us);
         }
     }
 

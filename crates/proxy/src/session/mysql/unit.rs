@@ -154,6 +154,7 @@ impl Session<'_> {
         };
         let found = reading.look(view, own);
         let decision = self.decision(own, found.seen());
+        found.want_positions(&decision, &self.service.knowledge);
         self.unit.is_read = decision.is_read;
         if self.unit.is_late {
             return Wanted::Primary;

@@ -426,6 +426,7 @@ impl Session<'_> {
         };
         let found = reading.look(view, own);
         let mut decision = self.decision(own, draft, self.unit.ruling.as_ref(), found.seen());
+        found.want_positions(&decision, &self.shared.knowledge);
         self.unit.is_read = decision.is_read;
         self.unit.may_write = draft.may_write || !decision.is_read;
         let ruled = self.unit.ruling.as_ref().and_then(Ruling::destination);

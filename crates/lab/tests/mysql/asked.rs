@@ -1,0 +1,41 @@
+//! What a server is asked beside its clients' statements: little, as it is its work too.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::Server;
+
+use super::split::Stage;
+
+/// Roles, life, accounts and positions together; who wants positions asks hundreds of times.
+const SELECTS_A_SECOND_MAX: u64 = 40;
+
+/// So long counts a read that wanted positions.
+const FORGOTTEN: Duration = Duration::from_millis(1_500);
+
+fn selects(server: &Server) -> u64 {
+    let told = server.sql("show global status like 'Com_select'").unwrap();
+    told.split_whitespace().last().unwrap().parse().unwrap()
+}
+
+/// TO SEE THIS RED: want positions for whatever is decided, not for reads alone.
+#[test]
+fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
+    let stage = Stage::of_mariadb("auto", "");
+    let mut client = stage.client();
+    let mut write_for = |time: Duration| {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            client.run("begin");
+            client.run("update counters set v = v + 1 where id = 1");
+            client.run("commit");
+            client.run("update counters set v = v + 1 where id = 2");
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    write_for(FORGOTTEN);
+    let before = selects(&stage.primary());
+    write_for(Duration::from_secs(2));
+    let asked = selects(&stage.primary()) - before;
+    assert!(asked < 2 * SELECTS_A_SECOND_MAX, "{asked} in two seconds");
+}
