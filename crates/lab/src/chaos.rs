@@ -35,8 +35,8 @@ use self::failure::Failure;
 use self::seed::Chance;
 use self::stage::Stage;
 use crate::{
-    Balancer, ClusterKind, Driver, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions,
-    PostgresOptions, Scene, eventually,
+    ClusterKind, Driver, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions, Scene,
+    eventually,
 };
 pub use notes::Wrong;
 pub use report::{Outage, Report};
@@ -225,6 +225,7 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     }
     let mut report = Report::of::<C>(&mut content, (&happened, &lossy), &primary)?;
     drop(content);
+    report.keep_logs(&happened, &pooler.log());
     for (_, what) in report.lost() {
         what.push_str("; rows: ");
         what.push_str(&report::rows_everywhere::<C>(&scene.servers)?);
@@ -247,7 +248,7 @@ fn wait_known(pooler: &Pooler) -> Result<()> {
 
 /// The last that the balancer wrote, if it is one.
 fn said(pooler: &Pooler) -> String {
-    let log = pooler.balancer().map(Balancer::log).unwrap_or_default();
+    let log = pooler.log();
     let lines: Vec<&str> = log.lines().collect();
     let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
     format!("It said:\n{}", last.join("\n"))

@@ -206,7 +206,7 @@ impl Pooler {
             });
             Ok(asked.map_err(|error| last = format!("{error:#}")).ok())
         });
-        let log = self.balancer().map(Balancer::log).unwrap_or_default();
+        let log = self.log();
         ready.with_context(|| format!("{}: {last}\n{log}", self.kind.name()))?;
         Ok(())
     }
@@ -227,6 +227,11 @@ impl Pooler {
             Running::Evenkeel(balancer) => Some(balancer),
             _ => None,
         }
+    }
+
+    /// What Evenkeel has written so far; nothing of others.
+    pub(crate) fn log(&self) -> String {
+        self.balancer().map(Balancer::log).unwrap_or_default()
     }
 
     fn pids(&self) -> Vec<u32> {

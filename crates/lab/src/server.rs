@@ -15,6 +15,8 @@ use crate::{cgroup, eventually, procfs};
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// One that waits for a busy disk stands still only when it has been served.
+const FREEZE_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a server is in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +131,7 @@ impl Server {
     pub fn freeze(&self) -> Result<()> {
         self.process.signal(libc::SIGSTOP);
         let what = format!("freezing {}", self.name);
-        eventually(Duration::from_secs(5), &what, || {
+        eventually(FREEZE_LIMIT, &what, || {
             // One that has just ended is collected by its parent, and that is frozen.
             let stands = |pid| procfs::is_stopped(pid) || !procfs::is_alive(pid);
             Ok(self.pids().into_iter().all(stands).then_some(()))

@@ -101,6 +101,8 @@ pub(super) struct Happened {
     /// What was acknowledged between these instants the cluster itself may have lost: replicas
     /// that follow asynchronously had not got it.
     pub(super) may_lose: Option<(SystemTime, SystemTime)>,
+    /// How much the balancer had written before.
+    pub(super) log_at: usize,
 }
 
 /// Does things to servers, with clients in front of them.
@@ -149,6 +151,7 @@ impl Director<'_> {
             }
             let event = events[turn % events.len()];
             let begun = SystemTime::now();
+            let log_at = self.front.log().len();
             eprintln!("event {turn}: {event:?}");
             let writable_at = self
                 .carry_out(event)
@@ -169,6 +172,7 @@ impl Director<'_> {
                 begun,
                 writable_at,
                 may_lose,
+                log_at,
             });
         }
         Ok(happened)

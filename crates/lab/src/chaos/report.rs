@@ -19,14 +19,10 @@ use outage::outages;
 /// How long what clients left behind may take to be cleaned up: a Galera node that waits for its
 /// cluster does so for half a minute, whoever has left.
 const CLEAN_LIMIT: Duration = Duration::from_secs(40);
-/// From a writable primary to writes through what stands in front.
-const REACTION_BAR: Duration = Duration::from_secs(1);
-/// How long all readers together may be without an answer while the primary changes.
-const READ_PAUSE_BAR: Duration = Duration::from_millis(500);
 const SHOWN_MAX: usize = 20;
 
 /// The outcome of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Report {
     /// Writes that were acknowledged, refused, and of unknown outcome.
     pub writes: [usize; 3],
@@ -46,6 +42,8 @@ pub struct Report {
     pub read_failures: BTreeMap<String, usize>,
     /// Why writes failed, and how often: what became of them is judged by the rows.
     pub write_failures: BTreeMap<String, usize>,
+    /// What the balancer wrote during each event that took too long.
+    pub late: Vec<String>,
 }
 
 impl Report {
@@ -89,7 +87,21 @@ impl Report {
             wrongs: content.wrongs.clone(),
             read_failures,
             write_failures,
+            late: Vec::new(),
         })
+    }
+
+    /// Keeps what explains the events that took too long.
+    pub(super) fn keep_logs(&mut self, happened: &[Happened], log: &str) {
+        let begins = happened.iter().map(|one| one.log_at);
+        let spans = begins.clone().zip(begins.skip(1).chain([log.len()]));
+        let late = self.outages.iter().zip(spans);
+        let late = late.filter(|(outage, _)| outage.is_late());
+        let told = late.map(|(outage, (from, to))| {
+            let log = log.get(from..to).unwrap_or_default();
+            format!("{}, as the balancer told it:\n{log}", outage.event)
+        });
+        self.late = told.collect();
     }
 
     /// The acknowledged writes that are not there.
@@ -105,9 +117,7 @@ impl Report {
 
     /// Whether writes went on in time after every change of primary, and reads all the time.
     pub fn is_in_time(&self) -> bool {
-        let changes = || self.outages.iter().filter(|outage| outage.is_change);
-        let in_time = |outage: &Outage| outage.reaction.is_some_and(|took| took <= REACTION_BAR);
-        changes().all(|outage| in_time(outage) && outage.read_pause <= READ_PAUSE_BAR)
+        !self.outages.iter().any(Outage::is_late)
     }
 }
 
@@ -323,6 +333,9 @@ impl fmt::Display for Report {
         }
         for (failure, count) in self.write_failures.iter().take(SHOWN_MAX) {
             writeln!(f, "  a write failed ({count} times): {failure}")?;
+        }
+        for told in &self.late {
+            writeln!(f, "  {told}")?;
         }
         let mut counts: BTreeMap<Wrong, usize> = BTreeMap::new();
         for (wrong, _) in &self.wrongs {

@@ -7,6 +7,11 @@ use std::time::{Duration, SystemTime};
 use crate::chaos::director::{Event, Happened};
 use crate::chaos::notes::{Attempt, Content, Outcome, between};
 
+/// From a writable primary to writes through what stands in front.
+const REACTION_BAR: Duration = Duration::from_secs(1);
+/// How long all readers together may be without an answer while the primary changes.
+const READ_PAUSE_BAR: Duration = Duration::from_millis(500);
+
 /// What clients saw of one event.
 #[derive(Clone, Debug)]
 pub struct Outage {
@@ -28,6 +33,14 @@ pub struct Outage {
     pub read_pause: Duration,
     /// Whether another server took the writes afterwards.
     pub is_change: bool,
+}
+
+impl Outage {
+    /// Whether it was a change of primary that took too long.
+    pub(super) fn is_late(&self) -> bool {
+        let in_time = self.reaction.is_some_and(|took| took <= REACTION_BAR);
+        self.is_change && !(in_time && self.read_pause <= READ_PAUSE_BAR)
+    }
 }
 
 /// An event's time goes on until the next one begins.

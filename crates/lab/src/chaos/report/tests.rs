@@ -40,6 +40,7 @@ fn failed_over(begun_ms: u64, writable_ms: u64) -> Happened {
         begun: at(begun_ms),
         writable_at: Some(at(writable_ms)),
         may_lose: None,
+        log_at: 0,
     }
 }
 
@@ -142,4 +143,31 @@ fn an_outage_is_measured_from_the_writable_primary_and_from_the_first_error() {
     assert_eq!(outage.errors, Duration::from_millis(500));
     assert_eq!(outage.pause, Duration::from_millis(600));
     assert_eq!(outage.failed_writes, 2);
+}
+
+#[test]
+fn what_was_written_during_a_late_event_is_kept() {
+    let content = Content {
+        attempts: vec![
+            attempt(&[1], 1_100, Outcome::Acknowledged),
+            attempt(&[2], 4_500, Outcome::Acknowledged),
+        ],
+        ..Content::default()
+    };
+    let happened = [
+        failed_over(1_000, 1_050),
+        Happened {
+            log_at: 6,
+            ..failed_over(3_000, 3_100)
+        },
+    ];
+    let mut report = Report {
+        outages: outages(&content, &happened),
+        ..Report::default()
+    };
+    report.keep_logs(&happened, "early\nlate\n");
+    assert_eq!(
+        report.late,
+        ["failover, killed, as the balancer told it:\nlate\n"]
+    );
 }
