@@ -129,9 +129,10 @@ impl Server {
 
     /// Stops all its processes where they stand (SIGSTOP): it accepts and never answers.
     pub fn freeze(&self) -> Result<()> {
-        self.process.signal(libc::SIGSTOP);
         let what = format!("freezing {}", self.name);
         eventually(FREEZE_LIMIT, &what, || {
+            // Again each time: one that is being forked meanwhile is seen too late for the first.
+            self.process.signal(libc::SIGSTOP);
             // One that has just ended is collected by its parent, and that is frozen.
             let stands = |pid| procfs::is_stopped(pid) || !procfs::is_alive(pid);
             Ok(self.pids().into_iter().all(stands).then_some(()))
