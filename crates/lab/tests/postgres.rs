@@ -58,3 +58,5 @@ mod sizes;
 mod stage;
 #[path = "postgres/statements.rs"]
 mod statements;
+#[path = "postgres/unnamed.rs"]
+mod unnamed;

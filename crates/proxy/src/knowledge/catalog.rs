@@ -24,6 +24,8 @@ pub struct Catalog {
     functions: HashMap<Box<[u8]>, Volatility>,
     relations: HashMap<Box<[u8]>, Volatility>,
     implied: Volatility,
+    implied_code: Option<Pins>,
+    event_code: Option<Pins>,
     /// Names of functions that are not the server's own.
     of_users: HashSet<Box<[u8]>>,
     /// Of these, such as `row.name` calls, if that changes anything or leaves anything behind.
@@ -62,6 +64,18 @@ impl Catalog {
     #[must_use]
     pub fn implied(&self) -> Volatility {
         self.implied
+    }
+
+    /// What the same may leave behind; `None`: none of it is code that users can replace.
+    #[must_use]
+    pub fn implied_code(&self) -> Option<Pins> {
+        self.implied_code
+    }
+
+    /// What event triggers may leave behind; `None`: there are none.
+    #[must_use]
+    pub fn event_code(&self) -> Option<Pins> {
+        self.event_code
     }
 
     /// What calling any function or procedure of that name may leave behind in the session; `None`:

@@ -10,6 +10,7 @@ mod rereads;
 mod routing;
 #[cfg(test)]
 mod tests;
+mod unnamed;
 
 pub use body::Body;
 pub use parts::parts;
@@ -38,6 +39,16 @@ pub trait Lookup {
     /// The worst that a statement may call without naming it: operators, casts, types.
     fn implied(&self) -> Volatility {
         Volatility::None
+    }
+
+    /// What the same may leave behind; `None`: none of it is code that users can replace.
+    fn implied_code(&self) -> Option<Pins> {
+        None
+    }
+
+    /// What event triggers may leave behind; `None`: there are none.
+    fn event_code(&self) -> Option<Pins> {
+        None
     }
 
     /// What calling a function or procedure of that name may leave behind in the session; `None`:
@@ -94,6 +105,14 @@ impl Lookup for Catalog {
 
     fn implied(&self) -> Volatility {
         Catalog::implied(self)
+    }
+
+    fn implied_code(&self) -> Option<Pins> {
+        Catalog::implied_code(self)
+    }
+
+    fn event_code(&self) -> Option<Pins> {
+        Catalog::event_code(self)
     }
 
     fn binds(&self, name: &[u8]) -> Option<Pins> {

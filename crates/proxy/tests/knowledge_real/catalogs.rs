@@ -414,6 +414,14 @@ fn what_has_not_changed_is_not_read_again_and_any_change_is_seen() {
     after("CREATE POLICY p ON t USING (a > f())");
     after("CREATE OPERATOR ~~~ (leftarg = int, rightarg = int, function = int4pl)");
     after("CREATE DOMAIN d AS int CHECK (VALUE > 1)");
+    after("ALTER TABLE t ADD CHECK (a > 1)");
+    after("CREATE INDEX ON t ((a + 1))");
+    let event = "CREATE FUNCTION e() RETURNS event_trigger LANGUAGE plpgsql AS
+           'BEGIN PERFORM pg_advisory_lock(1); END';
+         CREATE EVENT TRIGGER e ON sql_drop EXECUTE FUNCTION e()";
+    let of_events = after(event).event_code().map(|pins| pins.to_string());
+    assert_eq!(of_events.as_deref(), Some(LOCKS));
+    assert_eq!(after("ALTER EVENT TRIGGER e DISABLE").event_code(), None);
     after("DROP FUNCTION f() CASCADE");
     assert!(look(&server, &mut asker).unwrap().is_none());
 }

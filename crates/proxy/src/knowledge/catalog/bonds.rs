@@ -22,17 +22,27 @@ type ByName = HashMap<Box<[u8]>, Pins>;
 impl Bonds {
     /// Functions call functions and change tables, whose triggers are functions: repeated until
     /// nothing is new.
-    pub(super) fn of(functions: &[Function], relations: &[Relation]) -> Bonds {
+    pub(super) fn of(functions: &[Function], relations: &[Relation], events: &[u32]) -> Bonds {
         let mut bonds = Bonds::default();
         let own = functions.iter().map(|one| (one.oid, own_of(one)));
         bonds.calls = own.filter(|(_, pins)| !pins.is_empty()).collect();
-        while bonds.follow_calls(functions, relations) | bonds.follow_relations(relations) {}
-        bonds
+        loop {
+            let of_events = bonds.worst_of_calls(events);
+            let is_new = bonds.follow_calls(functions, relations, of_events);
+            if !(is_new | bonds.follow_relations(relations)) {
+                return bonds;
+            }
+        }
     }
 
     /// Whether calling it leaves anything behind.
     pub(super) fn calling(&self, oid: u32) -> bool {
         self.calls.contains_key(&oid)
+    }
+
+    /// What calling all of these leaves behind.
+    pub(super) fn worst_of_calls(&self, oids: &[u32]) -> Pins {
+        worst(&self.calls, oids)
     }
 
     /// Of users' functions, by name; in which way one of the server's is called, a text tells.
@@ -50,7 +60,12 @@ impl Bonds {
     }
 
     /// True: something is new.
-    fn follow_calls(&mut self, functions: &[Function], relations: &[Relation]) -> bool {
+    fn follow_calls(
+        &mut self,
+        functions: &[Function],
+        relations: &[Relation],
+        of_events: Pins,
+    ) -> bool {
         let called = self.of_calls(functions);
         let changed = self.of_writes(relations);
         let mut is_new = false;
@@ -61,7 +76,11 @@ impl Bonds {
             let by_name = calls
                 .chain(changes)
                 .fold(Pins::NONE, |all, own| all.and(*own));
-            let pins = by_name.and(worst(&self.calls, &one.parts));
+            let defining = match one.body.defines {
+                true => of_events,
+                false => Pins::NONE,
+            };
+            let pins = by_name.and(worst(&self.calls, &one.parts)).and(defining);
             is_new |= note(&mut self.calls, one.oid, pins);
         }
         is_new

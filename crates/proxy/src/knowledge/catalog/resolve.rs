@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
 
 use super::bonds::Bonds;
@@ -50,7 +51,7 @@ pub struct Relation {
 /// What happens when a relation is written to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Functions that run: of triggers, defaults and rules.
+    /// Functions that run: of triggers, defaults, rules, constraints, policies and indexes.
     pub functions: Vec<u32>,
     /// Relations that are changed along: by foreign keys and rules.
     pub relations: Vec<u32>,
@@ -75,6 +76,8 @@ pub struct Builder {
     relations: Vec<Relation>,
     /// What operators, casts, types and domains call.
     implied: Vec<u32>,
+    /// What event triggers call.
+    events: Vec<u32>,
 }
 
 impl Builder {
@@ -93,10 +96,15 @@ impl Builder {
         self.implied.extend(functions);
     }
 
+    /// Adds a function that runs whenever something is defined, altered or dropped.
+    pub fn event(&mut self, function: u32) {
+        self.events.push(function);
+    }
+
     /// Draws the conclusions.
     #[must_use]
     pub fn build(&self, generation: u64) -> Catalog {
-        let bonds = Bonds::of(&self.functions, &self.relations);
+        let bonds = Bonds::of(&self.functions, &self.relations, &self.events);
         let functions = worst_of_functions(&self.functions, &bonds);
         let relations = worst_of_relations(&self.relations, &functions);
         // The server's own are what they were made to be.
@@ -117,12 +125,22 @@ impl Builder {
             of_rows: of_rows.map(|one| one.name.as_bytes().into()).collect(),
             code: Code::of(&self.relations),
             implied: worst(own.copied(), &functions),
+            implied_code: self.code_of(&self.implied, &bonds),
+            event_code: self.code_of(&self.events, &bonds),
             functions: by_name(&self.functions, &functions, |one| (one.oid, &one.name)),
             relations: by_name(&self.relations, &relations, |one| (one.oid, &one.name)),
             binds: bonds.of_calls(&self.functions),
             triggers: bonds.of_writes(&self.relations),
             views: bonds.of_reads(&self.relations),
         }
+    }
+
+    /// What these functions leave behind; `None`: nobody can replace the code of any.
+    fn code_of(&self, oids: &[u32], bonds: &Bonds) -> Option<Pins> {
+        let is_code = |one: &&Function| one.body.is_code && oids.contains(&one.oid);
+        let pins = bonds.worst_of_calls(oids);
+        let has_code = self.functions.iter().any(|one| is_code(&one));
+        (has_code || !pins.is_empty()).then_some(pins)
     }
 }
 

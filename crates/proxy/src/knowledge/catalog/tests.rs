@@ -294,3 +294,37 @@ fn relations_run_what_users_have_made_by_whatever_they_stand_on() {
         assert_eq!(found, (writing, reading), "{name:?}");
     }
 }
+
+#[test]
+fn operators_and_event_triggers_bind_by_code_that_users_can_replace() {
+    let mut builder = Builder::default();
+    builder.function(with_body(
+        20_000,
+        "lock",
+        "BEGIN PERFORM pg_advisory_lock(1); END",
+    ));
+    builder.function(with_body(20_001, "same", "BEGIN RETURN $1 = $2; END"));
+    builder.function(with_body(
+        20_002,
+        "make",
+        "BEGIN CREATE TABLE made (a int); END",
+    ));
+    builder.function(function(20_003, "of_library", Volatility::Volatile));
+    builder.implied([20_003]);
+    let catalog = builder.build(1);
+    assert_eq!((catalog.implied_code(), catalog.event_code()), (None, None));
+    builder.implied([20_001]);
+    assert_eq!(builder.build(1).implied_code(), Some(Pins::NONE));
+    assert_eq!(builder.build(1).binds(b"make"), Some(Pins::NONE));
+    builder.implied([20_000]);
+    builder.event(20_000);
+    let catalog = builder.build(1);
+    for found in [
+        catalog.implied_code(),
+        catalog.event_code(),
+        catalog.binds(b"make"),
+    ] {
+        assert_eq!(found.map(|pins| pins.to_string()).as_deref(), Some(LOCKS));
+    }
+    assert_eq!(catalog.binds(b"same"), Some(Pins::NONE));
+}

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::super::settings::values;
 use super::body::{Body, whole};
 use super::effects::Effects;
-use super::{Does, Reader, pins};
+use super::{Does, Reader, pins, unnamed};
 
 /// What SQL that is not in the text, or code in another language, may leave behind.
 pub(super) const ANYTHING: [Pin; 7] = [
@@ -50,6 +50,9 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
             effects.asks |= body.pins.has(Pin::Recall);
             for relation in body.relations {
                 pins::changed(reader, &relation, effects);
+            }
+            if body.defines {
+                unnamed::defined(reader, effects);
             }
             if reader.doubts_functions && !body.calls.is_empty() {
                 anything(effects);

@@ -21,6 +21,10 @@ pub struct Body {
     pub calls: BTreeSet<Box<[u8]>>,
     /// Tables and views that it may read or change, by name.
     pub relations: BTreeSet<Box<[u8]>>,
+    /// It may define, alter or drop something, which runs event triggers.
+    pub defines: bool,
+    /// It is text, which its owner may replace: no function of a library.
+    pub is_code: bool,
 }
 
 impl Body {
@@ -29,6 +33,8 @@ impl Body {
     pub fn unread() -> Body {
         Body {
             pins: Pins::of(&ANYTHING),
+            defines: true,
+            is_code: true,
             ..Body::default()
         }
     }
@@ -47,6 +53,7 @@ impl Body {
     fn of_sql(code: &[u8]) -> Body {
         let mut body = Body {
             pins: bound_by_code(code),
+            is_code: true,
             ..Body::default()
         };
         body.note_names(code);
@@ -98,6 +105,7 @@ impl Body {
         let (mut before, mut token) = (Token::default(), tokens.next_token());
         while token.kind != Kind::End {
             let next = tokens.next_token();
+            self.defines |= DEFINING.contains(&token.word);
             // `INTO schema.name`
             if next.kind != Kind::Dot && token.kind != Kind::Dot {
                 let name = || identifier(token.span.of(code)).into();
@@ -116,13 +124,17 @@ impl Body {
 
     /// In a language that is not SQL's: SQL stands in its strings, whatever begins and ends them.
     fn of_words(code: &[u8]) -> Body {
-        let mut body = Body::default();
+        let mut body = Body {
+            is_code: true,
+            ..Body::default()
+        };
         let mut last: Box<[u8]> = Box::default();
         for span in words(code) {
             let written = span.of(code);
             let word: Box<[u8]> = written.to_ascii_lowercase().into();
             let rest = code.get(span.end as usize..).unwrap_or_default();
             body.note_word(&word, &last, code, span);
+            body.defines |= DEFINING.contains(&word_of(&word));
             if rest.trim_ascii_start().first() == Some(&b'(') {
                 body.calls.insert(word.clone());
             }
@@ -178,6 +190,19 @@ const NAMING: [Word; 8] = [
     Word::of("table"),
     Word::of("truncate"),
     Word::of("update"),
+];
+
+/// Statements that begin with these run event triggers.
+const DEFINING: [Word; 9] = [
+    Word::of("alter"),
+    Word::of("comment"),
+    Word::of("create"),
+    Word::of("drop"),
+    Word::of("grant"),
+    Word::of("import"),
+    Word::of("refresh"),
+    Word::of("reindex"),
+    Word::of("revoke"),
 ];
 
 fn word_of(bytes: &[u8]) -> Word {

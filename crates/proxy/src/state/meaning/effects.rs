@@ -11,7 +11,7 @@ use evenkeel_wire::sql::token::Span;
 use smallvec::SmallVec;
 
 use super::super::settings::values;
-use super::{Does, Effect, Reader, block, pins, routing};
+use super::{Does, Effect, Reader, block, pins, routing, unnamed};
 
 /// Where the effects of one statement are put.
 pub(super) struct Effects<'a> {
@@ -70,7 +70,7 @@ impl<'a> Effects<'a> {
     }
 
     pub(super) fn pin_on_success(&mut self, pin: Pin) {
-        if !self.pins_on_success.has(pin) {
+        if !self.pins.and(self.pins_on_success).has(pin) {
             self.pins_on_success.add(pin);
             self.push(Does::PinOnSuccess(pin));
         }
@@ -82,6 +82,7 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
     if pins::may_be(reader, statement) {
         pins::collect(reader, statement, effects);
     }
+    unnamed::collect(reader, statement, effects);
 }
 
 fn of_kind(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {

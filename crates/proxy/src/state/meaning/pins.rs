@@ -8,7 +8,7 @@ use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Kind as TokenKind, Word};
 
 use super::effects::Effects;
-use super::{Does, Reader, block, fields};
+use super::{Does, Lookup, Reader, block, fields};
 
 /// Functions, by the beginnings of their names, that leave behind what only the end of the
 /// connection takes away.
@@ -61,7 +61,7 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
     let traits = statement.traits;
     let mut calls = true;
     match statement.kind {
-        Kind::Explain { analyze: false } => return,
+        Kind::Explain { analyze: false } => return planned(reader, statement, effects),
         Kind::Explain { analyze: true } if traits.any(Traits::WRITES) => {
             explained(reader, statement, effects)
         }
@@ -79,6 +79,19 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
     }
     if calls {
         called(reader, statement, effects);
+    }
+}
+
+/// The planner evaluates what is said to be immutable or stable, in views, too.
+fn planned(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    let Some(catalog) = reader.catalog else {
+        return;
+    };
+    for name in statement.functions.as_slice() {
+        users_function(reader, catalog, &name.name_in(reader.text), effects);
+    }
+    for table in statement.tables.as_slice() {
+        bind(catalog.views(&table.name_in(reader.text)), effects);
     }
 }
 
@@ -147,15 +160,24 @@ pub(super) fn function(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'
         // pg_trgm's: sets a setting.
         effects.pin_on_success(Pin::Settings);
     } else if let Some(catalog) = reader.catalog {
-        match reader.doubts_functions && catalog.is_of_users(name) {
-            true => block::anything(effects),
-            false => bind(catalog.binds(name).unwrap_or(Pins::NONE), effects),
-        }
+        users_function(reader, catalog, name, effects);
+    }
+}
+
+fn users_function(
+    reader: &Reader<'_>,
+    catalog: &dyn Lookup,
+    name: &[u8],
+    effects: &mut Effects<'_>,
+) {
+    match reader.doubts_functions && catalog.is_of_users(name) {
+        true => block::anything(effects),
+        false => bind(catalog.binds(name).unwrap_or(Pins::NONE), effects),
     }
 }
 
 /// Whether it calls what nobody has looked at yet.
-fn calls_unknown(reader: &Reader<'_>, statement: &Statement) -> bool {
+pub(super) fn calls_unknown(reader: &Reader<'_>, statement: &Statement) -> bool {
     let names = statement.functions.as_slice();
     let Some(catalog) = reader.catalog else {
         return statement.kind == Kind::Call;
@@ -287,14 +309,17 @@ fn all_names(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'
     }
 }
 
-/// `COPY [BINARY] [schema.]name`, `TRUNCATE [ONLY] [schema.]name`: it is not among the tables of
-/// the statement.
+/// `COPY [BINARY] [schema.]name`, `TRUNCATE [ONLY] [schema.]name`, `REFRESH MATERIALIZED VIEW
+/// [CONCURRENTLY] [schema.]name`: it is not among the tables of the statement.
 fn first_table(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
-    tokens.next_token();
+    let words = match tokens.next_token().is(Word::of("refresh")) {
+        true => ["materialized", "view", "concurrently"].as_slice(),
+        false => &["binary", "only"],
+    };
     let mut name = tokens.next_token();
-    while name.is(Word::of("binary")) || name.is(Word::of("only")) {
+    while words.iter().any(|word| name.is(Word::of(word))) {
         name = tokens.next_token();
     }
     while tokens.clone().next_token().kind == TokenKind::Dot {

@@ -1,7 +1,9 @@
 //! A statement's facts in the router's words.
 
+use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::{Isolation, Kind, Modes, Statement, Traits, Volatility};
 use evenkeel_wire::sql::facts::{self, SettingValue};
+use evenkeel_wire::sql::name::Name;
 use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Span, Token, Word};
 
@@ -225,8 +227,13 @@ fn calls(reader: &Reader<'_>, facts: &facts::Statement, kind: Kind) -> Volatilit
             Volatility::Unknown
         };
     };
+    // What the planner evaluates must not bind anybody to a replica.
+    let binds = |pins: Option<Pins>| pins.is_some_and(|pins| !pins.is_empty());
+    let is_planned = |name: &&Name| !is_run && binds(catalog.binds(&name.name_in(reader.text)));
+    let planned = facts.functions.as_slice().iter().filter(is_planned);
     let functions = called
         .iter()
+        .chain(planned)
         .map(|name| catalog.function(&name.name_in(reader.text)));
     let fields = is_run.then(|| fields::called(reader, facts)).into_iter();
     let fields = fields.flatten().map(|name| catalog.function(&name));
@@ -244,6 +251,7 @@ fn calls(reader: &Reader<'_>, facts: &facts::Statement, kind: Kind) -> Volatilit
             known => known,
         }
     });
-    let implied = is_run.then(|| catalog.implied());
+    let is_implied = is_run || binds(catalog.implied_code());
+    let implied = is_implied.then(|| catalog.implied());
     Volatility::worst(functions.chain(fields).chain(relations).chain(implied))
 }

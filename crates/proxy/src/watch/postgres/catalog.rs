@@ -146,6 +146,11 @@ impl CatalogAsker {
             builder.implied([number(oid)?]);
             Ok(())
         })
+        .await?;
+        rows(line, questions::EVENTS, |[oid]| {
+            builder.event(number(oid)?);
+            Ok(())
+        })
         .await
     }
 

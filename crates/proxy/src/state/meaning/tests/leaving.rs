@@ -50,7 +50,10 @@ fn advisory_locks_of_the_session_bind_those_of_the_transaction_do_not() {
         ("EXPLAIN ANALYZE SELECT pg_advisory_lock(2)", &[LOCK]),
         ("EXPLAIN (\"analyze\") SELECT pg_advisory_lock(2)", &[LOCK]),
         ("CREATE TABLE x AS SELECT pg_advisory_lock(2)", &[LOCK]),
-        ("CREATE VIEW x AS SELECT pg_advisory_lock(2)", &[]),
+        (
+            "CREATE VIEW x AS SELECT pg_advisory_lock(2)",
+            &["PinOnSuccess(NamedLock)"],
+        ),
     ]);
 }
 
@@ -223,6 +226,8 @@ fn functions_that_bind_the_connection_itself_bind_for_ever() {
         ("SELECT nobody_knows(1) FROM t", DYNAMIC),
         ("INSERT INTO t (a) SELECT s.nobody_knows()", DYNAMIC),
         ("EXPLAIN SELECT nobody_knows()", &[]),
+        ("EXPLAIN SELECT audit()", &["Pin(Settings)"]),
+        ("EXPLAIN SELECT * FROM v_audit", &["Pin(Settings)"]),
         ("CREATE FUNCTION x() RETURNS int RETURN nobody_knows()", &[]),
         ("SELECT t (1), s(2) FROM t (a)", &[]),
         ("SELECT lower('A')", &[]),
@@ -309,7 +314,7 @@ fn the_field_of_a_row_may_be_a_function_of_it() {
         ("SELECT audit FROM t", false),
         ("SELECT t.other FROM t", false),
         ("EXPLAIN SELECT t.audit FROM t", false),
-        ("CREATE VIEW x AS SELECT t.audit FROM t", false),
+        ("CREATE VIEW x AS SELECT t.audit FROM t", true),
     ] {
         assert_eq!(!read(text).effects.is_empty(), binds, "{text}");
     }
@@ -419,13 +424,18 @@ fn triggers_and_views_bind_who_writes_and_reads() {
         ("COPY BINARY public.audited FROM STDIN", &[LOCK]),
         ("TRUNCATE ONLY audited", &[LOCK]),
         ("TRUNCATE TABLE audited", &[LOCK]),
+        ("REFRESH MATERIALIZED VIEW audited", &[LOCK]),
+        (
+            "REFRESH MATERIALIZED VIEW CONCURRENTLY public.audited",
+            &[LOCK],
+        ),
         ("SELECT * FROM audited", &[]),
         ("COPY audited TO STDOUT", &[]),
         ("EXPLAIN INSERT INTO audited VALUES (1)", &[]),
         ("EXPLAIN ANALYZE INSERT INTO audited VALUES (1)", &[LOCK]),
         ("SELECT * FROM t, v_audit", &["Pin(Settings)"]),
         ("CREATE TABLE x AS TABLE v_audit", &["Pin(Settings)"]),
-        ("CREATE VIEW x AS TABLE v_audit", &[]),
+        ("CREATE VIEW x AS TABLE v_audit", &[SETTINGS]),
         ("INSERT INTO t VALUES (1)", &[]),
         (
             "DO $$ BEGIN INSERT INTO audited VALUES (1); END $$",

@@ -27,12 +27,15 @@ pub(super) const FINGERPRINT: &str = "SELECT concat_ws(' ', \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_cast), \
     (SELECT count(*) FROM pg_amproc), \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_constraint \
-     WHERE contypid <> 0 OR contype = 'f'), \
+     WHERE contypid <> 0 OR contype IN ('c', 'f')), \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_type \
      WHERE typinput::oid >= 16384), \
     (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_trigger \
      WHERE NOT tgisinternal), \
-    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_attrdef))";
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_attrdef), \
+    (SELECT sum(hashint8extended(xmin::text::int8, indexrelid::int8)) FROM pg_index \
+     WHERE indexprs IS NOT NULL OR indpred IS NOT NULL), \
+    (SELECT sum(hashint8extended(xmin::text::int8, oid::int8)) FROM pg_event_trigger))";
 
 /// Oid, name, volatility; of an aggregate what it is made of; whether a row is all that it needs.
 pub(super) const FUNCTIONS: &str = "SELECT f.oid, f.proname, f.provolatile, \
@@ -66,11 +69,16 @@ pub(super) const IMPLIED: &str = "SELECT DISTINCT one.called FROM ( \
     SELECT oprcode::oid FROM pg_operator \
     UNION ALL SELECT castfunc FROM pg_cast \
     UNION ALL SELECT unnest(ARRAY[typinput, typoutput, typreceive, typsend]::oid[]) FROM pg_type \
+    UNION ALL SELECT unnest(ARRAY[rngcanonical, rngsubdiff]::oid[]) FROM pg_range \
     UNION ALL SELECT amproc::oid FROM pg_amproc \
     UNION ALL SELECT uses.refobjid FROM pg_constraint AS con JOIN pg_depend AS uses \
      ON uses.classid = 'pg_constraint'::regclass AND uses.objid = con.oid \
      AND uses.refclassid = 'pg_proc'::regclass WHERE con.contypid <> 0 \
     ) AS one (called) WHERE one.called >= 16384";
+
+/// Functions that run whenever something is defined, altered or dropped.
+pub(super) const EVENTS: &str = "SELECT DISTINCT evtfoid::oid FROM pg_event_trigger \
+    WHERE evtenabled <> 'D' AND evtevent <> 'login'";
 
 /// Oid, name, kind, and whether only the primary has it. The server's own views of the catalog are
 /// like tables; those of its activity are about one server, and who asks means the primary.
@@ -97,23 +105,36 @@ pub(super) const CHILDREN: &str = "SELECT i.inhparent, i.inhrelid \
     FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid \
     WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'";
 
-/// Tables with what runs when they are written to: functions of triggers, defaults and rules, and
-/// what rules change. An identity draws as nextval does.
+/// Tables with what runs when they are written to: functions of triggers, and of all expressions
+/// that the server evaluates then; and what rules change. An identity draws as nextval does.
 pub(super) const CHANGES: &str = "\
     SELECT t.tgrelid, string_agg(DISTINCT t.tgfoid::oid::text, ' '), NULL FROM pg_trigger AS t \
      WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' GROUP BY t.tgrelid \
-    UNION ALL SELECT d.adrelid, string_agg(DISTINCT found[1], ' '), NULL FROM pg_attrdef AS d, \
-     regexp_matches(d.adbin::text, ':funcid (\\d+)', 'g') AS found GROUP BY d.adrelid \
     UNION ALL SELECT d.refobjid, 'pg_catalog.nextval(regclass)'::regprocedure::oid::text, NULL \
      FROM pg_class AS s JOIN pg_depend AS d ON d.objid = s.oid \
      AND d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass \
      AND d.deptype = 'i' WHERE s.relkind = 'S' \
-    UNION ALL SELECT r.ev_class, \
-     (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(r.ev_action::text, \
+    UNION ALL SELECT one.relation, \
+     (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(one.tree, \
       ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\\d+)', 'g') AS found), \
-     (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(r.ev_action::text, \
+     (SELECT string_agg(DISTINCT found[1], ' ') FROM regexp_matches(one.tree, \
       ':relid (\\d+)', 'g') AS found) \
-     FROM pg_rewrite AS r WHERE r.ev_type <> '1' AND r.ev_class >= 16384 \
+     FROM ( \
+      SELECT adrelid, adbin::text FROM pg_attrdef \
+      UNION ALL SELECT tgrelid, tgqual::text FROM pg_trigger \
+       WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgqual IS NOT NULL \
+      UNION ALL SELECT conrelid, conbin::text FROM pg_constraint \
+       WHERE contype = 'c' AND conrelid <> 0 \
+      UNION ALL SELECT indrelid, concat(indexprs::text, indpred::text) FROM pg_index \
+       WHERE indexprs IS NOT NULL OR indpred IS NOT NULL \
+      UNION ALL SELECT partrelid, partexprs::text FROM pg_partitioned_table \
+       WHERE partexprs IS NOT NULL \
+      UNION ALL SELECT p.polrelid, concat(p.polqual::text, p.polwithcheck::text) \
+       FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid WHERE c.relrowsecurity \
+      UNION ALL SELECT r.ev_class, concat(r.ev_qual::text, r.ev_action::text) \
+       FROM pg_rewrite AS r JOIN pg_class AS c ON c.oid = r.ev_class \
+       WHERE r.ev_class >= 16384 AND (r.ev_type <> '1' OR c.relkind = 'm') \
+     ) AS one (relation, tree) \
     UNION ALL SELECT confrelid, NULL, conrelid::text FROM pg_constraint \
      WHERE contype = 'f' AND confrelid <> conrelid \
      AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))";

@@ -1,0 +1,162 @@
+//! What runs without being named: operators, casts, types, event triggers, and what a statement
+//! has just defined.
+
+use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_wire::sql::facts::{Kind, Statement, Traits};
+use evenkeel_wire::sql::name::identifier;
+use evenkeel_wire::sql::postgres::{self, Tokens};
+use evenkeel_wire::sql::token::{Kind as TokenKind, Token, Word};
+
+use super::effects::Effects;
+use super::{Reader, block, pins, routing};
+
+pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    let Some(catalog) = reader.catalog else {
+        return;
+    };
+    if let Some(pins) = catalog.implied_code()
+        && evaluates(reader, statement)
+    {
+        run(reader, pins, effects);
+    }
+    if defines(reader, statement) {
+        defined(reader, effects);
+        definition(reader, statement, effects);
+    }
+}
+
+/// Something is defined, altered or dropped: event triggers run.
+pub(super) fn defined(reader: &Reader<'_>, effects: &mut Effects<'_>) {
+    if let Some(pins) = reader.catalog.and_then(|catalog| catalog.event_code()) {
+        run(reader, pins, effects);
+    }
+}
+
+/// Code that was known to leave this behind, when the catalog was read.
+fn run(reader: &Reader<'_>, pins: Pins, effects: &mut Effects<'_>) {
+    match reader.doubts_functions {
+        true => block::anything(effects),
+        false => pins::bind(pins, effects),
+    }
+}
+
+/// Whether it may use any operator, cast or type: a list of literals does not. What EXPLAIN only
+/// plans has its constants evaluated.
+fn evaluates(reader: &Reader<'_>, statement: &Statement) -> bool {
+    match statement.kind {
+        Kind::Select => !selects_literals(reader, statement),
+        Kind::Write
+        | Kind::Ddl
+        | Kind::CopyIn { .. }
+        | Kind::CopyOut { .. }
+        | Kind::Declare { .. }
+        | Kind::Fetch
+        | Kind::Prepare(_)
+        | Kind::Execute(_)
+        | Kind::Explain { .. }
+        | Kind::Call
+        | Kind::Do
+        | Kind::Maintenance => true,
+        _ => false,
+    }
+}
+
+fn selects_literals(reader: &Reader<'_>, statement: &Statement) -> bool {
+    let mut tokens = Tokens::new(statement.span.of(reader.text), reader.backslashes);
+    let is_select = tokens.next_token().is(Word::of("select"));
+    let mut rest = std::iter::from_fn(|| {
+        let token = tokens.next_token();
+        (token.kind != TokenKind::End).then_some(token.kind)
+    });
+    let is_literal = |kind| {
+        matches!(
+            kind,
+            TokenKind::String | TokenKind::Number | TokenKind::Comma
+        )
+    };
+    is_select && rest.all(is_literal)
+}
+
+/// Whether event triggers may run.
+fn defines(reader: &Reader<'_>, statement: &Statement) -> bool {
+    let traits = statement.traits;
+    match statement.kind {
+        Kind::Ddl | Kind::Maintenance => true,
+        Kind::Select => traits.any(Traits::SELECT_INTO),
+        Kind::Explain { analyze: true } => traits.any(Traits::SELECT_INTO.and(Traits::WRITES)),
+        Kind::Write => head(reader, statement)[0].is(Word::of("refresh")),
+        _ => false,
+    }
+}
+
+/// What a statement names that defines or alters something, or looks after it: it may run now, and
+/// until the catalog is read again nothing else tells what runs it from then on.
+fn definition(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    let head = head(reader, statement);
+    let changes = head[0].is(CREATE) || head[0].is(Word::of("alter"));
+    let is_maintenance = statement.kind == Kind::Maintenance;
+    if !(changes || is_maintenance) || routing::names_routine(reader, statement) {
+        return;
+    }
+    let own = statement.span.of(reader.text);
+    let mut tokens = Tokens::new(own, reader.backslashes);
+    loop {
+        let token = tokens.next_token();
+        match token.kind {
+            TokenKind::End => break,
+            _ if token.is_name() => {
+                named(reader, statement, &identifier(token.span.of(own)), effects)
+            }
+            _ => {}
+        }
+    }
+    let is_unnamed = head
+        .iter()
+        .any(|word| UNNAMED.iter().any(|one| word.is(*one)));
+    let makes_relation =
+        head[0].is(CREATE) && head.iter().any(|word| word.is(TABLE) || word.is(VIEW));
+    let calls_unknown = || !makes_relation && pins::calls_unknown(reader, statement);
+    if reader.doubts_functions && (is_unnamed || calls_unknown()) {
+        block::anything(effects);
+    }
+}
+
+fn named(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut Effects<'_>) {
+    let Some(catalog) = reader.catalog else {
+        return;
+    };
+    if reader.doubts_functions && catalog.is_of_users(name) {
+        return block::anything(effects);
+    }
+    let is_local = || postgres::sets_locally(reader.text, statement, reader.backslashes);
+    let own = match name {
+        b"set_config" if is_local() => Pins::NONE,
+        name => pins::of_function(name),
+    };
+    let called = catalog.binds(name).unwrap_or(Pins::NONE);
+    for pin in own.and(called).and(catalog.triggers(name)).iter() {
+        match pin {
+            // Nothing is drawn or asked yet.
+            Pin::Sequence | Pin::Recall => {}
+            pin => effects.pin_on_success(pin),
+        }
+    }
+}
+
+/// The first words.
+fn head(reader: &Reader<'_>, statement: &Statement) -> [Token; 4] {
+    let mut tokens = Tokens::new(statement.span.of(reader.text), reader.backslashes);
+    std::array::from_fn(|_| tokens.next_token())
+}
+
+const CREATE: Word = Word::of("create");
+const TABLE: Word = Word::of("table");
+const VIEW: Word = Word::of("view");
+
+/// What names functions without calling them, and calls them without being named.
+const UNNAMED: [Word; 4] = [
+    Word::of("aggregate"),
+    Word::of("cast"),
+    Word::of("event"),
+    Word::of("operator"),
+];
