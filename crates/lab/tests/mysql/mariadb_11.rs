@@ -174,6 +174,100 @@ fn settings_that_are_new_in_it_follow_their_client() {
     });
 }
 
+/// One variable of each place in the server's memory is told, for all that are kept there.
+///
+/// TO SEE THIS RED: switch our trackers on with '*' alone.
+#[test]
+fn settings_follow_their_client_by_whatever_name_they_are_told() {
+    let Some(server) = shared() else { return };
+    let shown = "select @@collation_connection, @@character_set_client, @@collation_server, \
+                 @@foreign_key_checks, @@unique_checks, @@sql_notes, @@autocommit, \
+                 @@timestamp < 10, @@tx_isolation, last_insert_id()";
+    let steps = [
+        "set names latin1",
+        "set names utf8mb4",
+        "set names utf8mb4 collate utf8mb4_bin",
+        "set character set latin1",
+        "set collation_connection = latin1_german1_ci",
+        "set character_set_connection = utf8mb4",
+        "set character_set_collations = 'utf8mb4=utf8mb4_bin'",
+        "set names utf8mb4",
+        "set character_set_server = latin1",
+        "set collation_server = utf8mb4_bin",
+        "set foreign_key_checks = 0",
+        "set unique_checks = off, sql_notes = 0",
+        "set autocommit = 1, foreign_key_checks = on",
+        "set timestamp = 5",
+        "set last_insert_id = 7",
+        "set timestamp = default",
+        "set transaction_isolation = default",
+        "insert into named values (100 + (select x from (select max(id) x from named) y))",
+        "insert into named values (null)",
+    ];
+    same_as_at(server, ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let table = "create or replace table named (id int primary key auto_increment)";
+        let mut heard = client.all(&[table, "insert into named values (1)"]);
+        heard.push(client.value(shown));
+        for step in steps {
+            // Shown when it fails.
+            println!("{step}");
+            heard.extend(client.all(&[step]));
+            other.run("set names utf8mb3, unique_checks = 1, foreign_key_checks = 0");
+            other.run("set timestamp = 3, collation_server = latin1_bin, sql_notes = 1");
+            heard.push(client.value(shown));
+        }
+        heard
+    });
+}
+
+/// TO SEE THIS RED: believe the name that is told.
+#[test]
+fn what_a_procedure_sets_under_another_name_stays_with_its_client() {
+    let Some(server) = shared() else { return };
+    Client::connect(server.address)
+        .run("create or replace procedure unchecks() set session foreign_key_checks = 0");
+    let setup = Setup {
+        pool: "size = 2",
+        ..ONE
+    };
+    same_as_at(server, setup, |address| {
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address)).collect();
+        let mut heard = Vec::new();
+        for text in ["set unique_checks = 1", "call unchecks()"] {
+            heard.extend(clients[0].all(&[text]));
+            for client in &mut clients {
+                heard.extend(client.all(&["select @@foreign_key_checks"]));
+            }
+        }
+        heard
+    });
+}
+
+/// TO SEE THIS RED: take each `last_gtid` for that of a write.
+#[test]
+fn a_position_is_told_after_other_settings_and_is_that_of_the_client_s_own_write() {
+    let Some(server) = shared() else { return };
+    server
+        .sql("create or replace table sbtest.positions (a int)")
+        .unwrap();
+    for io in DRIVERS {
+        let stage = Stage::before(server, io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        let last = "select @@last_gtid";
+        client.run("set timestamp = 5");
+        client.run("insert into positions values (1)");
+        let own = client.value(last);
+        assert!(own.contains('-'), "{io}: {own}");
+        other.run("set timestamp = 6");
+        assert_eq!(other.value(last), "", "{io}");
+        other.run("insert into positions values (2)");
+        assert_ne!(other.value(last), own, "{io}");
+        client.run("set timestamp = default");
+        assert_eq!(client.value(last), own, "{io}");
+    }
+}
+
 #[test]
 fn sessions_read_what_they_wrote_at_replicas_and_after_a_change_of_the_primary() {
     if skipped() {

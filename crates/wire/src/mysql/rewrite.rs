@@ -76,7 +76,7 @@ impl Transcoder {
         event: &Event<'_>,
         packet: &[u8],
         out: &mut Vec<u8>,
-        keep: impl FnMut(&Tracker<'_>) -> bool,
+        keep: impl FnMut(&mut Tracker<'_>) -> bool,
     ) -> Rewrite {
         if let Some(status) = event.status() {
             self.status = status;
@@ -96,7 +96,7 @@ impl Transcoder {
         event: &Event<'_>,
         packet: &[u8],
         out: &mut Vec<u8>,
-        keep: impl FnMut(&Tracker<'_>) -> bool,
+        keep: impl FnMut(&mut Tracker<'_>) -> bool,
     ) -> Rewrite {
         let sequence = packet.get(3).copied().unwrap_or_default();
         let sequence = sequence.wrapping_add(self.difference);
@@ -147,7 +147,7 @@ impl Transcoder {
         &mut self,
         ok: &OkPacket<'_>,
         out: &mut Vec<u8>,
-        keep: impl FnMut(&Tracker<'_>) -> bool,
+        keep: impl FnMut(&mut Tracker<'_>) -> bool,
         write: impl FnOnce(&mut Vec<u8>, &OkPacket<'_>, Capabilities),
     ) -> Rewrite {
         let tracked = self.server.has(Capabilities::SESSION_TRACK);
@@ -204,17 +204,16 @@ const STATUS_OF_ENDS: Status = Status(
 /// Copies the trackers that are wanted; whether that is all of them.
 fn keep_trackers(
     state: &[u8],
-    mut keep: impl FnMut(&Tracker<'_>) -> bool,
+    mut keep: impl FnMut(&mut Tracker<'_>) -> bool,
     kept: &mut Vec<u8>,
 ) -> bool {
     let mut all = true;
     let mut trackers = Trackers::new(state);
-    for tracker in trackers.by_ref() {
-        if keep(&tracker) {
-            kept.push(tracker.kind);
-            build::put_lenenc_bytes(kept, tracker.data);
-        } else {
-            all = false;
+    for mut tracker in trackers.by_ref() {
+        let is_kept = keep(&mut tracker);
+        all &= is_kept && !tracker.is_renamed;
+        if is_kept {
+            tracker.put(kept);
         }
     }
     all && !trackers.is_broken()

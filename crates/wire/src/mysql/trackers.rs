@@ -1,5 +1,6 @@
 //! What an OK says about the session ("Session State Information").
 
+use super::build;
 use super::cursor::Cursor;
 
 /// The session state of an OK that tells [`Change::State`] and nothing else.
@@ -20,9 +21,33 @@ pub struct Tracker<'a> {
     /// What changed.
     pub change: Change<'a>,
     /// The entry's type.
-    pub(super) kind: u8,
+    kind: u8,
     /// The entry's data.
-    pub(super) data: &'a [u8],
+    data: &'a [u8],
+    /// The data say something else.
+    pub(super) is_renamed: bool,
+}
+
+impl<'a> Tracker<'a> {
+    /// Has the client be told of this variable instead.
+    pub fn call(&mut self, name: &'a [u8], value: &'a [u8]) {
+        self.change = Change::Variable { name, value };
+        self.is_renamed = true;
+    }
+
+    /// As an entry of its own.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.kind);
+        match self.change {
+            Change::Variable { name, value } if self.is_renamed => {
+                let mut data = Vec::with_capacity(name.len().saturating_add(value.len()));
+                build::put_lenenc_bytes(&mut data, name);
+                build::put_lenenc_bytes(&mut data, value);
+                build::put_lenenc_bytes(out, &data);
+            }
+            _ => build::put_lenenc_bytes(out, self.data),
+        }
+    }
 }
 
 /// What changed in the session.
@@ -130,7 +155,12 @@ impl<'a> Trackers<'a> {
             },
             _ => Change::Other(kind),
         };
-        Some(Tracker { change, kind, data })
+        Some(Tracker {
+            change,
+            kind,
+            data,
+            is_renamed: false,
+        })
     }
 }
 
@@ -155,6 +185,7 @@ fn read_variable<'a>(body: &mut Cursor<'a>) -> Option<Tracker<'a>> {
         change: Change::Variable { name, value },
         kind: 0,
         data: whole.get(..length)?,
+        is_renamed: false,
     })
 }
 

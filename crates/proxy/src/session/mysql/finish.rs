@@ -11,7 +11,7 @@ use evenkeel_wire::mysql::flags::Status;
 use super::from_client::Rest;
 use super::from_server::Walked;
 use super::rescue::ends_transactions;
-use super::server::{Ask, ServerConnection};
+use super::server::ServerConnection;
 use super::unit::{Unit, What};
 use super::{End, Session, Stage, Then};
 use crate::counters::work::Ran;
@@ -185,7 +185,7 @@ impl Session<'_> {
         }
         let mut out = self.worker.spare();
         match question {
-            Some(question) => server.ask(Ask::Other, question, &mut out),
+            Some(question) => server.ask_question(question, &mut out),
             None => server.ask_status(&mut out),
         }
         // If it fails, the next receive says so.

@@ -338,9 +338,9 @@ impl Session<'_> {
     ) {
         let mut own = self.worker.spare();
         let journal = &self.journal;
-        let mut rewrite = self.transcoder.event(event, packet, &mut own, |tracker| {
-            journal.keeps(&tracker.change)
-        });
+        let mut rewrite = self
+            .transcoder
+            .event(event, packet, &mut own, |tracker| journal.shows(tracker));
         let is_prepared = matches!(event, Event::PrepareOk(_));
         let is_unread = matches!(event, Event::Error(report) if report.is_unread());
         if is_prepared || is_unread {

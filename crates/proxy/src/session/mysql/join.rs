@@ -147,7 +147,7 @@ async fn join(
     if let Some(lacking) = lacking(pooled.who.identity, logged_in.agreed) {
         return Err(JoinError::unsuitable(server, Lacking(lacking)));
     }
-    let variables = line.set_up(logged_in.agreed, version.mariadb).await?;
+    let variables = line.set_up(logged_in.agreed, &version).await?;
     let fresh = Arc::new(Fresh {
         variables,
         version: Arc::clone(&version),
@@ -354,11 +354,14 @@ impl<'a> Line<'a> {
     async fn set_up(
         &mut self,
         agreed: Capabilities,
-        mariadb: bool,
+        version: &Version,
     ) -> Result<Vec<Pair>, JoinError> {
         let mut out = Vec::new();
         let question = question();
-        for text in [question.as_str(), state::trackers(mariadb)] {
+        for text in [
+            question.as_str(),
+            state::trackers(version.mariadb, version.number()),
+        ] {
             rewrite::query(&mut out, &[], text.as_bytes(), agreed);
         }
         self.say(&out).await?;

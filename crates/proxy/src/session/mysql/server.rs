@@ -229,8 +229,20 @@ impl ServerConnection {
     pub(crate) fn ask_renewal(&mut self, out: &mut Vec<u8>) {
         self.ours(Request::ResetConnection, Ask::Other);
         build::command(out, Code::ResetConnection, b"");
-        let trackers = trackers(self.version.mariadb);
+        self.ask_trackers(out);
+    }
+
+    fn ask_trackers(&mut self, out: &mut Vec<u8>) {
+        let trackers = trackers(self.version.mariadb, self.version.number());
         self.ask(Ask::Other, trackers.as_bytes(), out);
+    }
+
+    /// What only it knows; a question that sets our trackers has them put back behind it.
+    pub(super) fn ask_question(&mut self, question: &[u8], out: &mut Vec<u8>) {
+        self.ask(Ask::Other, question, out);
+        if question.starts_with(b"SET @@session.session_track") {
+            self.ask_trackers(out);
+        }
     }
 
     /// The same for a connection that nobody uses; a transaction is rolled back by it.

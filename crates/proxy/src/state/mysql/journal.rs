@@ -11,7 +11,7 @@ use std::rc::Rc;
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Isolation, Modes};
 use evenkeel_wire::mysql::flags::Status;
-use evenkeel_wire::mysql::trackers::{Change, STATE_CHANGED};
+use evenkeel_wire::mysql::trackers::{Change, STATE_CHANGED, Tracker};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::mysql::{self, Modes as Reading};
 use smallvec::SmallVec;
@@ -92,6 +92,8 @@ pub struct Journal {
     begun: Settings,
     left: Left,
     heard: Heard,
+    /// Its server is asked what only that knows, which may set our trackers.
+    is_asked: bool,
     /// A routine may have set what the server has not told of.
     is_untold: bool,
     /// What it had when the text under way was sent, if that may change any of it.
@@ -110,6 +112,8 @@ struct Heard {
     collation: Option<Box<[u8]>>,
     schema: bool,
     state: bool,
+    /// `last_gtid`.
+    position: Option<Box<[u8]>>,
 }
 
 impl Journal {
@@ -148,6 +152,7 @@ impl Journal {
             tracking,
             left: Left::default(),
             heard: Heard::default(),
+            is_asked: false,
             is_untold: false,
             sent_in: None,
             done: 0,
@@ -297,6 +302,21 @@ impl Journal {
         self.tracking.keeps(change)
     }
 
+    /// The same of one that it may be told by another name.
+    pub fn shows(&self, tracker: &mut Tracker<'_>) -> bool {
+        match tracker.change {
+            Change::Variable { name, value } if self.tracking.renames(name) => {
+                tracker.call(variables::CONNECTION, values::charset_of(value));
+                true
+            }
+            change => self.keeps(&change),
+        }
+    }
+
+    fn is_by_place(&self) -> bool {
+        tracking::is_by_place(self.reading.mariadb, self.reading.version)
+    }
+
     /// What the OK to a SET of its trackers tells it, if they tell of such changes now. Of the one
     /// that does only MariaDB tells.
     #[must_use]
@@ -371,6 +391,7 @@ impl Journal {
         self.last_on = on.number;
         self.left = Left::default();
         self.heard = Heard::default();
+        self.is_asked = false;
         self.done = 0;
         self.sent_in = (!meaning.effects.is_empty()).then(|| self.now.clone());
         if !self.autocommit() && meaning.statements.iter().any(apply::may_begin) {

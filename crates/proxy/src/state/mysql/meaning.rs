@@ -118,6 +118,8 @@ pub enum Does {
     },
     /// `timestamp`, which the server does not tell of: a literal, or back to the clock.
     SetTimestamp(Option<Box<[u8]>>),
+    /// A switch that the server does not tell of by its own name, and whether it is on now.
+    SetSwitch(Box<[u8]>, bool),
     /// A tracker of the client's: its name in lower case, and its value if it is not DEFAULT.
     Track(Box<[u8]>, Option<Box<[u8]>>),
     /// A system variable that the server tells of, or it binds: its name in lower case.
@@ -284,7 +286,9 @@ impl Meaning {
                 Does::SetUser { .. } => pins.add(Pin::Variables),
                 Does::Make(thing, _) | Does::Unknown(thing) => pins.add(thing.pin()),
                 Does::Prepare(..) => pins.add(Pin::Prepared),
-                Does::SetTimestamp(_) | Does::SetsWithin => pins.add(Pin::Settings),
+                Does::SetTimestamp(_) | Does::SetSwitch(..) | Does::SetsWithin => {
+                    pins.add(Pin::Settings)
+                }
                 Does::Track(..) => pins.add(Pin::Unknown),
                 Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
                 Does::Release(_)

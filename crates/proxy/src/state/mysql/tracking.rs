@@ -2,15 +2,29 @@
 
 use evenkeel_wire::mysql::trackers::Change;
 
-use super::values;
+use super::{values, variables};
 
 /// The variable of the tracker that tells that anything has changed.
 pub(super) const STATE_CHANGE: &[u8] = b"session_track_state_change";
 
+/// Whether servers tell all variables that are kept in one place by the name of the one that was
+/// named first: `foreign_key_checks` as `autocommit`, `timestamp` as `last_gtid` (MDEV-31746).
+pub(super) fn is_by_place(mariadb: bool, version: u32) -> bool {
+    mariadb && version >= 110_000
+}
+
 /// What switches the trackers of a server connection on, as one text.
 #[must_use]
-pub fn trackers(mariadb: bool) -> &'static str {
+pub fn trackers(mariadb: bool, version: u32) -> &'static str {
     match mariadb {
+        // Of each place the name that is followed is named first.
+        true if is_by_place(mariadb, version) => {
+            "SET @@session.session_track_system_variables=\
+             'autocommit,collation_connection,collation_server,last_gtid,*',\
+             @@session.session_track_schema=ON,\
+             @@session.session_track_state_change=ON,\
+             @@session.session_track_transaction_info='CHARACTERISTICS'"
+        }
         true => {
             "SET @@session.session_track_system_variables='*',\
              @@session.session_track_schema=ON,\
@@ -132,6 +146,12 @@ impl Tracking {
             Change::Characteristics(_) => self.info == Info::Characteristics,
             Change::Other(_) => false,
         }
+    }
+
+    /// Whether the client is to see the connection's collation as its character set.
+    pub(super) fn renames(&self, name: &[u8]) -> bool {
+        let hides = name == variables::COLLATION && !self.names(name);
+        hides && self.names(variables::CONNECTION)
     }
 
     fn names(&self, name: &[u8]) -> bool {

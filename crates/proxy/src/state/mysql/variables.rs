@@ -135,11 +135,34 @@ pub(super) fn is_charset(name: &[u8]) -> bool {
 
 /// The connection's character set and collation are one variable with two names.
 pub(super) fn is_of_connection(name: &[u8]) -> bool {
-    name == b"character_set_connection"
+    name == CONNECTION
+}
+
+/// The name by which a server may tell a variable that has two.
+pub(super) fn other_name(name: &[u8]) -> Option<&'static [u8]> {
+    match name {
+        CONNECTION => Some(COLLATION),
+        b"character_set_server" => Some(b"collation_server"),
+        _ => None,
+    }
+}
+
+/// Kept in one place with `autocommit` ([`super::tracking::is_by_place`]).
+pub(super) fn is_switch(name: &[u8]) -> bool {
+    let switches: [&[u8]; 6] = [
+        b"check_constraint_checks",
+        b"foreign_key_checks",
+        b"sql_notes",
+        b"sql_safe_updates",
+        b"sql_warnings",
+        b"unique_checks",
+    ];
+    switches.contains(&name)
 }
 
 /// MariaDB's of 11: what character sets are compared by.
 pub(super) const COLLATIONS: &[u8] = b"character_set_collations";
+pub(super) const CONNECTION: &[u8] = b"character_set_connection";
 pub(super) const COLLATION: &[u8] = b"collation_connection";
 pub(super) const CLIENT: &[u8] = b"character_set_client";
 pub(super) const RESULTS: &[u8] = b"character_set_results";

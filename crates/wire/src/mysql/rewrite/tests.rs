@@ -14,7 +14,7 @@ const NAMED: Capabilities = Capabilities::QUERY_ATTRIBUTES;
 fn through(
     reply: &[u8],
     (server, client): (Capabilities, Capabilities),
-    keep: fn(&Tracker<'_>) -> bool,
+    keep: fn(&mut Tracker<'_>) -> bool,
 ) -> Vec<u8> {
     let mut transcoder = Transcoder::new(server, client);
     let mut boundaries = Boundaries::new(server);
@@ -71,6 +71,15 @@ fn trackers_are_hidden_from_who_did_not_ask() {
     assert_eq!(
         one,
         b"\x0f\0\0\x01\0\x01\0\x02\x40\0\0\0\x06\x00\x04\x01b\x012"
+    );
+    let renamed = through(&ok, (NEW, NEW), |tracker| {
+        let is_one = matches!(tracker.change, Change::Variable { name: b"b", .. });
+        tracker.call(b"cc", b"3");
+        is_one
+    });
+    assert_eq!(
+        renamed,
+        b"\x10\0\0\x01\0\x01\0\x02\x40\0\0\0\x07\x00\x05\x02cc\x013"
     );
 }
 

@@ -83,6 +83,7 @@ impl Journal {
             self.pins.add(Pin::AutocommitOff);
         }
         self.explain(meaning);
+        self.note_position(meaning);
         self.heard = Heard::default();
         self.done = index.saturating_add(1);
     }
@@ -131,6 +132,22 @@ impl Journal {
         }
     }
 
+    /// `last_gtid`, which also stands for others in its place: then it may be another client's, and
+    /// the text does not name what was set. So does `autocommit`.
+    fn note_position(&mut self, meaning: &Meaning) {
+        let by_place = self.is_by_place();
+        let switches = self.has_heard(variables::AUTOCOMMIT);
+        let others = self.heard.state && self.heard.position.is_some();
+        if by_place && (switches && !names_switches(meaning) || others && !names_others(meaning)) {
+            self.bind(Pin::Settings);
+        }
+        if let Some(position) = self.heard.position.take()
+            && (meaning.writes || !by_place)
+        {
+            self.last_gtid = position;
+        }
+    }
+
     /// What the reply tells of LAST_INSERT_ID(). If the client gave the value it is as it was, be
     /// it another client's.
     fn note_insert_id(&mut self, meaning: &Meaning, reply: &Reply, on: &mut OnServer) {
@@ -172,12 +189,11 @@ impl Journal {
             Does::Release(release) => self.release(*release),
             Does::SetUser { name, value } => self.set_user(name, value, on, interner),
             Does::SetTimestamp(value) => {
-                for now in [&mut self.now, &mut on.now] {
-                    *now = match value {
-                        Some(value) => interner.with(now, variables::TIMESTAMP, value),
-                        None => server::without(now, variables::TIMESTAMP, interner),
-                    };
-                }
+                self.set(variables::TIMESTAMP, value.as_deref(), on, interner);
+            }
+            Does::SetSwitch(name, is_on) => {
+                let value: &[u8] = if *is_on { b"ON" } else { b"OFF" };
+                self.set(name, Some(value), on, interner);
             }
             Does::Track(name, Some(value)) => self.tracking.set(name, value),
             Does::Track(name, None) => self.tracking.reset(name, &self.tracking_begun),
@@ -233,6 +249,16 @@ impl Journal {
         }
     }
 
+    /// By its text; `None`: as it is by itself.
+    fn set(&mut self, name: &[u8], value: Option<&[u8]>, on: &mut OnServer, interner: &Interner) {
+        for now in [&mut self.now, &mut on.now] {
+            *now = match value {
+                Some(value) => interner.with(now, name, value),
+                None => server::without(now, name, interner),
+            };
+        }
+    }
+
     /// How far a text of several statements has come is not known, for some have several replies:
     /// all that any of it may have done binds.
     fn doubt(&mut self, meaning: &Meaning) {
@@ -276,7 +302,7 @@ impl Journal {
             Does::SetsWithin => self.is_untold = true,
             // All are looked at before the first is set, but not all is seen by looking.
             Does::SetUser { .. } if several => self.bind(Pin::Variables),
-            Does::SetTimestamp(_) if several => self.bind(Pin::Settings),
+            Does::SetTimestamp(_) | Does::SetSwitch(..) if several => self.bind(Pin::Settings),
             _ => {}
         }
     }
@@ -345,7 +371,8 @@ impl Journal {
     /// The server must have told of a variable that was set.
     fn expect(&mut self, name: &[u8]) {
         let name = variables::canonical(name);
-        if !self.has_heard(name) {
+        let other = variables::other_name(name);
+        if !self.has_heard(name) && !other.is_some_and(|other| self.has_heard(other)) {
             self.bind(Pin::Settings);
         }
     }
@@ -375,6 +402,25 @@ impl Journal {
             }
         }
     }
+}
+
+/// Whether it says itself which switches it sets, and nothing within it does.
+fn names_switches(meaning: &Meaning) -> bool {
+    let names = |effect: &Effect| {
+        let is_set = matches!(effect.does, Does::Told(_) | Does::SetSwitch(..));
+        is_set || effect.does == Does::Restores
+    };
+    meaning.effects.iter().any(names) && !sets_within(meaning)
+}
+
+/// The same of what else is kept where `last_gtid` is.
+fn names_others(meaning: &Meaning) -> bool {
+    !meaning.effects.is_empty() && !sets_within(meaning)
+}
+
+fn sets_within(meaning: &Meaning) -> bool {
+    let mut effects = meaning.effects.iter();
+    effects.any(|effect| effect.does == Does::SetsWithin)
 }
 
 /// Whether FOUND_ROWS() is about it when it has succeeded.

@@ -41,7 +41,7 @@ impl Journal {
         let lower = name.to_ascii_lowercase();
         let name = variables::canonical(&lower);
         if name == b"last_gtid" {
-            self.last_gtid = value.into();
+            self.heard.position = Some(value.into());
         }
         if variables::is_no_setting(name) {
             return;
@@ -73,6 +73,7 @@ impl Journal {
                 }
             }
             // Whatever has set our own trackers, we hear no more.
+            Treatment::Ours if self.is_asked => {}
             Treatment::Ours => self.bind(Pin::Unknown),
             Treatment::Timestamp | Treatment::Elsewhere => {}
         }

@@ -12,13 +12,23 @@ impl Journal {
     /// What the server must be asked before the connection is given away: a text of ours, whose
     /// trackers tell. `None`: all is known.
     #[must_use]
-    pub fn question(&self, asked: &Asked) -> Option<&'static [u8]> {
+    pub fn question(&mut self, asked: &Asked) -> Option<&'static [u8]> {
         const COLLATION: &[u8] =
             b"SET @@session.collation_connection=@@session.collation_connection";
         const INSERT_ID: &[u8] = b"SET @@session.last_insert_id=LAST_INSERT_ID()";
         const BOTH: &[u8] = b"SET @@session.collation_connection=@@session.collation_connection,\
             @@session.last_insert_id=LAST_INSERT_ID()";
-        match (self.owes_settings(), self.is_insert_id_open(asked)) {
+        // Here it is told by its name only if our trackers name it first, and those must be put
+        // back behind the question. They also forget what they have not told yet.
+        const ITS_NAME: &[u8] = b"SET @@session.session_track_system_variables=\
+            'collation_connection,last_insert_id,*',\
+            @@session.collation_connection=@@session.collation_connection,\
+            @@session.last_insert_id=LAST_INSERT_ID()";
+        let is_open = self.is_insert_id_open(asked);
+        self.is_asked = is_open && self.is_by_place();
+        match (self.owes_settings(), is_open) {
+            (_, true) if self.is_asked && !self.is_untold => Some(ITS_NAME),
+            (true, true) if self.is_asked => Some(COLLATION),
             (true, true) => Some(BOTH),
             (true, false) => Some(COLLATION),
             (false, true) => Some(INSERT_ID),
@@ -37,10 +47,13 @@ impl Journal {
     /// The answer to the question has come, its trackers heard.
     pub fn answered(&mut self, on: &mut OnServer, interner: &Interner) {
         self.take_collation(on, interner);
-        if self.is_untold && self.has_heard(variables::TIMESTAMP) {
+        let switched = self.is_by_place() && self.has_heard(variables::AUTOCOMMIT);
+        let other = self.is_by_place() && self.heard.position.is_some();
+        if self.is_untold && (self.has_heard(variables::TIMESTAMP) || switched || other) {
             self.bind(Pin::Settings);
         }
         self.heard = Heard::default();
+        self.is_asked = false;
         self.is_untold = false;
         on.disturbed();
         self.loosen(Pin::Settings);

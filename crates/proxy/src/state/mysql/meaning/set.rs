@@ -163,7 +163,12 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
             if variables::is_of_connection(&name) {
                 effects.push(Does::Collation);
             }
-            effects.push(Does::Told(name));
+            let by_place = tracking::is_by_place(reader.modes.mariadb, reader.modes.version);
+            let switch = literal.filter(|_| by_place && variables::is_switch(&name));
+            effects.push(match switch.and_then(|value| values::boolean(&value)) {
+                Some(is_on) => Does::SetSwitch(name, is_on),
+                None => Does::Told(name),
+            });
         }
         Treatment::InsertId => effects.push(Does::InsertIdUnknown),
         Treatment::Timestamp => match value {

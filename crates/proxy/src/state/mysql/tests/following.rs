@@ -1,5 +1,7 @@
 //! What follows a client from connection to connection, and the text that puts it in place.
 
+use evenkeel_wire::mysql::trackers::Trackers;
+
 use super::*;
 
 /// What the second client's connection is told when the first has had it.
@@ -187,6 +189,23 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
         .journal
         .read(b"SET session_track_schema = 0, @a = 1", None);
     assert!(!mixed.is_ours);
+}
+
+/// MariaDB of 11 tells the collation alone, once it has heard its name first.
+#[test]
+fn a_client_that_wants_the_character_set_is_told_that_of_the_collation() {
+    let mut scene = Scene::new(1, 1);
+    let journal = &mut scene.clients[0].journal;
+    let on = &mut scene.lent[0].on;
+    let text = b"SET session_track_system_variables = 'character_set_connection'";
+    let meaning = journal.read(text, None);
+    journal.sent(&meaning, on);
+    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    let state = b"\x00\x20\x14collation_connection\x0alatin1_bin";
+    let mut tracker = Trackers::new(state).next().unwrap();
+    assert!(journal.shows(&mut tracker));
+    let (name, value) = (&b"character_set_connection"[..], &b"latin1"[..]);
+    assert_eq!(tracker.change, Change::Variable { name, value });
 }
 
 #[test]
