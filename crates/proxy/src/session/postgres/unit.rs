@@ -407,8 +407,7 @@ impl Session<'_> {
 
     fn decide(&mut self, view: &View, own: &DatabaseView, draft: &Draft) -> Wanted {
         if !own.splits_reads() {
-            self.unit.is_read = false;
-            self.unit.may_write = false;
+            (self.unit.is_read, self.unit.may_write) = (false, false);
             return Wanted::Primary;
         }
         if self.unit.primary_only || !self.journal.pins.is_empty() {
