@@ -398,7 +398,7 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
                 .all(|effect| matches!(effect.does, Does::Track(..)));
     } else {
         doubt_strings(&mut meaning);
-        if set::changes_reading(&reader, &facts) || set::may_change_reading_within(&meaning) {
+        if set::changes_reading(&reader, &facts) || set::may_change_reading_within(text, &meaning) {
             set::obscure(&mut meaning);
         }
     }

@@ -75,7 +75,11 @@ pub(super) fn changes_reading(reader: &Reader<'_>, facts: &mysql::Facts<'_>) -> 
 }
 
 /// Whether a routine that one of the first statements runs may change how the rest is read.
-pub(super) fn may_change_reading_within(meaning: &Meaning) -> bool {
+pub(super) fn may_change_reading_within(text: &[u8], meaning: &Meaning) -> bool {
+    let is_doubtful = |byte: &u8| matches!(byte, b'\'' | b'"' | b'\\' | 0x80..);
+    if !text.iter().any(is_doubtful) {
+        return false;
+    }
     let last = meaning.statements.len().saturating_sub(1);
     let mut effects = meaning.effects.iter();
     effects.any(|effect| {
