@@ -28,6 +28,8 @@ mod encryption;
 mod full;
 #[path = "mysql/large.rs"]
 mod large;
+#[path = "mysql/left.rs"]
+mod left;
 #[path = "mysql/limits.rs"]
 mod limits;
 #[path = "mysql/lines.rs"]

@@ -213,6 +213,12 @@ impl Pins {
         self.0 |= pin.bit();
     }
 
+    /// Binds no more for this reason.
+    #[must_use]
+    pub const fn without(self, pin: Pin) -> Pins {
+        Pins(self.0 & !pin.bit())
+    }
+
     /// Binds for the reasons of both.
     #[must_use]
     pub const fn and(self, other: Pins) -> Pins {

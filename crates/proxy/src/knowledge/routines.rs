@@ -34,6 +34,8 @@ pub struct Routines {
     triggers: Named<Pins>,
     /// Of views, by the functions that they call; `None`: one whose definition is hidden.
     views: Named<Option<Pins>>,
+    /// Any of these leaves or asks something.
+    has_bonds: bool,
     /// Schemas whose triggers are hidden.
     blind: Vec<String>,
 }
@@ -101,8 +103,12 @@ impl Routines {
             binds: Named::default(),
             triggers: Named::default(),
             views: Named::default(),
+            has_bonds: false,
             blind: listed.blind.clone(),
         };
+        for routine in &listed.routines {
+            routines.binds.insert(key(&routine.name), NOTHING);
+        }
         for table in &listed.tables {
             routines.relations.insert(key(table), Volatility::Stable);
         }
@@ -129,6 +135,9 @@ impl Routines {
         // Every statement looks up its tables: mostly there is nothing to be found.
         routines.triggers.retain(|_, pins| !pins.is_empty());
         routines.views.retain(|_, pins| *pins != NOTHING);
+        routines.has_bonds = !routines.triggers.is_empty()
+            || !routines.views.is_empty()
+            || routines.binds.values().any(|pins| *pins != NOTHING);
         routines
     }
 
@@ -191,17 +200,10 @@ impl Routines {
         let definition = view.definition.as_ref();
         let pins = definition.and_then(|text| {
             let (text, modes) = (text.as_bytes(), listed.modes(""));
-            let mut pins = self.bound(text, modes);
-            let facts = mysql::facts(text, modes);
-            for table in facts.statements().flat_map(|one| one.tables.as_slice()) {
-                let name = mysql::identifier(table.name.of(text));
-                add(
-                    &mut pins,
-                    find(&self.views, &name).copied().unwrap_or(NOTHING),
-                );
+            for name in body::look(text, modes).names {
                 self.note_written_through(view, &name);
             }
-            pins
+            self.bound(text, modes)
         });
         add(self.views.entry(key(&view.name)).or_insert(NOTHING), pins);
     }
@@ -225,6 +227,10 @@ impl Routines {
                 &mut pins,
                 self.binds.get(callee).copied().unwrap_or(NOTHING),
             );
+        }
+        for procedure in &found.procedures {
+            // One that is not listed is hidden.
+            add(&mut pins, self.binds.get(procedure).copied().flatten());
         }
         // What it names may be a view that it reads from.
         for name in &found.names {
@@ -302,6 +308,10 @@ impl Lookup for Routines {
 
     fn triggers(&self, name: &[u8]) -> Pins {
         find(&self.triggers, name).copied().unwrap_or(Pins::NONE)
+    }
+
+    fn has_bonds(&self) -> bool {
+        self.has_bonds
     }
 
     fn views(&self, name: &[u8]) -> Pins {

@@ -9,6 +9,8 @@ pub(super) struct Found {
     pub(super) writes: bool,
     /// What stands before parentheses, in lower case.
     pub(super) calls: Vec<Box<[u8]>>,
+    /// What CALL names, in lower case.
+    pub(super) procedures: Vec<Box<[u8]>>,
     /// All other words and names, in lower case.
     pub(super) names: Vec<Box<[u8]>>,
 }
@@ -63,6 +65,7 @@ pub(super) fn look(body: &[u8], modes: Modes) -> Found {
     let mut found = Found {
         writes: false,
         calls: Vec::new(),
+        procedures: Vec::new(),
         names: Vec::new(),
     };
     let mut tokens = Tokens::new(body, modes);
@@ -74,6 +77,9 @@ pub(super) fn look(body: &[u8], modes: Modes) -> Found {
             TokenKind::Broken => found.writes = true,
             TokenKind::Word | TokenKind::QuotedName => {
                 let name = identifier(written).to_ascii_lowercase();
+                if token.kind == TokenKind::Word && *name == *b"call" {
+                    found.procedures.push(called(tokens.clone(), body));
+                }
                 let ahead = tokens.clone().next_token();
                 if ahead.kind == TokenKind::Open {
                     found.writes |= DOING.contains(&&*name);
@@ -86,4 +92,14 @@ pub(super) fn look(body: &[u8], modes: Modes) -> Found {
             _ => {}
         }
     }
+}
+
+/// The last part of the name that comes next.
+fn called(mut tokens: Tokens<'_>, body: &[u8]) -> Box<[u8]> {
+    let mut name = tokens.next_token();
+    while tokens.next_token().kind == TokenKind::Dot {
+        name = tokens.next_token();
+    }
+    let name = identifier(name.span.of(body));
+    name.to_ascii_lowercase().into()
 }

@@ -163,6 +163,7 @@ impl Session<'_> {
     pub(super) fn ask_ahead(&mut self, out: &mut Vec<u8>) -> Result<bool, End> {
         let is_harmless = self.is_harmless();
         let several = self.wants_several();
+        let counts = self.journal.must_count();
         let statement = self.lacks_statement();
         let statement = statement.map(|statement| (statement, self.within()));
         let Some(server) = &mut self.server else {
@@ -174,6 +175,9 @@ impl Session<'_> {
             if let Some(schema) = &missing.schema {
                 server.ask_schema(Ask::Settings, schema, out);
                 missing.owed += 1;
+            }
+            if counts {
+                server.ask(Ask::Other, b"SELECT 0 LIMIT 0", out);
             }
             if !missing.sql.is_empty() {
                 server.ask(Ask::Settings, &missing.sql, out);

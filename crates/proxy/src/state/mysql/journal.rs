@@ -451,7 +451,7 @@ impl Journal {
             || pin == Pin::InsertId && self.insert_id == InsertId::Unknown
             || pin == Pin::Transaction && self.next.is_some();
         if !wanted {
-            self.pins = without(self.pins, pin);
+            self.pins = self.pins.without(pin);
         }
     }
 
@@ -474,11 +474,3 @@ const ALL_THINGS: [Thing; 5] = [
     Thing::NamedLock,
     Thing::BackupLock,
 ];
-
-fn without(pins: Pins, pin: Pin) -> Pins {
-    let mut left = Pins::NONE;
-    for other in pins.iter().filter(|other| *other != pin) {
-        left.add(other);
-    }
-    left
-}

@@ -53,6 +53,12 @@ pub trait Lookup {
         let _ = name;
         Pins::NONE
     }
+
+    /// Whether any routine, trigger or view is known that leaves something behind, or asks what
+    /// another statement has left: most servers have none.
+    fn has_bonds(&self) -> bool {
+        true
+    }
 }
 
 /// What a text means. The default is that of a command without a text.
@@ -82,6 +88,9 @@ pub struct Meaning {
     pub is_ours: bool,
     /// It runs what a literal says.
     pub is_of_literal: bool,
+    /// It runs routines or triggers that leave something behind, or may: their errors may have any
+    /// number.
+    pub(super) runs_routines: bool,
     /// It makes a stored program: where that ends, and whether more follows, is not known.
     pub makes_program: bool,
     /// Its text's, under which it is counted; zero: none.
@@ -186,8 +195,9 @@ pub enum Value {
 /// Stands between the name of a schema and that of a table: a dot may be a part of either.
 pub(super) const IN_SCHEMA: u8 = 0;
 
-/// What may be left behind by SQL that nobody can read.
-pub(super) const ANYTHING: [Pin; 5] = [
+/// What may be left behind by SQL that nobody can read: a role among it, which a reset leaves.
+pub(super) const ANYTHING: [Pin; 6] = [
+    Pin::Unknown,
     Pin::Variables,
     Pin::TemporaryTable,
     Pin::NamedLock,
@@ -229,6 +239,7 @@ impl Meaning {
             changes_catalog: true,
             writes: true,
             needs: Needs::ALL.perhaps(),
+            runs_routines: true,
             ..Meaning::default()
         }
     }
@@ -373,6 +384,7 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
+        meaning.runs_routines |= effects.runs_routines;
         if meaning.effects.len() > EFFECTS_MAX {
             return Meaning::too_much(meaning.hint);
         }
@@ -390,8 +402,8 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
                 .all(|effect| matches!(effect.does, Does::Track(..)));
     } else {
         doubt_strings(&mut meaning);
-        if set::changes_reading(&reader, &facts) {
-            obscure(&mut meaning);
+        if set::changes_reading(&reader, &facts) || set::may_change_reading_within(text, &meaning) {
+            set::obscure(&mut meaning);
         }
     }
     meaning
@@ -473,17 +485,6 @@ impl<'a> Reader<'a> {
             ..meaning
         })
     }
-}
-
-/// What follows in the text is read by the server in another way than by us.
-fn obscure(meaning: &mut Meaning) {
-    let unreadable = Meaning::unreadable();
-    meaning.statements.extend(unreadable.statements);
-    meaning.effects.extend(unreadable.effects);
-    meaning.writes = true;
-    meaning.changes_catalog = true;
-    meaning.is_counted = false;
-    meaning.needs = meaning.needs.and(Needs::ALL.perhaps());
 }
 
 fn owned_hint(hint: hint::Hint<'_>) -> Hint {

@@ -68,6 +68,14 @@ impl<'a> Head<'a> {
         false
     }
 
+    fn goes_on_behind_comma(&self) -> bool {
+        let mut head = self.clone();
+        while !head.at_end() && head.token.kind != TokenKind::Comma {
+            head.advance();
+        }
+        self.tokens.modes().mariadb && !head.at_end()
+    }
+
     fn name(&mut self) -> Option<Span> {
         let span = self.token.span;
         self.token.is_name().then(|| {
@@ -309,12 +317,9 @@ fn set(mut head: Head<'_>) -> Option<Kind> {
     if ahead.take(w::TRANSACTION) {
         return transaction(ahead, scope);
     }
-    if head.token.is(w::PASSWORD) {
-        return Some(Kind::Ddl);
-    }
-    if head.token.is(w::DEFAULT) {
-        // SET DEFAULT ROLE
-        return Some(Kind::Ddl);
+    if head.token.is(w::PASSWORD) || head.token.is(w::DEFAULT) {
+        // SET DEFAULT ROLE; behind a comma MariaDB sets something else.
+        return (!head.goes_on_behind_comma()).then_some(Kind::Ddl);
     }
     if head.take(w::ROLE) {
         return Some(Kind::SetRole);

@@ -10,7 +10,7 @@ use super::super::leftover::{InsertId, Left, Needs};
 use super::super::meaning::{ANYTHING, Does, Effect, IN_SCHEMA, Meaning, Thing, Value};
 use super::super::server::{self, Leftovers, OnServer};
 use super::super::{values, variables};
-use super::{Heard, Journal, Reply, without};
+use super::{Heard, Journal, Reply};
 use crate::state::settings::Interner;
 
 /// The server does not understand the text: nothing of it was run.
@@ -186,6 +186,8 @@ impl Journal {
     fn apply(&mut self, does: &Does, reply: &Reply, on: &mut OnServer, interner: &Interner) {
         match does {
             Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
+            Does::Release(Release::UnlockNamed) if self.is_limited_to_nothing() => {}
+            Does::Unmake(Thing::NamedLock, _) if self.is_limited_to_nothing() => {}
             Does::Release(release) => self.release(*release),
             Does::SetUser { name, value } => self.set_user(name, value, on, interner),
             Does::SetTimestamp(value) => {
@@ -211,7 +213,7 @@ impl Journal {
             }
             Does::Begin => {
                 // Manual: "Beginning a transaction also causes table locks … to be released".
-                self.lasting = without(self.lasting, Pin::TableLock);
+                self.lasting = self.lasting.without(Pin::TableLock);
                 self.loosen(Pin::TableLock);
             }
             Does::End => {
@@ -313,6 +315,11 @@ impl Journal {
         }
         self.pins.release(release);
         self.lasting.release(release);
+    }
+
+    /// A SELECT computes nothing.
+    fn is_limited_to_nothing(&self) -> bool {
+        self.now.get(b"sql_select_limit") == Some(b"0")
     }
 
     fn make(&mut self, thing: Thing, name: &[u8], binds: Pins) {
@@ -457,5 +464,7 @@ fn is_one_assignment(meaning: &Meaning, statement: &Statement) -> bool {
 fn runs_other(meaning: &Meaning) -> bool {
     let runs = |effect: &Effect| matches!(effect.does, Does::Execute(_));
     let routine = |statement: &Statement| statement.kind == Kind::Routine;
-    meaning.effects.iter().any(runs) || meaning.statements.iter().any(routine)
+    meaning.runs_routines
+        || meaning.effects.iter().any(runs)
+        || meaning.statements.iter().any(routine)
 }

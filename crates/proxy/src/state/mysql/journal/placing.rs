@@ -77,6 +77,13 @@ impl Journal {
         }
     }
 
+    /// Whether what is put in place has to count rows besides, so that FOUND_ROWS() is nobody
+    /// else's: the SELECT in our SET counts on MariaDB only.
+    #[must_use]
+    pub fn must_count(&self) -> bool {
+        self.puts_leftovers && !self.reading.mariadb
+    }
+
     /// FOUND_ROWS() on the connection is about a SELECT of its own, or nobody's.
     pub(super) fn has_counted(&mut self, on: &mut OnServer) {
         on.leftovers.counts_of = self.number;

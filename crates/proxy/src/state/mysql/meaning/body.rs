@@ -7,6 +7,7 @@ use evenkeel_wire::sql::mysql::{self, Kind, Modes, Scope, Target, Token, TokenKi
 use evenkeel_wire::sql::token::Word;
 
 use crate::state::mysql::values;
+use crate::state::mysql::variables::{self, Treatment};
 
 /// What running this body of a routine or trigger may leave behind in the session. It says too much
 /// rather than too little. [`Pin::Settings`] stands for system variables, of which the server tells
@@ -27,19 +28,13 @@ pub fn bound_by_body(body: &[u8], modes: Modes) -> Pins {
             pins.add(pin);
         }
     }
-    // What cannot be read binds without these.
-    for (is_found, pin) in [
-        (found.read_lock, Pin::GlobalReadLock),
-        (found.backup_lock, Pin::BackupLock),
-    ] {
-        if is_found {
-            pins.add(pin);
-        }
+    if found.anything {
+        pins.add(Pin::Unknown);
     }
-    pins
+    pins.and(found.others)
 }
 
-/// What was seen in a body; [`super::ANYTHING`] has the first five.
+/// What was seen in a body; `anything` stands for [`super::ANYTHING`].
 #[derive(Default)]
 struct Found {
     anything: bool,
@@ -49,8 +44,8 @@ struct Found {
     prepared: bool,
     sequence: bool,
     settings: bool,
-    read_lock: bool,
-    backup_lock: bool,
+    /// What cannot be read binds without most of these.
+    others: Pins,
 }
 
 fn look(body: &[u8], modes: Modes) -> Found {
@@ -123,9 +118,11 @@ impl<'a> Look<'a> {
             SET => {
                 let is_statement = !self.changes_rows && !self.last.is(CHARACTER);
                 self.assigns = true;
-                self.found.settings |= is_statement && self.sets_system(token, behind);
+                if is_statement {
+                    self.set(token, behind);
+                }
             }
-            INTO => self.assigns = true,
+            INTO | DIAGNOSTICS | CALL => self.assigns = true,
             FROM | WHERE | VALUES => self.assigns = false,
             THEN | ELSE | DO | BEGIN | LOOP | REPEAT => self.changes_rows = false,
             // REPLACE(…) is a function, and SELECT … FOR UPDATE sets nothing.
@@ -136,21 +133,22 @@ impl<'a> Look<'a> {
             DECLARE => self.declares = true,
             TEMPORARY => found.temporary = true,
             PREPARE => found.prepared = true,
-            EXECUTE | CALL => found.anything = true,
+            EXECUTE => found.anything = true,
             NEXT if ahead.is(VALUE) => found.sequence = true,
             NEXTVAL | SETVAL => found.sequence = true,
             GET_LOCK => found.locks = true,
             FLUSH => self.flushes = true,
-            LOCK | EXPORT if self.flushes => found.read_lock = true,
-            LOCK if ahead.is(INSTANCE) => found.backup_lock = true,
-            BACKUP if ahead.is(STAGE) || ahead.is(LOCK) => found.backup_lock = true,
+            LOCK | EXPORT if self.flushes => found.others.add(Pin::GlobalReadLock),
+            LOCK if ahead.is(INSTANCE) => found.others.add(Pin::BackupLock),
+            BACKUP if ahead.is(STAGE) || ahead.is(LOCK) => found.others.add(Pin::BackupLock),
+            FOUND_ROWS | ROW_COUNT => found.others.add(Pin::FoundRows),
+            LAST_INSERT_ID => found.others.add(Pin::InsertId),
             _ => {}
         }
     }
 
-    /// Whether the SET that begins here may set a system variable of the session: parameters look
-    /// the same.
-    fn sets_system(&self, set: Token, behind: &Tokens<'a>) -> bool {
+    /// What the SET that begins here may set; parameters look like system variables.
+    fn set(&mut self, set: Token, behind: &Tokens<'a>) {
         let mut ahead = behind.clone();
         let mut end = ahead.next_token();
         while !super::is_end(end.kind) {
@@ -159,16 +157,48 @@ impl<'a> Look<'a> {
         let (from, to) = (set.span.start as usize, end.span.start as usize);
         let text = self.body.get(from..to).unwrap_or_default();
         let facts = mysql::facts(text, self.modes);
-        let is_plain = |one: &&mysql::Statement| one.kind == Kind::Set;
-        let set = facts.single().filter(is_plain);
-        let all = set.and_then(|set| mysql::assignments(text, set, self.modes));
-        all.is_none_or(|all| {
-            all.iter().any(|one| match one.target {
-                Target::User(_) | Target::System(Scope::Global, _) => false,
-                Target::System(Scope::Unwritten, name) => !self.is_local(name.of(text)),
-                Target::System(Scope::Session, _) | Target::Names | Target::CharacterSet => true,
-            })
-        })
+        let Some(set) = facts.single() else {
+            return self.found.settings = true;
+        };
+        let all = match set.kind {
+            Kind::Set => mysql::assignments(text, set, self.modes),
+            Kind::SetTransaction { .. } => return self.found.settings = true,
+            // What it sets it takes back; what it runs comes next.
+            Kind::Unknown if self.is_set_statement(behind) => return self.found.settings = true,
+            _ => None,
+        };
+        let Some(all) = all else {
+            // A role, perhaps.
+            return self.found.others.add(Pin::Unknown);
+        };
+        for one in all {
+            self.assign(one.target, text);
+        }
+    }
+
+    fn is_set_statement(&self, behind: &Tokens<'a>) -> bool {
+        behind.clone().next_token().is(STATEMENT)
+    }
+
+    fn assign(&mut self, target: Target, text: &[u8]) {
+        match target {
+            Target::User(_) => self.found.variables = true,
+            Target::System(Scope::Global, _) => {}
+            Target::System(Scope::Unwritten, name) if self.is_local(name.of(text)) => {}
+            Target::System(_, name) => self.set_system(name.of(text)),
+            Target::Names | Target::CharacterSet => self.found.settings = true,
+        }
+    }
+
+    /// The server tells of it, but for some.
+    fn set_system(&mut self, name: &[u8]) {
+        let name = values::bare(name).to_ascii_lowercase();
+        self.found.settings = true;
+        match variables::treatment(&name) {
+            Treatment::Binds(pin, _) if pin != Pin::Settings => self.found.others.add(pin),
+            Treatment::Ours => self.found.others.add(Pin::Unknown),
+            _ => {}
+        }
     }
 
     /// A variable that was declared, or a column of the row that a trigger is about.
@@ -186,18 +216,21 @@ const BEGIN: Word = Word::of("begin");
 const CALL: Word = Word::of("call");
 const CHARACTER: Word = Word::of("character");
 const DECLARE: Word = Word::of("declare");
+const DIAGNOSTICS: Word = Word::of("diagnostics");
 const DO: Word = Word::of("do");
 const ELSE: Word = Word::of("else");
 const EXECUTE: Word = Word::of("execute");
 const EXPORT: Word = Word::of("export");
 const FLUSH: Word = Word::of("flush");
 const FOR: Word = Word::of("for");
+const FOUND_ROWS: Word = Word::of("found_rows");
 const FROM: Word = Word::of("from");
 const GET_LOCK: Word = Word::of("get_lock");
 const IMMEDIATE: Word = Word::of("immediate");
 const INSERT: Word = Word::of("insert");
 const INSTANCE: Word = Word::of("instance");
 const INTO: Word = Word::of("into");
+const LAST_INSERT_ID: Word = Word::of("last_insert_id");
 const LOCK: Word = Word::of("lock");
 const LOOP: Word = Word::of("loop");
 const NEXT: Word = Word::of("next");
@@ -205,6 +238,7 @@ const NEXTVAL: Word = Word::of("nextval");
 const PREPARE: Word = Word::of("prepare");
 const REPEAT: Word = Word::of("repeat");
 const REPLACE: Word = Word::of("replace");
+const ROW_COUNT: Word = Word::of("row_count");
 const SET: Word = Word::of("set");
 const SETVAL: Word = Word::of("setval");
 const STAGE: Word = Word::of("stage");

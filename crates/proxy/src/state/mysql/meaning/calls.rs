@@ -1,11 +1,11 @@
 //! What binds a session to its connection by the functions and triggers that its statements run.
 
-use evenkeel_policy::pins::{Pin, Release};
+use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_wire::sql::mysql::{self, Kind, Token, TokenKind, Tokens, Traits};
 use evenkeel_wire::sql::token::{Span, Word};
 
 use super::effects::Effects;
-use super::{Does, Reader, Thing, tables as temporary};
+use super::{Does, Lookup, Reader, Thing, tables as temporary};
 use crate::state::mysql::values;
 
 /// Of components: they take locks that only the end of the connection gives back for certain.
@@ -17,9 +17,9 @@ pub(super) fn collect(
     effects: &mut Effects<'_>,
 ) {
     let (traits, functions) = (statement.traits, &statement.functions);
-    let planned = statement.kind == (Kind::Explain { analyze: false });
+    // MariaDB runs what EXPLAIN finds in FROM.
     let defined = statement.kind == Kind::Ddl && !temporary::runs_query(reader, statement);
-    if planned || defined {
+    if defined {
         return;
     }
     if traits.any(Traits::NAMED_LOCK) {
@@ -34,7 +34,8 @@ pub(super) fn collect(
     for name in functions.as_slice() {
         routine(reader, name.name, effects);
     }
-    tables(reader, statement, effects);
+    let (own, of_views) = bonds(reader, statement);
+    effects.bound(own.and(of_views));
 }
 
 /// CALL: what the procedure does, and what it is given by variables.
@@ -70,28 +71,46 @@ pub(super) fn procedure(
 fn routine(reader: &Reader<'_>, name: Span, effects: &mut Effects<'_>) {
     let name = mysql::identifier(name.of(reader.text));
     match reader.lookup.and_then(|lookup| lookup.binds(&name)) {
-        Some(pins) => effects.bound(pins),
+        Some(pins) => effects.bound(of_routine(pins)),
         None => effects.anything(),
     }
 }
 
-/// Tables have triggers, and views call functions.
-fn tables(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
-    let Some(lookup) = reader.lookup else {
-        return;
+/// The server puts its LAST_INSERT_ID() back.
+fn of_routine(pins: Pins) -> Pins {
+    pins.without(Pin::InsertId)
+}
+
+/// What the functions and triggers of a statement leave behind or ask, and what its views do: where
+/// in it the name of one stands does not matter.
+pub(super) fn bonds(reader: &Reader<'_>, statement: &mysql::Statement) -> (Pins, Pins) {
+    let (mut own, mut of_views) = (Pins::NONE, Pins::NONE);
+    let Some(lookup) = reader.lookup.filter(|lookup| lookup.has_bonds()) else {
+        return (own, of_views);
     };
     let writes = matches!(statement.kind, Kind::Write | Kind::LoadData { .. });
     let writes = writes || statement.traits.any(Traits::WRITES);
-    for table in statement.tables.as_slice() {
-        let name = mysql::identifier(table.name.of(reader.text));
-        if writes {
-            effects.bound(lookup.triggers(&name));
+    let text = statement.span.of(reader.text);
+    let mut tokens = reader.tokens(statement);
+    while let Some(token) = next_of(&mut tokens) {
+        if !(token.is_name() || token.kind == TokenKind::Number) {
+            continue;
         }
-        effects.bound(lookup.views(&name));
+        let name = mysql::identifier(token.span.of(text));
+        of_views = of_views.and(lookup.views(&name));
+        if writes {
+            own = own.and(of_routine(lookup.triggers(&name)));
+        }
+        if tokens.clone().next_token().kind == TokenKind::Open {
+            own = own.and(called(lookup, &name));
+        }
     }
-    if statement.tables.is_cut() && writes {
-        effects.anything();
-    }
+    (own, of_views)
+}
+
+/// What is unknown is a column, a word, or a function that the server brings itself.
+fn called(lookup: &dyn Lookup, name: &[u8]) -> Pins {
+    of_routine(lookup.binds(name).unwrap_or_default())
 }
 
 fn special(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
@@ -168,7 +187,12 @@ fn lone_lock(reader: &Reader<'_>, statement: &mysql::Statement) -> Option<Option
         return None;
     }
     let name = values::string(argument.span.of(own), reader.modes.no_backslash_escapes)?;
-    let name = values::in_lower_case(&name)?;
+    let lower = values::in_lower_case(&name)?;
+    // MariaDB tells `A` from `a`.
+    let name = match reader.modes.mariadb {
+        true => name.into(),
+        false => lower,
+    };
     Some(Some(match takes {
         true => Does::Make(Thing::NamedLock, name),
         false => Does::Unmake(Thing::NamedLock, name),

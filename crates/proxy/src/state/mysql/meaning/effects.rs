@@ -17,6 +17,8 @@ pub(super) struct Effects<'a> {
     pins: Pins,
     pins_on_success: Pins,
     sets_within: bool,
+    /// What routines and triggers leave is among them.
+    pub(super) runs_routines: bool,
 }
 
 impl<'a> Effects<'a> {
@@ -27,6 +29,7 @@ impl<'a> Effects<'a> {
             pins: Pins::NONE,
             pins_on_success: Pins::NONE,
             sets_within: false,
+            runs_routines: false,
         }
     }
 
@@ -54,8 +57,12 @@ impl<'a> Effects<'a> {
 
     /// What is known of a routine, a trigger or a view ([`super::bound_by_body`]).
     pub(super) fn bound(&mut self, pins: Pins) {
+        self.runs_routines |= !pins.is_empty();
         for pin in pins.iter() {
             match pin {
+                // What it asks is asked of the connection before: [`calls::bonds`].
+                Pin::FoundRows => {}
+                Pin::InsertId => self.push(Does::InsertIdUnknown),
                 Pin::Settings if self.sets_within => {}
                 Pin::Settings => {
                     self.sets_within = true;
@@ -68,6 +75,7 @@ impl<'a> Effects<'a> {
 
     /// What nobody can read may leave anything behind.
     pub(super) fn anything(&mut self) {
+        self.runs_routines = true;
         ANYTHING.into_iter().for_each(|pin| self.pin(pin));
     }
 }
@@ -183,7 +191,8 @@ fn is_compound(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
     let mut tokens = reader.tokens(statement);
     let (first, second) = (tokens.next_token(), tokens.next_token());
     let labelled = second.kind == TokenKind::Operator && second.word == Word::of(":");
-    labelled || BEGINNINGS.iter().any(|word| first.is(Word::of(word)))
+    let in_brackets = first.kind == TokenKind::Operator && first.word == Word::of("<");
+    labelled || in_brackets || BEGINNINGS.iter().any(|word| first.is(Word::of(word)))
 }
 
 fn of_traits(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effects<'_>) {
@@ -194,7 +203,7 @@ fn of_traits(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Ef
         .and(Traits::SPECIAL_FUNCTION)
         .and(Traits::TOO_DEEP);
     let traits = statement.traits;
-    if !traits.any(LEAVING) || matches!(statement.kind, Kind::Explain { analyze: false }) {
+    if !traits.any(LEAVING) {
         return;
     }
     let is_definition = statement.kind == Kind::Ddl && !tables::runs_query(reader, statement);

@@ -1,11 +1,12 @@
 //! A statement's facts in the router's words.
 
+use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
 use evenkeel_wire::sql::mysql;
 use evenkeel_wire::sql::token::Word;
 
 use super::super::leftover::Needs;
-use super::{Reader, set};
+use super::{Reader, calls, set};
 
 /// The router's view of a statement.
 pub(super) fn statement(reader: &Reader<'_>, facts: &mysql::Statement) -> Statement {
@@ -53,6 +54,7 @@ pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
     let hidden = match facts.kind {
         Found::Call | Found::Execute(_) | Found::Unknown => Needs::ALL.perhaps(),
         Found::GetDiagnostics => Needs::DIAGNOSTICS,
+        _ if asks_within(reader, facts) => Needs::ALL.perhaps(),
         _ if calls => Needs::INSERT_ID.perhaps(),
         _ => Needs::NONE,
     };
@@ -74,6 +76,12 @@ pub(super) fn needs(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
             false => Needs::NONE,
         })
         .and(of(Asks::DIAGNOSTICS, Needs::DIAGNOSTICS))
+}
+
+/// Whether a function or view that it names asks about the statement before.
+fn asks_within(reader: &Reader<'_>, facts: &mysql::Statement) -> bool {
+    let (own, of_views) = calls::bonds(reader, facts);
+    own.has(Pin::FoundRows) || of_views.has(Pin::FoundRows) || of_views.has(Pin::InsertId)
 }
 
 /// Whether an insert's reply may be a result, which has no insert id; where the word stands does

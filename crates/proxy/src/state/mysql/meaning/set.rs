@@ -6,7 +6,7 @@ use evenkeel_wire::sql::mysql::{self, Assignment, Scope, Target, TokenKind, Valu
 use evenkeel_wire::sql::token::{Span, Word};
 
 use super::effects::Effects;
-use super::{Does, Reader, Value};
+use super::{Does, Meaning, Needs, Reader, Value};
 use crate::state::mysql::tracking;
 use crate::state::mysql::values;
 use crate::state::mysql::variables::{self, Treatment};
@@ -72,6 +72,31 @@ pub(super) fn changes_reading(reader: &Reader<'_>, facts: &mysql::Facts<'_>) -> 
         }
         _ => false,
     })
+}
+
+/// Whether a routine that one of the first statements runs may change how the rest is read.
+pub(super) fn may_change_reading_within(text: &[u8], meaning: &Meaning) -> bool {
+    let is_doubtful = |byte: &u8| matches!(byte, b'\'' | b'"' | b'\\' | 0x80..);
+    if !text.iter().any(is_doubtful) {
+        return false;
+    }
+    let last = meaning.statements.len().saturating_sub(1);
+    let mut effects = meaning.effects.iter();
+    effects.any(|effect| {
+        let runs = matches!(effect.does, Does::SetsWithin | Does::Execute(_));
+        runs && usize::try_from(effect.statement).is_ok_and(|statement| statement < last)
+    })
+}
+
+/// What follows in the text is read by the server in another way than by us.
+pub(super) fn obscure(meaning: &mut Meaning) {
+    let unreadable = Meaning::unreadable();
+    meaning.statements.extend(unreadable.statements);
+    meaning.effects.extend(unreadable.effects);
+    meaning.writes = true;
+    meaning.changes_catalog = true;
+    meaning.is_counted = false;
+    meaning.needs = meaning.needs.and(Needs::ALL.perhaps());
 }
 
 fn changes_one(reader: &Reader<'_>, one: &Assignment) -> bool {

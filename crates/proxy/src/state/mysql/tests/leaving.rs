@@ -143,9 +143,11 @@ fn things_with_names_bind_until_all_are_gone() {
     ]);
     check(&[
         ("SELECT GET_LOCK('a', 1)", "advisory or named locks"),
+        ("SELECT GET_LOCK('a', 1)", "advisory or named locks"),
         ("SELECT GET_LOCK('A', 1)", "advisory or named locks"),
         ("SELECT RELEASE_LOCK('a')", "advisory or named locks"),
-        ("SELECT RELEASE_LOCK('a')", ""),
+        ("SELECT RELEASE_LOCK('a')", "advisory or named locks"),
+        ("SELECT RELEASE_LOCK('A')", ""),
         ("SELECT GET_LOCK('a', 1)", "advisory or named locks"),
         ("SELECT RELEASE_ALL_LOCKS()", ""),
     ]);
@@ -156,7 +158,7 @@ fn what_cannot_be_followed_binds_until_a_reset() {
     let variables = "user variables that cannot be followed";
     check(&[("SELECT @a := 1", variables), ("SET @a = 1", variables)]);
     let all = "temporary tables, advisory or named locks, PREPARE in SQL, values of sequences, \
-               user variables that cannot be followed";
+               user variables that cannot be followed, something that cannot be told";
     check(&[("CALL p()", all), ("SELECT 1", all)]);
 }
 
