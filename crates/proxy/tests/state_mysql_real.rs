@@ -214,6 +214,7 @@ impl Scene {
         for _ in 0..connections {
             let (connection, fresh) = scene.open();
             let on = OnServer::new(pairs(&fresh), None, &scene.interner);
+            let on = on.at(scene.mariadb, scene.version);
             scene.lent.push(Lent { connection, on });
         }
         for collation in collations {
@@ -284,6 +285,7 @@ impl Scene {
         let at = *at;
         let (connection, fresh) = self.open();
         let on = OnServer::new(pairs(&fresh), None, &self.interner);
+        let on = on.at(self.mariadb, self.version);
         self.lent[at] = Lent { connection, on };
         self.clients[client] = self.client(COLLATION);
     }

@@ -120,7 +120,8 @@ impl ServerConnection {
         } = joined;
         let lent = Lent::new(stream, pooled);
         lent.cancels.key.replace(Some((id, Box::default())));
-        let settings = OnServer::new(fresh.pairs(), None, worker.interner());
+        let settings = OnServer::new(fresh.pairs(), None, worker.interner())
+            .at(version.mariadb, version.number());
         Box::new(Self {
             lent,
             conversation: Conversation::new(status),

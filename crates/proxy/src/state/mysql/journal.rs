@@ -94,6 +94,8 @@ pub struct Journal {
     heard: Heard,
     /// Its server is asked what only that knows, which may set our trackers.
     is_asked: bool,
+    /// So tells the server that it was last sent to.
+    is_by_place: bool,
     /// A routine may have set what the server has not told of.
     is_untold: bool,
     /// What it had when the text under way was sent, if that may change any of it.
@@ -153,6 +155,7 @@ impl Journal {
             left: Left::default(),
             heard: Heard::default(),
             is_asked: false,
+            is_by_place: false,
             is_untold: false,
             sent_in: None,
             done: 0,
@@ -313,10 +316,6 @@ impl Journal {
         }
     }
 
-    fn is_by_place(&self) -> bool {
-        tracking::is_by_place(self.reading.mariadb, self.reading.version)
-    }
-
     /// What the OK to a SET of its trackers tells it, if they tell of such changes now. Of the one
     /// that does only MariaDB tells.
     #[must_use]
@@ -392,6 +391,7 @@ impl Journal {
         self.left = Left::default();
         self.heard = Heard::default();
         self.is_asked = false;
+        self.is_by_place = on.is_by_place;
         self.done = 0;
         self.sent_in = (!meaning.effects.is_empty()).then(|| self.now.clone());
         if !self.autocommit() && meaning.statements.iter().any(apply::may_begin) {

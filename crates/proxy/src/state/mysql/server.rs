@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use evenkeel_wire::mysql::trackers::Change;
 
+use super::tracking;
 use super::variables::{self, Treatment};
 use crate::state::settings::{Interner, Moved, Settings};
 
@@ -25,6 +26,8 @@ pub struct OnServer {
     /// What it was asked for was so before it was reset: an `init_connect` is not run again, and
     /// the server's own values may be others by now.
     pub(super) is_doubtful: bool,
+    /// See [`tracking::is_by_place`].
+    pub(super) is_by_place: bool,
 }
 
 /// What the statements that it ran have left on it, and whose that is: numbers of clients.
@@ -55,6 +58,7 @@ pub struct Carried {
     number: u64,
     leftovers: Leftovers,
     is_doubtful: bool,
+    is_by_place: bool,
 }
 
 impl OnServer {
@@ -71,6 +75,17 @@ impl OnServer {
             number: next_number(),
             leftovers: Leftovers::default(),
             is_doubtful: false,
+            is_by_place: false,
+        }
+    }
+
+    /// At a server of this version.
+    #[must_use]
+    pub fn at(self, mariadb: bool, version: u32) -> OnServer {
+        let is_by_place = tracking::is_by_place(mariadb, version);
+        OnServer {
+            is_by_place,
+            ..self
         }
     }
 
@@ -83,6 +98,7 @@ impl OnServer {
             number: self.number,
             leftovers: self.leftovers,
             is_doubtful: self.is_doubtful,
+            is_by_place: self.is_by_place,
         }
     }
 
@@ -95,6 +111,7 @@ impl OnServer {
             number: carried.number,
             leftovers: carried.leftovers,
             is_doubtful: carried.is_doubtful,
+            is_by_place: carried.is_by_place,
         }
     }
 

@@ -135,7 +135,7 @@ impl Journal {
     /// `last_gtid`, which also stands for others in its place: then it may be another client's, and
     /// the text does not name what was set. So does `autocommit`.
     fn note_position(&mut self, meaning: &Meaning) {
-        let by_place = self.is_by_place();
+        let by_place = self.is_by_place;
         let switches = self.has_heard(variables::AUTOCOMMIT);
         let others = self.heard.state && self.heard.position.is_some();
         if by_place && (switches && !names_switches(meaning) || others && !names_others(meaning)) {

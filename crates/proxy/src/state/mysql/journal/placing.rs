@@ -25,7 +25,7 @@ impl Journal {
             @@session.collation_connection=@@session.collation_connection,\
             @@session.last_insert_id=LAST_INSERT_ID()";
         let is_open = self.is_insert_id_open(asked);
-        self.is_asked = is_open && self.is_by_place();
+        self.is_asked = is_open && self.is_by_place;
         match (self.owes_settings(), is_open) {
             (_, true) if self.is_asked && !self.is_untold => Some(ITS_NAME),
             (true, true) if self.is_asked => Some(COLLATION),
@@ -47,8 +47,8 @@ impl Journal {
     /// The answer to the question has come, its trackers heard.
     pub fn answered(&mut self, on: &mut OnServer, interner: &Interner) {
         self.take_collation(on, interner);
-        let switched = self.is_by_place() && self.has_heard(variables::AUTOCOMMIT);
-        let other = self.is_by_place() && self.heard.position.is_some();
+        let switched = self.is_by_place && self.has_heard(variables::AUTOCOMMIT);
+        let other = self.is_by_place && self.heard.position.is_some();
         if self.is_untold && (self.has_heard(variables::TIMESTAMP) || switched || other) {
             self.bind(Pin::Settings);
         }

@@ -238,6 +238,22 @@ fn a_change_that_no_text_explains_binds() {
     assert!(journal.pins.has(Pin::Variables) && journal.pins.has(Pin::TemporaryTable));
 }
 
+/// Texts are read as the oldest server would; each server tells in its own way.
+#[test]
+fn what_a_trigger_switches_at_the_newer_of_two_servers_binds() {
+    for (version, binds) in [(101_119, false), (110_809, true)] {
+        let mut scene = Scene::new(1, 1);
+        let journal = &mut scene.clients[0].journal;
+        let mut on = scene.lent.remove(0).on.at(true, version);
+        let meaning = journal.read(b"INSERT INTO t VALUES (1)", None);
+        journal.sent(&meaning, &mut on);
+        let (name, value) = (&b"autocommit"[..], &b"ON"[..]);
+        journal.hear(&Change::Variable { name, value }, &scene.interner);
+        journal.succeeded(&meaning, 0, &Reply::default(), &mut on, &scene.interner);
+        assert_eq!(journal.pins.has(Pin::Settings), binds, "{version}");
+    }
+}
+
 #[test]
 fn variables_that_bind_let_go_as_the_server_tells() {
     let mut scene = Scene::new(1, 1);
