@@ -278,7 +278,7 @@ impl Meaning {
     #[must_use]
     pub fn of_prepared(mut self) -> Meaning {
         let is_drop = |does: &Does| matches!(does, Does::Unmake(Thing::TemporaryTable, _));
-        self.effects.retain(|effect| !is_drop(&effect.does));
+        self.effects.retain(|one| !is_drop(&one.does));
         for effect in &mut self.effects {
             if let Does::Make(Thing::TemporaryTable, _) = effect.does {
                 effect.does = Does::Unknown(Thing::TemporaryTable);
@@ -297,9 +297,8 @@ impl Meaning {
                 Does::SetUser { .. } => pins.add(Pin::Variables),
                 Does::Make(thing, _) | Does::Unknown(thing) => pins.add(thing.pin()),
                 Does::Prepare(..) => pins.add(Pin::Prepared),
-                Does::SetTimestamp(_) | Does::SetSwitch(..) | Does::SetsWithin => {
-                    pins.add(Pin::Settings)
-                }
+                Does::SetTimestamp(_) => pins.add(Pin::Settings),
+                Does::SetSwitch(..) | Does::SetsWithin => pins.add(Pin::Settings),
                 Does::Track(..) => pins.add(Pin::Unknown),
                 Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
                 Does::Release(_)
