@@ -375,6 +375,31 @@ fn who_waited_for_the_primary_lets_the_next_one_follow_though_it_keeps_its_conne
     }
 }
 
+/// TO SEE THIS RED: have whoever finds the primary gone again stand in line anew.
+#[test]
+fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
+    let further = "[service.pool]\nsize = 1\nwait_ms = 20000\n\
+                   [service.failover]\nresume_at_once = 1\nwait_ms = 8000";
+    let stage = Stage::set_with("auto", further);
+    stage.direct().run("CREATE TABLE things (id int)");
+    let (holder, waiter) = (stage.client(), stage.client());
+    let primary = stage.primary().name;
+    let tell = |command: &str| {
+        done(&stage.balancer, &[command, &primary]);
+        thread::sleep(Duration::from_millis(800));
+    };
+    tell("drain");
+    thread::scope(|scope| {
+        scope.spawn(|| holder.run("BEGIN"));
+        thread::sleep(Duration::from_millis(300));
+        let waiting = scope.spawn(|| waiter.text("INSERT INTO things VALUES (1)"));
+        thread::sleep(Duration::from_millis(300));
+        // The first one has the only connection, so that the second one waits for that.
+        ["undrain", "drain", "undrain"].into_iter().for_each(tell);
+        waiting.join().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
     let further = "[service.split]\nreads = true\nprimary_reads = false\n\

@@ -146,17 +146,18 @@ impl<'a, C: Connection> Borrower<'a, C> {
 
     fn ask_primary(&mut self, view: &View) -> Got<C> {
         let primary = view.database.as_ref().and_then(|own| own.primary);
-        let is_calm = self.resumed.is_some() || self.service.line.is_calm();
-        if let Some(index) = primary.filter(|_| is_calm) {
+        let Some(index) = primary else {
+            return match self.wait_for_another_primary() {
+                Got::Again => Got::Denied(Denial::NO_PRIMARY),
+                got => got,
+            };
+        };
+        if self.resumed.is_some() || self.service.line.is_calm() {
             return self.ask_at(view, index, false);
         }
-        if primary.is_none() {
-            self.service.line.turn(Primary::Away);
-        }
-        match (self.stand_in_line(), primary) {
-            (Got::Again, Some(index)) => self.ask_at(view, index, false),
-            (Got::Again, None) => Got::Denied(Denial::NO_PRIMARY),
-            (got, _) => got,
+        match self.stand_in_line() {
+            Got::Again => self.ask_at(view, index, false),
+            got => got,
         }
     }
 
