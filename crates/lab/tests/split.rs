@@ -6,6 +6,8 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+#[path = "split/asked.rs"]
+mod asked;
 #[path = "split/cancel.rs"]
 mod cancel;
 #[path = "split/causality.rs"]

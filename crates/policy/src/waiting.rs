@@ -6,7 +6,7 @@
 //!
 //! Times are milliseconds of one monotonic clock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Limits.
@@ -17,9 +17,13 @@ pub struct Settings {
     /// So many may wait at a time.
     pub queue_length: usize,
     /// So many are let go at once when there is a primary again, the next ones as these are
-    /// [`Waiting::done`]: a server that has just become the primary is cold. At least one.
+    /// [`Waiting::done`], or after a second: a server that has just become the primary is cold.
+    /// At least one.
     pub resume_at_once: usize,
 }
+
+/// Who has been let go is waited for so long: slow statements must not hold up everybody else.
+const GOING_MS: u64 = 1_000;
 
 impl Default for Settings {
     fn default() -> Settings {
@@ -68,8 +72,8 @@ pub struct Ticket {
 pub enum Answer {
     /// Send it.
     Go,
-    /// Wait until the ticket is named by [`Waiting::turn`], [`Waiting::done`] or
-    /// [`Waiting::expire`].
+    /// Wait until the ticket is named by [`Waiting::turn`], [`Waiting::done`],
+    /// [`Waiting::hurry`] or [`Waiting::expire`].
     Wait(Ticket),
     /// Tell the client.
     Fail(Trouble),
@@ -130,8 +134,8 @@ pub struct Waiting {
     primary: Primary,
     /// Since when, by number: in the order of coming, whoever comes back included.
     queue: BTreeMap<u64, u64>,
-    /// Let go, and not done yet.
-    resuming: BTreeSet<u64>,
+    /// Let go, and not done yet: since when, by number.
+    resuming: BTreeMap<u64, u64>,
     next: u64,
 }
 
@@ -143,7 +147,7 @@ impl Waiting {
             settings,
             primary: Primary::Away,
             queue: BTreeMap::new(),
-            resuming: BTreeSet::new(),
+            resuming: BTreeMap::new(),
             next: 0,
         }
     }
@@ -187,24 +191,30 @@ impl Waiting {
     }
 
     /// How the primary is, to be told after each look at it. Whose turn it is.
-    pub fn turn(&mut self, primary: Primary) -> Vec<Ticket> {
+    pub fn turn(&mut self, primary: Primary, now_ms: u64) -> Vec<Ticket> {
         self.primary = primary;
-        self.resume()
+        self.resume(now_ms)
     }
 
     /// One whose turn it was has its answer, or has left. Whose turn it is next.
-    pub fn done(&mut self, ticket: Ticket) -> Vec<Ticket> {
+    pub fn done(&mut self, ticket: Ticket, now_ms: u64) -> Vec<Ticket> {
         self.resuming.remove(&ticket.number);
-        self.resume()
+        self.resume(now_ms)
+    }
+
+    /// Those who were let go a second ago are waited for no more. Whose turn it is next.
+    pub fn hurry(&mut self, now_ms: u64) -> Vec<Ticket> {
+        let is_recent = |since_ms: u64| now_ms.saturating_sub(since_ms) < GOING_MS;
+        self.resuming.retain(|_, since_ms| is_recent(*since_ms));
+        self.resume(now_ms)
     }
 
     /// One whose turn it was found the primary gone again, and nothing of its work was sent: it
     /// waits on where it was, its time running. Nobody follows it before the next [`Self::turn`].
     pub fn wait_on(&mut self, ticket: Ticket) {
         self.primary = Primary::Away;
-        if self.resuming.remove(&ticket.number) {
-            self.queue.insert(ticket.number, ticket.since_ms);
-        }
+        self.resuming.remove(&ticket.number);
+        self.queue.insert(ticket.number, ticket.since_ms);
     }
 
     /// A client leaves the queue. False: it was its turn already.
@@ -244,13 +254,13 @@ impl Waiting {
         ticket
     }
 
-    fn resume(&mut self) -> Vec<Ticket> {
+    fn resume(&mut self, now_ms: u64) -> Vec<Ticket> {
         let mut turn = Vec::new();
         while self.primary == Primary::Here
             && self.has_room()
             && let Some((number, since_ms)) = self.queue.pop_first()
         {
-            self.resuming.insert(number);
+            self.resuming.insert(number, now_ms);
             turn.push(Ticket { number, since_ms });
         }
         turn

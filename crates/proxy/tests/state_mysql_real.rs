@@ -395,13 +395,13 @@ impl Scene {
         if others.next().is_some() {
             return;
         }
-        let Some(text) = client.journal.question(&self.asked) else {
+        let Some(question) = client.journal.question(&self.asked) else {
             return;
         };
-        let answer = connection.query(str::from_utf8(text).unwrap());
+        let answer = connection.query(str::from_utf8(question.text()).unwrap());
         assert_eq!(answer.error, None);
         hear(&answer.parts, on, Some(&mut client.journal), &self.interner);
-        if text.starts_with(b"SET @@session.session_track") {
+        if question.moves_trackers() {
             let answer = connection.query(trackers(self.mariadb, self.version));
             hear(&answer.parts, on, Some(&mut client.journal), &self.interner);
         }

@@ -401,6 +401,30 @@ fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
 }
 
 #[test]
+fn a_slow_statement_of_one_who_waited_for_a_primary_does_not_hold_up_the_others() {
+    let further = "[service.failover]\nresume_at_once = 1\nwait_ms = 9000";
+    let stage = Stage::set_with("auto", further);
+    stage.direct().run("CREATE TABLE things (id int)");
+    let (slow, quick) = (stage.client(), stage.client());
+    let primary = stage.primary().name;
+    done(&stage.balancer, &["drain", &primary]);
+    thread::sleep(Duration::from_millis(800));
+    thread::scope(|scope| {
+        scope.spawn(|| slow.run("INSERT INTO things SELECT 1 FROM pg_sleep(7)"));
+        thread::sleep(Duration::from_millis(300));
+        let quick = scope.spawn(|| {
+            quick.run("INSERT INTO things VALUES (2)");
+            Instant::now()
+        });
+        thread::sleep(Duration::from_millis(300));
+        done(&stage.balancer, &["undrain", &primary]);
+        let since = Instant::now();
+        let took = quick.join().unwrap().saturating_duration_since(since);
+        assert!(took < Duration::from_secs(4), "{took:?}");
+    });
+}
+
+#[test]
 fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
     let further = "[service.split]\nreads = true\nprimary_reads = false\n\
                    [service.failover]\nwait_ms = 1000";

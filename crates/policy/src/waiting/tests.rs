@@ -11,7 +11,7 @@ const SETTINGS: Settings = Settings {
 
 fn waiting(primary: Primary) -> Waiting {
     let mut waiting = Waiting::new(SETTINGS);
-    waiting.turn(primary);
+    waiting.turn(primary, 0);
     waiting
 }
 
@@ -54,10 +54,10 @@ fn what_may_have_been_run_is_never_sent_again() {
 fn those_who_waited_go_first_and_a_few_at_a_time() {
     let mut waiting = waiting(Primary::Away);
     let [one, two, three] = [1, 2, 3].map(|now_ms| wait(&mut waiting, now_ms));
-    assert_eq!(waiting.turn(Primary::Here), [one, two]);
+    assert_eq!(waiting.turn(Primary::Here, 5), [one, two]);
     let late = wait(&mut waiting, 4);
-    assert_eq!(waiting.done(one), [three]);
-    assert_eq!(waiting.done(two), [late]);
+    assert_eq!(waiting.done(one, 5), [three]);
+    assert_eq!(waiting.done(two, 5), [late]);
     assert_eq!(waiting.ask(Work::New, 5), Answer::Go);
 }
 
@@ -75,12 +75,24 @@ fn a_full_queue_fails_at_once() {
 fn who_finds_the_primary_gone_again_waits_on_where_it_was() {
     let mut waiting = waiting(Primary::Away);
     let [one, two, three] = [1, 2, 3].map(|now_ms| wait(&mut waiting, now_ms));
-    assert_eq!(waiting.turn(Primary::Here), [one, two]);
-    assert_eq!(waiting.turn(Primary::Away), []);
+    assert_eq!(waiting.turn(Primary::Here, 5), [one, two]);
+    assert_eq!(waiting.turn(Primary::Away, 5), []);
     waiting.wait_on(one);
-    assert_eq!(waiting.done(two), []);
+    assert_eq!(waiting.done(two, 5), []);
     assert_eq!(waiting.expires_ms(), Some(101));
-    assert_eq!(waiting.turn(Primary::Here), [one, three]);
+    assert_eq!(waiting.turn(Primary::Here, 5), [one, three]);
+}
+
+#[test]
+fn slow_ones_hold_up_the_others_for_a_second_only() {
+    let mut waiting = waiting(Primary::Away);
+    let [one, two, three] = [1, 2, 3].map(|now_ms| wait(&mut waiting, now_ms));
+    assert_eq!(waiting.turn(Primary::Here, 10), [one, two]);
+    assert_eq!(waiting.hurry(10 + GOING_MS - 1), []);
+    assert_eq!(waiting.hurry(10 + GOING_MS), [three]);
+    waiting.wait_on(one);
+    assert_eq!(waiting.done(two, 2_000), []);
+    assert_eq!(waiting.turn(Primary::Here, 2_000), [one]);
 }
 
 #[test]
@@ -118,7 +130,7 @@ struct World {
     waiting: Waiting,
     primary: Primary,
     queued: Vec<Ticket>,
-    going: Vec<Ticket>,
+    going: Vec<(Ticket, u64)>,
 }
 
 impl World {
@@ -129,6 +141,7 @@ impl World {
             5..=7 => self.finish(),
             8 => self.change(),
             9 => self.leave(),
+            10 => self.hurry(),
             _ => {}
         }
         self.expire();
@@ -155,12 +168,12 @@ impl World {
         for ticket in turn {
             assert_eq!(self.queued.iter().min(), Some(&ticket), "not its turn");
             self.queued.retain(|one| *one != ticket);
-            self.going.push(ticket);
+            self.going.push((ticket, self.now_ms));
         }
     }
 
     fn finish(&mut self) {
-        let Some(ticket) = self.dice.draw(&mut self.going) else {
+        let Some((ticket, _)) = self.dice.draw(&mut self.going) else {
             return;
         };
         if self.dice.one_in(3) {
@@ -168,14 +181,19 @@ impl World {
             self.queued.push(ticket);
             self.primary = Primary::Away;
         } else {
-            let turn = self.waiting.done(ticket);
+            let turn = self.waiting.done(ticket, self.now_ms);
             self.go(turn);
         }
     }
 
     fn change(&mut self) {
         self.primary = [Primary::Here, Primary::Changing, Primary::Away][self.dice.below(3)];
-        let turn = self.waiting.turn(self.primary);
+        let turn = self.waiting.turn(self.primary, self.now_ms);
+        self.go(turn);
+    }
+
+    fn hurry(&mut self) {
+        let turn = self.waiting.hurry(self.now_ms);
         self.go(turn);
     }
 
@@ -196,7 +214,9 @@ impl World {
 
     fn check(&self) {
         assert_eq!(self.waiting.len(), self.queued.len());
-        assert!(self.going.len() <= SETTINGS.resume_at_once);
+        let going = self.going.iter();
+        let recent = going.filter(|(_, since_ms)| self.now_ms < since_ms + GOING_MS);
+        assert!(recent.count() <= SETTINGS.resume_at_once);
         let oldest_ms = self.queued.iter().map(|ticket| ticket.since_ms).min();
         assert!(oldest_ms.is_none_or(|since_ms| self.now_ms < since_ms + SETTINGS.wait_ms));
         let is_idle = self.primary == Primary::Here && self.going.is_empty();
@@ -206,11 +226,11 @@ impl World {
     fn heal(&mut self) {
         while !self.queued.is_empty() || !self.going.is_empty() {
             self.primary = Primary::Here;
-            let turn = self.waiting.turn(self.primary);
+            let turn = self.waiting.turn(self.primary, self.now_ms);
             self.go(turn);
             self.finish();
         }
-        self.waiting.turn(Primary::Here);
+        self.waiting.turn(Primary::Here, self.now_ms);
         assert!(self.queued.is_empty() && self.waiting.is_calm());
     }
 }

@@ -7,6 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use evenkeel_policy::waiting::{Answer, Primary, Settings, Ticket, Trouble, Waiting, Work};
 
+use crate::clock;
+
 /// One who waits; his turn comes from any thread.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
@@ -95,14 +97,14 @@ impl Line {
     /// What the servers' roles are now.
     pub(crate) fn turn(&self, primary: Primary) {
         let mut line = self.lock();
-        let tickets = line.0.turn(primary);
+        let tickets = line.0.turn(primary, clock::now_ms());
         self.call(line, &tickets);
     }
 
     /// Whose turn it was has come to the primary, or does not want to any more.
     pub(crate) fn done(&self, ticket: Ticket) {
         let mut line = self.lock();
-        let tickets = line.0.done(ticket);
+        let tickets = line.0.done(ticket, clock::now_ms());
         self.call(line, &tickets);
     }
 
@@ -124,15 +126,23 @@ impl Line {
             return;
         }
         // His turn has come meanwhile: the next one's, then.
-        let tickets = line.0.done(ticket);
+        let tickets = line.0.done(ticket, clock::now_ms());
+        self.call(line, &tickets);
+    }
+
+    /// About once a second: nobody waits for too long.
+    pub(crate) fn upkeep(&self, now_ms: u64) {
+        if self.is_calm() {
+            return;
+        }
+        self.expire(now_ms);
+        let mut line = self.lock();
+        let tickets = line.0.hurry(now_ms);
         self.call(line, &tickets);
     }
 
     /// Tells those who have waited too long.
-    pub(crate) fn expire(&self, now_ms: u64) {
-        if self.is_calm() {
-            return;
-        }
+    fn expire(&self, now_ms: u64) {
         let mut line = self.lock();
         let expired = line.0.expire(now_ms);
         self.publish(&line.0);

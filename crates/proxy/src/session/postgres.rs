@@ -29,7 +29,6 @@ mod unit;
 mod unnamed;
 mod written;
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,6 +37,7 @@ use std::task::{Context, Poll};
 use evenkeel_policy::causality;
 use evenkeel_wire::postgres::conversation::{Due, Sending};
 use evenkeel_wire::postgres::requests::Requests;
+use rustc_hash::FxHashMap;
 
 use self::account::Account;
 use self::asked::Asked;
@@ -156,7 +156,7 @@ struct Session<'a> {
     /// What runs now.
     unit: Unit,
     /// What the rules say of its prepared statements, by their numbers.
-    rulings: HashMap<u64, Ruling>,
+    rulings: FxHashMap<u64, Ruling>,
     /// Why the unit that was held is not run.
     refusal: Option<Complaint>,
     /// It was cancelled since our SETs began.

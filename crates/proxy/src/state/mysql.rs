@@ -29,6 +29,7 @@
 
 mod collations;
 mod differing;
+mod facts;
 mod journal;
 mod leftover;
 mod meaning;
@@ -39,8 +40,10 @@ mod tracking;
 mod values;
 mod variables;
 
+pub(in crate::state) use facts::Facts;
+
 pub use differing::{Difference, difference};
-pub use journal::{Beginning, Journal, Reply};
+pub use journal::{Beginning, Journal, Question, Reply};
 pub use leftover::{Asked, Hold, Needs};
 pub use meaning::{
     Does, Effect, Hint, Kill, Lookup, Meaning, Thing, Value, bound_by_body, parts, read,

@@ -12,6 +12,7 @@ mod startup;
 mod tests;
 pub mod values;
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::rc::Rc;
 
@@ -25,6 +26,8 @@ pub use reported::{Reported, is_of_server, spelling};
 pub use server::{Carried, OnServer};
 pub use startup::{StartupError, from_startup};
 
+use super::mysql::Facts;
+
 /// A name, or a value: shared by the sets that have it.
 type Text = Rc<[u8]>;
 
@@ -37,6 +40,7 @@ pub struct Settings(Rc<Set>);
 
 struct Set {
     pairs: Box<[(Text, Text)]>,
+    facts: OnceCell<Facts>,
 }
 
 impl Settings {
@@ -49,6 +53,11 @@ impl Settings {
             .binary_search_by(|(own, _)| own.as_ref().cmp(name));
         let pair = self.0.pairs.get(place.ok()?)?;
         Some(&pair.1)
+    }
+
+    /// What MySQL's statements ask of it.
+    pub(in crate::state) fn facts(&self) -> Facts {
+        *self.0.facts.get_or_init(|| Facts::of(self))
     }
 
     /// Names and values, in the order of the names.

@@ -17,7 +17,7 @@ use super::{End, Session, Stage, Then};
 use crate::counters::work::Ran;
 use crate::session::card::Doing;
 use crate::session::placing::At;
-use crate::state::mysql::Hold;
+use crate::state::mysql::{Hold, Question};
 
 /// How long a client that asks at all has time to ask, while others wait for a connection.
 const ASKED_MS: u64 = 50;
@@ -176,7 +176,7 @@ impl Session<'_> {
     }
 
     /// Asks its server, of which nothing is owed; without a question only how the session is.
-    fn asks(&mut self, question: Option<&'static [u8]>) -> bool {
+    fn asks(&mut self, question: Option<Question>) -> bool {
         let Some(server) = &mut self.server else {
             return false;
         };

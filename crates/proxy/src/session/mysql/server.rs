@@ -20,7 +20,7 @@ use super::statements::Prepared;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::state::mysql::{Carried, OnServer, trackers};
+use crate::state::mysql::{Carried, OnServer, Question, trackers};
 use crate::state::settings::Interner;
 use crate::upstream::join::JoinError;
 use crate::upstream::lender::{Pooled, Who};
@@ -238,10 +238,10 @@ impl ServerConnection {
         self.ask(Ask::Other, trackers.as_bytes(), out);
     }
 
-    /// What only it knows; a question that sets our trackers has them put back behind it.
-    pub(super) fn ask_question(&mut self, question: &[u8], out: &mut Vec<u8>) {
-        self.ask(Ask::Other, question, out);
-        if question.starts_with(b"SET @@session.session_track") {
+    /// What only it knows; a question that moves our trackers has them put back behind it.
+    pub(super) fn ask_question(&mut self, question: Question, out: &mut Vec<u8>) {
+        self.ask(Ask::Other, question.text(), out);
+        if question.moves_trackers() {
             self.ask_trackers(out);
         }
     }

@@ -1,10 +1,10 @@
 //! Prepared statements: the client's numbers, the statements that all sessions share, and which of
 //! them a server connection has.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use evenkeel_wire::mysql::StatementId;
+use rustc_hash::FxHashMap;
 
 use crate::service::rules::Ruling;
 use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh, new_id};
@@ -113,7 +113,7 @@ fn is_plain(value: &[u8]) -> bool {
 /// One client's statements, by the numbers that we gave it.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    known: HashMap<u32, Named>,
+    known: FxHashMap<u32, Named>,
     given: u32,
     /// What [`StatementId::LAST`] means.
     last: Option<u32>,
@@ -304,7 +304,7 @@ impl Numbers {
 /// Which statements a server connection has, the longest unused first to go.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    known: HashMap<u64, There>,
+    known: FxHashMap<u64, There>,
     clock: u64,
 }
 

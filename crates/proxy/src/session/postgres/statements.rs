@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use evenkeel_wire::sql::Dialect;
+use rustc_hash::FxHashMap;
 
 use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh};
 use crate::state::meaning::{Effect, Meaning};
@@ -256,7 +257,7 @@ impl Names {
 /// Which statements a server connection has, the longest unused first to go.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    used: HashMap<u64, Use>,
+    used: FxHashMap<u64, Use>,
     clock: u64,
     /// Parses and Closes that are under way, in their order.
     open: Vec<Open>,

@@ -3,13 +3,14 @@
 mod apply;
 mod heard;
 mod placing;
+mod question;
 mod things;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::{Isolation, Modes};
+use evenkeel_policy::route::Modes;
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::{Change, STATE_CHANGED, Tracker};
 use evenkeel_wire::sql::Dialect;
@@ -24,6 +25,7 @@ use super::tracking::{self, Tracking};
 use super::values;
 use super::variables;
 use crate::state::settings::{Interner, Settings};
+pub use question::Question;
 use things::Things;
 
 /// What a session begins with.
@@ -249,8 +251,7 @@ impl Journal {
     /// Whether each statement is a transaction of its own.
     #[must_use]
     pub fn autocommit(&self) -> bool {
-        let value = self.now.get(variables::AUTOCOMMIT);
-        value.and_then(values::boolean) != Some(false)
+        self.now.facts().autocommit
     }
 
     /// What a server would say of it, outside of a transaction.
@@ -285,18 +286,7 @@ impl Journal {
     /// What its next transaction begins with if it does not say.
     #[must_use]
     pub fn transaction_defaults(&self) -> Modes {
-        let read_only = self.now.get(variables::READ_ONLY);
-        let isolation = self.now.get(variables::ISOLATION);
-        let session = Modes {
-            read_only: read_only.and_then(values::boolean),
-            isolation: isolation.map(|isolation| {
-                match isolation.eq_ignore_ascii_case(b"serializable") {
-                    true => Isolation::Serializable,
-                    false => Isolation::Weaker,
-                }
-            }),
-        };
-        self.next.unwrap_or_default().or(session)
+        self.next.unwrap_or_default().or(self.now.facts().modes)
     }
 
     /// Whether the client is to see this tracker.
@@ -419,7 +409,7 @@ impl Journal {
     }
 
     fn owes_collation(&self) -> bool {
-        self.now.get(variables::COLLATION).is_none()
+        !self.now.facts().has_collation
     }
 
     /// An OK is over: the connection's collation, if it was told.

@@ -184,10 +184,10 @@ impl Scene {
         }
         let Client { journal, at, .. } = &mut self.clients[client];
         let Lent { model, on } = &mut self.lent[*at];
-        let Some(text) = journal.question(&self.asked) else {
+        let Some(question) = journal.question(&self.asked) else {
             return;
         };
-        let answer = model.run(str::from_utf8(text).unwrap());
+        let answer = model.run(str::from_utf8(question.text()).unwrap());
         assert_eq!(answer.error, None);
         hear(&answer, on, Some(&mut *journal), &self.interner);
         journal.answered(on, &self.interner);

@@ -1,6 +1,6 @@
 //! One place per worker where sets of settings are made, so that equal ones are the same one.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -52,6 +52,7 @@ impl Interner {
     pub fn new() -> Interner {
         let empty = Settings(Rc::new(Set {
             pairs: Box::default(),
+            facts: OnceCell::new(),
         }));
         Interner {
             sets: RefCell::default(),
@@ -105,6 +106,7 @@ impl Interner {
         }
         let set = Rc::new(Set {
             pairs: draft.pairs.into_boxed_slice(),
+            facts: OnceCell::new(),
         });
         known.push(Rc::downgrade(&set));
         sets.sweep();

@@ -16,7 +16,7 @@ impl<C: Connection> Lending<C> {
         }
         self.upkept_ms.set(now_ms);
         if let Some(shared) = &self.service.database {
-            shared.line.expire(now_ms);
+            shared.line.upkeep(now_ms);
         }
         self.lender.tidy();
         let mut orders = Vec::new();

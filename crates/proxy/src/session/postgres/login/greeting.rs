@@ -1,6 +1,5 @@
 //! What a client is told once it has proved who it is: what a server would tell it.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use evenkeel_wire::postgres::conversation::Sending;
 use evenkeel_wire::postgres::requests::Requests;
 use evenkeel_wire::postgres::{TransactionStatus, build, login};
+use rustc_hash::FxHashMap;
 
 use super::super::account::Account;
 use super::super::complaint::Complaint;
@@ -242,7 +242,7 @@ impl<'a> Door<'a> {
             changed_functions_us: 0,
             hides_tables: false,
             unit: Unit::new(),
-            rulings: HashMap::new(),
+            rulings: FxHashMap::default(),
             refusal: None,
             refused_setting: ([0; 5], String::new()),
             card,

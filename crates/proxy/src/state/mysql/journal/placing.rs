@@ -5,33 +5,21 @@ use evenkeel_policy::pins::Pin;
 use super::super::leftover::{Asked, InsertId, Needs};
 use super::super::server::OnServer;
 use super::super::variables;
-use super::{Heard, Journal};
+use super::{Heard, Journal, Question};
 use crate::state::settings::{Interner, Settings};
 
 impl Journal {
-    /// What the server must be asked before the connection is given away: a text of ours, whose
-    /// trackers tell. `None`: all is known.
+    /// What the server must be asked before the connection is given away. `None`: all is known.
     #[must_use]
-    pub fn question(&mut self, asked: &Asked) -> Option<&'static [u8]> {
-        const COLLATION: &[u8] =
-            b"SET @@session.collation_connection=@@session.collation_connection";
-        const INSERT_ID: &[u8] = b"SET @@session.last_insert_id=LAST_INSERT_ID()";
-        const BOTH: &[u8] = b"SET @@session.collation_connection=@@session.collation_connection,\
-            @@session.last_insert_id=LAST_INSERT_ID()";
-        // Here it is told by its name only if our trackers name it first, and those must be put
-        // back behind the question. They also forget what they have not told yet.
-        const ITS_NAME: &[u8] = b"SET @@session.session_track_system_variables=\
-            'collation_connection,last_insert_id,*',\
-            @@session.collation_connection=@@session.collation_connection,\
-            @@session.last_insert_id=LAST_INSERT_ID()";
+    pub fn question(&mut self, asked: &Asked) -> Option<Question> {
         let is_open = self.is_insert_id_open(asked);
         self.is_asked = is_open && self.is_by_place;
         match (self.owes_settings(), is_open) {
-            (_, true) if self.is_asked && !self.is_untold => Some(ITS_NAME),
-            (true, true) if self.is_asked => Some(COLLATION),
-            (true, true) => Some(BOTH),
-            (true, false) => Some(COLLATION),
-            (false, true) => Some(INSERT_ID),
+            (_, true) if self.is_asked && !self.is_untold => Some(Question::BothByName),
+            (true, true) if self.is_asked => Some(Question::Collation),
+            (true, true) => Some(Question::Both),
+            (true, false) => Some(Question::Collation),
+            (false, true) => Some(Question::InsertId),
             (false, false) => None,
         }
     }
