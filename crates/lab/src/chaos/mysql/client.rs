@@ -371,9 +371,10 @@ impl Client {
         self.socket.set_limit(limit)
     }
 
-    /// KILL of this session, or of its query, over a connection of its own.
-    pub(super) fn kill(&self, what: &str) -> Result<(), Failure> {
-        let mut other = Client::log_in(self.socket.address, self.socket.limit())?;
+    /// KILL of this session, or of its query, over a connection of its own, which may have to wait
+    /// for a server that knows its user.
+    pub(super) fn kill(&self, what: &str, limit: Duration) -> Result<(), Failure> {
+        let mut other = Client::log_in(self.socket.address, limit)?;
         other.query(&format!("KILL {what} {}", self.connection))?;
         other.quit();
         Ok(())

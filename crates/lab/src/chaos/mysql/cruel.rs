@@ -246,7 +246,7 @@ fn cancel(
     sleep(Duration::from_millis(50 + chance.below(50)));
     let limit = client.limit(CANCEL_LIMIT);
     for _ in 0..CANCELS_MAX {
-        client.kill("QUERY")?;
+        client.kill("QUERY", stage.limit)?;
         match client.answer() {
             // MariaDB says that it was interrupted, MySQL that it slept less than it should.
             Err(Failure::Refused(error)) if error.means == Means::Cancelled => break,
@@ -265,7 +265,7 @@ fn cancel(
     client.query("SELECT 1")?;
     // A cancel that comes late is nobody's.
     if chance.below(2) == 0 {
-        client.kill("QUERY")?;
+        client.kill("QUERY", stage.limit)?;
     }
     client.leave();
     Ok(())
@@ -278,7 +278,7 @@ fn kill(stage: &Stage, mut client: Client, chance: &mut Chance, tag: &str) -> Re
         client.send_query(&format!("SELECT concat(SLEEP({SLEEP_S})), '{tag}'"))?;
         sleep(Duration::from_millis(50 + chance.below(50)));
     }
-    client.kill("CONNECTION")?;
+    client.kill("CONNECTION", stage.limit)?;
     client.limit(CANCEL_LIMIT);
     let end = match is_busy {
         true => client.answer(),

@@ -214,6 +214,7 @@ fn cancel(
             Ok(_) => {
                 let what = format!("{tag}: a cancelled query ended as if it had not been");
                 stage.notes.wrong(Wrong::Stuck, what);
+                break;
             }
         }
     }
