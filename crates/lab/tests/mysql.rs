@@ -26,6 +26,8 @@ mod door;
 mod encryption;
 #[path = "mysql/full.rs"]
 mod full;
+#[path = "mysql/globals.rs"]
+mod globals;
 #[path = "mysql/large.rs"]
 mod large;
 #[path = "mysql/left.rs"]

@@ -432,6 +432,13 @@ impl<'a, C: Connection> Borrower<'a, C> {
         }
     }
 
+    /// Its server's connections do not begin as new ones do any more.
+    pub(super) fn renew_there(&self) {
+        if let Some(at) = &self.at {
+            self.lending.renew(self.worker, at.server.id);
+        }
+    }
+
     /// It has no connection any more.
     pub(super) fn give_back(&self, server: Box<C>, condition: Condition) {
         self.card.has_none();

@@ -50,6 +50,8 @@ struct Learned {
 #[derive(Debug, Default)]
 struct Inner {
     fresh: Option<Arc<Fresh>>,
+    /// A client has set global variables since.
+    is_outdated: bool,
     /// When a server let the account use them.
     schemas: HashMap<Box<[u8]>, u64>,
 }
@@ -69,6 +71,12 @@ impl Known {
     /// How a connection of the account begins; `None`: none has been opened yet.
     pub(super) fn fresh(&self) -> Option<Arc<Fresh>> {
         lock(&self.learned.inner).fresh.clone()
+    }
+
+    /// Whether that is known, and the same as far as can be told from here.
+    pub(super) fn is_current(&self) -> bool {
+        let inner = lock(&self.learned.inner);
+        inner.fresh.is_some() && !inner.is_outdated
     }
 
     /// Whether a server let the account use a schema a moment ago.
@@ -93,7 +101,7 @@ impl Known {
     }
 
     pub(super) fn learn(&self, fresh: &Arc<Fresh>) {
-        lock(&self.learned.inner).fresh = Some(Arc::clone(fresh));
+        self.learned.learn(fresh);
     }
 }
 
@@ -116,8 +124,23 @@ impl Greetings {
     pub(super) fn refresh(&self, who: &Who, fresh: &Arc<Fresh>) {
         let learned = lock(&self.known).get(&identity(who)).map(Arc::clone);
         if let Some(learned) = learned {
-            lock(&learned.inner).fresh = Some(Arc::clone(fresh));
+            learned.learn(fresh);
         }
+    }
+
+    /// Global variables were set: the next to log in is told of the new ones.
+    pub(super) fn outdate(&self) {
+        for learned in lock(&self.known).values() {
+            lock(&learned.inner).is_outdated = true;
+        }
+    }
+}
+
+impl Learned {
+    fn learn(&self, fresh: &Arc<Fresh>) {
+        let mut inner = lock(&self.inner);
+        inner.fresh = Some(Arc::clone(fresh));
+        inner.is_outdated = false;
     }
 }
 

@@ -166,6 +166,12 @@ impl Session<'_> {
             self.service.knowledge.routines_changed();
             self.changed_catalog = Some(self.catalog());
         }
+        if meaning.sets_globals {
+            if let Some(own) = self.service.of_mysql() {
+                own.logins.greetings.outdate();
+            }
+            self.borrower.renew_there();
+        }
     }
 
     /// The client's command failed.

@@ -72,6 +72,8 @@ pub struct Meaning {
     pub effects: SmallVec<[Effect; 1]>,
     /// Routines, tables or views may be others behind it.
     pub changes_catalog: bool,
+    /// It sets global variables, which new sessions begin with.
+    pub sets_globals: bool,
     /// It may write: who must see it needs the GTID of its commit.
     pub writes: bool,
     /// What it asks of the statement before it.
@@ -371,6 +373,7 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&reader, statement);
         meaning.writes |= routing::may_write(&routed);
+        meaning.sets_globals |= statement.traits.any(mysql::Traits::SETS_GLOBAL);
         meaning.changes_catalog |= routing::changes_catalog(statement, &routed);
         let needs = routing::needs(&reader, statement);
         // What is about a statement of the same text is not asked of the one before the text.

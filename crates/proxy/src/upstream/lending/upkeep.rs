@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Connection, Lending};
+use super::{Connection, Errand, Lending};
 use crate::clock;
+use crate::engine::worker::Worker;
 
 impl<C: Connection> Lending<C> {
     /// Twice a second: closes what has ended, is old or not needed, and opens what is missing.
@@ -27,6 +28,13 @@ impl<C: Connection> Lending<C> {
         self.give_out(orders);
         if let Some(worker) = self.worker.upgrade() {
             self.make_room(&worker);
+        }
+    }
+
+    /// Every connection to a server closes as soon as nobody uses it, and new ones are opened.
+    pub(crate) fn renew(&self, worker: &Worker, server_id: u64) {
+        for ticket in self.lender.outdate(|one| one.server.id == server_id) {
+            self.send_errand(worker, ticket.worker, Errand::Again(ticket));
         }
     }
 

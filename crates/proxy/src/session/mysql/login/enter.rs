@@ -71,7 +71,7 @@ impl<'a> Door<'a> {
         }
         let schema = wish.schema.as_deref();
         let is_known = |schema| account.known.may_use(schema, clock::now_ms());
-        if account.known.fresh().is_none() || !schema.is_none_or(is_known) {
+        if !account.known.is_current() || !schema.is_none_or(is_known) {
             // While nobody can be asked, what was so the last time is good enough: whoever comes
             // in has servers to wait for.
             let may_enter = has_been_in(&account, schema);

@@ -1,0 +1,38 @@
+//! Global variables that clients set: whoever logs in behind that begins with them.
+
+use super::client::Client;
+use super::stage::{ONE, Setup, Stage, own};
+
+const VALUES: &str = "select concat_ws(' ', @@sql_mode, @@max_allowed_packet, @@join_buffer_size)";
+const BEFORE: &str = "ANSI_QUOTES 67108864 262144";
+const AFTER: &str = "PIPES_AS_CONCAT 33554432 524288";
+
+/// TO SEE THIS RED: let connections be used on behind a SET GLOBAL.
+#[test]
+fn who_logs_in_behind_a_set_global_has_what_it_set_and_who_was_there_what_it_had() {
+    let (_lab, server) = own();
+    let sql = |text: &str| server.sql(text).unwrap();
+    sql("grant all on *.* to sbtest@'127.0.0.1'");
+    sql("set global sql_mode = 'ANSI_QUOTES', global join_buffer_size = 262144");
+    let setup = Setup {
+        pool: "size = 3",
+        ..ONE
+    };
+    let stage = Stage::before(&server, "auto", setup);
+    let mut there = stage.client();
+    let mut busy = stage.client();
+    for client in [&mut there, &mut busy] {
+        assert_eq!(client.value(VALUES), BEFORE);
+    }
+    busy.run("begin");
+    let mut setter = stage.client();
+    setter.run("set global sql_mode = 'PIPES_AS_CONCAT', @@global.max_allowed_packet = 33554432");
+    setter.run("set global join_buffer_size = 524288");
+    for _ in 0..5 {
+        assert_eq!(Client::connect(stage.address).value(VALUES), AFTER);
+    }
+    // A transaction keeps its connection; a session keeps what follows it.
+    assert_eq!(busy.value(VALUES), BEFORE);
+    busy.run("commit");
+    assert_eq!(there.value("select @@sql_mode"), "ANSI_QUOTES");
+}
