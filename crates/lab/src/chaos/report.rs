@@ -348,13 +348,23 @@ impl fmt::Display for Report {
             let count = counts.get(&wrong).copied().unwrap_or(0);
             write!(f, "{} {count}  ", wrong.name())?;
         }
-        let changes = self.outages.iter().filter(|one| one.is_change);
-        let reaction = changes.filter_map(|one| one.reaction).max();
+        writeln!(f)?;
+        self.bar(f)
+    }
+}
+
+impl Report {
+    fn bar(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let changes = || self.outages.iter().filter(|one| one.is_change);
+        let reaction = changes().filter_map(|one| one.reaction).max();
         let reaction_ms = reaction.unwrap_or_default().as_millis();
+        let read_pause = changes().map(|one| one.read_pause).max();
+        let read_pause_ms = read_pause.unwrap_or_default().as_millis();
         let bar = if self.is_in_time() { "met" } else { "missed" };
         write!(
             f,
-            "\nwrites went on {reaction_ms} ms at most after there was a writable primary: {bar}"
+            "writes went on {reaction_ms} ms at most after there was a writable primary, no read was \
+             answered for {read_pause_ms} ms at most: {bar}"
         )
     }
 }
