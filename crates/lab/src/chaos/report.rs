@@ -363,8 +363,8 @@ impl Report {
         let bar = if self.is_in_time() { "met" } else { "missed" };
         write!(
             f,
-            "writes went on {reaction_ms} ms at most after there was a writable primary, no read was \
-             answered for {read_pause_ms} ms at most: {bar}"
+            "writes went on {reaction_ms} ms at most after there was a writable primary, no read \
+             was answered for {read_pause_ms} ms at most: {bar}"
         )
     }
 }
