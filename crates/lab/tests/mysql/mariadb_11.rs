@@ -55,6 +55,36 @@ fn users_whose_proofs_nobody_else_can_use_come_in_by_the_file_of_users() {
     }
 }
 
+/// TO SEE THIS RED: ask by the first way that is spoken.
+#[test]
+fn of_several_ways_to_log_in_the_one_counts_that_servers_take_too() {
+    let Some(server) = shared() else { return };
+    server
+        .sql(
+            "CREATE USER moving@'127.0.0.1' IDENTIFIED VIA parsec USING PASSWORD('secret') \
+             OR unix_socket OR mysql_native_password USING PASSWORD('secret'); \
+             GRANT ALL ON sbtest.* TO moving@'127.0.0.1'",
+        )
+        .unwrap();
+    for io in DRIVERS {
+        let stage = Stage::before(server, io, ONE);
+        let enter = |address, password| {
+            let login = Login {
+                user: "moving",
+                password,
+                ..Login::default()
+            };
+            Client::enter(address, &login)
+        };
+        for address in [server.address, stage.address] {
+            let mut client = enter(address, "secret").unwrap();
+            assert_eq!(client.value("select current_user()"), "moving@127.0.0.1");
+        }
+        let told = enter(stage.address, "wrong").map(|_| ()).unwrap_err();
+        assert!(told.starts_with("error 1045 "), "{io}: {told}");
+    }
+}
+
 /// Its own client, at an address that it does not take for its own machine's, with no authority.
 fn newest_client(port: u16, user: &str, password: &str, text: &str) -> String {
     let mut command = mariadb::command(VERSION, "mariadb").unwrap();
