@@ -312,3 +312,34 @@ fn sessions_read_what_they_wrote_at_replicas_and_after_a_change_of_the_primary()
     stage.wait_primary(&candidate);
     write_and_read(&stage, 30, 4);
 }
+
+/// A position is one of each domain; a replica is far enough when it has all of them.
+#[test]
+fn sessions_read_what_they_wrote_in_several_domains() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let right = "GRANT BINLOG REPLAY ON *.* TO sbtest@'127.0.0.1'";
+    scene.writer().unwrap().sql(right).unwrap();
+    let stage = split::Stage::in_front_of(scene, "auto", "");
+    let primary = stage.port_of_primary();
+    let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+    let mut elsewhere = 0;
+    for round in 0..60 {
+        for (id, client) in clients.iter_mut().enumerate() {
+            let write = format!("update counters set v = {round} where id = {id}");
+            let other = format!("update counters set v = {round} where id = 1{id}");
+            client.run(&match round % 3 {
+                0 => format!("set gtid_domain_id = {id}; {write}"),
+                1 => format!("set statement gtid_domain_id = 9 for {write}"),
+                _ => format!("{write}; set gtid_domain_id = 1{id}; {other}"),
+            });
+            let row = client.value(&format!("select v, here() from counters where id = {id}"));
+            let (seen, port) = row.split_once('|').unwrap();
+            assert_eq!(seen, round.to_string(), "at {port}");
+            elsewhere += usize::from(port != primary);
+        }
+    }
+    assert!(elsewhere > 0, "every read was at the primary");
+}
