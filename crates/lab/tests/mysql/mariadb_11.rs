@@ -55,6 +55,36 @@ fn users_whose_proofs_nobody_else_can_use_come_in_by_the_file_of_users() {
     }
 }
 
+/// TO SEE THIS RED: ask by the first way that is spoken.
+#[test]
+fn of_several_ways_to_log_in_the_one_counts_that_servers_take_too() {
+    let Some(server) = shared() else { return };
+    server
+        .sql(
+            "CREATE USER moving@'127.0.0.1' IDENTIFIED VIA parsec USING PASSWORD('secret') \
+             OR unix_socket OR mysql_native_password USING PASSWORD('secret'); \
+             GRANT ALL ON sbtest.* TO moving@'127.0.0.1'",
+        )
+        .unwrap();
+    for io in DRIVERS {
+        let stage = Stage::before(server, io, ONE);
+        let enter = |address, password| {
+            let login = Login {
+                user: "moving",
+                password,
+                ..Login::default()
+            };
+            Client::enter(address, &login)
+        };
+        for address in [server.address, stage.address] {
+            let mut client = enter(address, "secret").unwrap();
+            assert_eq!(client.value("select current_user()"), "moving@127.0.0.1");
+        }
+        let told = enter(stage.address, "wrong").map(|_| ()).unwrap_err();
+        assert!(told.starts_with("error 1045 "), "{io}: {told}");
+    }
+}
+
 /// Its own client, at an address that it does not take for its own machine's, with no authority.
 fn newest_client(port: u16, user: &str, password: &str, text: &str) -> String {
     let mut command = mariadb::command(VERSION, "mariadb").unwrap();
@@ -281,4 +311,35 @@ fn sessions_read_what_they_wrote_at_replicas_and_after_a_change_of_the_primary()
     stage.scene.lab.promote(&candidate).unwrap();
     stage.wait_primary(&candidate);
     write_and_read(&stage, 30, 4);
+}
+
+/// A position is one of each domain; a replica is far enough when it has all of them.
+#[test]
+fn sessions_read_what_they_wrote_in_several_domains() {
+    if skipped() {
+        return;
+    }
+    let scene = Scene::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let right = "GRANT BINLOG REPLAY ON *.* TO sbtest@'127.0.0.1'";
+    scene.writer().unwrap().sql(right).unwrap();
+    let stage = split::Stage::in_front_of(scene, "auto", "");
+    let primary = stage.port_of_primary();
+    let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+    let mut elsewhere = 0;
+    for round in 0..60 {
+        for (id, client) in clients.iter_mut().enumerate() {
+            let write = format!("update counters set v = {round} where id = {id}");
+            let other = format!("update counters set v = {round} where id = 1{id}");
+            client.run(&match round % 3 {
+                0 => format!("set gtid_domain_id = {id}; {write}"),
+                1 => format!("set statement gtid_domain_id = 9 for {write}"),
+                _ => format!("{write}; set gtid_domain_id = 1{id}; {other}"),
+            });
+            let row = client.value(&format!("select v, here() from counters where id = {id}"));
+            let (seen, port) = row.split_once('|').unwrap();
+            assert_eq!(seen, round.to_string(), "at {port}");
+            elsewhere += usize::from(port != primary);
+        }
+    }
+    assert!(elsewhere > 0, "every read was at the primary");
 }

@@ -352,3 +352,47 @@ fn how_strings_are_read_is_told_from_the_greeting_on() {
         heard
     });
 }
+
+/// Whoever may not set them may set them to DEFAULT, and call what its owner may.
+///
+/// TO SEE THIS RED: follow them by the server's word.
+#[test]
+fn variables_that_not_everybody_may_set_are_not_set_for_who_may_not() {
+    sql("create or replace procedure sbtest.in_domain(d int) set session gtid_domain_id = d");
+    let defaults = [
+        "binlog_annotate_row_events",
+        "binlog_direct_non_transactional_updates",
+        "binlog_format",
+        "binlog_row_image",
+        "gtid_domain_id",
+        "innodb_strict_mode",
+        "innodb_tmpdir",
+        "server_id",
+    ];
+    let setup = Setup {
+        pool: "size = 3",
+        ..ONE
+    };
+    same_as_direct(setup, |address| {
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address)).collect();
+        let mut heard = Vec::new();
+        for name in defaults {
+            let own = format!("set session {name} = default");
+            heard.extend(clients[0].all(&[&own, "set gtid_domain_id = 5"]));
+            // The connection that it had goes to another one.
+            for client in clients.iter_mut().rev() {
+                client.run("begin");
+            }
+            for client in clients.iter_mut().rev() {
+                heard.extend(client.all(&[&format!("select @@{name}"), "commit"]));
+            }
+        }
+        heard.extend(clients[0].all(&["call in_domain(7)"]));
+        for _ in 0..2 {
+            for client in &mut clients {
+                heard.extend(client.all(&["select @@gtid_domain_id", "select 1"]));
+            }
+        }
+        heard
+    });
+}

@@ -14,8 +14,8 @@ mod tests;
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_wire::sql::hint;
 use evenkeel_wire::sql::mysql::{self, Modes as Reading};
-use evenkeel_wire::sql::{hint, mysql::TokenKind};
 use smallvec::{SmallVec, smallvec};
 
 use super::super::meaning::EFFECTS_MAX;
@@ -24,6 +24,7 @@ use super::leftover::Needs;
 use super::variables;
 pub use body::bound_by_body;
 pub use kills::Kill;
+use parts::is_end;
 pub use parts::parts;
 
 /// What is known of a schema's routines, tables and views. Names come without quotes, as they are
@@ -131,6 +132,8 @@ pub enum Does {
     SetTimestamp(Option<Box<[u8]>>),
     /// A switch that the server does not tell of by its own name, and whether it is on now.
     SetSwitch(Box<[u8]>, bool),
+    /// One that not everybody may set has its DEFAULT, as on every connection.
+    Defaults(Box<[u8]>),
     /// A tracker of the client's: its name in lower case, and its value if it is not DEFAULT.
     Track(Box<[u8]>, Option<Box<[u8]>>),
     /// A system variable that the server tells of, or it binds: its name in lower case.
@@ -305,6 +308,7 @@ impl Meaning {
                 Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
                 Does::Release(_)
                 | Does::Told(_)
+                | Does::Defaults(_)
                 | Does::Collation
                 | Does::NextTransaction(_)
                 | Does::Begin
@@ -495,9 +499,4 @@ fn owned_hint(hint: hint::Hint<'_>) -> Hint {
         hint::Hint::Replica => Hint::Replica,
         hint::Hint::Server(name) => Hint::Server(name.into()),
     }
-}
-
-/// Whether a token ends a statement.
-fn is_end(kind: TokenKind) -> bool {
-    matches!(kind, TokenKind::End | TokenKind::Semicolon)
 }

@@ -128,6 +128,21 @@ pub(super) fn is_no_setting(name: &[u8]) -> bool {
     told.contains(&name)
 }
 
+/// Servers let everybody set them to DEFAULT, but to no value, not even to that one.
+pub(super) fn is_guarded(name: &[u8]) -> bool {
+    let guarded: [&[u8]; 8] = [
+        b"binlog_annotate_row_events",
+        b"binlog_direct_non_transactional_updates",
+        b"binlog_format",
+        b"binlog_row_image",
+        b"gtid_domain_id",
+        b"innodb_strict_mode",
+        b"innodb_tmpdir",
+        b"server_id",
+    ];
+    guarded.contains(&name)
+}
+
 /// Whether it changes how strings are read.
 pub(super) fn is_charset(name: &[u8]) -> bool {
     name == CLIENT || name == COLLATION || is_of_connection(name)

@@ -12,6 +12,9 @@ use crate::mysql::password::rsa::PublicKey;
 use crate::mysql::password::{self, Nonce, ed25519, native, parsec, sha2};
 use crate::mysql::startup::Attributes;
 
+/// So many other plugins a server may ask for: MariaDB tries all that an account names.
+const SWITCHES_MAX: u8 = 4;
+
 /// What we say of ourselves.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hello<'a> {
@@ -48,7 +51,9 @@ pub struct Join {
     random: [u8; 32],
     nonce: Nonce,
     waiting: Waiting,
-    switched: bool,
+    switches: u8,
+    /// Why the last plugin that was asked for was not answered.
+    declined: Option<Refusal>,
 }
 
 /// A server let us in.
@@ -81,6 +86,8 @@ enum Waiting {
     Key,
     /// `parsec`: how the key is derived, and then OK. The nonce is the server's.
     Parsec(parsec::Nonce),
+    /// Whatever a plugin wants that is not answered.
+    Other,
 }
 
 impl Join {
@@ -105,7 +112,8 @@ impl Join {
             random,
             nonce,
             waiting: Waiting::Ok,
-            switched: false,
+            switches: 0,
+            declined: None,
         });
         let plugin = join.first_plugin(greeting.plugin);
         let proof = join.proof(plugin, nonce.bytes())?;
@@ -146,7 +154,8 @@ impl Join {
             random,
             nonce,
             waiting: Waiting::Ok,
-            switched: false,
+            switches: 0,
+            declined: None,
         });
         let plugin = join.first_plugin(password::CACHING_SHA2);
         let proof = join.proof(plugin, nonce.bytes())?;
@@ -183,7 +192,9 @@ impl Join {
                     status: ok.status,
                 }));
             }
-            Login::Error(report) => return Err(Refusal::Server(report.code)),
+            Login::Error(report) => {
+                return Err(self.declined.unwrap_or(Refusal::Server(report.code)));
+            }
             Login::Switch { plugin, data } => Some(self.switch(plugin, data)?),
             Login::More(data) => self.more(data)?,
         };
@@ -194,8 +205,11 @@ impl Join {
         Ok(JoinStep::More(self))
     }
 
+    /// A plugin that cannot be answered gets nothing: the account may have another one, which the
+    /// server asks for then.
     fn switch(&mut self, plugin: &[u8], data: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        if std::mem::replace(&mut self.switched, true) {
+        self.switches = self.switches.saturating_add(1);
+        if self.switches > SWITCHES_MAX {
             return Err(Refusal::Protocol);
         }
         let nonce = data.strip_suffix(&[0]).filter(|rest| rest.len() == 20);
@@ -203,11 +217,19 @@ impl Join {
         if let Ok(nonce) = nonce.try_into() {
             self.nonce = Nonce::given(nonce);
         }
-        let Some(known) = known(plugin) else {
-            return Err(Refusal::Plugin);
-        };
         self.waiting = Waiting::Ok;
-        self.proof(known, nonce)
+        let proof = match known(plugin) {
+            Some(known) => self.proof(known, nonce),
+            None => Err(Refusal::Plugin),
+        };
+        self.declined = proof.as_ref().err().copied();
+        match proof {
+            Err(Refusal::Plugin | Refusal::Credential | Refusal::CleartextNotAllowed) => {
+                self.waiting = Waiting::Other;
+                Ok(Zeroizing::default())
+            }
+            proof => proof,
+        }
     }
 
     /// What a plugin adds: only `caching_sha2_password` and `parsec` do.
@@ -223,6 +245,10 @@ impl Join {
                 self.encrypted(&key).map(Some)
             }
             (Waiting::Parsec(nonce), told) => self.signed(&nonce, told).map(Some),
+            (Waiting::Other, _) => {
+                self.waiting = Waiting::Ok;
+                Ok(Some(Zeroizing::default()))
+            }
             _ => Err(Refusal::Protocol),
         }
     }

@@ -379,48 +379,58 @@ fn packets_that_do_not_belong_end_the_login() {
     }
 }
 
-#[test]
-fn a_server_cannot_make_us_show_a_password_in_the_clear() {
+/// What becomes of a login behind these packets of the server's, and what was said to them.
+fn told(mut join: Box<Join>, packets: &[&[u8]]) -> (JoinStep, Vec<Vec<u8>>) {
+    let mut said = Vec::new();
+    let (last, first) = packets.split_last().unwrap();
+    for payload in first {
+        let mut out = Vec::new();
+        join = match join.message(heard(payload), &mut out) {
+            JoinStep::More(join) => join,
+            other => panic!("{other:?}"),
+        };
+        said.push(take(&mut out).1);
+    }
+    (join.message(heard(last), &mut Vec::new()), said)
+}
+
+/// With a password, where anybody may listen.
+fn joining() -> Box<Join> {
     let how = (password(b"geheim"), Channel::Plain, ServerKey::Ask);
     let agreed = (Capabilities::SPOKEN, Nonce::given(NONCE));
-    let join = Join::change_user(agreed, &Hello::default(), how, [0; 32], &mut Vec::new());
-    let join = join.unwrap();
-    let payload = b"\xfemysql_clear_password\0";
-    let mut out = Vec::new();
-    let step = join.message(
-        Frame {
-            sequence: 1,
-            payload,
-        },
-        &mut out,
-    );
+    Join::change_user(agreed, &Hello::default(), how, [0; 32], &mut Vec::new()).unwrap()
+}
+
+fn heard(payload: &[u8]) -> Frame<'_> {
+    Frame {
+        sequence: 1,
+        payload,
+    }
+}
+
+const DENIED: &[u8] = b"\xff\x15\x04#28000denied";
+
+#[test]
+fn a_server_cannot_make_us_show_a_password_in_the_clear() {
+    let (step, said) = told(joining(), &[b"\xfemysql_clear_password\0", DENIED]);
     assert!(matches!(
         step,
         JoinStep::Refused(Refusal::CleartextNotAllowed)
     ));
-    assert!(out.is_empty());
+    assert_eq!(said, [b""]);
 }
 
 #[test]
-fn a_server_may_change_its_mind_once() {
-    let payload = b"\xfemysql_native_password\0abcdefghijklmnopqrst\0";
-    let mut out = Vec::new();
-    let frame = Frame {
-        sequence: 1,
-        payload,
-    };
-    let JoinStep::More(join) = spent().message(frame, &mut out) else {
-        panic!("refused");
-    };
-    let step = join.message(frame, &mut out);
+fn a_server_may_ask_for_another_plugin_as_often_as_an_account_has_ways() {
+    let native = b"\xfemysql_native_password\0abcdefghijklmnopqrst\0".as_slice();
+    let (step, said) = told(joining(), &[native; 5]);
     assert!(matches!(step, JoinStep::Refused(Refusal::Protocol)));
-    let payload = b"\xfedialog\0Password:";
-    let step = spent().message(
-        Frame {
-            sequence: 1,
-            payload,
-        },
-        &mut out,
-    );
+    assert!(said.iter().all(|said| said.len() == 20));
+    // What cannot be answered gets nothing, and counts only if nothing else was asked for.
+    let dialog = b"\xfedialog\0Password:";
+    let (step, said) = told(joining(), &[dialog, b"\x01more", native, DENIED]);
+    assert!(matches!(step, JoinStep::Refused(Refusal::Server(1045))));
+    assert_eq!(said.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 20]);
+    let (step, _) = told(joining(), &[native, dialog, DENIED]);
     assert!(matches!(step, JoinStep::Refused(Refusal::Plugin)));
 }

@@ -156,7 +156,7 @@ impl Door<'_> {
             self.shared.logins.vault.forget(&wish.user);
             return self.mock(talk, wish, &accounts.usual_plugin).await;
         };
-        for way in &row.ways {
+        for way in preferred(&row.ways, wish, user) {
             let mut proof = proof(wish, user, &identity(row, way));
             let plugin = client_plugin(&way.plugin);
             let asked = self.method(talk, wish, (plugin, &way.stored), &mut proof);
@@ -295,6 +295,19 @@ fn signed(plugin: &[u8], stored: &[u8]) -> Option<(Method, &'static str)> {
 
 fn mock_native() -> Method {
     Method::Native(native::Verifier::mock(secret()))
+}
+
+/// Of several ways, first those that leave something to log in to the servers with, and among these
+/// the one that the client has begun with: it may know no other.
+fn preferred<'a>(ways: &'a [Way], wish: &Wish, user: &FileUser) -> Vec<&'a Way> {
+    let mut ways: Vec<&Way> = ways.iter().collect();
+    ways.sort_by_key(|way| {
+        let plugin = client_plugin(&way.plugin);
+        let is_signature = matches!(plugin, password::ED25519 | password::PARSEC);
+        let leaves_nothing = is_signature && user.server_password.is_none();
+        (leaves_nothing, wish.plugin.as_deref() != Some(plugin))
+    });
+    ways
 }
 
 /// What tells an account's credential from another one.

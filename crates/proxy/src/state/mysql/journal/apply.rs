@@ -200,6 +200,7 @@ impl Journal {
             Does::Track(name, Some(value)) => self.tracking.set(name, value),
             Does::Track(name, None) => self.tracking.reset(name, &self.tracking_begun),
             Does::Told(name) => self.expect(name),
+            Does::Defaults(name) => self.set(name, None, on, interner),
             Does::Collation => {
                 if !self.has_heard(variables::COLLATION) {
                     for now in [&mut self.now, &mut on.now] {
@@ -398,6 +399,9 @@ impl Journal {
         if self.has_heard(variables::TIMESTAMP) && !meaning.effects.iter().any(is_of_clock) {
             self.bind(Pin::Settings);
         }
+        if self.heard.names.iter().any(|name| is_lent(name, meaning)) {
+            self.bind(Pin::Settings);
+        }
         let explained = !self.heard.state
             || self.heard.schema
             || !self.heard.names.is_empty()
@@ -409,6 +413,17 @@ impl Journal {
             }
         }
     }
+}
+
+/// Whether a variable that not everybody may set was set by a routine, which may have its owner's
+/// rights: then the client cannot have it set on another connection.
+fn is_lent(name: &[u8], meaning: &Meaning) -> bool {
+    let sets = |effect: &Effect| match &effect.does {
+        Does::Told(own) | Does::Defaults(own) => **own == *name,
+        Does::Restores => true,
+        _ => false,
+    };
+    variables::is_guarded(name) && !meaning.effects.iter().any(sets)
 }
 
 /// Whether it says itself which switches it sets, and nothing within it does.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use evenkeel_wire::sql::mysql::{self, Kind, Modes, TokenKind, Tokens};
 
 use super::super::values;
-use super::{body, is_end};
+use super::body;
 
 /// Each statement of a text without what stands around it, and what PREPARE, EXECUTE IMMEDIATE and
 /// SET STATEMENT hold, as far as that is written there.
@@ -35,4 +35,9 @@ pub(super) fn prepared(statement: &[u8], modes: Modes) -> Option<Vec<u8>> {
         return None;
     }
     values::string(literal.span.of(statement), modes.no_backslash_escapes)
+}
+
+/// Whether a token ends a statement.
+pub(super) fn is_end(kind: TokenKind) -> bool {
+    matches!(kind, TokenKind::End | TokenKind::Semicolon)
 }

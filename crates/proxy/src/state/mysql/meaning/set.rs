@@ -184,6 +184,9 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
         _ => None,
     };
     match variables::treatment(&name) {
+        Treatment::Told if value == Given::Default && variables::is_guarded(&name) => {
+            effects.push(Does::Defaults(name));
+        }
         Treatment::Told => {
             if variables::is_of_connection(&name) {
                 effects.push(Does::Collation);

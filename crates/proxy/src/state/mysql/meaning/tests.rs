@@ -86,6 +86,7 @@ fn shown(does: &Does) -> String {
         Does::Track(name, Some(value)) => format!("track {} = {}", text(name), text(value)),
         Does::Track(name, None) => format!("track {}", text(name)),
         Does::Told(name) => format!("told {}", text(name)),
+        Does::Defaults(name) => format!("defaults {}", text(name)),
         Does::Make(thing, name) => format!("make {thing:?} {}", text(name)),
         Does::Unmake(thing, name) => format!("unmake {thing:?} {}", text(name)),
         Does::Prepare(name, pins) => format!("prepare {} ({pins})", text(name)),
@@ -211,6 +212,8 @@ fn sets_follow_by_text_or_by_the_servers_word() {
         ("SET autocommit = 0", &["told autocommit"]),
         ("SET timestamp = 5.5", &["timestamp = 5.5"]),
         ("SET timestamp = DEFAULT", &["SetTimestamp(None)"]),
+        ("SET binlog_format = DEFAULT", &["defaults binlog_format"]),
+        ("SET binlog_format = 'ROW'", &["told binlog_format"]),
         ("SET timestamp = 0", &["SetTimestamp(None)"]),
         (
             "SET timestamp = UNIX_TIMESTAMP()",
