@@ -43,17 +43,13 @@ fn script(dice: &mut Dice) -> Script {
     for _ in 0..=dice.below(MESSAGES) {
         let name = dice.of(&["", "", "s1", "s2", "s3"]);
         let portal = dice.of(&["", "", "", "p"]);
-        script = match dice.below(17) {
+        script = match dice.below(16) {
             0..=2 => script.parse(name, dice.of(&TEXTS)),
             3..=5 => script.bind_to(portal, name, &[]).execute_of(portal, 0),
             6 => script.bind_to(portal, name, &["7"]).execute_of(portal, 1),
             7 => script.describe(name),
             8 => script.bind_to(portal, name, &["8"]).describe_portal(portal),
-            9 => script.execute_of(portal, 2),
-            16 => script
-                .bind_to(portal, name, &[])
-                .close(name)
-                .execute_of(portal, 0),
+            9 => script.close(name).execute_of(portal, 2),
             10 => script.close(name),
             11 => script.close_portal(portal),
             12 => script.flush(),
