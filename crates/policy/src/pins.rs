@@ -49,6 +49,8 @@ pub enum Pin {
     Seed,
     /// PostgreSQL: a library was loaded.
     Library,
+    /// PostgreSQL: a procedural language keeps what a function gave it.
+    Language,
     /// Settings changed in a way that cannot be told.
     Settings,
     /// PostgreSQL: who the session acts as, which RESET ALL leaves alone, may be among them.
@@ -126,7 +128,7 @@ pub struct Pins(u32);
 
 impl Pin {
     /// Every reason, in its order.
-    pub const ALL: [Pin; 28] = [
+    pub const ALL: [Pin; 29] = [
         Pin::Replication,
         Pin::Transaction,
         Pin::AutocommitOff,
@@ -147,6 +149,7 @@ impl Pin {
         Pin::Recall,
         Pin::Seed,
         Pin::Library,
+        Pin::Language,
         Pin::Settings,
         Pin::Role,
         Pin::Variables,
@@ -161,13 +164,15 @@ impl Pin {
 /// What a statement leaves behind only until the next one.
 const OF_STATEMENT: Pins = Pins::of(&[Pin::FoundRows, Pin::Warnings, Pin::InsertId]);
 
-/// What DISCARD ALL leaves behind. A loaded library stays; the generator of random() too.
+/// What DISCARD ALL leaves behind. A loaded library stays; the generator of random() and what
+/// languages keep, too.
 const SURVIVES_DISCARD: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Transaction,
     Pin::Streaming,
     Pin::Seed,
     Pin::Library,
+    Pin::Language,
     Pin::Unknown,
 ]);
 
@@ -190,6 +195,7 @@ const CANNOT_BE_CLEANED: Pins = Pins::of(&[
     Pin::GlobalReadLock,
     Pin::BackupLock,
     Pin::Library,
+    Pin::Language,
     Pin::Unknown,
 ]);
 
@@ -302,6 +308,7 @@ impl Pin {
             Pin::Recall => "currval or lastval",
             Pin::Seed => "seed of random()",
             Pin::Library => "loaded library",
+            Pin::Language => "what a procedural language keeps",
             Pin::Settings => "settings that cannot be followed",
             Pin::Role => "a role that cannot be followed",
             Pin::Variables => "user variables that cannot be followed",

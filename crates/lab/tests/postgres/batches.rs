@@ -157,3 +157,28 @@ fn what_could_not_be_executed_in_a_failed_transaction_can_be_behind_it() {
         heard
     });
 }
+
+#[test]
+fn an_answer_that_the_server_does_not_give_stands_before_the_rows_that_come_behind_it() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let rows = "select generate_series(1, 2)";
+        let bound = |name: &str| Script::new().parse(name, rows).bind(name, &[]);
+        let mut heard = Vec::new();
+        for batch in [
+            bound("a").close("a").execute().sync(),
+            bound("b").parse("c", rows).execute().sync(),
+            bound("d").close("nothing").execute_of("", 1).close("d"),
+            Script::new().execute_of("", 1).sync(),
+            Script::new().query("begin").sync(),
+            bound("e").execute_of("", 1).flush(),
+            Script::new().close("e").execute().sync(),
+        ] {
+            client.tell(&batch);
+        }
+        for _ in 0..6 {
+            heard.extend(client.reply());
+        }
+        heard
+    });
+}

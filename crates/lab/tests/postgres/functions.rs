@@ -189,3 +189,43 @@ fn what_code_prepares_or_holds_open_is_nobody_else_s() {
         }
     }
 }
+
+const KEEPING: &str = "
+    create extension if not exists plperl;
+    create or replace function keep(text) returns void language plperl as
+      $$ $_SHARED{kept} = $_[0]; $$;
+    create or replace function kept() returns text language plperl as
+      $$ return $_SHARED{kept}; $$;
+    create or replace function keep_in_passing(text) returns void language plpgsql as
+      $$ begin execute $1; end $$";
+
+/// Not where PL/Perl is not installed.
+#[test]
+fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
+    let mut direct = Client::connect(shared().address);
+    let has = "select count(*) from pg_available_extensions where name = 'plperl'";
+    if direct.value(has) == "0" {
+        return;
+    }
+    super::stage::admin().run(KEEPING);
+    for io in DRIVERS {
+        for keeping in [
+            "select keep('mine')",
+            "do language plperl $$ $_SHARED{kept} = 'mine'; $$",
+            "do $$ begin execute 'select keep(''mine'')'; end $$",
+            "select keep_in_passing('select keep(''mine'')')",
+            "create or replace function keep_later() returns void language plperl as \
+             $$ $_SHARED{kept} = 'mine'; $$; select keep_later()",
+        ] {
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            // The catalog is known from here on.
+            client.run("select 1");
+            client.run(keeping);
+            assert_eq!(client.value("select kept()"), "mine", "{io}: {keeping}");
+            client.vanish(false);
+            let own = "select coalesce(kept(), '')";
+            assert_eq!(stage.client().value(own), "", "{io}: {keeping}");
+        }
+    }
+}

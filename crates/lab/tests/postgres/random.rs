@@ -49,7 +49,7 @@ fn script(dice: &mut Dice) -> Script {
             6 => script.bind_to(portal, name, &["7"]).execute_of(portal, 1),
             7 => script.describe(name),
             8 => script.bind_to(portal, name, &["8"]).describe_portal(portal),
-            9 => script.execute_of(portal, 2),
+            9 => script.close(name).execute_of(portal, 2),
             10 => script.close(name),
             11 => script.close_portal(portal),
             12 => script.flush(),

@@ -70,7 +70,7 @@ fn what_survives_a_reset_is_known() {
     assert_eq!(
         survivors(Release::DiscardAll),
         "replication stream, transaction, data under way, seed of random(), loaded library, \
-         something that cannot be told"
+         what a procedural language keeps, something that cannot be told"
     );
     assert_eq!(
         survivors(Release::ResetConnection),

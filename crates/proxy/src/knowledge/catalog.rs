@@ -30,6 +30,7 @@ pub struct Catalog {
     of_users: HashSet<Box<[u8]>>,
     /// Of these, such as `row.name` calls, if that changes anything or leaves anything behind.
     of_rows: HashSet<Box<[u8]>>,
+    has_languages: bool,
     code: Code,
     /// Only what leaves anything behind.
     binds: HashMap<Box<[u8]>, Pins>,
@@ -98,6 +99,12 @@ impl Catalog {
     #[must_use]
     pub fn has_of_rows(&self) -> bool {
         !self.of_rows.is_empty()
+    }
+
+    /// Whether there are languages in which functions keep what the next session finds.
+    #[must_use]
+    pub fn has_languages(&self) -> bool {
+        self.has_languages
     }
 
     /// Whether `row.name` may call one of these.

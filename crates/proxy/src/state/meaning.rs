@@ -4,6 +4,7 @@ mod block;
 mod body;
 mod effects;
 mod fields;
+mod languages;
 mod parts;
 mod pins;
 mod rereads;
@@ -69,6 +70,11 @@ pub trait Lookup {
         false
     }
 
+    /// Whether there are languages in which functions keep what the next session finds.
+    fn has_languages(&self) -> bool {
+        false
+    }
+
     /// Whether `row.name` may call one of these.
     fn is_of_row(&self, name: &[u8]) -> bool {
         let _ = name;
@@ -125,6 +131,10 @@ impl Lookup for Catalog {
 
     fn has_of_rows(&self) -> bool {
         Catalog::has_of_rows(self)
+    }
+
+    fn has_languages(&self) -> bool {
+        Catalog::has_languages(self)
     }
 
     fn is_of_row(&self, name: &[u8]) -> bool {

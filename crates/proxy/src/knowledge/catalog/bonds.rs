@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use evenkeel_policy::pins::Pins;
+use evenkeel_policy::pins::{Pin, Pins};
 
-use super::resolve::{FIRST_USER_OID, Function, Relation};
-use crate::state::meaning::of_function;
+use super::resolve::{FIRST_USER_OID, Function, Relation, calls_a_language};
+use crate::state::meaning::{Body, of_function};
 
 /// By oid; only what leaves anything behind.
 #[derive(Debug, Default)]
@@ -24,7 +24,10 @@ impl Bonds {
     /// nothing is new.
     pub(super) fn of(functions: &[Function], relations: &[Relation], events: &[u32]) -> Bonds {
         let mut bonds = Bonds::default();
-        let own = functions.iter().map(|one| (one.oid, own_of(one)));
+        let has_languages = functions.iter().any(calls_a_language);
+        let own = functions
+            .iter()
+            .map(|one| (one.oid, own_of(one, has_languages)));
         bonds.calls = own.filter(|(_, pins)| !pins.is_empty()).collect();
         loop {
             let of_events = bonds.worst_of_calls(events);
@@ -102,11 +105,13 @@ impl Bonds {
 }
 
 /// By what its own text says. An extension's function may bear the name of what it does.
-fn own_of(function: &Function) -> Pins {
-    function
-        .body
-        .pins
-        .and(of_function(function.name.as_bytes()))
+fn own_of(function: &Function, has_languages: bool) -> Pins {
+    let mut pins = function.body.pins;
+    // What may run anything may call a function in one of these.
+    if has_languages && pins.and(Body::unread().pins) == pins {
+        pins.add(Pin::Language);
+    }
+    pins.and(of_function(function.name.as_bytes()))
 }
 
 fn named(relation: &Relation) -> (u32, &str) {

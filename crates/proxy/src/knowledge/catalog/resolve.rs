@@ -123,6 +123,7 @@ impl Builder {
             generation,
             of_users: of_users().map(|one| one.name.as_bytes().into()).collect(),
             of_rows: of_rows.map(|one| one.name.as_bytes().into()).collect(),
+            has_languages: self.functions.iter().any(calls_a_language),
             code: Code::of(&self.relations),
             implied: worst(own.copied(), &functions),
             implied_code: self.code_of(&self.implied, &bonds),
@@ -142,6 +143,12 @@ impl Builder {
         let has_code = self.functions.iter().any(|one| is_code(&one));
         (has_code || !pins.is_empty()).then_some(pins)
     }
+}
+
+/// Each language that is added has a function that runs what is written in it.
+pub(super) fn calls_a_language(function: &Function) -> bool {
+    let name = function.name.as_str();
+    function.oid >= FIRST_USER_OID && (name.ends_with("_call_handler") || name == "plsh_handler")
 }
 
 type ByOid = HashMap<u32, Volatility>;

@@ -328,3 +328,21 @@ fn operators_and_event_triggers_bind_by_code_that_users_can_replace() {
     }
     assert_eq!(catalog.binds(b"same"), Some(Pins::NONE));
 }
+
+#[test]
+fn what_may_run_anything_may_call_what_an_added_language_keeps() {
+    const KEPT: &str = "what a procedural language keeps";
+    let mut builder = Builder::default();
+    builder.function(with_body(20_000, "runs", "BEGIN EXECUTE $1; END"));
+    builder.function(with_body(20_001, "reads", "BEGIN RETURN 1; END"));
+    let keeps = |catalog: &Catalog, name: &[u8]| {
+        let pins = catalog.binds(name).map(|pins| pins.to_string());
+        pins.is_some_and(|pins| pins.contains(KEPT))
+    };
+    let catalog = builder.build(1);
+    assert!(!catalog.has_languages() && !keeps(&catalog, b"runs"));
+    let handler = "plperl_call_handler";
+    builder.function(function(20_002, handler, Volatility::Volatile));
+    let catalog = builder.build(1);
+    assert!(catalog.has_languages() && keeps(&catalog, b"runs") && !keeps(&catalog, b"reads"));
+}

@@ -107,7 +107,7 @@ impl Session<'_> {
                     event,
                     length,
                 } => {
-                    pass(server, &mut flight, passed, remainder);
+                    self.let_pass(server, &mut flight, passed, remainder);
                     self.give_due(server, &mut flight);
                     server.passing = self.event(server, &event, walked);
                     if warns_of_end(&event) && server.passing == Delivery::Forward {
@@ -116,7 +116,7 @@ impl Session<'_> {
                     deliver(&mut flight, server.passing, length);
                 }
                 Step::Wait { passed, .. } => {
-                    pass(server, &mut flight, passed, remainder);
+                    self.let_pass(server, &mut flight, passed, remainder);
                     break;
                 }
                 Step::Invalid(fault) => {
@@ -132,6 +132,24 @@ impl Session<'_> {
             self.give_due(server, &mut flight);
         }
         flight.settle(&mut server.held)
+    }
+
+    /// Rows and COPY data go where the reply goes that they are of, behind the answers of ours that
+    /// come before it; what is left of the message before them goes where its beginning went.
+    fn let_pass(
+        &mut self,
+        server: &mut ServerConnection,
+        flight: &mut Flight<'_, '_>,
+        passed: usize,
+        remainder: usize,
+    ) {
+        let of_last = remainder.min(passed);
+        deliver(flight, server.passing, of_last);
+        if passed > of_last {
+            self.give_due(server, flight);
+            server.passing = server.conversation.delivery();
+            deliver(flight, server.passing, passed - of_last);
+        }
     }
 
     /// Answers of ours whose turn has come, and what an error has made undone.
@@ -442,22 +460,6 @@ impl Session<'_> {
         // There may be room for what waits: a batch can be longer than what may be under way.
         self.goes_on |= !self.held.is_empty() && !self.stalled && self.takes_more();
         Ok(())
-    }
-}
-
-/// Rows and COPY data go where the reply goes that they are of; what is left of the message before
-/// them goes where its beginning went.
-fn pass(
-    server: &mut ServerConnection,
-    flight: &mut Flight<'_, '_>,
-    passed: usize,
-    remainder: usize,
-) {
-    let of_last = remainder.min(passed);
-    deliver(flight, server.passing, of_last);
-    if passed > of_last {
-        server.passing = server.conversation.delivery();
-        deliver(flight, server.passing, passed - of_last);
     }
 }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::super::settings::values;
 use super::body::{Body, whole};
 use super::effects::Effects;
-use super::{Does, Reader, pins, unnamed};
+use super::{Does, Reader, languages, pins, unnamed};
 
 /// What SQL that is not in the text, or code in another language, may leave behind.
 pub(super) const ANYTHING: [Pin; 7] = [
@@ -28,21 +28,23 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
     let mut code = Span::default();
-    let mut speaks = true;
+    let mut language = String::from("plpgsql");
     loop {
         let token = tokens.next_token();
         match token.kind {
             Kind::End => break,
             Kind::Word if token.is(Word::of("language")) => {
-                let language = tokens.next_token().span.of(own);
-                speaks = language.trim_ascii().eq_ignore_ascii_case(b"plpgsql");
+                let written = identifier(tokens.next_token().span.of(own));
+                language = String::from_utf8_lossy(&written)
+                    .trim_matches('\'')
+                    .to_owned();
             }
             Kind::String => code = token.span,
             _ => {}
         }
     }
     match postgres::string_value(code.of(own), reader.backslashes) {
-        Some(code) if speaks => {
+        Some(code) if language == "plpgsql" => {
             read(reader, &code, true, effects);
             let body = Body::read("plpgsql", &code);
             // What it makes of its strings may draw and ask, too.
@@ -55,10 +57,16 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
                 unnamed::defined(reader, effects);
             }
             if reader.doubts_functions && !body.calls.is_empty() {
-                anything(effects);
+                anything(reader, effects);
             }
         }
-        _ => anything(effects),
+        Some(code) => {
+            anything(reader, effects);
+            if languages::keeps(&language, &code) {
+                effects.pin(Pin::Language);
+            }
+        }
+        None => anything(reader, effects),
     }
 }
 
@@ -88,9 +96,15 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
     pins
 }
 
-pub(super) fn anything(effects: &mut Effects<'_>) {
+pub(super) fn anything(reader: &Reader<'_>, effects: &mut Effects<'_>) {
     for pin in ANYTHING {
         effects.pin(pin);
+    }
+    if reader
+        .catalog
+        .is_some_and(|catalog| catalog.has_languages())
+    {
+        effects.pin(Pin::Language);
     }
 }
 
@@ -109,11 +123,11 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
     while token.kind != Kind::End {
         let next = tokens.next_token();
         match token.kind {
-            Kind::Broken | Kind::EscapedName if dynamic => anything(effects),
+            Kind::Broken | Kind::EscapedName if dynamic => anything(reader, effects),
             Kind::Word | Kind::QuotedName if next.kind == Kind::Open => {
                 call(reader, &identifier(token.span.of(code)), &sets, effects);
             }
-            Kind::Word if dynamic && is_dynamic(token, next) => anything(effects),
+            Kind::Word if dynamic && is_dynamic(token, next) => anything(reader, effects),
             Kind::Word if is_set(token, last, next) => {
                 let name = (next.kind == Kind::Word).then(|| identifier(next.span.of(code)));
                 set(name.as_deref(), effects);

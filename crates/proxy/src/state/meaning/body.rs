@@ -10,7 +10,7 @@ use evenkeel_wire::sql::postgres::{self, Tokens};
 use evenkeel_wire::sql::token::{Kind, Span, Token, Word};
 
 use super::block::{ANYTHING, bound_by_code, is_dynamic};
-use super::pins;
+use super::{languages, pins};
 
 /// What was seen in a body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Body {
         match language {
             "sql" | "plpgsql" => Body::of_sql(code),
             "internal" | "c" => Body::of_library(code),
-            _ => Body::of_words(code),
+            _ => Body::of_words(language, code),
         }
     }
 
@@ -123,8 +123,12 @@ impl Body {
     }
 
     /// In a language that is not SQL's: SQL stands in its strings, whatever begins and ends them.
-    fn of_words(code: &[u8]) -> Body {
+    fn of_words(language: &str, code: &[u8]) -> Body {
         let mut body = Body {
+            pins: match languages::keeps(language, code) {
+                true => Pins::of(&[Pin::Language]),
+                false => Pins::NONE,
+            },
             is_code: true,
             ..Body::default()
         };
@@ -213,7 +217,7 @@ fn word_of(bytes: &[u8]) -> Word {
 }
 
 /// Runs of letters, digits and underscores.
-fn words(code: &[u8]) -> impl Iterator<Item = Span> {
+pub(super) fn words(code: &[u8]) -> impl Iterator<Item = Span> {
     let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -127,7 +127,7 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
         function(reader, &name, effects);
     }
     if calls_unknown(reader, statement) {
-        block::anything(effects);
+        block::anything(reader, effects);
     }
     relations(reader, statement, effects);
     if statement.kind == Kind::Select && only_unlocks(reader, statement) {
@@ -171,7 +171,7 @@ fn users_function(
     effects: &mut Effects<'_>,
 ) {
     match reader.doubts_functions && catalog.is_of_users(name) {
-        true => block::anything(effects),
+        true => block::anything(reader, effects),
         false => bind(catalog.binds(name).unwrap_or(Pins::NONE), effects),
     }
 }
@@ -250,11 +250,11 @@ fn relation(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &m
                 && catalog.relation(name) == Volatility::Unknown
                 && !is_own() =>
         {
-            block::anything(effects);
+            block::anything(reader, effects);
         }
         Some(_) if changes(statement) => changed(reader, name, effects),
         Some(catalog) if reader.doubts_functions && catalog.runs_code(name, false) => {
-            block::anything(effects);
+            block::anything(reader, effects);
         }
         Some(catalog) => bind(catalog.views(name), effects),
         None => {}
@@ -267,7 +267,7 @@ pub(super) fn changed(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_
         return;
     };
     match reader.doubts_functions && catalog.runs_code(name, true) {
-        true => block::anything(effects),
+        true => block::anything(reader, effects),
         false => bind(catalog.triggers(name), effects),
     }
 }
@@ -287,7 +287,7 @@ fn triggers(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_
                 pin => effects.pin_on_success(pin),
             });
         }
-        _ => block::anything(effects),
+        _ => block::anything(reader, effects),
     }
 }
 

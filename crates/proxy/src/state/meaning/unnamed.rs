@@ -35,7 +35,7 @@ pub(super) fn defined(reader: &Reader<'_>, effects: &mut Effects<'_>) {
 /// Code that was known to leave this behind, when the catalog was read.
 fn run(reader: &Reader<'_>, pins: Pins, effects: &mut Effects<'_>) {
     match reader.doubts_functions {
-        true => block::anything(effects),
+        true => block::anything(reader, effects),
         false => pins::bind(pins, effects),
     }
 }
@@ -117,7 +117,7 @@ fn definition(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<
         head[0].is(CREATE) && head.iter().any(|word| word.is(TABLE) || word.is(VIEW));
     let calls_unknown = || !makes_relation && pins::calls_unknown(reader, statement);
     if reader.doubts_functions && (is_unnamed || calls_unknown()) {
-        block::anything(effects);
+        block::anything(reader, effects);
     }
 }
 
@@ -126,7 +126,7 @@ fn named(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut 
         return;
     };
     if reader.doubts_functions && catalog.is_of_users(name) {
-        return block::anything(effects);
+        return block::anything(reader, effects);
     }
     let is_local = || postgres::sets_locally(reader.text, statement, reader.backslashes);
     let own = match name {

@@ -137,7 +137,8 @@ impl OnServer {
             return;
         }
         for (name, value) in self.reports.iter() {
-            if self.now.get(name).is_none() && self.login.get(name) != Some(value) {
+            let is_default = self.now.get(name).is_none() && reported::is_settable(name);
+            if is_default && self.login.get(name) != Some(value) {
                 self.login = interner.with(&self.login, name, value);
                 self.defaults = defaults(&self.login, interner);
             }

@@ -403,6 +403,10 @@ fn blocks_of_code_are_read_word_by_word() {
             DYNAMIC,
         ),
         ("DO LANGUAGE plpython3u 'pass'", DYNAMIC),
+        (
+            "DO LANGUAGE 'plperl' '$_SHARED{x} = 1'",
+            &[DYNAMIC, &["Pin(Language)"]].concat(),
+        ),
         ("DO $$ it ends in a 'string $$", DYNAMIC),
     ]);
 }
@@ -612,6 +616,49 @@ fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name(
             "spi_exec \"select pg_try_advisory_lock(1)\"",
             "advisory or named locks",
         ),
+    ]);
+}
+
+#[test]
+fn a_function_binds_by_what_its_language_keeps_for_it() {
+    const KEPT: &str = "what a procedural language keeps";
+    check_bodies(&[
+        ("plperl", "$_SHARED{x} = $_[0];", KEPT),
+        ("plperl", "my $all = \\%_SHARED; return $all->{x};", KEPT),
+        ("plperl", "our $n; return ++$n;", KEPT),
+        ("plperl", "return ++$n;", KEPT),
+        ("plperl", "my $n = $main::n; return $n;", KEPT),
+        ("plperl", "push @seen, $_[0];", KEPT),
+        (
+            "plperl",
+            "my $x = shift; sub twice { return $x * 2 } return twice();",
+            KEPT,
+        ),
+        (
+            "plperl",
+            "my ($a1, @rest) = @_; my %h; $h{$a1} = $#rest; return $h{$a1} % 2;",
+            "",
+        ),
+        (
+            "plperl",
+            "my $x = shift; foreach my $y (1 .. $x) { elog(INFO, \"$y\"); } return $_TD->{new};",
+            "",
+        ),
+        (
+            "plperlu",
+            "return sprintf('%s', $_[0]) . 'a@b.example';",
+            "",
+        ),
+        ("plpython3u", "SD['x'] = 1", KEPT),
+        ("plpython3u", "GD.setdefault('x', 1)", KEPT),
+        ("plpython3u", "global x; x = 1", KEPT),
+        ("plpython3u", "sd = 1\nreturn sd + x", ""),
+        ("pltcl", "global n; incr n", KEPT),
+        ("pltcl", "set ::n 1", KEPT),
+        ("pltcl", "set n $1; return $n", ""),
+        ("plv8", "plv8.n = 1", KEPT),
+        ("plv8", "globalThis.n = 1", KEPT),
+        ("plv8", "var n = plv8.version; return plv8.n == 1", ""),
     ]);
 }
 

@@ -97,3 +97,13 @@ fn proofs_are_bounded() {
     let first = interner.of([(&b"a.b"[..], &b"0"[..])]);
     assert!(!proofs.is_missing(&last) && proofs.is_missing(&first));
 }
+
+#[test]
+fn whether_a_role_is_a_superuser_is_no_default_of_its_connection() {
+    let interner = Interner::new();
+    let mut on = OnServer::new(REPORTS, &interner);
+    let before = on.login().get(b"is_superuser").map(<[u8]>::to_vec);
+    on.hear(b"is_superuser", b"off", &interner);
+    on.placed(interner.of([(&b"role"[..], &b"r"[..])]), &interner);
+    assert_eq!(on.login().get(b"is_superuser"), before.as_deref());
+}
