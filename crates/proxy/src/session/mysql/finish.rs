@@ -105,7 +105,8 @@ impl Session<'_> {
         let is_asked = matches!(self.journal.hold(&self.shared.asked), Hold::UntilNext);
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
-            self.asks_between(false);
+            // An error may have kept it, and its question was put off.
+            self.asks_between(true);
         }
     }
 
@@ -147,7 +148,7 @@ impl Session<'_> {
             .filter(|_| may_ask);
         // An error does not say whether a transaction is open.
         let is_open = |pin| has_failed && pin == Bond::Transaction;
-        let is_unsure = self.journal.pins.iter().any(is_open);
+        let is_unsure = self.holding.is_none() && self.journal.pins.iter().any(is_open);
         if question.is_none() && !is_unsure || self.keeps_connection() {
             return false;
         }
