@@ -126,7 +126,7 @@ fn what_went_wrong_in_one_of_several_statements_can_be_asked_for() {
     same_as_direct(TWO, |address| {
         let mut client = Client::connect(address);
         // That clients of the service ask is known from the second time on.
-        client.all(&["selekt", "show warnings"]);
+        client.all(&["selekt", "show warnings", "select last_insert_id()"]);
         let mut heard = client.all(&[
             "drop table if exists wrong",
             "create table wrong (a int primary key)",
