@@ -132,7 +132,6 @@ fn what_went_wrong_in_one_of_several_statements_can_be_asked_for() {
             "create table wrong (a int primary key)",
             "insert into wrong values (1); insert into wrong values (1); select 1",
             "show warnings",
-            "select row_count()",
             "insert into wrong values (2); select * from there_is_none",
             "get diagnostics condition 1 @told = message_text",
             "select @told",
