@@ -53,7 +53,8 @@ pub enum Pin {
     Language,
     /// Settings changed in a way that cannot be told.
     Settings,
-    /// PostgreSQL: who the session acts as, which RESET ALL leaves alone, may be among them.
+    /// PostgreSQL: who the session acts as, which RESET ALL leaves alone, may be among them. MySQL:
+    /// SET ROLE, which COM_RESET_CONNECTION leaves alone.
     Role,
     /// MySQL: user variables set to what cannot be told.
     Variables,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Duration;
 
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
@@ -115,6 +116,31 @@ fn results_of_texts_come_as_at_the_server() {
             heard.extend(client.field_list("there_is_none"));
             heard
         })
+    });
+}
+
+/// TO SEE THIS RED: ask the server for its status behind an error at once; or take a command
+/// without a text for the end of what may be asked.
+#[test]
+fn what_went_wrong_in_one_of_several_statements_can_be_asked_for() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        // That clients of the service ask is known from the second time on.
+        client.all(&["selekt", "show warnings", "select last_insert_id()"]);
+        let mut heard = client.all(&[
+            "drop table if exists wrong",
+            "create table wrong (a int primary key)",
+            "insert into wrong values (1); insert into wrong values (1); select 1",
+            "show warnings",
+            "insert into wrong values (2); select * from there_is_none",
+            "get diagnostics condition 1 @told = message_text",
+            "select @told",
+        ]);
+        heard.extend(client.all(&["select cast('x' as signed)"]));
+        heard.extend(client.prepare("asks", "show warnings"));
+        std::thread::sleep(Duration::from_millis(20));
+        heard.extend(client.execute("asks", &[]));
+        heard
     });
 }
 

@@ -1,14 +1,16 @@
 //! What cannot be moved keeps its client on one server connection, until it is over; and is gone
 //! when the client is gone.
 
+use std::net::SocketAddr;
+
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, Stage, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, own_mysql, same_as_at, same_as_direct, shared};
 use crate::rig::{DRIVERS, LIMIT};
-use evenkeel_lab::eventually;
+use evenkeel_lab::{eventually, rootfs};
 
 const TWO: Setup<'_> = Setup {
     pool: "size = 2",
@@ -236,6 +238,36 @@ fn who_may_send_one_statement_sends_one_behind_a_stored_program_too() {
         ]));
         heard
     });
+}
+
+/// TO SEE THIS RED: give the connection back behind the reset, whatever binds.
+#[test]
+fn a_role_stays_through_a_reset_of_the_connection_and_is_nobody_else_s() {
+    let of_mariadb = shared();
+    let grant = "create role if not exists kept; grant kept to sbtest@'127.0.0.1'";
+    of_mariadb.sql(grant).unwrap();
+    same_as_at(of_mariadb, TWO, resets_in_a_role);
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-role");
+    server.sql(grant).unwrap();
+    same_as_at(&server, TWO, resets_in_a_role);
+}
+
+fn resets_in_a_role(address: SocketAddr) -> Vec<String> {
+    let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+    let mut heard = client.all(&["set role kept", "set @a = 7"]);
+    for _ in 0..2 {
+        heard.extend(client.reset());
+        // Strings may have another collation now.
+        heard.push(client.value("select current_role() like '%kept%', @a is null"));
+        heard.push(other.value("select current_role() like '%kept%'"));
+    }
+    heard.extend(client.all(&["set role none"]));
+    heard.push(client.value("select current_role() like '%kept%'"));
+    heard
 }
 
 #[test]

@@ -105,7 +105,8 @@ impl Session<'_> {
         let is_asked = matches!(self.journal.hold(&self.shared.asked), Hold::UntilNext);
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
-            self.asks_between(false);
+            // An error may have kept it, and its question was put off.
+            self.asks_between(true);
         }
     }
 
@@ -138,16 +139,15 @@ impl Session<'_> {
 
     /// What its server knows better is asked, if nothing else binds the session. False: nothing is.
     fn asks_before_release(&mut self, has_failed: bool) -> bool {
-        let pins = self.journal.pins;
         // It would take away what the connection is kept for.
-        let may_ask = self.holding.is_none() || !pins.is_empty();
+        let may_ask = self.holding.is_none();
         let question = self
             .journal
             .question(&self.shared.asked)
             .filter(|_| may_ask);
         // An error does not say whether a transaction is open.
         let is_open = |pin| has_failed && pin == Bond::Transaction;
-        let is_unsure = self.journal.pins.iter().any(is_open);
+        let is_unsure = may_ask && self.journal.pins.iter().any(is_open);
         if question.is_none() && !is_unsure || self.keeps_connection() {
             return false;
         }

@@ -181,9 +181,14 @@ impl Session<'_> {
     fn renewed(&mut self, is_clean: bool) {
         let mut left = self.journal.pins;
         left.release(Release::ResetConnection);
+        // A role stays, which no other connection has.
+        let has_role = self.journal.pins.has(Pin::Role);
+        if has_role {
+            left.add(Pin::Role);
+        }
         self.counts_writes(Status::default());
         self.begin_anew();
-        if is_clean && self.keeps_connection() {
+        if is_clean && (self.keeps_connection() || has_role) {
             self.journal.keep(left);
             self.pins_changed();
         } else {

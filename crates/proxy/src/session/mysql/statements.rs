@@ -54,7 +54,7 @@ pub(crate) struct Within {
 
 /// The variables by which a text is read, and those that servers look at when they prepare it and
 /// not when they execute it (MySQL since 8.0.22).
-pub(crate) const READING: [&[u8]; 8] = [
+pub(crate) const READING: [&[u8]; 10] = [
     b"sql_mode",
     b"character_set_client",
     b"collation_connection",
@@ -64,6 +64,10 @@ pub(crate) const READING: [&[u8]; 8] = [
     b"lc_time_names",
     // MariaDB's of 11: what `_utf8mb4'…'` is compared by.
     b"character_set_collations",
+    // MySQL: of which instant `TIMESTAMP'… 00:00:00+00:00'` is the time.
+    b"time_zone",
+    // MariaDB: whether DROP and ALTER read as if they said IF EXISTS.
+    b"sql_if_exists",
 ];
 
 impl Within {
@@ -104,9 +108,9 @@ fn put_setting(text: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Names of modes, character sets and collations are.
+/// Names of modes, character sets, collations and time zones are.
 fn is_plain(value: &[u8]) -> bool {
-    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_,".contains(byte);
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_,:+-/".contains(byte);
     value.iter().all(is_of_name)
 }
 

@@ -378,7 +378,9 @@ impl Journal {
         on.leftovers.holder = self.number;
         on.leftovers.last_user = self.number;
         self.last_on = on.number;
-        self.left = Left::default();
+        if !meaning.statements.is_empty() {
+            self.left = Left::default();
+        }
         self.heard = Heard::default();
         self.is_asked = false;
         self.is_by_place = on.is_by_place;

@@ -17,6 +17,7 @@ pub const FOLLOWED: &[&str] = &[
     "foreign_key_checks",
     "group_concat_max_len",
     "lc_time_names",
+    "sql_if_exists",
     "sql_mode",
     "sql_safe_updates",
     "sql_select_limit",

@@ -55,8 +55,10 @@ impl Journal {
             self.bind(Pin::Unknown);
         }
         let rows = statement.is_some_and(counts);
+        // A command without a text, such as COM_STMT_PREPARE, leaves warnings as they are.
+        let kept = self.left.diagnostics && meaning.statements.is_empty();
         self.left = Left {
-            diagnostics: reply.warnings > 0,
+            diagnostics: reply.warnings > 0 || kept,
             found_rows: false,
             rows,
             ran: true,

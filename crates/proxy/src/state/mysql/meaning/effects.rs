@@ -114,8 +114,11 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
             read_only,
             isolation,
         } => set_transaction(scope, read_only, isolation, effects),
-        // What a reset makes of roles is the server's secret.
-        Kind::SetRole => effects.pin_on_success(Pin::Unknown),
+        Kind::SetRole => {
+            effects.pin_on_success(Pin::Role);
+            // Nobody else may meet it, and no reset ends it.
+            effects.pin_on_success(Pin::Unknown);
+        }
         Kind::Xa => xa(reader, statement, effects),
         Kind::LockTables => effects.pin_on_success(Pin::TableLock),
         Kind::UnlockTables => effects.push(Does::Release(Release::UnlockTables)),
