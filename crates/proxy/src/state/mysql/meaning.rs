@@ -291,39 +291,6 @@ impl Meaning {
         }
         self
     }
-
-    /// All that it may leave behind, in a word: what it sets too, since nobody follows that where
-    /// it is run later.
-    pub(super) fn binds(&self) -> Pins {
-        let mut pins = Pins::NONE;
-        for effect in &self.effects {
-            match &effect.does {
-                Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(*pin),
-                Does::SetUser { .. } => pins.add(Pin::Variables),
-                Does::Make(thing, _) | Does::Unknown(thing) => pins.add(thing.pin()),
-                Does::Prepare(..) => pins.add(Pin::Prepared),
-                Does::SetTimestamp(_) => pins.add(Pin::Settings),
-                Does::SetSwitch(..) | Does::SetsWithin => pins.add(Pin::Settings),
-                Does::Track(..) => pins.add(Pin::Unknown),
-                Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
-                Does::Release(_)
-                | Does::Told(_)
-                | Does::Defaults(_)
-                | Does::Collation
-                | Does::NextTransaction(_)
-                | Does::Begin
-                | Does::End
-                | Does::Unmake(..)
-                | Does::Renames
-                | Does::InsertId
-                | Does::InsertIdUnknown
-                | Does::FoundRows
-                | Does::SetsSeveral
-                | Does::Restores => {}
-            }
-        }
-        pins
-    }
 }
 
 impl Thing {

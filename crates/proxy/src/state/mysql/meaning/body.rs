@@ -6,8 +6,44 @@ use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::sql::mysql::{self, Kind, Modes, Scope, Target, Token, TokenKind, Tokens};
 use evenkeel_wire::sql::token::Word;
 
+use super::{ANYTHING, Does, Meaning};
 use crate::state::mysql::values;
 use crate::state::mysql::variables::{self, Treatment};
+
+impl Meaning {
+    /// All that it may leave behind, in a word: what it sets too, since nobody follows that where
+    /// it is run later.
+    pub(in crate::state::mysql) fn binds(&self) -> Pins {
+        let mut pins = Pins::NONE;
+        for effect in &self.effects {
+            match &effect.does {
+                Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(*pin),
+                Does::SetUser { .. } => pins.add(Pin::Variables),
+                Does::Make(thing, _) | Does::Unknown(thing) => pins.add(thing.pin()),
+                Does::Prepare(..) => pins.add(Pin::Prepared),
+                Does::SetTimestamp(_) => pins.add(Pin::Settings),
+                Does::SetSwitch(..) | Does::SetsWithin => pins.add(Pin::Settings),
+                Does::Track(..) => pins.add(Pin::Unknown),
+                Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
+                Does::Release(_)
+                | Does::Told(_)
+                | Does::Defaults(_)
+                | Does::Collation
+                | Does::NextTransaction(_)
+                | Does::Begin
+                | Does::End
+                | Does::Unmake(..)
+                | Does::Renames
+                | Does::InsertId
+                | Does::InsertIdUnknown
+                | Does::FoundRows
+                | Does::SetsSeveral
+                | Does::Restores => {}
+            }
+        }
+        pins
+    }
+}
 
 /// What running this body of a routine or trigger may leave behind in the session. It says too much
 /// rather than too little. [`Pin::Settings`] stands for system variables, of which the server tells
