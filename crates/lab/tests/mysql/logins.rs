@@ -101,6 +101,34 @@ fn what_changes_at_the_server_counts_from_the_next_login_on() {
     }
 }
 
+/// Servers give global privileges and default roles to a connection when it is opened.
+#[test]
+fn what_a_user_may_do_holds_from_the_next_login_on() {
+    sql("drop user if exists rising@'127.0.0.1'");
+    sql("drop role if exists risen");
+    sql("create user rising@'127.0.0.1' identified by 'rising'");
+    sql("grant insert on sbtest.* to rising@'127.0.0.1'");
+    sql("create role risen");
+    let stage = Stage::set("auto", ONE);
+    let enter = || Client::with(stage.address, &as_user("rising", "rising"));
+    let seen = "select concat(count(*) > 0, ' ', coalesce(current_role(), 'none')) from mysql.db";
+    assert_eq!(
+        enter().value("select coalesce(current_role(), 'none')"),
+        "none"
+    );
+    assert!(enter().query(seen)[0].starts_with("error 1142"));
+    sql("grant select on *.* to rising@'127.0.0.1'");
+    assert_eq!(enter().value(seen), "1 none");
+    sql("grant risen to rising@'127.0.0.1'");
+    sql("set default role risen for rising@'127.0.0.1'");
+    assert_eq!(enter().value(seen), "1 risen");
+    sql("set default role none for rising@'127.0.0.1'");
+    sql("revoke select on *.* from rising@'127.0.0.1'");
+    assert!(enter().query(seen)[0].starts_with("error 1142"));
+    sql("drop role risen");
+    sql("drop user rising@'127.0.0.1'");
+}
+
 #[test]
 fn the_number_of_a_connection_is_the_same_in_the_greeting_and_in_sql() {
     for io in DRIVERS {

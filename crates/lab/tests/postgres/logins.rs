@@ -113,6 +113,30 @@ fn a_password_that_was_changed_counts_from_the_next_login_on() {
     }
 }
 
+/// TO SEE THIS RED: leave `settings` out of the generation of a login.
+#[test]
+fn what_alter_role_sets_holds_from_the_next_login_on_and_not_for_who_is_there() {
+    let mut admin = admin();
+    let _ = admin.query("drop role if exists settled");
+    admin.run("create role settled login password 'settled'");
+    let stage = Stage::set("auto", Setup::default());
+    let enter = || Client::enter(stage.address, &login("settled", "settled", "sbtest")).unwrap();
+    let seen = "select concat_ws(' ', current_setting('lock_timeout'), \
+        current_setting('datestyle'), current_setting('app.of', true))";
+    let mut there = enter();
+    assert_eq!(there.value(seen), "0 ISO, MDY");
+    admin.run("alter role settled set lock_timeout = '7s'");
+    assert_eq!(enter().value(seen), "7s ISO, MDY");
+    admin.run("alter role settled in database sbtest set datestyle = 'German'");
+    admin.run("alter role settled set app.of = 'role'");
+    assert_eq!(enter().value(seen), "7s German, DMY role");
+    assert_eq!(there.value(seen), "0 ISO, MDY");
+    admin.run("alter role settled reset lock_timeout");
+    assert_eq!(enter().value(seen), "0 German, DMY role");
+    drop(there);
+    admin.run("drop role settled");
+}
+
 #[test]
 fn many_logins_at_once_all_come_in() {
     for io in DRIVERS {

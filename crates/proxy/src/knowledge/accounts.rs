@@ -44,6 +44,9 @@ pub struct AccountRow {
     pub is_expired: bool,
     /// What the connection must be like.
     pub requires: Requires,
+    /// Its global privileges and default role, which connections of before do not get; in no
+    /// particular form.
+    pub rights: String,
 }
 
 /// REQUIRE of an account.

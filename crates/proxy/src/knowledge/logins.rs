@@ -17,6 +17,8 @@ pub struct Login {
     pub can_login: bool,
     /// VALID UNTIL has passed, by the server's clock.
     pub expired: bool,
+    /// What connections of its begin with, in no particular form.
+    pub settings: String,
 }
 
 /// What a server keeps of a password (`pg_authid.rolpassword`). Wiped when it is dropped.

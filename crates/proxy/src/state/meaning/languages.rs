@@ -40,6 +40,7 @@ fn keeps_in_perl(code: &[u8]) -> bool {
                 .rev()
                 .nth(1)
                 .is_some_and(u8::is_ascii_alphanumeric),
+            Some(b'%') => !is_format(name),
             Some(b'{') => matches!(before.iter().rev().nth(1), Some(b'$' | b'@' | b'%')),
             _ => false,
         };
@@ -50,6 +51,12 @@ fn keeps_in_perl(code: &[u8]) -> bool {
         last = name;
     }
     false
+}
+
+/// Whether it may stand behind the `%` of a format, as in `%s`, `%5d`, `%lu`.
+fn is_format(name: &[u8]) -> bool {
+    let is_number = name.first().is_some_and(u8::is_ascii_digit);
+    is_number || name.len() <= 2 && name.iter().all(|byte| b"bcdeEfgGiloqsuvxX".contains(byte))
 }
 
 fn is_kept_in_perl(code: &[u8], word: Span, own: &[&[u8]]) -> bool {

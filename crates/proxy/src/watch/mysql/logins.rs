@@ -36,8 +36,13 @@ const MARIADB_BASICS: &str = "SELECT USER(), (SELECT JSON_VALUE(Priv, '$.plugin'
 const MYSQL_ROWS: &str = "SELECT Host, User, account_locked = 'Y', password_expired = 'Y' OR \
     COALESCE(password_lifetime, @@default_password_lifetime) > 0 AND password_last_changed + \
     INTERVAL COALESCE(password_lifetime, @@default_password_lifetime) DAY < NOW(), \
-    FIELD(ssl_type, 'ANY', 'X509', 'SPECIFIED'), x509_subject, x509_issuer, plugin, \
-    HEX(authentication_string) FROM mysql.user";
+    FIELD(ssl_type, 'ANY', 'X509', 'SPECIFIED'), x509_subject, x509_issuer, \
+    CONCAT(Select_priv, Insert_priv, Update_priv, Delete_priv, Create_priv, Drop_priv, \
+    Reload_priv, Shutdown_priv, Process_priv, File_priv, Grant_priv, References_priv, Index_priv, \
+    Alter_priv, Show_db_priv, Super_priv, Create_tmp_table_priv, Lock_tables_priv, Execute_priv, \
+    Repl_slave_priv, Repl_client_priv, Create_view_priv, Show_view_priv, Create_routine_priv, \
+    Alter_routine_priv, Create_user_priv, Event_priv, Trigger_priv, Create_tablespace_priv, \
+    Create_role_priv, Drop_role_priv), plugin, HEX(authentication_string) FROM mysql.user";
 
 const MARIADB_ROWS: &str = "SELECT Host, User, \
     COALESCE(JSON_VALUE(Priv, '$.account_locked'), '0') IN ('1', 'true'), \
@@ -47,12 +52,13 @@ const MARIADB_ROWS: &str = "SELECT Host, User, \
     COALESCE(NULLIF(JSON_VALUE(Priv, '$.password_lifetime') + 0, -1), \
     @@default_password_lifetime) < UNIX_TIMESTAMP(), \
     COALESCE(JSON_VALUE(Priv, '$.ssl_type'), 0), JSON_VALUE(Priv, '$.x509_subject'), \
-    JSON_VALUE(Priv, '$.x509_issuer'), JSON_VALUE(Priv, '$.plugin'), \
+    JSON_VALUE(Priv, '$.x509_issuer'), CONCAT_WS(' ', JSON_VALUE(Priv, '$.access'), \
+    JSON_VALUE(Priv, '$.default_role')), JSON_VALUE(Priv, '$.plugin'), \
     HEX(JSON_VALUE(Priv, '$.authentication_string')), \
     COALESCE(JSON_LENGTH(Priv, '$.auth_or'), 0)";
 
 /// Before the first way of a row come so many columns.
-const COLUMNS_BEFORE: usize = 7;
+const COLUMNS_BEFORE: usize = 8;
 
 /// Asks servers about users, over connections that it keeps.
 pub struct AccountAsker {
@@ -309,6 +315,7 @@ fn read(row: Row) -> Option<AccountRow> {
             subject: bytes(5).map(|bytes| bytes.to_vec()).unwrap_or_default(),
             issuer: bytes(6).map(|bytes| bytes.to_vec()).unwrap_or_default(),
         }),
+        rights: text(7)?,
         ways,
     })
 }

@@ -16,9 +16,15 @@ use crate::knowledge::{Login, NoLogin, Verifier};
 use crate::probe::{Account, AskerError, Progress, Target, Tls, words};
 
 /// As the server judges a login: its clock, and who may not log in at all.
-const QUERY: &str = "SELECT rolname, rolpassword, \
-    COALESCE(rolvaliduntil < pg_catalog.clock_timestamp(), false), rolcanlogin \
-    FROM pg_catalog.pg_authid WHERE rolname = $1";
+const QUERY: &str = "SELECT one.rolname, one.rolpassword, \
+    COALESCE(one.rolvaliduntil < pg_catalog.clock_timestamp(), false), one.rolcanlogin";
+
+/// What ALTER ROLE and ALTER DATABASE have set for this user in any database: a server gives it to
+/// connections that are opened from then on.
+const SETTINGS: &str = "(SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', own.setdatabase, \
+    own.setrole, own.setconfig), ' ' ORDER BY own.setdatabase, own.setrole) \
+    FROM pg_catalog.pg_db_role_setting AS own WHERE own.setrole = 0 OR own.setrole = \
+    (SELECT role.oid FROM pg_catalog.pg_roles AS role WHERE role.rolname = one.rolname))";
 
 const STEP: &str = "asking for a login";
 
@@ -42,7 +48,7 @@ impl LoginAsker {
     pub fn new(account: Account, tls: &Tls, query: Option<&str>) -> Result<Self, AskerError> {
         Ok(Self {
             caller: Caller::new(account, tls, "evenkeel-auth")?,
-            query: query.map_or_else(|| QUERY.to_owned(), wrapped),
+            query: query.map_or_else(own_query, wrapped),
             is_own: query.is_none(),
             kept: Mutex::default(),
         })
@@ -140,13 +146,17 @@ impl LoginAsker {
     }
 }
 
+fn own_query() -> String {
+    format!("{QUERY}, {SETTINGS} FROM pg_catalog.pg_authid AS one WHERE one.rolname = $1")
+}
+
 /// The server's clock judges, and the account's search path is the operator's.
 fn wrapped(query: &str) -> String {
     let query = query.trim().trim_end_matches(';');
     format!(
         "SELECT one.rolname::pg_catalog.text, one.rolpassword::pg_catalog.text, \
          COALESCE(one.valid_until::pg_catalog.timestamptz < pg_catalog.clock_timestamp(), false), \
-         true FROM (\n{query}\n) AS one (rolname, rolpassword, valid_until)"
+         true, {SETTINGS} FROM (\n{query}\n) AS one (rolname, rolpassword, valid_until)"
     )
 }
 
@@ -157,5 +167,9 @@ fn read(row: &Row) -> Result<Login, WatchError> {
         verifier: Verifier::of_text(verifier),
         expired: row.try_get(2).map_err(wrong)?,
         can_login: row.try_get(3).map_err(wrong)?,
+        settings: row
+            .try_get::<_, Option<_>>(4)
+            .map_err(wrong)?
+            .unwrap_or_default(),
     })
 }

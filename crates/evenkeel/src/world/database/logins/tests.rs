@@ -16,6 +16,7 @@ fn login(can_login: bool) -> Answer<Login> {
         verifier: Verifier::None,
         can_login,
         expired: false,
+        settings: String::new(),
     })
 }
 

@@ -310,13 +310,14 @@ fn preferred<'a>(ways: &'a [Way], wish: &Wish, user: &FileUser) -> Vec<&'a Way> 
     ways
 }
 
-/// What tells an account's credential from another one.
-fn identity<'a>(row: &'a AccountRow, way: &'a Way) -> [&'a [u8]; 4] {
+/// What tells an account's credential from another one, and what connections of it may do.
+fn identity<'a>(row: &'a AccountRow, way: &'a Way) -> [&'a [u8]; 5] {
     [
         row.user.as_bytes(),
         row.host.as_bytes(),
         way.plugin.as_bytes(),
         &way.stored,
+        row.rights.as_bytes(),
     ]
 }
 

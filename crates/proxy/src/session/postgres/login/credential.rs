@@ -93,7 +93,7 @@ impl Door<'_> {
             (Some(method), Verifier::Scram(text) | Verifier::Md5(text)) => {
                 let proof = Proof {
                     complaint,
-                    ..proof(wish, &of_file, text.as_bytes())
+                    ..proof(wish, &of_file, [text.as_bytes(), login.settings.as_bytes()])
                 };
                 Known::Asked(method, proof)
             }
@@ -112,7 +112,7 @@ impl Door<'_> {
             FileCredential::Password(password) if user.cleartext => {
                 let own = Zeroizing::new(password.as_bytes().to_vec());
                 let method = Method::Cleartext(Secret::Password(own));
-                Known::Asked(method, proof(wish, user, password.as_bytes()))
+                Known::Asked(method, proof(wish, user, [password.as_bytes(), b""]))
             }
             FileCredential::Password(password) => {
                 let bytes = password.as_bytes();
@@ -122,7 +122,7 @@ impl Door<'_> {
                     binding,
                     nonce: secret(),
                 };
-                let mut proof = proof(wish, user, bytes);
+                let mut proof = proof(wish, user, [bytes, b""]);
                 // The keys of that login are of our salt: servers want the password.
                 let password = Zeroizing::new(bytes.to_vec());
                 proof
@@ -131,7 +131,7 @@ impl Door<'_> {
                 Known::Asked(method, proof)
             }
             FileCredential::Verifier(text) => match method(text, user, binding.clone()) {
-                Some(method) => Known::Asked(method, proof(wish, user, text.as_bytes())),
+                Some(method) => Known::Asked(method, proof(wish, user, [text.as_bytes(), b""])),
                 None => self.mock(wish, binding),
             },
         }
@@ -148,7 +148,7 @@ impl Door<'_> {
         };
         let proof = Proof {
             complaint: Some(failed(&wish.user)),
-            ..proof(wish, &FileUser::default(), b"")
+            ..proof(wish, &FileUser::default(), [b""; 2])
         };
         Known::Asked(method, proof)
     }
@@ -180,8 +180,8 @@ fn in_the_open(user: &str) -> Complaint {
     Complaint::new(b"28000", text).hint("Connect with sslmode=require or better.")
 }
 
-/// `secret`: what the login is checked against.
-fn proof(wish: &Wish, user: &FileUser, secret: &[u8]) -> Proof {
+/// `secret`: what the login is checked against. `settings`: what connections of it begin with.
+fn proof(wish: &Wish, user: &FileUser, [secret, settings]: [&[u8]; 2]) -> Proof {
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
     let server_user = server_user.unwrap_or_else(|| wish.user.clone());
@@ -189,7 +189,7 @@ fn proof(wish: &Wish, user: &FileUser, secret: &[u8]) -> Proof {
     Proof {
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
-        generation: generation_of(&[server_user.as_bytes(), own, secret]),
+        generation: generation_of(&[server_user.as_bytes(), own, secret, settings]),
         server_user,
         complaint: None,
         last_word: Vec::new(),
@@ -198,7 +198,7 @@ fn proof(wish: &Wish, user: &FileUser, secret: &[u8]) -> Proof {
 
 fn vouched(wish: &Wish, user: &FileUser) -> Proof {
     let known = user.password();
-    let mut proof = proof(wish, user, known.unwrap_or_default());
+    let mut proof = proof(wish, user, [known.unwrap_or_default(), b""]);
     proof.credential.get_or_insert_with(|| match known {
         Some(known) => Credential::Password(Zeroizing::new(known.to_vec())),
         None => Credential::Nothing,
@@ -246,12 +246,17 @@ mod tests {
             server_password: Some(secret(server_password)),
             ..FileUser::default()
         };
-        let generation = |user: &FileUser| proof(&wish, user, b"p").generation;
+        let of = |user: &FileUser, settings| proof(&wish, user, [b"p", settings]).generation;
+        let generation = |user: &FileUser| of(user, b"");
         let before = generation(&user("one", "s", "p"));
         assert_eq!(generation(&user("one", "s", "p")), before);
         assert_ne!(generation(&user("two", "s", "p")), before);
         assert_ne!(generation(&user("one", "rotated", "p")), before);
         assert_ne!(generation(&user("ones", "", "p")), before);
+        assert_ne!(
+            of(&user("one", "s", "p"), b"0 16384 {work_mem=4MB}"),
+            before
+        );
         let vouched = |user: &FileUser| vouched(&wish, user).generation;
         let of_file = |password: &str| FileUser {
             server_password: None,

@@ -629,6 +629,12 @@ fn a_function_binds_by_what_its_language_keeps_for_it() {
         ("plperl", "return ++$n;", KEPT),
         ("plperl", "my $n = $main::n; return $n;", KEPT),
         ("plperl", "push @seen, $_[0];", KEPT),
+        ("plperl", "return scalar keys %seen;", KEPT),
+        (
+            "plperl",
+            "my ($x) = @_; return sprintf('%s %05d %lu', $x, 7 %$x, 1);",
+            "",
+        ),
         (
             "plperl",
             "my $x = shift; sub twice { return $x * 2 } return twice();",

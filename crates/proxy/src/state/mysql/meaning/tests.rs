@@ -232,7 +232,10 @@ fn sets_follow_by_text_or_by_the_servers_word() {
             "SET collation_database = latin1_bin",
             &["PinOnSuccess(Settings)"],
         ),
-        ("SET ROLE a", &["PinOnSuccess(Unknown)"]),
+        (
+            "SET ROLE a",
+            &["PinOnSuccess(Role)", "PinOnSuccess(Unknown)"],
+        ),
     ]);
 }
 
