@@ -119,8 +119,7 @@ fn results_of_texts_come_as_at_the_server() {
     });
 }
 
-/// TO SEE THIS RED: ask the server for its status behind an error at once; or take a command
-/// without a text for the end of what may be asked.
+/// TO SEE THIS RED: ask the server for its status behind an error at once.
 #[test]
 fn what_went_wrong_in_one_of_several_statements_can_be_asked_for() {
     same_as_direct(TWO, |address| {
@@ -138,6 +137,7 @@ fn what_went_wrong_in_one_of_several_statements_can_be_asked_for() {
         ]);
         heard.extend(client.all(&["select cast('x' as signed)"]));
         heard.extend(client.prepare("asks", "show warnings"));
+        // The connection is kept for the question, also when that comes a little later.
         std::thread::sleep(Duration::from_millis(20));
         heard.extend(client.execute("asks", &[]));
         heard

@@ -205,6 +205,7 @@ fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
     let mut direct = Client::connect(shared().address);
     let has = "select count(*) from pg_available_extensions where name = 'plperl'";
     if direct.value(has) == "0" {
+        println!("skipped: PL/Perl is not installed");
         return;
     }
     super::stage::admin().run(KEEPING);
