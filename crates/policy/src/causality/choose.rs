@@ -30,6 +30,17 @@ pub struct Replica<'a> {
     pub wait: Wait,
 }
 
+impl Replica<'_> {
+    /// It is not to be told to wait: nobody knows for how long that would be.
+    #[must_use]
+    pub fn at_once(self) -> Self {
+        Self {
+            wait: Wait::Nothing,
+            ..self
+        }
+    }
+}
+
 /// What a server can be told to wait for before it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {

@@ -331,3 +331,19 @@ fn reader(replica: Replica<'_>) -> Candidate<'_> {
         replica,
     }
 }
+
+#[test]
+fn a_spare_is_never_told_to_wait_but_serves_who_requires_nothing() {
+    let written = gtid(7);
+    let node = Replica {
+        applied: None,
+        wait: Wait::Everything,
+        ..replica(&written)
+    };
+    let requires = Requires::Position(&written);
+    assert_eq!(judge(requires, &node, 0, &SETTINGS), Freshness::Causal);
+    let spare = node.at_once();
+    assert_eq!(judge(requires, &spare, 0, &SETTINGS), Freshness::Behind);
+    let fresh = judge(Requires::Nothing, &spare, 0, &SETTINGS);
+    assert_eq!(fresh, Freshness::Fresh);
+}

@@ -61,6 +61,8 @@ pub struct DatabaseView {
     pub busy: Vec<Arc<Load>>,
     /// Which servers are replicas that take reads, by their place.
     pub replicas: Vec<bool>,
+    /// Which of them are behind the others, and read only while none of these has a connection.
+    pub spares: Vec<bool>,
     /// TLS towards clients.
     pub tls: Option<Arc<Acceptor>>,
     /// How the servers are spoken to, by their id; the others are not.

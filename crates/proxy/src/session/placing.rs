@@ -155,7 +155,10 @@ impl Reading<'_> {
                 is_replica: own.replicas[index],
                 is_tried: self.tried.contains(&server.id)
                     || self.among.is_some_and(|group| !group.has(index)),
-                replica: positions.replica(server.id),
+                replica: match own.spares[index] {
+                    true => positions.replica(server.id).at_once(),
+                    false => positions.replica(server.id),
+                },
             });
         let now_us = clock::now_us();
         let readers = readers(requires, candidates, now_us, &own.causality);
@@ -242,11 +245,11 @@ impl Found {
         if let Some(primary) = own.primary.filter(|_| !and_primary) {
             barred.insert(primary);
         }
-        let found = picked(&barred, own, (key, self.now_us));
-        let found = found.map(|first| match has_room(first) {
-            true => first,
-            false => roomier(first, barred, own, (key, self.now_us), has_room),
-        });
+        let found = match picked(&barred, own, (key, self.now_us)) {
+            Some(first) if has_room(first) => Some(first),
+            Some(first) => Some(roomier(first, barred, own, (key, self.now_us), has_room)),
+            None => spare(&barred, own, has_room),
+        };
         match found {
             Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index),
             Some(index) => Wanted::Reader(index),
@@ -273,7 +276,20 @@ fn roomier(
         own.busy[next].release();
         barred.insert(next);
     }
-    first
+    let Some(spare) = spare(&barred, own, has_room) else {
+        return first;
+    };
+    own.busy[first].release();
+    spare
+}
+
+/// One that is behind the others, but has a connection for a read; its place is taken.
+fn spare(barred: &Tried, own: &DatabaseView, has_room: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut spares = (0..own.spares.len()).filter(|index| own.spares[*index]);
+    let found = spares.find(|index| !barred.contains(*index) && has_room(*index))?;
+    // Without a limit: it only counts.
+    let _ = own.busy[found].try_reserve();
+    Some(found)
 }
 
 /// As the service balances them; its place is taken.

@@ -103,28 +103,30 @@ impl World {
         let plan = service.plan.database.as_deref()?;
         let shared = service.service.database.as_ref()?;
         let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
-        let mut cast = Cast::default();
-        let mut readers = Vec::with_capacity(members.len());
-        for (index, (member, listed)) in members.iter().zip(&service.plan.servers).enumerate() {
-            let part = self.part(service, &listed.address, plan.split.lag_ms_max);
-            let is_in = member.accepting && member.weight > 0;
-            cast.replicas.push(part == Part::Replica && is_in);
-            cast.names.push(listed.name.as_str().into());
-            // One that is drained takes no new work, be it the primary.
-            if part == Part::Primary && member.accepting {
-                cast.primary = Some(index);
-            }
+        let parts = self.parts(service, plan);
+        let cast = Cast::of(&parts, members);
+        let readers = parts.iter().zip(members).enumerate();
+        let readers = readers.map(|(index, (part, member))| {
             let reads = match part {
-                Part::Primary => plan.split.primary_reads || may_name_primary(plan),
-                Part::Replica => true,
-                Part::None => false,
+                Part::Primary => {
+                    is_in(member) && (plan.split.primary_reads || may_name_primary(plan))
+                }
+                Part::Replica | Part::Spare | Part::None => cast.replicas[index],
             };
-            readers.push(Member {
-                accepting: is_in && reads,
+            Member {
+                accepting: reads,
+                backup: member.backup || cast.spares[index],
                 load: Arc::clone(&busy[index]),
                 ..member.clone()
-            });
-        }
+            }
+        });
+        let readers = Pool::new(
+            service.plan.balance,
+            readers.collect(),
+            Arc::clone(&service.cursor),
+        );
+        let names = service.plan.servers.iter();
+        let names = names.map(|listed| listed.name.as_str().into());
         let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
         Some(DatabaseView {
             session_mode: plan.pool.mode == PoolMode::Session,
@@ -142,12 +144,13 @@ impl World {
             statements_max: usize::try_from(plan.pool.statements_max).unwrap_or(usize::MAX),
             times: times(plan),
             auth: auth(&plan.auth),
-            names: cast.names,
+            names: names.collect(),
             primary: cast.primary,
             epoch,
-            readers: Pool::new(service.plan.balance, readers, Arc::clone(&service.cursor)),
+            readers,
             busy,
             replicas: cast.replicas,
+            spares: cast.spares,
             tls: service.acceptor.clone(),
             towards: self.towards(service),
             peers: self.peers.servers(),
@@ -168,15 +171,15 @@ impl World {
         if told.epoch != epoch || view.servers.len() != service.plan.servers.len() {
             return true;
         }
-        let listed = service.plan.servers.iter().enumerate();
-        let mut parts = listed.map(|(place, listed)| {
-            let part = self.part(service, &listed.address, plan.split.lag_ms_max);
-            let member = &view.pool.members()[place];
-            let is_primary = part == Part::Primary && member.accepting;
-            let is_replica = part == Part::Replica && member.accepting && member.weight > 0;
-            (told.primary == Some(place)) == is_primary && told.replicas[place] == is_replica
-        });
-        !parts.all(|is_same| is_same)
+        let cast = Cast::of(&self.parts(service, plan), view.pool.members());
+        (told.primary, &told.replicas, &told.spares) != (cast.primary, &cast.replicas, &cast.spares)
+    }
+
+    /// What each server does for a service, in its order.
+    fn parts(&self, service: &ServiceState, plan: &DatabasePlan) -> Vec<Part> {
+        let listed = service.plan.servers.iter();
+        let part = |address| self.part(service, address, plan.split.lag_ms_max);
+        listed.map(|one| part(&one.address)).collect()
     }
 
     fn part(&self, service: &ServiceState, address: &Address, lag_ms_max: Option<u64>) -> Part {
@@ -197,6 +200,8 @@ impl World {
             {
                 Part::Replica
             }
+            // Nobody knows how far behind it is.
+            Role::Spare(_) if lag_ms_max.is_none() => Part::Spare,
             _ => Part::None,
         }
     }
@@ -262,14 +267,38 @@ fn may_name_primary(plan: &DatabasePlan) -> bool {
 enum Part {
     Primary,
     Replica,
+    /// It would read, but is behind the others.
+    Spare,
     None,
 }
 
-#[derive(Default)]
+/// Who writes and who reads, by the servers' places.
 struct Cast {
     primary: Option<usize>,
+    /// Spares that are wanted are among them.
     replicas: Vec<bool>,
-    names: Vec<Box<str>>,
+    spares: Vec<bool>,
+}
+
+impl Cast {
+    /// `members` are the service's, in the same order.
+    fn of(parts: &[Part], members: &[Member]) -> Cast {
+        let pairs = || parts.iter().copied().zip(members);
+        let playing = |wanted: Part| pairs().map(move |(part, of)| part == wanted && is_in(of));
+        let has_replica = playing(Part::Replica).any(|plays| plays);
+        let spares: Vec<bool> = playing(Part::Spare).map(|is| is && !has_replica).collect();
+        let replicas = playing(Part::Replica).zip(&spares);
+        Cast {
+            // One that is drained takes no new work, be it the primary.
+            primary: pairs().position(|(part, of)| part == Part::Primary && of.accepting),
+            replicas: replicas.map(|(is, is_spare)| is || *is_spare).collect(),
+            spares,
+        }
+    }
+}
+
+fn is_in(member: &Member) -> bool {
+    member.accepting && member.weight > 0
 }
 
 /// TLS towards clients.
@@ -382,5 +411,48 @@ fn auth(plan: &AuthPlan) -> Auth {
         users: users.collect(),
         allow_from: plan.allow_from.clone().into_iter().collect(),
         allow_others_from: plan.allow_others_from.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_policy::load::Load;
+
+    use super::*;
+
+    fn member(accepting: bool) -> Member {
+        Member {
+            id: 1,
+            weight: 1,
+            backup: false,
+            accepting,
+            load: Arc::new(Load::new(None)),
+        }
+    }
+
+    fn cast(parts: &[Part], accepting: &[bool]) -> Cast {
+        let members: Vec<Member> = accepting.iter().map(|is| member(*is)).collect();
+        Cast::of(parts, &members)
+    }
+
+    #[test]
+    fn a_spare_reads_only_while_no_other_replica_does() {
+        let parts = [Part::Primary, Part::Spare, Part::Replica];
+        let whole = cast(&parts, &[true, true, true]);
+        assert_eq!(whole.replicas, [false, false, true]);
+        assert_eq!(whole.spares, [false; 3]);
+        let without = cast(&parts, &[true, true, false]);
+        assert_eq!(without.replicas, [false, true, false]);
+        assert_eq!(without.spares, [false, true, false]);
+        assert_eq!(without.primary, Some(0));
+    }
+
+    #[test]
+    fn a_spare_that_is_down_does_not_read() {
+        let alone = cast(&[Part::Primary, Part::Spare], &[true, false]);
+        assert_eq!(
+            (alone.replicas, alone.spares),
+            (vec![false; 2], vec![false; 2])
+        );
     }
 }
