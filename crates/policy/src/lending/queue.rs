@@ -47,13 +47,24 @@ impl Queue {
     }
 
     /// Whose turn it is when `worker` has a connection: a client of its own, unless the oldest of
-    /// all has waited `patience_ms` longer.
-    pub(super) fn next_for(&self, worker: usize, patience_ms: u64) -> Option<(usize, Waiter)> {
+    /// all has waited longer by `patience_ms` and half of that client's wait. Where all wait long,
+    /// one worker's clients soon wait some milliseconds longer than another's, and connections
+    /// would go to and fro.
+    pub(super) fn next_for(
+        &self,
+        worker: usize,
+        patience_ms: u64,
+        now_ms: u64,
+    ) -> Option<(usize, Waiter)> {
         let (elsewhere, oldest) = self.oldest()?;
-        match self.lines[worker].front() {
-            Some(own) if own.since_ms < oldest.since_ms + patience_ms => Some((worker, *own)),
-            _ => Some((elsewhere, oldest)),
+        let Some(own) = self.lines[worker].front() else {
+            return Some((elsewhere, oldest));
+        };
+        let half_ms = now_ms.saturating_sub(own.since_ms) / 2;
+        if own.since_ms < oldest.since_ms + patience_ms + half_ms {
+            return Some((worker, *own));
         }
+        Some((elsewhere, oldest))
     }
 
     /// Takes the first of a line out.

@@ -18,8 +18,8 @@ pub struct Settings {
     pub wait_ms: u64,
     /// Clients of the service that may wait at a time.
     pub queue_length: usize,
-    /// Clients of the same worker come first, unless one elsewhere has waited this much longer:
-    /// moving a connection to another worker has its price.
+    /// Clients of the same worker come first, unless one elsewhere has waited longer by this and
+    /// half of their own wait: moving a connection to another worker has its price.
     pub elsewhere_ms: u64,
     /// A client waits this long for a connection of its own worker, if they come back there all the
     /// time, before an idle one is moved from another worker.

@@ -152,17 +152,18 @@ fn a_worker_that_used_up_what_it_was_asked_for_lets_another_be_opened() {
 
 #[test]
 fn a_client_of_the_same_worker_comes_first_unless_one_elsewhere_has_waited_longer() {
-    for (own_ms, winner) in [(14, 0), (15, 1)] {
+    for (own_ms, back_ms, winner) in [(14, 15, 0), (15, 15, 1), (24, 44, 0), (25, 44, 1)] {
         let mut scene = Scene::new(1, settings());
         let pool = scene.pool(1);
         let loan = scene.client(0, &pool, 0);
         let elsewhere = scene.wait(1, &pool, 10);
         let own = scene.wait(0, &pool, own_ms);
-        let Returned::Hand(first, loan) = scene.give_back(0, loan, 20) else {
+        let Returned::Hand(first, loan) = scene.give_back(0, loan, back_ms) else {
             panic!("two clients wait");
         };
         assert_eq!(first, [own, elsewhere][winner], "own since {own_ms}");
-        assert!(matches!(scene.give_back(0, loan, 20), Returned::Hand(..)));
+        let second = scene.give_back(0, loan, back_ms);
+        assert!(matches!(second, Returned::Hand(..)));
     }
 }
 
