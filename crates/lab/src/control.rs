@@ -119,10 +119,12 @@ pub(crate) fn list() -> Result<ExitCode> {
     if sockets.is_empty() {
         bail!("no lab of yours runs on this machine; `evenkeel-lab up mariadb` starts one");
     }
+    let mut listed = String::new();
     for socket in sockets {
-        println!("LAB {}", lab_name(&socket));
-        print!("{}", ask(&socket, "list")?);
+        listed += &format!("LAB {}\n{}", lab_name(&socket), ask(&socket, "list")?);
     }
+    // Who has read enough may go: `list | head`.
+    let _ = std::io::stdout().write_all(listed.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
 
