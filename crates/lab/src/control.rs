@@ -119,12 +119,14 @@ pub(crate) fn list() -> Result<ExitCode> {
     if sockets.is_empty() {
         bail!("no lab of yours runs on this machine; `evenkeel-lab up mariadb` starts one");
     }
-    let mut listed = String::new();
     for socket in sockets {
-        listed += &format!("LAB {}\n{}", lab_name(&socket), ask(&socket, "list")?);
+        let servers = ask(&socket, "list")?;
+        let lab = lab_name(&socket);
+        // Who has read enough may go: `list | head`.
+        if write!(std::io::stdout(), "LAB {lab}\n{servers}").is_err() {
+            break;
+        }
     }
-    // Who has read enough may go: `list | head`.
-    let _ = std::io::stdout().write_all(listed.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
 

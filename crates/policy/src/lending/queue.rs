@@ -46,25 +46,18 @@ impl Queue {
         fronts.min_by_key(|(_, waiter)| waiter.number)
     }
 
-    /// Whose turn it is when `worker` has a connection: a client of its own, unless the oldest of
-    /// all has waited longer by `patience_ms` and half of that client's wait. Where all wait long,
-    /// one worker's clients soon wait some milliseconds longer than another's, and connections
-    /// would go to and fro.
-    pub(super) fn next_for(
-        &self,
-        worker: usize,
-        patience_ms: u64,
-        now_ms: u64,
-    ) -> Option<(usize, Waiter)> {
+    /// Whose line is next when `worker` has a connection: its own clients', unless the
+    /// oldest of all has waited longer by `patience_ms` and half of the wait of its own first.
+    /// Where all wait long, one worker's clients soon wait some milliseconds longer than another's,
+    /// and connections would go to and fro all the more.
+    pub(super) fn next_line(&self, worker: usize, patience_ms: u64, now_ms: u64) -> Option<usize> {
         let (elsewhere, oldest) = self.oldest()?;
-        let Some(own) = self.lines[worker].front() else {
-            return Some((elsewhere, oldest));
+        let comes_first = |own: &Waiter| {
+            let half_ms = now_ms.saturating_sub(own.since_ms) / 2;
+            own.since_ms < oldest.since_ms + patience_ms + half_ms
         };
-        let half_ms = now_ms.saturating_sub(own.since_ms) / 2;
-        if own.since_ms < oldest.since_ms + patience_ms + half_ms {
-            return Some((worker, *own));
-        }
-        Some((elsewhere, oldest))
+        let is_own = self.lines[worker].front().is_some_and(comes_first);
+        Some(if is_own { worker } else { elsewhere })
     }
 
     /// Takes the first of a line out.

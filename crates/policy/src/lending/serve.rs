@@ -53,7 +53,7 @@ impl State {
         }
         let patience_ms = self.settings.elsewhere_ms;
         let queue = &self.pools[&id].queue;
-        let (line, _) = queue.next_for(worker, patience_ms, now_ms)?;
+        let line = queue.next_line(worker, patience_ms, now_ms)?;
         if line != worker && self.is_better_patient(id, now_ms, orders) {
             return None;
         }

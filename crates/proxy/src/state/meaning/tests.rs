@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod bodies;
 mod leaving;
 mod settings;
 mod unnamed;

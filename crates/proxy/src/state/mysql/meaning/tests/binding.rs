@@ -1,0 +1,139 @@
+//! What binds a session to its connection, and what ends that.
+
+use super::*;
+
+#[test]
+fn what_binds() {
+    check(&[
+        ("SELECT @a := 1", &["Pin(Variables)"]),
+        ("SELECT 1 INTO @a", &["Pin(Variables)"]),
+        (
+            "LOAD DATA INFILE 'x' INTO TABLE t (@a)",
+            &["InsertIdUnknown", "Pin(Variables)"],
+        ),
+        ("GET DIAGNOSTICS @a = NUMBER", &["Pin(Variables)"]),
+        ("SELECT NEXT VALUE FOR s", &["Pin(Sequence)"]),
+        ("XA START 'a'", &["Pin(Xa)"]),
+        ("XA END 'a'", &["Pin(Xa)"]),
+        ("XA RECOVER", &[]),
+        ("XA COMMIT 'a'", &["Release(XaEnded)"]),
+        ("LOCK TABLES t READ", &["PinOnSuccess(TableLock)"]),
+        ("UNLOCK TABLES", &["Release(UnlockTables)"]),
+        ("FLUSH TABLES WITH READ LOCK", &["Pin(GlobalReadLock)"]),
+        ("FLUSH USER_VARIABLES", &["Pin(Variables)"]),
+        ("BACKUP STAGE START", &["make BackupLock stage"]),
+        ("BACKUP STAGE END", &["unmake BackupLock stage"]),
+        ("BACKUP LOCK t", &["make BackupLock lock"]),
+        ("BACKUP UNLOCK", &["unmake BackupLock lock"]),
+        ("HANDLER t OPEN AS h", &["make Handler h"]),
+        ("HANDLER app.t OPEN", &["make Handler t"]),
+        ("HANDLER h CLOSE", &["unmake Handler h"]),
+        ("HANDLER h READ FIRST", &[]),
+        ("gibberish", &["Pin(Unknown)"]),
+        (
+            "BEGIN NOT ATOMIC SELECT 1; END",
+            &["Pin(Unknown)", "execute "],
+        ),
+    ]);
+}
+
+#[test]
+fn locks_are_counted_where_they_can_be() {
+    check(&[
+        ("SELECT GET_LOCK('A b', 10)", &["make NamedLock A b"]),
+        ("SELECT get_lock('a', -1) AS l", &["make NamedLock a"]),
+        ("DO RELEASE_LOCK('a')", &["unmake NamedLock a"]),
+        ("SELECT RELEASE_ALL_LOCKS()", &["Release(UnlockNamed)"]),
+        ("SELECT GET_LOCK(?, 1)", &["Pin(NamedLock)"]),
+        ("SELECT GET_LOCK('a', 1) FROM t", &["Pin(NamedLock)"]),
+        (
+            "SELECT GET_LOCK('a', 1), RELEASE_ALL_LOCKS()",
+            &["Pin(NamedLock)"],
+        ),
+        // Perhaps it is not run.
+        ("SELECT RELEASE_LOCK('a' 'b')", &[]),
+        ("SELECT RELEASE_LOCK('a') FROM t", &[]),
+        ("SELECT RELEASE_ALL_LOCKS() FROM t WHERE 0", &[]),
+        ("SELECT IF(0, RELEASE_LOCK('a'), 1)", &[]),
+        ("SELECT GET_LOCK('a', 1) LIMIT 0", &["Pin(NamedLock)"]),
+        ("SELECT SERVICE_GET_READ_LOCKS('a', 'b', 0)", &ANY),
+    ]);
+}
+
+#[test]
+fn temporary_tables_have_names() {
+    check(&[
+        (
+            "CREATE TEMPORARY TABLE x (a INT)",
+            &["make TemporaryTable x"],
+        ),
+        (
+            "CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS `s`.`x` SELECT 1",
+            &["make TemporaryTable s\0x"],
+        ),
+        (
+            "DROP TEMPORARY TABLE IF EXISTS x, s.y",
+            &["unmake TemporaryTable x", "unmake TemporaryTable s\0y"],
+        ),
+        ("DROP TABLE x", &["unmake TemporaryTable x"]),
+        ("DROP VIEW x", &[]),
+        ("ALTER TABLE x RENAME y", &["Renames"]),
+        (
+            "USE a; CREATE TEMPORARY TABLE x (a INT)",
+            &["1: Unknown(TemporaryTable)"],
+        ),
+        ("DROP TABLE x; SELECT 1", &[]),
+    ]);
+    let made = read("CREATE TEMPORARY TABLE x (a INT)").of_prepared();
+    assert_eq!(made.effects[0].does, Does::Unknown(Thing::TemporaryTable));
+    assert!(read("DROP TABLE x").of_prepared().effects.is_empty());
+}
+
+#[test]
+fn what_nobody_has_read_may_leave_anything_behind() {
+    check(&[
+        ("CALL p()", &ANY),
+        ("CALL app.pure(1)", &[]),
+        ("CALL pure(@a)", &["Pin(Variables)"]),
+        ("SELECT locks(1)", &["Pin(NamedLock)"]),
+        ("SELECT strange(1) FROM t", &ANY),
+        (
+            "SET time_zone = strange()",
+            &[&["told time_zone"], &ANY[..]].concat(),
+        ),
+        ("INSERT INTO u VALUES (1)", &["Pin(Variables)"]),
+        ("SELECT a FROM u", &[]),
+        ("SELECT a FROM t JOIN `v_locks`", &["Pin(NamedLock)"]),
+        ("PREPARE p FROM 'SELECT 1'", &["prepare p ()"]),
+        (
+            "PREPARE P FROM 'SET @a = 1'",
+            &["prepare p (user variables that cannot be followed)"],
+        ),
+        ("EXECUTE p USING @a", &["execute p"]),
+        ("DEALLOCATE PREPARE p", &["unmake Prepared p"]),
+        ("EXECUTE IMMEDIATE 'SET @a = 1'", &["@a = 1"]),
+        ("EXECUTE IMMEDIATE @a", &["Pin(Unknown)", "execute "]),
+        (
+            "EXECUTE IMMEDIATE 'SELECT ?, ?, ?' USING 5, 'x', @a, NULL",
+            &[],
+        ),
+        (
+            "EXECUTE IMMEDIATE 'SELECT ?' USING @a := 5",
+            &["Pin(Unknown)", "execute ", "Pin(Variables)"],
+        ),
+        (
+            "EXECUTE IMMEDIATE 'SELECT ?' USING GET_LOCK('x', 10)",
+            &["Pin(Unknown)", "execute ", "Pin(NamedLock)"],
+        ),
+        (
+            "SET STATEMENT max_statement_time = 1 FOR SELECT @a := 1",
+            &["Pin(Variables)", "Restores"],
+        ),
+        (
+            "SET STATEMENT sql_mode = '' FOR SELECT 1",
+            &["Pin(Unknown)"],
+        ),
+    ]);
+    let names = effects("PREPARE p FROM @text");
+    assert!(names[0].contains("temporary tables"), "{names:?}");
+}

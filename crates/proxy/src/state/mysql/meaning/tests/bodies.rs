@@ -1,0 +1,93 @@
+//! What bodies of routines leave behind.
+
+use super::*;
+
+#[test]
+fn bodies_of_routines_are_looked_through() {
+    for (body, expect) in [
+        ("BEGIN SELECT 1; INSERT INTO t VALUES (@user); END", ""),
+        ("RETURN (SELECT MAX(a) FROM t WHERE b = @c)", ""),
+        (
+            "BEGIN SET @a = 1; END",
+            "user variables that cannot be followed",
+        ),
+        ("SET NEW.a = 1", ""),
+        (
+            "BEGIN SELECT 1 INTO @a; END",
+            "user variables that cannot be followed",
+        ),
+        (
+            "BEGIN CREATE TEMPORARY TABLE x (a INT); END",
+            "temporary tables",
+        ),
+        ("BEGIN DO GET_LOCK('a', 1); END", "advisory or named locks"),
+        ("RETURN NEXTVAL(s)", "values of sequences"),
+        (
+            "BEGIN PREPARE p FROM @a; EXECUTE p; END",
+            "temporary tables, advisory or named locks, PREPARE in SQL, values of sequences, \
+             settings that cannot be followed, user variables that cannot be followed, \
+             something that cannot be told",
+        ),
+        (
+            "SET x = (SELECT 1 FROM t), @a = 1",
+            "settings that cannot be followed, user variables that cannot be followed",
+        ),
+        (
+            "GET DIAGNOSTICS @a = NUMBER",
+            "user variables that cannot be followed",
+        ),
+        ("SET ROLE r", "something that cannot be told"),
+        (
+            "SET session_track_schema = 0",
+            "settings that cannot be followed, something that cannot be told",
+        ),
+        (
+            "SET rand_seed1 = 5",
+            "seed of random(), settings that cannot be followed",
+        ),
+        ("CALL p(1)", ""),
+        ("RETURN FOUND_ROWS()", "FOUND_ROWS()"),
+        ("BEGIN FLUSH TABLES WITH READ LOCK; END", "global read lock"),
+        ("FLUSH LOCAL TABLES a FOR EXPORT", "global read lock"),
+        (
+            "BEGIN FLUSH TABLES; SELECT a FROM t LOCK IN SHARE MODE; END",
+            "",
+        ),
+        ("LOCK INSTANCE FOR BACKUP", "backup lock"),
+        ("BEGIN BACKUP STAGE START; END", "backup lock"),
+    ] {
+        let pins = bound_by_body(body.as_bytes(), MARIADB);
+        assert_eq!(pins.to_string(), expect, "{body}");
+    }
+}
+
+#[test]
+fn bodies_that_may_set_system_variables_are_told_from_those_that_set_their_own() {
+    for body in [
+        "BEGIN SET SESSION sql_mode = ''; END",
+        "SET @@sql_mode = ''",
+        "BEGIN DECLARE a INT; SET a = 1, time_zone = '+01:00'; END",
+        "BEGIN IF (SELECT REPLACE(a, 'b', 'c') FROM t FOR UPDATE) THEN SET sql_mode = ''; END IF",
+        "BEGIN UPDATE t SET a = 1; SET NAMES latin1; END",
+        "BEGIN DECLARE EXIT HANDLER FOR NOT FOUND SET sql_mode = ''; END",
+        "BEGIN SET TRANSACTION READ ONLY; END",
+        "BEGIN a: LOOP SET CHARACTER SET latin1; END LOOP; END",
+        "AS BEGIN sql_mode := 'ANSI'; END",
+    ] {
+        let pins = bound_by_body(body.as_bytes(), MARIADB);
+        assert!(pins.has(Pin::Settings), "{body}");
+    }
+    for body in [
+        "BEGIN DECLARE a, `b` INT DEFAULT 5; SET a = 1; SET B = a + (SELECT 2); RETURN a; END",
+        "BEGIN SET NEW.a = 1, new.`b` = OLD.c; END",
+        "BEGIN DECLARE done BOOL; DECLARE CONTINUE HANDLER FOR NOT FOUND SET done = TRUE; END",
+        "BEGIN UPDATE t SET a = 1 WHERE b; INSERT INTO t SET a = 2; REPLACE t SET a = 3; END",
+        "BEGIN INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 1; END",
+        "BEGIN DECLARE a VARCHAR(5) CHARACTER SET latin1; SET GLOBAL max_connections = 5; END",
+        "RETURN (SELECT MAX(a) FROM t FOR UPDATE)",
+    ] {
+        let pins = bound_by_body(body.as_bytes(), MARIADB);
+        assert!(!pins.has(Pin::Settings), "{body}");
+    }
+    assert_eq!(effects("SELECT sets(1), sets(2)"), ["SetsWithin"]);
+}

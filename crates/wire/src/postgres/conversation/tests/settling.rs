@@ -1,0 +1,128 @@
+//! What the server's messages settle, and the answers that are ours.
+
+use super::*;
+
+/// What each of the server's messages settles, after these requests of the client's with the tokens
+/// 0, 1, 2…
+fn settled(requests: &[Request], replies: &[u8]) -> Vec<Settled> {
+    let mut conversation = Conversation::new();
+    for (at, request) in requests.iter().enumerate() {
+        let _ = conversation.sent(*request, Origin::Client, Token(at as u64));
+    }
+    let (mut boundaries, mut at, mut found) = (Boundaries::new(), 0, Vec::new());
+    while let Step::Event {
+        passed,
+        event,
+        length,
+    } = boundaries.next(&replies[at..])
+    {
+        at += passed + length;
+        found.push(conversation.reply(&event).unwrap().settled);
+    }
+    found
+}
+
+#[test]
+fn which_statement_of_which_request_ended_well_is_told() {
+    let mut replies = Vec::new();
+    let to = &mut replies;
+    for tag in [&b"SET"[..], b"SET"] {
+        build::command_complete(to, tag);
+    }
+    build::ready_for_query(to, TransactionStatus::Idle);
+    build::command_complete(to, b"SELECT 1");
+    build::ready_for_query(to, TransactionStatus::Idle);
+    build::empty(to, b'I');
+    build::ready_for_query(to, TransactionStatus::Idle);
+    build::empty(to, b's');
+    build::command_complete(to, b"SELECT 1");
+    build::ready_for_query(to, TransactionStatus::Idle);
+    let requests = [
+        Request::Query,
+        Request::Query,
+        Request::Query,
+        Request::Execute,
+        Request::Execute,
+        Request::Sync,
+    ];
+    let completed = |token, nth| Settled::Completed {
+        token: Token(token),
+        nth,
+    };
+    assert_eq!(
+        settled(&requests, &replies),
+        [
+            completed(0, 0),
+            completed(0, 1),
+            Settled::Ready,
+            completed(1, 0),
+            Settled::Ready,
+            completed(2, 0),
+            Settled::Ready,
+            Settled::Suspended(Token(3)),
+            completed(4, 0),
+            Settled::Ready,
+        ]
+    );
+}
+
+#[test]
+fn which_request_failed_is_told() {
+    let mut replies = Vec::new();
+    build::empty(&mut replies, b'1');
+    let text = build::ErrorText {
+        severity: "ERROR",
+        sqlstate: SqlState::FEATURE_NOT_SUPPORTED,
+        message: "cached plan must not change result type",
+        detail: "",
+        hint: "",
+    };
+    build::error(&mut replies, &text);
+    let found = settled(&[Request::Parse, Request::Bind, Request::Sync], &replies);
+    let failed = Settled::Failed {
+        token: Some(Token(1)),
+        sqlstate: SqlState::FEATURE_NOT_SUPPORTED,
+    };
+    assert_eq!(found, [Settled::Parsed(Token(0)), failed]);
+}
+
+#[test]
+fn answers_are_written_as_a_server_would() {
+    let status = TransactionStatus::InTransaction;
+    for (answer, bytes) in [
+        (Answer::ParseComplete, &b"1\0\0\0\x04"[..]),
+        (Answer::BindComplete, b"2\0\0\0\x04"),
+        (Answer::CloseComplete, b"3\0\0\0\x04"),
+        (Answer::NoData, b"n\0\0\0\x04"),
+        (Answer::Command("DEALLOCATE"), b"C\0\0\0\x0fDEALLOCATE\0"),
+        (
+            Answer::Query("DEALLOCATE"),
+            b"C\0\0\0\x0fDEALLOCATE\0Z\0\0\0\x05T",
+        ),
+    ] {
+        let mut out = Vec::new();
+        answer.write(&mut out, status);
+        assert_eq!(out, bytes, "{answer:?}");
+    }
+}
+
+#[test]
+fn an_answer_may_wait_for_a_reply_that_follows_and_for_none_else() {
+    let mut conversation = Conversation::new();
+    let _ = conversation.answer(Answer::ParseComplete, Token(1));
+    assert!(!conversation.owes_reply(), "nothing else will come");
+    let _ = conversation.sent(Request::Bind, Origin::Client, Token(2));
+    let _ = conversation.sent(Request::Sync, Origin::Client, Token(3));
+    let _ = conversation.answer(Answer::CloseComplete, Token(4));
+    assert!(conversation.owes_reply());
+    let due = Due::Answer(Answer::ParseComplete, Token(1));
+    assert_eq!(conversation.due(), Some(due));
+    assert_eq!(conversation.due(), None);
+    conversation.reply(&Event::BindComplete).unwrap();
+    let ready = Event::ReadyForQuery(TransactionStatus::Idle);
+    conversation.reply(&ready).unwrap();
+    assert!(!conversation.owes_reply());
+    let due = Due::Answer(Answer::CloseComplete, Token(4));
+    assert_eq!(conversation.due(), Some(due));
+    assert!(conversation.is_idle());
+}
