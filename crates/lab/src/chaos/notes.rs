@@ -69,6 +69,15 @@ pub(super) struct Reading {
     pub(super) failure: Option<String>,
 }
 
+/// Something of a writer's that took long.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) what: &'static str,
+    pub(super) begun: SystemTime,
+    pub(super) ended: SystemTime,
+}
+
 /// What must not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
@@ -118,6 +127,9 @@ impl Wrong {
     }
 }
 
+/// Steps of writers that take longer are noted.
+const SLOW: Duration = Duration::from_secs(1);
+
 /// Filled in while they run.
 #[derive(Default)]
 pub(super) struct Notes(Mutex<Content>);
@@ -126,6 +138,7 @@ pub(super) struct Notes(Mutex<Content>);
 pub(super) struct Content {
     pub(super) attempts: Vec<Attempt>,
     pub(super) readings: Vec<Reading>,
+    pub(super) slow: Vec<Step>,
     pub(super) sights: Vec<Sight>,
     pub(super) wrongs: Vec<(Wrong, String)>,
     /// What was done to connections, and how often.
@@ -147,6 +160,24 @@ impl Notes {
     pub(super) fn unseen(&self, sight: Sight) {
         eprintln!("UNSEEN: {sight}");
         self.content().sights.push(sight);
+    }
+
+    /// A step of a writer's has come to its end, well or not.
+    pub(super) fn took(&self, name: &str, what: &'static str, begun: SystemTime) {
+        let ended = SystemTime::now();
+        if between(begun, ended) >= SLOW {
+            eprintln!(
+                "SLOW: {name}, {what}: {} ms",
+                between(begun, ended).as_millis()
+            );
+            let step = Step {
+                name: name.to_owned(),
+                what,
+                begun,
+                ended,
+            };
+            self.content().slow.push(step);
+        }
     }
 
     /// What a failure proves by itself, whoever met it.

@@ -103,7 +103,11 @@ impl Writer<'_> {
     /// Writes until the stage ends.
     pub(super) fn run<C: Client>(&mut self) {
         while self.stage.goes_on() {
-            match self.open::<C>() {
+            let begun = SystemTime::now();
+            let opened = self.open::<C>();
+            let name = format!("w{}.{}", self.number, self.connections);
+            self.stage.notes.took(&name, "logging in", begun);
+            match opened {
                 Ok(mut session) => while self.stage.goes_on() && self.turn(&mut session).is_ok() {},
                 Err(failure) => {
                     let who = format!("writer {} logging in", self.number);
@@ -149,7 +153,9 @@ impl Writer<'_> {
             session,
             number: self.number,
         };
+        let begun = SystemTime::now();
         let done = act.carry_out(&mut doing, &ids);
+        self.stage.notes.took(&session.name, act.name, begun);
         let mut failure = None;
         for (written, result) in done {
             match result {
@@ -174,11 +180,13 @@ impl Writer<'_> {
             "SELECT '{nonce}', concat(coalesce(max(id), 0)) FROM chaos WHERE session = {}",
             self.number
         );
-        let rows = match self.chance.below(3) {
-            0 => session.client.ask(&text),
-            1 => session.client.ask_prepared(&text),
-            _ => session.client.ask_read_only(&text),
+        let begun = SystemTime::now();
+        let (what, rows) = match self.chance.below(3) {
+            0 => ("a look", session.client.ask(&text)),
+            1 => ("a prepared look", session.client.ask_prepared(&text)),
+            _ => ("a READ ONLY look", session.client.ask_read_only(&text)),
         };
+        self.stage.notes.took(&session.name, what, begun);
         let rows = match rows {
             Ok(rows) => rows,
             Err(failure) => return self.after(session, "reading its own", &failure),
@@ -207,7 +215,10 @@ impl Writer<'_> {
     }
 
     fn check_marks<C: Client>(&mut self, session: &mut Session<C>) -> Result<(), Over> {
-        match session.client.marks(&session.name) {
+        let begun = SystemTime::now();
+        let marks = session.client.marks(&session.name);
+        self.stage.notes.took(&session.name, "its settings", begun);
+        match marks {
             Ok(marks) => {
                 for (wanted, came) in marks {
                     let who = format!("{}, a setting", session.name);

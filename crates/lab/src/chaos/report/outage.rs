@@ -5,12 +5,14 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::chaos::director::{Event, Happened};
-use crate::chaos::notes::{Attempt, Content, Outcome, between};
+use crate::chaos::notes::{Attempt, Content, Outcome, Step, between};
 
 /// From a writable primary to writes through what stands in front.
 const REACTION_BAR: Duration = Duration::from_secs(1);
 /// How long all readers together may be without an answer while the primary changes.
 const READ_PAUSE_BAR: Duration = Duration::from_millis(500);
+/// Slow steps that are told of each event.
+const SLOW_SHOWN: usize = 3;
 
 /// What clients saw of one event.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub struct Outage {
     pub read: Duration,
     /// The longest time in which no reader at all was answered.
     pub read_pause: Duration,
+    /// What took writers longest, if it took long.
+    pub slow: Vec<String>,
     /// Whether another server took the writes afterwards.
     pub is_change: bool,
 }
@@ -43,12 +47,14 @@ impl Outage {
     }
 }
 
-/// An event's time goes on until the next one begins.
+/// An event's time goes on until the next one begins, or the last write was tried.
 pub(super) fn outages(content: &Content, happened: &[Happened]) -> Vec<Outage> {
-    let next = happened.iter().skip(1).map(|next| Some(next.begun));
-    let pairs = happened.iter().zip(next.chain([None]));
+    let next = happened.iter().skip(1).map(|next| next.begun);
+    let attempts = content.attempts.iter().map(|attempt| attempt.ended);
+    let end = attempts.max().unwrap_or_else(SystemTime::now);
+    let pairs = happened.iter().zip(next.chain([end]));
     pairs
-        .map(|(one, until)| outage(content, one, until.unwrap_or_else(SystemTime::now)))
+        .map(|(one, until)| outage(content, one, until))
         .collect()
 }
 
@@ -64,7 +70,8 @@ fn outage(content: &Content, one: &Happened, until: SystemTime) -> Outage {
     let answered = reads().filter(|read| read.failure.is_none());
     let answered = answered.map(|read| read.ended);
     let good = |attempt: &&&Attempt| attempt.outcome == Outcome::Acknowledged;
-    let sessions: BTreeSet<u64> = writes.iter().map(|attempt| attempt.session).collect();
+    let attempts = content.attempts.iter();
+    let sessions: BTreeSet<u64> = attempts.map(|attempt| attempt.session).collect();
     let of = |session: u64| {
         writes
             .iter()
@@ -90,16 +97,30 @@ fn outage(content: &Content, one: &Happened, until: SystemTime) -> Outage {
             .iter()
             .map(|session| {
                 let written = of(*session).filter(good).map(|attempt| attempt.ended);
-                longest_pause(one.begun, written)
+                longest_pause(one.begun, written.chain([until]))
             })
             .max()
             .unwrap_or_default(),
+        slow: slowest(content.slow.iter().filter(|step| within(step.ended)), one),
         failed_writes: writes.iter().filter(|attempt| !good(attempt)).count(),
         failed_reads: reads().filter(|read| read.failure.is_some()).count(),
         read: took.max().unwrap_or_default(),
         read_pause: longest_pause(one.begun, answered),
         is_change: one.event.is_change(),
     }
+}
+
+/// In words, the longest first.
+fn slowest<'a>(steps: impl Iterator<Item = &'a Step>, one: &Happened) -> Vec<String> {
+    let took = |step: &Step| between(step.begun, step.ended).as_millis();
+    let mut steps: Vec<&Step> = steps.collect();
+    steps.sort_by_key(|step| std::cmp::Reverse(took(step)));
+    let told = steps.into_iter().take(SLOW_SHOWN).map(|step| {
+        let at_ms = between(one.begun, step.ended).as_millis();
+        let (name, what) = (&step.name, step.what);
+        format!("{name}, {what}: {} ms, until {at_ms} ms", took(step))
+    });
+    told.collect()
 }
 
 /// The longest time from a first error to the next success.
@@ -145,6 +166,8 @@ impl fmt::Display for Outage {
             self.read.as_millis(),
             self.failed_reads,
             self.read_pause.as_millis()
-        )
+        )?;
+        let mut slow = self.slow.iter();
+        slow.try_for_each(|step| write!(f, "\n    {step}"))
     }
 }

@@ -152,15 +152,47 @@ fn is_release_all(reader: &Reader<'_>, statement: &mysql::Statement, token: Toke
     token.kind == TokenKind::Word && written.eq_ignore_ascii_case(b"release_all_locks")
 }
 
-/// `SELECT GET_LOCK('a', 10)`, `DO RELEASE_LOCK('a')`, `SELECT RELEASE_ALL_LOCKS() AS x`: one call
-/// and nothing else, which is run just once. `None`: it is built otherwise.
+/// `SELECT GET_LOCK('a', 10)`, `DO RELEASE_LOCK('a')`, `SELECT RELEASE_ALL_LOCKS() AS x`, `SELECT
+/// COALESCE(GET_LOCK('a', 0), 0)`: one call and nothing else, which is run just once. `None`: it is
+/// built otherwise.
 fn lone_lock(reader: &Reader<'_>, statement: &mysql::Statement) -> Option<Option<Does>> {
-    let own = statement.span.of(reader.text);
     let mut tokens = reader.tokens(statement);
     let verb = tokens.next_token();
     if !(verb.is(Word::of("select")) || verb.is(Word::of("do"))) {
         return None;
     }
+    let is_wrapped = enters(&mut tokens);
+    let does = lock_call(reader, statement, &mut tokens)?;
+    // What stands behind the call changes nothing about its being run.
+    let is_left = !is_wrapped || closes(&mut tokens);
+    (is_left && is_alias(&mut tokens)).then_some(does)
+}
+
+/// Goes into a function that computes its first argument once, if there is one around the call.
+fn enters(tokens: &mut Tokens<'_>) -> bool {
+    const STRICT: [Word; 4] = [
+        Word::of("concat"),
+        Word::of("coalesce"),
+        Word::of("ifnull"),
+        Word::of("if"),
+    ];
+    let mut ahead = tokens.clone();
+    let function = ahead.next_token();
+    let is_strict = STRICT.iter().any(|strict| function.is(*strict));
+    let enters = is_strict && ahead.next_token().kind == TokenKind::Open;
+    if enters {
+        *tokens = ahead;
+    }
+    enters
+}
+
+/// The call that comes next: what it does to locks, if anything. `None`: that cannot be told.
+fn lock_call(
+    reader: &Reader<'_>,
+    statement: &mysql::Statement,
+    tokens: &mut Tokens<'_>,
+) -> Option<Option<Does>> {
+    let own = statement.span.of(reader.text);
     let function = tokens.next_token();
     let open = tokens.next_token();
     let argument = tokens.next_token();
@@ -168,22 +200,21 @@ fn lone_lock(reader: &Reader<'_>, statement: &mysql::Statement) -> Option<Option
         return None;
     }
     if is_release_all(reader, statement, function) {
-        let ends = argument.kind == TokenKind::Close && is_alias(&mut tokens);
+        let ends = argument.kind == TokenKind::Close;
         return ends.then_some(Some(Does::Release(Release::UnlockNamed)));
     }
     let takes = function.is(GET_LOCK);
     if !takes && !function.is(RELEASE_LOCK) {
         let asks = function.is(Word::of("is_free_lock")) || function.is(Word::of("is_used_lock"));
-        let is_plain = asks && closes(&mut tokens) && is_alias(&mut tokens);
-        return is_plain.then_some(None);
+        return (asks && closes(tokens)).then_some(None);
     }
     // Two strings side by side are one, of another name.
     let ends = match tokens.next_token().kind {
         TokenKind::Close => true,
-        TokenKind::Comma => closes(&mut tokens),
+        TokenKind::Comma => closes(tokens),
         _ => false,
     };
-    if argument.kind != TokenKind::String || !ends || !is_alias(&mut tokens) {
+    if argument.kind != TokenKind::String || !ends {
         return None;
     }
     let name = values::string(argument.span.of(own), reader.modes.no_backslash_escapes)?;

@@ -44,6 +44,15 @@ fn locks_are_counted_where_they_can_be() {
         ("SELECT get_lock('a', -1) AS l", &["make NamedLock a"]),
         ("DO RELEASE_LOCK('a')", &["unmake NamedLock a"]),
         ("SELECT RELEASE_ALL_LOCKS()", &["Release(UnlockNamed)"]),
+        ("SELECT concat(GET_LOCK('a', 10))", &["make NamedLock a"]),
+        (
+            "SELECT COALESCE(RELEASE_LOCK('a'), 0) AS x",
+            &["unmake NamedLock a"],
+        ),
+        (
+            "DO IFNULL(RELEASE_ALL_LOCKS(), 0)",
+            &["Release(UnlockNamed)"],
+        ),
         ("SELECT GET_LOCK(?, 1)", &["Pin(NamedLock)"]),
         ("SELECT GET_LOCK('a', 1) FROM t", &["Pin(NamedLock)"]),
         (
@@ -53,6 +62,9 @@ fn locks_are_counted_where_they_can_be() {
         // Perhaps it is not run.
         ("SELECT RELEASE_LOCK('a' 'b')", &[]),
         ("SELECT RELEASE_LOCK('a') FROM t", &[]),
+        ("SELECT CONCAT(NULL, RELEASE_LOCK('a'))", &[]),
+        ("SELECT CONCAT(RELEASE_LOCK('a')) FROM t", &[]),
+        ("SELECT CONCAT(RELEASE_LOCK('a'), SLEEP(1))", &[]),
         ("SELECT RELEASE_ALL_LOCKS() FROM t WHERE 0", &[]),
         ("SELECT IF(0, RELEASE_LOCK('a'), 1)", &[]),
         ("SELECT GET_LOCK('a', 1) LIMIT 0", &["Pin(NamedLock)"]),
