@@ -78,6 +78,9 @@ pub struct Options {
     /// Only these cruelties, by their names in the report.
     #[arg(long, value_delimiter = ',')]
     pub cruelty: Vec<String>,
+    /// Only these events at the servers, by their names: FailOver, FreezeReplica…
+    #[arg(long, value_delimiter = ',')]
+    pub event: Vec<String>,
     /// The longest that an answer may take.
     #[arg(long, default_value_t = 25_000)]
     pub limit_ms: u64,
@@ -104,6 +107,7 @@ impl Default for Options {
             cruel: 6,
             calm_ms: 4000,
             cruelty: Vec::new(),
+            event: Vec::new(),
             limit_ms: 25_000,
             seed: 1,
             version: None,
@@ -184,6 +188,7 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
         front: pooler,
         calm: Duration::from_millis(options.calm_ms),
         chance: Chance::new(options.seed, 0),
+        only: &options.event,
     };
     let limit = Duration::from_millis(options.limit_ms);
     let stage = Stage::new(pooler.address, limit, options.seed);
@@ -226,7 +231,7 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     let mut report = Report::of::<C>(&mut content, (&happened, &lossy), &primary)?;
     drop(content);
     report.keep_logs(&happened, &pooler.log());
-    for (_, what) in report.lost() {
+    if let Some((_, what)) = report.missed() {
         what.push_str("; rows: ");
         what.push_str(&report::rows_everywhere::<C>(&scene.servers)?);
     }

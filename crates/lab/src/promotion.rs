@@ -195,7 +195,8 @@ impl Lab {
 fn wait_applied(candidate: &Server, position: u64) -> Result<()> {
     let replication = candidate.replication()?;
     let what = format!("{} at position {position}", candidate.name);
-    eventually(CATCH_UP_LIMIT, &what, || {
+    let reached = eventually(CATCH_UP_LIMIT, &what, || {
         Ok((replication.applied()? >= position).then_some(()))
-    })
+    });
+    reached.with_context(|| replication.trouble())
 }

@@ -15,6 +15,8 @@ pub(crate) trait Replication {
     fn received(&self) -> Result<u64>;
     /// How much of that a client of this server can see.
     fn applied(&self) -> Result<u64>;
+    /// Why a replica applies nothing more, in its own words; empty: it does not say.
+    fn trouble(&self) -> String;
     /// Makes a primary refuse writes and cuts its writers. It need not run afterwards.
     fn retire(&self, own: &Server) -> Result<Retired>;
     /// Makes a replica take writes at once; the answer is when it did.
@@ -69,9 +71,10 @@ impl Server {
         let position = other.replication()?.received()?;
         let what = format!("{} at the position {position} of {}", self.name, other.name);
         let replication = self.replication()?;
-        eventually(limit, &what, || {
+        let reached = eventually(limit, &what, || {
             Ok((replication.applied()? >= position).then_some(()))
-        })
+        });
+        reached.with_context(|| replication.trouble())
     }
 
     pub(crate) fn replication(&self) -> Result<&dyn Replication> {

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::seed::Chance;
 use crate::replication::parse_instant;
@@ -111,6 +111,8 @@ pub(super) struct Director<'a> {
     pub(super) front: &'a Pooler,
     /// Between two events.
     pub(super) calm: Duration,
+    /// Only events of these names; none means all.
+    pub(super) only: &'a [String],
     pub(super) chance: Chance,
 }
 
@@ -139,7 +141,7 @@ fn settle(kind: ClusterKind, server: &Server) -> Result<()> {
 impl Director<'_> {
     /// One event after the other until the time is over; the last one is not cut short.
     pub(super) fn run(&mut self, until: Instant) -> Result<Vec<Happened>> {
-        let events = self.events();
+        let events = self.events()?;
         let mut happened = Vec::new();
         let mut whole_at = SystemTime::now();
         for turn in 0.. {
@@ -178,7 +180,21 @@ impl Director<'_> {
         Ok(happened)
     }
 
-    fn events(&self) -> &'static [Event] {
+    fn events(&self) -> Result<Vec<Event>> {
+        let wanted = |event: &Event| {
+            let name = format!("{event:?}");
+            self.only.is_empty() || self.only.contains(&name)
+        };
+        let mut chosen = self.all_events().to_vec();
+        chosen.retain(wanted);
+        if chosen.is_empty() {
+            let (only, all) = (self.only, self.all_events());
+            bail!("none of the events {only:?} happens here: there are {all:?}");
+        }
+        Ok(chosen)
+    }
+
+    fn all_events(&self) -> &'static [Event] {
         match self.scene.kind {
             _ if self.front.balancer().is_none() => &IN_PLACE,
             ClusterKind::Galera => &GALERA,

@@ -44,8 +44,9 @@ pub(super) struct Attempt {
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
     pub(super) session: u64,
-    /// Of which connection.
-    pub(super) name: String,
+    /// What it asked by.
+    pub(super) asked: String,
+    pub(super) ended: SystemTime,
     /// The highest id that was acknowledged to it.
     pub(super) wrote: u64,
     /// The highest one that it saw.
@@ -55,9 +56,9 @@ pub(super) struct Sight {
 impl fmt::Display for Sight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sight {
-            name, wrote, seen, ..
+            asked, wrote, seen, ..
         } = self;
-        write!(f, "{name} wrote {wrote} and saw {seen:?}")
+        write!(f, "{asked}: {wrote} was written, and {seen:?} seen")
     }
 }
 

@@ -4,7 +4,7 @@ mod outage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, anyhow};
 
@@ -104,10 +104,11 @@ impl Report {
         self.late = told.collect();
     }
 
-    /// The acknowledged writes that are not there.
-    pub(super) fn lost(&mut self) -> impl Iterator<Item = &mut (Wrong, String)> {
-        let wrongs = self.wrongs.iter_mut();
-        wrongs.filter(|(wrong, _)| *wrong == Wrong::Lost)
+    /// The first of what was not there though it had been acknowledged, for good or when it was
+    /// looked for.
+    pub(super) fn missed(&mut self) -> Option<&mut (Wrong, String)> {
+        let mut wrongs = self.wrongs.iter_mut();
+        wrongs.find(|(wrong, _)| matches!(wrong, Wrong::Lost | Wrong::Stale))
     }
 
     /// Whether nothing happened that must not.
@@ -154,15 +155,22 @@ pub(super) fn left_behind<C: Client>(
     wrongs
 }
 
-/// How many rows each server has. Where something is lost on one of them only, the servers
-/// themselves have not kept the same.
+/// How many rows each server has, and what it lacks of those that any has. Where they differ though
+/// all have caught up, the servers themselves have not kept the same.
 pub(super) fn rows_everywhere<C: Client>(servers: &[Server]) -> Result<String> {
     let each = servers.iter().map(|server| {
         let client = C::connect(server.address, "report", CLEAN_LIMIT);
         let mut client = client.map_err(|failure| anyhow!("{}: {failure}", server.name))?;
-        Ok(format!("{} {}", server.name, kept(&mut client)?.len()))
+        Ok((server.name.as_str(), kept(&mut client)?))
     });
-    Ok(each.collect::<Result<Vec<_>>>()?.join(", "))
+    let each = each.collect::<Result<Vec<_>>>()?;
+    let all: BTreeSet<_> = each.iter().flat_map(|(_, kept)| kept.keys()).collect();
+    let told = each.iter().map(|(name, kept)| {
+        let lacking: Vec<_> = all.iter().filter(|key| !kept.contains_key(key)).collect();
+        let sample = &lacking[..lacking.len().min(SHOWN_MAX)];
+        format!("{name} {}, lacks {} {sample:?}", kept.len(), lacking.len())
+    });
+    Ok(told.collect::<Vec<_>>().join("; "))
 }
 
 /// By session and id every row that is there, as often as it is.
@@ -209,7 +217,7 @@ fn compare(content: &mut Content, kept: &Kept, (happened, lossy): (&[Happened], 
         match judge(attempt, kept) {
             Some(Wrong::Lost) if may_be_lost(attempt, lossy) => not_kept += 1,
             Some(wrong) => {
-                let when = when(attempt, happened);
+                let when = when(attempt.ended, happened);
                 wrongs.push((wrong, format!("{}, {when}", describe(attempt, kept))));
             }
             None => {}
@@ -234,7 +242,10 @@ fn compare(content: &mut Content, kept: &Kept, (happened, lossy): (&[Happened], 
     }
     let sights = content.sights.iter();
     let stale = sights.filter(|sight| is_stale(sight, content, kept));
-    wrongs.extend(stale.map(|sight| (Wrong::Stale, sight.to_string())));
+    wrongs.extend(stale.map(|sight| {
+        let when = when(sight.ended, happened);
+        (Wrong::Stale, format!("{sight}, {when}"))
+    }));
     content.wrongs.extend(wrongs);
     not_kept
 }
@@ -291,11 +302,11 @@ fn describe(attempt: &Attempt, kept: &Kept) -> String {
 }
 
 /// After which event, and how long.
-fn when(attempt: &Attempt, happened: &[Happened]) -> String {
+fn when(at: SystemTime, happened: &[Happened]) -> String {
     let mut earlier = happened.iter().rev();
-    let last = earlier.find(|one| one.begun <= attempt.ended);
+    let last = earlier.find(|one| one.begun <= at);
     last.map_or("before all events".to_owned(), |one| {
-        let after = attempt.ended.duration_since(one.begun).unwrap_or_default();
+        let after = at.duration_since(one.begun).unwrap_or_default();
         format!(
             "{} ms after the beginning of {:?}",
             after.as_millis(),

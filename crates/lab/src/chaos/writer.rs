@@ -193,7 +193,7 @@ impl Writer<'_> {
         };
         let notes = &self.stage.notes;
         notes.compare(&session.name, &nonce, rows.value(0, 0));
-        self.see(session, &rows);
+        self.see(session, nonce, &rows);
         for stray in session.client.strays() {
             notes.wrong(Wrong::Foreign, format!("{}: {stray}", session.name));
         }
@@ -201,12 +201,13 @@ impl Writer<'_> {
     }
 
     /// Whether that is stale can only be said when it is known what the cluster has kept.
-    fn see<C>(&self, session: &Session<C>, rows: &Rows) {
+    fn see<C>(&self, session: &Session<C>, asked: String, rows: &Rows) {
         let seen = rows.value(0, 1).and_then(|id| id.parse::<u64>().ok());
         if seen.is_none_or(|seen| seen < session.floor) {
             let sight = Sight {
                 session: self.number,
-                name: session.name.clone(),
+                asked,
+                ended: SystemTime::now(),
                 wrote: session.floor,
                 seen,
             };

@@ -25,6 +25,31 @@ impl Replication for Mariadb {
         sum(&self.client.sql("SELECT @@gtid_binlog_pos")?)
     }
 
+    fn trouble(&self) -> String {
+        const TOLD: [&str; 6] = [
+            "Slave_IO_State",
+            "Slave_SQL_Running_State",
+            "Gtid_IO_Pos",
+            "Gtid_Slave_Pos",
+            "Last_IO_Error",
+            "Last_SQL_Error",
+        ];
+        let status = self
+            .client
+            .row("SHOW ALL SLAVES STATUS")
+            .unwrap_or_default();
+        let told = TOLD.map(|column| {
+            let value = status.get(column).map(String::as_str);
+            format!("{column} {:?}", value.unwrap_or_default())
+        });
+        let logged = self.client.sql("SELECT @@gtid_binlog_state");
+        format!(
+            "{}, logged {:?}",
+            told.join(", "),
+            logged.unwrap_or_default()
+        )
+    }
+
     fn retire(&self, _own: &Server) -> Result<Retired> {
         // Waits for the commits under way; those that come later fail.
         let at = self.client.sql(&format!("SET GLOBAL read_only=1; {NOW}"))?;

@@ -18,6 +18,12 @@ const POSITIONS: &str = "SELECT REPLACE(@@gtid_executed, '\\n', ''), \
 const WRITERS: &str = "SELECT CONCAT('KILL ', id) FROM information_schema.processlist \
     WHERE user NOT IN ('root', 'replica', 'system user', 'event_scheduler', 'monitor')";
 
+/// What receiver and applier complained of last.
+const TROUBLE: &str = "SELECT CONCAT((SELECT COALESCE(MAX(LAST_ERROR_MESSAGE), '') \
+    FROM performance_schema.replication_connection_status), ' ', \
+    (SELECT COALESCE(MAX(LAST_ERROR_MESSAGE), '') \
+    FROM performance_schema.replication_applier_status_by_worker))";
+
 impl Replication for Mysql {
     fn received(&self) -> Result<u64> {
         let positions = self.sql(POSITIONS)?;
@@ -28,6 +34,10 @@ impl Replication for Mysql {
         Ok(gtid::count(
             &self.sql("SELECT REPLACE(@@gtid_executed, '\\n', '')")?,
         ))
+    }
+
+    fn trouble(&self) -> String {
+        self.sql(TROUBLE).unwrap_or_default()
     }
 
     fn retire(&self, _own: &Server) -> Result<Retired> {

@@ -30,6 +30,11 @@ impl Replication for Postgres {
         self.number(APPLIED)
     }
 
+    /// It tells its log alone.
+    fn trouble(&self) -> String {
+        String::new()
+    }
+
     /// There is no other way than an end: a primary becomes a standby only at its start. A clean
     /// one waits until the standbys have everything.
     fn retire(&self, own: &Server) -> Result<Retired> {

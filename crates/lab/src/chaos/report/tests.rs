@@ -98,7 +98,8 @@ fn whoever_is_told_the_number_of_another_row_has_got_another_s_answer() {
 fn what_only_a_lost_primary_had_is_neither_lost_nor_stale() {
     let sight = |seen| Sight {
         session: 1,
-        name: "w1.1".to_owned(),
+        asked: "w1.1.look.1".to_owned(),
+        ended: at(1_000),
         wrote: 3,
         seen: Some(seen),
     };
