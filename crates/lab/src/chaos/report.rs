@@ -371,11 +371,15 @@ impl Report {
         let reaction_ms = reaction.unwrap_or_default().as_millis();
         let read_pause = changes().map(|one| one.read_pause).max();
         let read_pause_ms = read_pause.unwrap_or_default().as_millis();
+        let others = self.outages.iter().filter(|one| !one.is_change);
+        let pause = others.map(|one| one.pause).max();
+        let pause_ms = pause.unwrap_or_default().as_millis();
         let bar = if self.is_in_time() { "met" } else { "missed" };
         write!(
             f,
             "writes went on {reaction_ms} ms at most after there was a writable primary, no read \
-             was answered for {read_pause_ms} ms at most: {bar}"
+             was answered for {read_pause_ms} ms at most: {bar}; where the primary stayed, a writer \
+             was without a write for {pause_ms} ms at most"
         )
     }
 }

@@ -51,7 +51,11 @@ fn temporary_tables_are_where_their_client_is() {
 fn locks_are_held_by_who_took_them() {
     same_as_direct(TWO, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&["select get_lock('mine', 1)"]);
+        let mut heard = client.all(&[
+            "select get_lock('mine', 1)",
+            "select coalesce(get_lock('mine', 1), 0)",
+            "select ifnull(release_lock('mine'), 0)",
+        ]);
         heard.extend(other.all(&["select get_lock('mine', 0)", "select is_free_lock('mine')"]));
         heard.extend(client.all(&["select release_lock('mine')"]));
         heard.extend(other.all(&["select get_lock('mine', 0)", "select release_all_locks()"]));
@@ -174,6 +178,10 @@ fn what_binds_a_client_is_told_and_ends() {
             (
                 "select get_lock('bound', 1)",
                 "select release_lock('bound')",
+            ),
+            (
+                "select concat(get_lock('bound', 1))",
+                "select if(release_lock('bound'), 'yes', 'no')",
             ),
             ("lock tables sbtest.bound read", "unlock tables"),
             ("prepare s from 'select 1'", "deallocate prepare s"),

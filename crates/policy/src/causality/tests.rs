@@ -123,7 +123,9 @@ fn after_a_change_of_primary_the_token_is_what_the_new_one_has() {
     assert!(requires_everything(&token, 2));
     assert!(token.is_of_earlier(2) && !token.is_of_earlier(1));
     assert!(!Token::new().is_of_earlier(2), "it wrote nothing");
-    token.settle(&sample(2, 5, 100));
+    token.settle(&sample(2, 10, 90));
+    assert!(requires_everything(&token, 2), "asked before the answer");
+    token.settle(&sample(2, 11, 100));
     assert!(!token.is_of_earlier(2));
     assert_eq!(position(&token, 2), Some(lsn(100)));
     token.settle(&sample(1, 50, 900));

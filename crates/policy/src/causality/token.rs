@@ -7,6 +7,8 @@ use super::sample::Sample;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Token {
     epoch: u64,
+    /// When the last answer to a write came.
+    wrote_us: u64,
     wrote: Wrote,
 }
 
@@ -15,8 +17,8 @@ enum Wrote {
     /// Nothing: any server will do.
     #[default]
     Nothing,
-    /// Something, up to this moment; where that is in the log is not known.
-    Until { us: u64 },
+    /// Something; where that is in the log is not known.
+    Somewhere,
     /// Something, which is all before this.
     At(Position),
 }
@@ -43,7 +45,8 @@ impl Token {
     pub(super) fn written(until_us: u64, epoch: u64) -> Token {
         Token {
             epoch,
-            wrote: Wrote::Until { us: until_us },
+            wrote_us: until_us,
+            wrote: Wrote::Somewhere,
         }
     }
 
@@ -64,8 +67,9 @@ impl Token {
                 true
             }
             Wrote::At(own) => self.epoch == epoch && own.merge(position),
-            Wrote::Until { .. } => false,
+            Wrote::Somewhere => false,
         };
+        self.wrote_us = self.wrote_us.max(now_us);
         if !is_known {
             self.wrote(now_us, epoch);
         }
@@ -74,15 +78,17 @@ impl Token {
     /// Takes a newer sample of the primary's position into account. To be called before a read; a
     /// sample that says nothing new is ignored.
     pub fn settle(&mut self, sample: &Sample) {
-        let is_settled = match self.wrote {
-            Wrote::Nothing => true,
+        // A server may still answer writes that it was sent before it was the primary anew.
+        let is_later = sample.asked_us > self.wrote_us;
+        let is_news = match self.wrote {
+            Wrote::Nothing => false,
             // A later primary: whatever of the session's writes it has, it had by then. The rest is
             // lost, and nobody must wait for it.
-            _ if sample.epoch != self.epoch => sample.epoch < self.epoch,
-            Wrote::Until { us } => sample.asked_us <= us,
-            Wrote::At(_) => true,
+            _ if sample.epoch != self.epoch => sample.epoch > self.epoch,
+            Wrote::Somewhere => true,
+            Wrote::At(_) => false,
         };
-        if !is_settled {
+        if is_news && is_later {
             self.epoch = sample.epoch;
             self.wrote = Wrote::At(sample.position.clone());
         }
@@ -96,7 +102,7 @@ impl Token {
             _ if self.epoch != epoch => {
                 Requires::Everything("the primary has changed since the session wrote")
             }
-            Wrote::Until { .. } => {
+            Wrote::Somewhere => {
                 Requires::Everything("the position of the session's last write is not known yet")
             }
             Wrote::At(position) => Requires::Position(position),
