@@ -100,6 +100,10 @@ impl World {
         if let Some(state) = self.servers.get_mut(address) {
             state.note_return(Some(&change));
         }
+        if change.to != Standing::Down {
+            // If it is the primary its time begins before anybody is sent there.
+            self.brief();
+        }
         self.publish_all_with(address);
         let cuts = match change.to {
             Standing::Down => self.cut_sessions_of_dead(address),
