@@ -21,8 +21,10 @@ impl Replication for Mariadb {
         Ok(sum(from_primary.unwrap_or_default())?.max(self.applied()?))
     }
 
+    /// What it has applied without logging it (some of temporary tables) stands in the other one.
     fn applied(&self) -> Result<u64> {
-        sum(&self.client.sql("SELECT @@gtid_binlog_pos")?)
+        let logged = sum(&self.client.sql("SELECT @@gtid_binlog_pos")?)?;
+        Ok(logged.max(sum(&self.client.sql("SELECT @@gtid_slave_pos")?)?))
     }
 
     fn trouble(&self) -> String {
