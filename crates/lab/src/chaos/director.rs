@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::seed::Chance;
 use crate::replication::parse_instant;
@@ -111,7 +111,7 @@ pub(super) struct Director<'a> {
     pub(super) front: &'a Pooler,
     /// Between two events.
     pub(super) calm: Duration,
-    /// Only events of these names; none means all.
+    /// Only events of these names, in this order; none means all.
     pub(super) only: &'a [String],
     pub(super) chance: Chance,
 }
@@ -181,17 +181,16 @@ impl Director<'_> {
     }
 
     fn events(&self) -> Result<Vec<Event>> {
-        let wanted = |event: &Event| {
-            let name = format!("{event:?}");
-            self.only.is_empty() || self.only.contains(&name)
-        };
-        let mut chosen = self.all_events().to_vec();
-        chosen.retain(wanted);
-        if chosen.is_empty() {
-            let (only, all) = (self.only, self.all_events());
-            bail!("none of the events {only:?} happens here: there are {all:?}");
+        let all = self.all_events();
+        if self.only.is_empty() {
+            return Ok(all.to_vec());
         }
-        Ok(chosen)
+        let named = self.only.iter().map(|name| {
+            let found = all.iter().find(|event| format!("{event:?}") == *name);
+            let found = found.copied();
+            found.with_context(|| format!("no event {name:?} happens here: there are {all:?}"))
+        });
+        named.collect()
     }
 
     fn all_events(&self) -> &'static [Event] {

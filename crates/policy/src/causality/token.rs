@@ -78,7 +78,7 @@ impl Token {
     /// Takes a newer sample of the primary's position into account. To be called before a read; a
     /// sample that says nothing new is ignored.
     pub fn settle(&mut self, sample: &Sample) {
-        // A server may still answer writes that it was sent before it was the primary anew.
+        // A session may have got its connection to a primary before it heard that its time begins.
         let is_later = sample.asked_us > self.wrote_us;
         let is_news = match self.wrote {
             Wrote::Nothing => false,

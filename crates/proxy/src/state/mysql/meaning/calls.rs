@@ -163,8 +163,7 @@ fn lone_lock(reader: &Reader<'_>, statement: &mysql::Statement) -> Option<Option
     }
     let is_wrapped = enters(&mut tokens);
     let does = lock_call(reader, statement, &mut tokens)?;
-    // What stands behind the call changes nothing about its being run.
-    let is_left = !is_wrapped || closes(&mut tokens);
+    let is_left = !is_wrapped || leaves(&mut tokens);
     (is_left && is_alias(&mut tokens)).then_some(does)
 }
 
@@ -184,6 +183,18 @@ fn enters(tokens: &mut Tokens<'_>) -> bool {
         *tokens = ahead;
     }
     enters
+}
+
+/// Leaves that function behind literals only: what computes with the call's value could fail when
+/// the lock is taken already, and an error does not bind.
+fn leaves(tokens: &mut Tokens<'_>) -> bool {
+    loop {
+        match tokens.next_token().kind {
+            TokenKind::Close => return true,
+            TokenKind::Comma | TokenKind::Number | TokenKind::String => {}
+            _ => return false,
+        }
+    }
 }
 
 /// The call that comes next: what it does to locks, if anything. `None`: that cannot be told.

@@ -53,6 +53,11 @@ fn locks_are_counted_where_they_can_be() {
             "DO IFNULL(RELEASE_ALL_LOCKS(), 0)",
             &["Release(UnlockNamed)"],
         ),
+        // It fails when the lock is taken.
+        (
+            "SELECT CONCAT(GET_LOCK('a', 1) - 18446744073709551615)",
+            &["Pin(NamedLock)"],
+        ),
         ("SELECT GET_LOCK(?, 1)", &["Pin(NamedLock)"]),
         ("SELECT GET_LOCK('a', 1) FROM t", &["Pin(NamedLock)"]),
         (
