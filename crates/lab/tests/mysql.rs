@@ -6,6 +6,8 @@
 #[path = "rig/rig.rs"]
 mod rig;
 
+#[path = "mysql/ahead.rs"]
+mod ahead;
 #[path = "mysql/asked.rs"]
 mod asked;
 #[path = "mysql/bulk.rs"]

@@ -102,6 +102,19 @@ impl Gtids {
         }
     }
 
+    /// Whether a MariaDB replica that has applied these (domain, server, sequence) last,
+    /// `gtid_slave_pos`, has come to all of it: in each domain to its newest, or to what the same
+    /// server wrote later. One that has come to a higher number of another server's may be ahead
+    /// with what nobody else has.
+    #[must_use]
+    pub fn is_within(&self, applied: &[(u32, u32, u64)]) -> bool {
+        match &self.set {
+            Set::Empty => true,
+            Set::Mariadb(own) => own.is_within(applied),
+            Set::Mysql(_) => false,
+        }
+    }
+
     /// How it stands to `other`.
     #[must_use]
     pub fn compare(&self, other: &Gtids) -> Comparison {

@@ -25,6 +25,7 @@ pub(crate) mod statements;
 mod steps;
 mod texts;
 mod unit;
+mod waits;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -53,6 +53,19 @@ impl Vector {
         other.missing(self).next().is_none()
     }
 
+    pub(super) fn is_within(&self, applied: &[(u32, u32, u64)]) -> bool {
+        let mut newest: Map<u32, (u64, u32)> = Map::new();
+        for (&(domain, server), &sequence) in &self.positions {
+            let of_domain = newest.entry(domain).or_default();
+            *of_domain = (sequence, server).max(*of_domain);
+        }
+        newest.iter().all(|(domain, (sequence, server))| {
+            let is_later =
+                |(of, by, last): &(u32, u32, u64)| (of, by) == (domain, server) && last >= sequence;
+            applied.iter().any(is_later)
+        })
+    }
+
     /// Counted domain by domain, from the last position that both have: the servers of a domain
     /// share its sequence numbers. At least one for each server of which something is missing.
     pub(super) fn missing_from(&self, other: &Vector) -> Option<Missing> {

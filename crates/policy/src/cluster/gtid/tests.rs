@@ -50,6 +50,21 @@ fn a_mariadb_set_is_a_version_vector() {
 }
 
 #[test]
+fn a_replica_has_come_to_a_set_once_it_has_the_newest_of_each_domain() {
+    let set = mariadb(&[(0, 1, 80), (0, 2, 90), (5, 1, 7)]);
+    assert!(set.is_within(&[(0, 2, 90), (5, 1, 7)]));
+    assert!(set.is_within(&[(0, 2, 95), (5, 1, 8)]));
+    assert!(!set.is_within(&[(0, 2, 89), (5, 1, 7)]));
+    assert!(
+        !set.is_within(&[(0, 1, 95), (5, 1, 7)]),
+        "of a former primary"
+    );
+    assert!(!set.is_within(&[(0, 2, 95)]), "nothing of the other domain");
+    assert!(Gtids::EMPTY.is_within(&[]));
+    assert!(!mysql(&[(A, "", 1, 5)]).is_within(&[(0, 1, 80)]));
+}
+
+#[test]
 fn binlog_state_and_slave_pos_are_united() {
     let both = mariadb(&[(0, 1, 80), (0, 2, 90)]).with_applied([(0, 1, 100)]);
     compare(

@@ -262,25 +262,6 @@ impl Session<'_> {
         }
     }
 
-    /// The server has what the session must see.
-    fn caught_up(&mut self) {
-        self.unit.patience = None;
-        if self.borrower.is_at_primary() {
-            // As if it had written there: that is of this primary's time, and nobody waits again.
-            self.wrote();
-        }
-    }
-
-    /// Whether the row that a wait gave says that all is there.
-    fn is_caught_up(&self) -> bool {
-        let (mut rest, mut last) = (self.unit.word.as_slice(), None);
-        while let Parsed::Frame(packet, length) = frame::frame(rest, u32::MAX) {
-            last = Some(packet.payload);
-            rest = rest.get(length..).unwrap_or_default();
-        }
-        last == Some(b"\x010")
-    }
-
     /// A part of the answer to the client's command.
     fn client_event(
         &mut self,

@@ -1,7 +1,7 @@
 //! What follows when a session asks for a server connection, and what must be in place there before
 //! its command.
 
-use evenkeel_policy::causality::{Consistency, Position};
+use evenkeel_policy::causality::Consistency;
 use evenkeel_policy::route::{Kind, Statement};
 use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::frontend;
@@ -198,7 +198,7 @@ impl Session<'_> {
                 .database
                 .as_ref()
                 .map_or(0, |own| own.causality.wait_ms);
-            let text = wait_text(server.version.mariadb, awaited, wait_ms);
+            let text = super::waits::text(server.version.mariadb, awaited, wait_ms);
             server.ask(Ask::Wait, text.as_bytes(), out);
             must_wait |= !self.unit.is_read;
             // The cluster's own limit is half a minute, and no statement can say otherwise.
@@ -302,21 +302,5 @@ impl Session<'_> {
             true => self.follow(Got::Again),
             false => Ok(()),
         }
-    }
-}
-
-/// Waits on a server until it has what the session must see.
-fn wait_text(is_mariadb: bool, awaited: &Awaited, wait_ms: u64) -> String {
-    let (whole, thousandths) = (wait_ms / 1_000, wait_ms % 1_000);
-    match awaited {
-        Awaited::Everything => "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 0".to_owned(),
-        Awaited::Position(Position::Gtids(gtids)) if is_mariadb => {
-            format!("SELECT MASTER_GTID_WAIT('{gtids}', {whole}.{thousandths:03})")
-        }
-        Awaited::Position(Position::Gtids(gtids)) => {
-            format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {whole}.{thousandths:03})")
-        }
-        // Another database's: it is never reached.
-        Awaited::Position(_) => "SELECT 1".to_owned(),
     }
 }

@@ -330,11 +330,14 @@ fn of_mysql(text: &[u8]) -> Option<Gtids> {
 
 /// As MariaDB's `last_gtid` tells it.
 fn of_mariadb(text: &[u8]) -> Option<Gtids> {
-    let parts: Vec<_> = gtid::mariadb(text).collect::<Result<_, _>>().ok()?;
-    let parts = parts.iter();
-    Some(Gtids::mariadb(
-        parts.map(|one| (one.domain, one.server, one.sequence)),
-    ))
+    mariadb_positions(text).map(Gtids::mariadb)
+}
+
+/// (domain, server, sequence); `None`: it is no list of them.
+pub(super) fn mariadb_positions(text: &[u8]) -> Option<Vec<(u32, u32, u64)>> {
+    let positions = gtid::mariadb(text);
+    let read = positions.map(|one| one.map(|one| (one.domain, one.server, one.sequence)));
+    read.collect::<Result<_, _>>().ok()
 }
 
 /// `known`: the status as of the last reply that told.

@@ -1,0 +1,131 @@
+//! What a server is told to wait for before a read, and whether it says that it is there.
+
+use evenkeel_policy::causality::Position;
+use evenkeel_wire::mysql::{Parsed, backend, frame};
+
+use super::Session;
+use super::texts::mariadb_positions;
+use crate::session::placing::Awaited;
+
+impl Session<'_> {
+    /// The server has what the session must see.
+    pub(super) fn caught_up(&mut self) {
+        self.unit.patience = None;
+        if self.borrower.is_at_primary() {
+            // As if it had written there: that is of this primary's time, and nobody waits again.
+            self.wrote();
+        }
+    }
+
+    /// Whether the row that a wait gave says that all is there.
+    pub(super) fn is_caught_up(&self) -> bool {
+        let (mut rest, mut last) = (self.unit.word.as_slice(), None);
+        while let Parsed::Frame(packet, length) = frame::frame(rest, u32::MAX) {
+            last = Some(packet.payload);
+            rest = rest.get(length..).unwrap_or_default();
+        }
+        let awaited = self.unit.wait.as_ref().zip(last);
+        let said = awaited.map(|(awaited, row)| said(awaited, row));
+        if said == Some(Said::Untrue)
+            && let Some(at) = &self.borrower.at
+        {
+            let server = &at.server.name;
+            tracing::debug!(%server, "it is ahead with another server's: the read runs elsewhere");
+        }
+        said == Some(Said::There)
+    }
+}
+
+/// Waits on a server until it has what the session must see.
+///
+/// MariaDB's answer is not taken at its word: MASTER_GTID_WAIT compares numbers, and not which
+/// server counted them. A primary that gives up logs a DROP for the temporary tables of those it
+/// cuts off; a replica that still follows it has then come further than its successor, which goes
+/// on with the same numbers.
+pub(super) fn text(is_mariadb: bool, awaited: &Awaited, wait_ms: u64) -> String {
+    let (whole, thousandths) = (wait_ms / 1_000, wait_ms % 1_000);
+    let limit = format!("{whole}.{thousandths:03}");
+    match awaited {
+        Awaited::Everything => "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 0".to_owned(),
+        Awaited::Position(Position::Gtids(gtids)) if is_mariadb => {
+            format!("SELECT MASTER_GTID_WAIT('{gtids}', {limit}), @@global.gtid_slave_pos")
+        }
+        Awaited::Position(Position::Gtids(gtids)) => {
+            format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', {limit})")
+        }
+        // Another database's: it is never reached.
+        Awaited::Position(_) => "SELECT 1".to_owned(),
+    }
+}
+
+/// What a row says that answers a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    There,
+    /// Its time was over first.
+    Late,
+    /// That all is there, which it is not.
+    Untrue,
+}
+
+fn said(awaited: &Awaited, row: &[u8]) -> Said {
+    let mut values = backend::values(row);
+    if values.next() != Some(Some(b"0")) {
+        return Said::Late;
+    }
+    let (Awaited::Position(Position::Gtids(gtids)), Some(applied)) = (awaited, values.next())
+    else {
+        return Said::There;
+    };
+    let applied = applied.and_then(mariadb_positions);
+    match applied.is_some_and(|applied| gtids.is_within(&applied)) {
+        true => Said::There,
+        false => Said::Untrue,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_policy::cluster::Gtids;
+
+    use super::*;
+
+    fn awaited() -> Awaited {
+        let gtids = Gtids::mariadb([(0, 1, 90), (0, 2, 100)]);
+        Awaited::Position(Position::Gtids(gtids))
+    }
+
+    #[test]
+    fn a_server_of_mariadb_is_asked_where_it_is_behind_the_wait() {
+        assert_eq!(
+            text(true, &awaited(), 50),
+            "SELECT MASTER_GTID_WAIT('0-1-90,0-2-100', 0.050), @@global.gtid_slave_pos"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_wait_counts_only_where_the_position_is_reached() {
+        let says = |row: &[u8]| said(&awaited(), row);
+        assert_eq!(says(b"\x010\x070-2-100"), Said::There);
+        assert_eq!(says(b"\x010\x070-2-101"), Said::There);
+        assert_eq!(
+            says(b"\x010\x070-1-101"),
+            Said::Untrue,
+            "a former primary's"
+        );
+        assert_eq!(says(b"\x010\x060-2-99"), Said::Untrue);
+        assert_eq!(says(b"\x010\x00"), Said::Untrue, "it has applied nothing");
+        assert_eq!(says(b"\x010\xfb"), Said::Untrue);
+        assert_eq!(says(b"\x010\x03..."), Said::Untrue, "that is no position");
+        assert_eq!(says(b"\x02-1\x070-2-100"), Said::Late);
+        assert_eq!(says(b"\xfb\x070-2-100"), Said::Late);
+    }
+
+    #[test]
+    fn who_says_nothing_more_is_believed() {
+        assert_eq!(said(&awaited(), b"\x010"), Said::There, "MySQL");
+        assert_eq!(said(&Awaited::Everything, b"\x010"), Said::There);
+        assert_eq!(said(&Awaited::Everything, b"\x011"), Said::Late);
+        assert_eq!(said(&awaited(), b""), Said::Late);
+    }
+}
