@@ -196,7 +196,7 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
     scene.wait_caught_up()?;
     let may_split = matches!(options.pooler, PoolerKind::IoUring | PoolerKind::Epoll);
     if may_split && !options.no_split {
-        wait_known(pooler)?;
+        wait_known::<C>(pooler)?;
     }
     let until = Instant::now() + Duration::from_secs(options.seconds);
     let happened = thread::scope(|scope| {
@@ -240,11 +240,11 @@ fn play<C: Client>(options: &Options, scene: &Scene, pooler: &Pooler) -> Result<
 }
 
 /// Until Evenkeel says that reads of the tables go to replicas.
-fn wait_known(pooler: &Pooler) -> Result<()> {
+fn wait_known<C: Client>(pooler: &Pooler) -> Result<()> {
     let Some(balancer) = pooler.balancer() else {
         return Ok(());
     };
-    let read = format!("SELECT {}", client::READ);
+    let read = format!("SELECT concat({}), {}", C::PORT, client::READ);
     eventually(LEARN_LIMIT, "reads on replicas", || {
         let said = balancer.command(&["explain", &read])?.stdout;
         Ok(said.starts_with(b"to a replica").then_some(()))

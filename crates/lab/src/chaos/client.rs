@@ -43,6 +43,9 @@ pub(super) trait Client: Sized + 'static {
 
     /// Session, id and tag of every row, and the number that the server has given it, if any.
     const ROWS: &'static str;
+    /// The port of the server that answers.
+    const PORT: &'static str;
+
     /// After a failed command these make the session one without a transaction.
     const AFTER_FAILURE: &'static [&'static str];
 

@@ -17,6 +17,9 @@ const WHOLE_LIMIT: Duration = Duration::from_secs(60);
 /// How long a server may take to end before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
+/// Whoever may make tables may make the function that tells where a session reads.
+const TRUST: &str = "SET GLOBAL log_bin_trust_function_creators = 1";
+
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -132,8 +135,10 @@ fn settle(kind: ClusterKind, server: &Server) -> Result<()> {
             "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (walreceiver)'",
             "SELECT pg_reload_conf()",
         ],
-        ClusterKind::Mysql | ClusterKind::GroupReplication => &["SET PERSIST local_infile = ON"],
-        ClusterKind::Mariadb | ClusterKind::Galera => &[],
+        ClusterKind::Mysql | ClusterKind::GroupReplication => {
+            &["SET PERSIST local_infile = ON", TRUST]
+        }
+        ClusterKind::Mariadb | ClusterKind::Galera => &[TRUST],
     };
     texts.iter().try_for_each(|text| server.sql(text).map(drop))
 }

@@ -22,6 +22,8 @@ const NUMBERS: u32 = 1_000;
 impl all::Client for Client {
     const SESSIONS: &'static str = "SELECT id, command, time, state, LEFT(info, 200) \
         FROM information_schema.processlist WHERE user = 'sbtest' AND command <> 'Sleep'";
+    // What asks for a variable of the server goes to the primary.
+    const PORT: &'static str = "chaos_port()";
     const ROWS: &'static str = "SELECT session, id, tag, n FROM chaos";
     // Harmless where there is no transaction.
     const AFTER_FAILURE: &'static [&'static str] = &["ROLLBACK", "SET autocommit = 1"];
@@ -37,6 +39,7 @@ impl all::Client for Client {
             format!("CREATE TABLE chaos_ghost ({key}, tag varchar(100) NOT NULL)"),
             "CREATE TABLE chaos_numbers (n int PRIMARY KEY)".to_owned(),
             format!("INSERT INTO chaos_numbers VALUES {}", numbers.join(",")),
+            "CREATE FUNCTION chaos_port() RETURNS int NO SQL RETURN @@port".to_owned(),
         ]
     }
 

@@ -51,6 +51,8 @@ pub(super) struct Sight {
     pub(super) wrote: u64,
     /// The highest one that it saw.
     pub(super) seen: Option<u64>,
+    /// The port of the server that it saw it at.
+    pub(super) port: Option<String>,
 }
 
 impl fmt::Display for Sight {
@@ -58,7 +60,11 @@ impl fmt::Display for Sight {
         let Sight {
             asked, wrote, seen, ..
         } = self;
-        write!(f, "{asked}: {wrote} was written, and {seen:?} seen")
+        let port = self.port.as_deref().unwrap_or("unknown");
+        write!(
+            f,
+            "{asked}: {wrote} was written, and {seen:?} seen at port {port}"
+        )
     }
 }
 

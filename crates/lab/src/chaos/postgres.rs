@@ -20,6 +20,7 @@ pub(super) use client::Client;
 impl all::Client for Client {
     const SESSIONS: &'static str = "SELECT pid, state, wait_event, query FROM pg_stat_activity \
         WHERE usename = 'sbtest' AND state <> 'idle'";
+    const PORT: &'static str = "inet_server_port()";
     const ROWS: &'static str = "SELECT session, id, tag FROM chaos";
     // Harmless where there is no transaction.
     const AFTER_FAILURE: &'static [&'static str] = &["ROLLBACK"];

@@ -42,8 +42,11 @@ pub struct Report {
     pub read_failures: BTreeMap<String, usize>,
     /// Why writes failed, and how often: what became of them is judged by the rows.
     pub write_failures: BTreeMap<String, usize>,
-    /// What the balancer wrote during each event that took too long.
+    /// What the balancer wrote during each event that took too long, or behind which sessions did
+    /// not see what they had written.
     pub late: Vec<String>,
+    /// When sessions did not.
+    stale_at: Vec<SystemTime>,
 }
 
 impl Report {
@@ -58,6 +61,9 @@ impl Report {
             .map_err(|failure| anyhow!("{}: {failure}", server.name))?;
         let kept = kept(&mut client)?;
         let not_kept = compare(content, &kept, (happened, lossy));
+        let stale = content.sights.iter();
+        let stale = stale.filter(|sight| is_stale(sight, content, &kept));
+        let stale_at = stale.map(|sight| sight.ended).collect();
         let ghosts = ask(&mut client, GHOSTS)?;
         let ghosts = (ghosts.into_iter()).map(|row| (Wrong::Ghost, row.join(" ")));
         content.wrongs.extend(ghosts);
@@ -88,16 +94,24 @@ impl Report {
             read_failures,
             write_failures,
             late: Vec::new(),
+            stale_at,
         })
     }
 
-    /// Keeps what explains the events that took too long.
+    /// Keeps what explains the events that took too long, and stale reads.
     pub(super) fn keep_logs(&mut self, happened: &[Happened], log: &str) {
         let begins = happened.iter().map(|one| one.log_at);
         let spans = begins.clone().zip(begins.skip(1).chain([log.len()]));
-        let late = self.outages.iter().zip(spans);
-        let late = late.filter(|(outage, _)| outage.is_late());
-        let told = late.map(|(outage, (from, to))| {
+        let is_odd = |(number, outage): (usize, &Outage)| {
+            outage.is_late()
+                || self
+                    .stale_at
+                    .iter()
+                    .any(|at| nth_at(*at, happened) == Some(number))
+        };
+        let all = self.outages.iter().enumerate().zip(spans);
+        let odd = all.filter(|(one, _)| is_odd(*one));
+        let told = odd.map(|((_, outage), (from, to))| {
             let log = log.get(from..to).unwrap_or_default();
             format!("{}, as the balancer told it:\n{log}", outage.event)
         });
@@ -301,10 +315,14 @@ fn describe(attempt: &Attempt, kept: &Kept) -> String {
     format!("{attempt:?}, and {there} are there, numbered {keys:?}")
 }
 
+/// Behind the beginning of which event.
+fn nth_at(at: SystemTime, happened: &[Happened]) -> Option<usize> {
+    happened.iter().rposition(|one| one.begun <= at)
+}
+
 /// After which event, and how long.
 fn when(at: SystemTime, happened: &[Happened]) -> String {
-    let mut earlier = happened.iter().rev();
-    let last = earlier.find(|one| one.begun <= at);
+    let last = nth_at(at, happened).map(|number| &happened[number]);
     last.map_or("before all events".to_owned(), |one| {
         let after = at.duration_since(one.begun).unwrap_or_default();
         format!(

@@ -39,6 +39,8 @@ pub(super) struct Doing<'a, C> {
     pub(super) stage: &'a Stage,
     pub(super) session: &'a mut Session<C>,
     pub(super) number: u64,
+    /// When the write was acknowledged, if the act goes on behind that.
+    pub(super) acknowledged_at: Option<SystemTime>,
 }
 
 /// One of a writer's connections.
@@ -112,7 +114,8 @@ impl Writer<'_> {
                 Err(failure) => {
                     let who = format!("writer {} logging in", self.number);
                     self.stage.notes.judge(&who, &failure);
-                    self.note(Vec::new(), None, Outcome::Unknown(failure.to_string()));
+                    let outcome = Outcome::Unknown(failure.to_string());
+                    self.note(Vec::new(), None, (outcome, SystemTime::now()));
                     sleep(PAUSE_AFTER_FAILURE);
                 }
             }
@@ -152,9 +155,11 @@ impl Writer<'_> {
             stage: self.stage,
             session,
             number: self.number,
+            acknowledged_at: None,
         };
         let begun = SystemTime::now();
         let done = act.carry_out(&mut doing, &ids);
+        let ended = doing.acknowledged_at.unwrap_or_else(SystemTime::now);
         self.stage.notes.took(&session.name, act.name, begun);
         let mut failure = None;
         for (written, result) in done {
@@ -162,10 +167,10 @@ impl Writer<'_> {
                 Ok(key) => {
                     let highest = written.iter().copied().max();
                     session.floor = session.floor.max(highest.unwrap_or(0));
-                    self.note(written, key, Outcome::Acknowledged);
+                    self.note(written, key, (Outcome::Acknowledged, ended));
                 }
                 Err(error) => {
-                    self.note(written, None, outcome(&error));
+                    self.note(written, None, (outcome(&error), ended));
                     failure = failure.or(Some(error));
                 }
             }
@@ -177,7 +182,9 @@ impl Writer<'_> {
     fn look<C: Client>(&mut self, session: &mut Session<C>) -> Result<(), Over> {
         let nonce = self.nonce(&session.name);
         let text = format!(
-            "SELECT '{nonce}', concat(coalesce(max(id), 0)) FROM chaos WHERE session = {}",
+            "SELECT '{nonce}', concat(coalesce(max(id), 0)), concat({}) FROM chaos \
+             WHERE session = {}",
+            C::PORT,
             self.number
         );
         let begun = SystemTime::now();
@@ -210,6 +217,7 @@ impl Writer<'_> {
                 ended: SystemTime::now(),
                 wrote: session.floor,
                 seen,
+                port: rows.value(0, 2).map(str::to_owned),
             };
             self.stage.notes.unseen(sight);
         }
@@ -254,12 +262,12 @@ impl Writer<'_> {
         format!("{name}.look.{}", self.last_nonce)
     }
 
-    fn note(&self, ids: Vec<u64>, key: Key, outcome: Outcome) {
+    fn note(&self, ids: Vec<u64>, key: Key, (outcome, ended): (Outcome, SystemTime)) {
         self.stage.notes.content().attempts.push(Attempt {
             session: self.number,
             ids,
             key,
-            ended: SystemTime::now(),
+            ended,
             outcome,
         });
     }

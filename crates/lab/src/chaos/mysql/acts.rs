@@ -1,5 +1,7 @@
 //! The ways to write rows: as text, prepared, in a transaction, as a file, under a lock.
 
+use std::time::SystemTime;
+
 use super::answer::Answer;
 use super::client::{Client, Value};
 use crate::chaos::failure::Failure;
@@ -42,6 +44,7 @@ const LOCK_LIMIT_S: u32 = 10;
 fn text(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     let written = doing.session.client.query(&insert(doing, ids))?;
     let key = check(doing, &written, 1)?;
+    doing.acknowledged_at = Some(SystemTime::now());
     let tag = doing.tag(ids[0]);
     let asked = format!("SELECT concat(LAST_INSERT_ID()), '{tag}'");
     // That is not the write: what fails here has been written.
@@ -161,6 +164,7 @@ fn locked(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     }
     let written = doing.session.client.query(&insert(doing, ids))?;
     let key = check(doing, &written, 1)?;
+    doing.acknowledged_at = Some(SystemTime::now());
     let release = format!("SELECT concat(RELEASE_LOCK('{lock}'))");
     if let Ok(released) = doing.session.client.query(&release) {
         let (notes, name) = (&doing.stage.notes, &doing.session.name);

@@ -102,6 +102,7 @@ fn what_only_a_lost_primary_had_is_neither_lost_nor_stale() {
         ended: at(1_000),
         wrote: 3,
         seen: Some(seen),
+        port: None,
     };
     let mut content = Content {
         attempts: vec![
