@@ -299,6 +299,7 @@ fn status_of(statement: &Statement) -> StatementStatus {
         Kind::Setting => "setting",
         Kind::Session => "session",
         Kind::Lock => "lock",
+        Kind::Asks => "asks",
         Kind::Server => "server",
         Kind::Routine => "routine",
         Kind::Unknown => "unknown",

@@ -82,8 +82,8 @@ pub struct Decision {
     pub target: Target,
     /// Why, for `explain` and the log.
     pub why: &'static str,
-    /// Whether it is known to read and nothing else: then it may be sent again elsewhere while
-    /// nothing of its answer has reached the client.
+    /// Whether it is known to read or ask and nothing else: then it may be sent again elsewhere
+    /// while nothing of its answer has reached the client.
     pub is_read: bool,
 }
 
@@ -114,7 +114,7 @@ pub fn decide(unit: &Unit<'_>, session: &Session, settings: &Settings, view: &Vi
         .or_else(|| obstacle.map(|obstacle| primary(obstacle.why)))
         .unwrap_or_else(|| read(unit, settings, view));
     Decision {
-        is_read: obstacle.is_none(),
+        is_read: all_obstacles(unit, session).all(|one| one.doubt == Doubt::Asks),
         ..decision
     }
 }
@@ -222,6 +222,8 @@ enum Doubt {
     Some,
     /// It hangs on what is called, which somebody may know better.
     Called,
+    /// It only asks, and each server would have another answer.
+    Asks,
 }
 
 const fn certain(why: &'static str) -> Option<Obstacle> {
@@ -236,6 +238,11 @@ const fn possible(why: &'static str) -> Option<Obstacle> {
 
 const fn called(why: &'static str) -> Option<Obstacle> {
     let doubt = Doubt::Called;
+    Some(Obstacle { why, doubt })
+}
+
+const fn asks(why: &'static str) -> Option<Obstacle> {
+    let doubt = Doubt::Asks;
     Some(Obstacle { why, doubt })
 }
 
@@ -303,6 +310,7 @@ fn of_kind(kind: Kind, session: &Session) -> Option<Obstacle> {
         Kind::Write => certain("it writes"),
         Kind::Ddl => certain("it changes the catalog"),
         Kind::Lock => certain("it locks tables"),
+        Kind::Asks => asks("it asks the server itself something"),
         Kind::Server => possible("it asks or tells the server itself something"),
         Kind::Routine => called("it calls a procedure or runs a block of code"),
         Kind::Session => possible("it changes what only its connection has"),

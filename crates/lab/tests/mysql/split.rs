@@ -434,6 +434,24 @@ fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_
     assert_eq!(row, "2");
 }
 
+/// As drivers do when they have logged in.
+#[test]
+fn what_only_asked_the_primary_is_asked_of_its_successor() {
+    let stage = Stage::of_mariadb("auto", "");
+    let old = stage.primary();
+    let mut client = stage.client();
+    stage.scene.wait_caught_up().unwrap();
+    old.freeze().unwrap();
+    let told = thread::scope(|scope| {
+        let asking = scope.spawn(|| client.value("select @@port, @@version_comment is null"));
+        thread::sleep(Duration::from_millis(700));
+        old.kill().unwrap();
+        stage.scene.lab.fail_over(&old).unwrap();
+        asking.join().unwrap()
+    });
+    assert_eq!(told, format!("{}|0", stage.port_of_primary()));
+}
+
 #[test]
 fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
     let stage = Stage::of_mariadb("auto", "[service.pool]\nsize = 1\nwait_ms = 30000");

@@ -61,7 +61,9 @@ pub enum Kind {
     Session,
     /// LOCK TABLE, LOCK TABLES, FLUSH TABLES WITH READ LOCK.
     Lock,
-    /// SHOW, SET GLOBAL, KILL, NOTIFY: about the server, not its data.
+    /// SHOW, SELECT of a variable of the server: asks the server about itself, and changes nothing.
+    Asks,
+    /// SET GLOBAL, KILL, NOTIFY: about the server, not its data.
     Server,
     /// CALL, DO.
     Routine,

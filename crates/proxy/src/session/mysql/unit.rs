@@ -291,7 +291,7 @@ fn only_asks(meaning: &Meaning) -> bool {
     let asked = meaning.statements.iter().map(|one| Statement {
         kind: match one.kind {
             // `@@warning_count`
-            Kind::Server if one.traits.any(ASKS) => Kind::Read,
+            Kind::Asks | Kind::Server if one.traits.any(ASKS) => Kind::Read,
             kind => kind,
         },
         traits: one.traits.without(ASKS),

@@ -103,7 +103,8 @@ fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
         Found::SetTransaction { .. } => Kind::EndTransaction,
         Found::Set(setting) => of_set(reader, setting),
         Found::Reset(_) | Found::ResetAll => Kind::Setting,
-        Found::Show(_) | Found::Notify | Found::CopyOut { to_client: false } => Kind::Server,
+        Found::Show(_) => Kind::Asks,
+        Found::Notify | Found::CopyOut { to_client: false } => Kind::Server,
         Found::Listen(_)
         | Found::Unlisten(_)
         | Found::Declare { hold: true, .. }

@@ -214,7 +214,7 @@ fn the_router_is_told_the_kind() {
         ("SET seed = 0.5", Kind::Session),
         ("SET x.y FROM CURRENT", Kind::Session),
         ("RESET ALL", Kind::Setting),
-        ("SHOW x", Kind::Server),
+        ("SHOW x", Kind::Asks),
         ("LISTEN c", Kind::Session),
         ("DISCARD ALL", Kind::Session),
         ("LOCK t", Kind::Lock),

@@ -449,7 +449,7 @@ fn sets_within(meaning: &Meaning) -> bool {
 
 /// Whether FOUND_ROWS() is about it when it has succeeded.
 fn counts(statement: &Statement) -> bool {
-    matches!(statement.kind, Kind::Read | Kind::Server)
+    matches!(statement.kind, Kind::Read | Kind::Asks | Kind::Server)
 }
 
 /// Whether it uses a table: then warnings from before it are gone.
@@ -466,7 +466,7 @@ fn hides(meaning: &Meaning, statement: &Statement) -> bool {
     match statement.kind {
         Kind::Routine | Kind::Unknown | Kind::Session | Kind::Setting => true,
         // What is set besides a GLOBAL variable.
-        Kind::Server if !meaning.effects.is_empty() => true,
+        Kind::Asks | Kind::Server if !meaning.effects.is_empty() => true,
         _ => statement.calls >= Volatility::Volatile,
     }
 }

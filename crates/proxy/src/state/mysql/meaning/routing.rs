@@ -26,7 +26,7 @@ pub(super) fn may_write(statement: &Statement) -> bool {
         .and(Traits::OBSCURE);
     match statement.kind {
         Kind::Write | Kind::Ddl | Kind::Routine | Kind::Unknown => true,
-        Kind::Read | Kind::Server | Kind::Session | Kind::Setting => {
+        Kind::Read | Kind::Asks | Kind::Server | Kind::Session | Kind::Setting => {
             statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
         }
         _ => false,
@@ -150,7 +150,7 @@ fn kind(reader: &Reader<'_>, facts: &mysql::Statement) -> Kind {
     let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
     match facts.kind {
         Found::Empty => Kind::Empty,
-        Found::Select | Found::Show if facts.traits.any(of_server) => Kind::Server,
+        Found::Select | Found::Show if facts.traits.any(of_server) => Kind::Asks,
         Found::Explain { .. } if explains_connection(reader, facts) => Kind::Server,
         Found::Select | Found::Show | Found::Explain { .. } => Kind::Read,
         Found::Write | Found::LoadData { .. } => Kind::Write,
@@ -239,7 +239,8 @@ fn traits(facts: &mysql::Statement, kind: Kind) -> Traits {
         // It is planned, not run.
         return traits;
     }
-    if facts.functions.is_cut() || facts.tables.is_cut() && kind == Kind::Read {
+    if facts.functions.is_cut() || facts.tables.is_cut() && matches!(kind, Kind::Read | Kind::Asks)
+    {
         traits = traits.and(Traits::OBSCURE);
     }
     if facts.traits == mysql::Traits::NONE {
@@ -260,7 +261,7 @@ fn traits(facts: &mysql::Statement, kind: Kind) -> Traits {
 fn calls(reader: &Reader<'_>, facts: &mysql::Statement, kind: Kind) -> Volatility {
     if !matches!(
         kind,
-        Kind::Read | Kind::Setting | Kind::Server | Kind::Session
+        Kind::Read | Kind::Asks | Kind::Setting | Kind::Server | Kind::Session
     ) {
         return Volatility::None;
     }
