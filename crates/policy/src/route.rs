@@ -114,7 +114,7 @@ pub fn decide(unit: &Unit<'_>, session: &Session, settings: &Settings, view: &Vi
         .or_else(|| obstacle.map(|obstacle| primary(obstacle.why)))
         .unwrap_or_else(|| read(unit, settings, view));
     Decision {
-        is_read: all_obstacles(unit, session).all(|one| one.doubt == Doubt::Asks),
+        is_read: obstacle.is_none() || only_asks(unit, session),
         ..decision
     }
 }
@@ -204,6 +204,10 @@ fn read(unit: &Unit<'_>, settings: &Settings, view: &View) -> Decision {
         false => "a read: to a replica",
     };
     decision(Target::Readers { and_primary }, why)
+}
+
+fn only_asks(unit: &Unit<'_>, session: &Session) -> bool {
+    all_obstacles(unit, session).all(|one| one.doubt == Doubt::Asks)
 }
 
 /// Why something cannot go to a replica.
