@@ -173,3 +173,31 @@ fn what_was_written_during_a_late_event_is_kept() {
         ["failover, killed, as the balancer told it:\nlate\n"]
     );
 }
+
+#[test]
+fn what_was_written_behind_a_stale_read_is_kept() {
+    let content = Content {
+        attempts: vec![
+            attempt(&[1], 1_100, Outcome::Acknowledged),
+            attempt(&[2], 3_150, Outcome::Acknowledged),
+        ],
+        ..Content::default()
+    };
+    let happened = [
+        failed_over(1_000, 1_050),
+        Happened {
+            log_at: 6,
+            ..failed_over(3_000, 3_100)
+        },
+    ];
+    let mut report = Report {
+        outages: outages(&content, &happened),
+        stale_at: vec![at(3_120), at(3_130)],
+        ..Report::default()
+    };
+    report.keep_logs(&happened, "early\nthen\n");
+    assert_eq!(
+        report.late,
+        ["failover, killed, as the balancer told it:\nthen\n"]
+    );
+}
