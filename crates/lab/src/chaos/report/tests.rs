@@ -180,6 +180,7 @@ fn what_was_written_behind_a_stale_read_is_kept() {
         attempts: vec![
             attempt(&[1], 1_100, Outcome::Acknowledged),
             attempt(&[2], 3_150, Outcome::Acknowledged),
+            attempt(&[3], 3_200, Outcome::Acknowledged),
         ],
         ..Content::default()
     };
