@@ -1,6 +1,8 @@
 //! What a server did not do is run again where nobody has seen any of it; what it may have done
 //! never is.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use evenkeel_lab::eventually;
@@ -235,5 +237,46 @@ fn a_read_whose_server_warned_before_it_went_is_run_again() {
         let reply = client.query(&text);
         let last = &reply[reply.len() - 3..];
         assert_eq!(last, ["D read", "C SELECT 1", "Z Idle"], "{io}: {reply:?}");
+    }
+}
+
+/// Reads until it is over; what was answered instead of the row. A connection is made fit before
+/// each read, as every session has another name.
+fn read_on(stage: &Stage, name: &str, is_over: &AtomicBool) -> Vec<Vec<String>> {
+    let mut client = Client::with(stage.address, &[("application_name", name)]);
+    client.ask(&Script::new().parse("s", "select 's'").sync(), 1);
+    let run = Script::new().bind("s", &[]).execute().sync();
+    while !is_over.load(Relaxed) {
+        let reply = client.ask(&run, 1);
+        if reply != ["2", "D s", "C SELECT 1", "Z Idle"] {
+            return vec![reply];
+        }
+    }
+    Vec::new()
+}
+
+/// TO SEE THIS RED: pass on what the server says last while a connection is made fit.
+#[test]
+fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, READING);
+        let is_over = AtomicBool::new(false);
+        let wrong = thread::scope(|scope| {
+            let (stage, is_over) = (&stage, &is_over);
+            let read = |number| move || read_on(stage, &format!("storm {number}"), is_over);
+            let readers: Vec<_> = (0..8).map(|number| scope.spawn(read(number))).collect();
+            let mut admin = admin();
+            for _ in 0..200 {
+                admin.run(
+                    "select pg_terminate_backend(pid) from pg_stat_activity \
+                     where application_name like 'storm %'",
+                );
+                thread::sleep(Duration::from_millis(10));
+            }
+            is_over.store(true, Relaxed);
+            let wrong = readers.into_iter().flat_map(|one| one.join().unwrap());
+            wrong.collect::<Vec<_>>()
+        });
+        assert!(wrong.is_empty(), "{io}: {wrong:?}");
     }
 }

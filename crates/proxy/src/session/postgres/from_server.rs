@@ -229,6 +229,11 @@ impl Session<'_> {
                 walked.broken = Some("ended the connection".to_owned());
                 return Delivery::Swallow;
             }
+            Settled::Fatal(_) if self.is_preparing() => {
+                // Its client has not asked it anything yet, and another server will do.
+                walked.broken = Some("ended the connection".to_owned());
+                return Delivery::Swallow;
+            }
             Settled::Fatal(sqlstate) => {
                 self.unit.fatal_was_sent = reply.delivery == Delivery::Forward;
                 self.said_last(event, sqlstate, walked);

@@ -136,6 +136,11 @@ impl Session<'_> {
         self.answers = out;
     }
 
+    /// Whether a connection is made fit of which the client has had nothing yet.
+    pub(super) fn is_preparing(&self) -> bool {
+        matches!(self.stage, Stage::Preparing(_)) && !self.restoring
+    }
+
     /// Our SETs are over.
     pub(super) fn settings_placed(&mut self, went_well: bool) -> Result<(), End> {
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);

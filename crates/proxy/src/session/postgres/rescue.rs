@@ -163,8 +163,8 @@ impl Session<'_> {
         tracing::debug!(server = %server.lent.pooled.server.name, why, "server lost");
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
         let is_in_message = server.is_in_message();
+        let was_preparing = self.is_preparing();
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
-        let was_preparing = matches!(stage, Stage::Preparing(_)) && !self.restoring;
         self.borrower.give_back(server, Condition::Unclean);
         if was_preparing {
             return self.try_elsewhere();
