@@ -1,8 +1,6 @@
 //! What a server did not do is run again where nobody has seen any of it; what it may have done
 //! never is.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
 use std::time::Duration;
 
 use evenkeel_lab::eventually;
@@ -12,6 +10,7 @@ use super::client::Client;
 use super::script::Script;
 use super::stage::{Setup, Stage, admin, shared};
 use crate::rig::between::{Between, Blow, MARK};
+use crate::rig::storm::{Storm, storm};
 use crate::rig::{DRIVERS, LIMIT};
 
 /// What is known to read may be run again.
@@ -240,42 +239,36 @@ fn a_read_whose_server_warned_before_it_went_is_run_again() {
     }
 }
 
-/// Reads until it is over; what was answered instead of the row. A connection is made fit before
-/// each read, as every session has another name.
-fn read_on(stage: &Stage, name: &str, is_over: &AtomicBool) -> Vec<Vec<String>> {
-    let mut client = Client::with(stage.address, &[("application_name", name)]);
+/// Sets and reads; what was answered instead. A connection is made fit before each read, as every
+/// session has another name.
+fn read_on(stage: &Stage, number: usize, storm: &Storm) -> Option<Vec<String>> {
+    let name = format!("storm {number}");
+    let mut client = Client::with(stage.address, &[("application_name", &name)]);
     client.ask(&Script::new().parse("s", "select 's'").sync(), 1);
     let run = Script::new().bind("s", &[]).execute().sync();
-    while !is_over.load(Relaxed) {
+    let set = format!("set storm.own to '{name}'");
+    while storm.goes_on(number) {
+        let told = client.query(&set);
         let reply = client.ask(&run, 1);
-        if reply != ["2", "D s", "C SELECT 1", "Z Idle"] {
-            return vec![reply];
+        if told != ["C SET", "Z Idle"] || reply != ["2", "D s", "C SELECT 1", "Z Idle"] {
+            return Some([told, reply].concat());
         }
     }
-    Vec::new()
+    None
 }
 
 /// TO SEE THIS RED: pass on what the server says last while a connection is made fit.
 #[test]
 fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
+    let mut admin = admin();
     for io in DRIVERS {
         let stage = Stage::set(io, READING);
-        let is_over = AtomicBool::new(false);
-        let wrong = thread::scope(|scope| {
-            let (stage, is_over) = (&stage, &is_over);
-            let read = |number| move || read_on(stage, &format!("storm {number}"), is_over);
-            let readers: Vec<_> = (0..8).map(|number| scope.spawn(read(number))).collect();
-            let mut admin = admin();
-            for _ in 0..200 {
-                admin.run(
-                    "select pg_terminate_backend(pid) from pg_stat_activity \
-                     where application_name like 'storm %'",
-                );
-                thread::sleep(Duration::from_millis(10));
-            }
-            is_over.store(true, Relaxed);
-            let wrong = readers.into_iter().flat_map(|one| one.join().unwrap());
-            wrong.collect::<Vec<_>>()
+        let read = |number, storm: &Storm| read_on(&stage, number, storm);
+        let wrong = storm(read, || {
+            admin.run(
+                "select pg_terminate_backend(pid) from pg_stat_activity \
+                 where application_name like 'storm %'",
+            );
         });
         assert!(wrong.is_empty(), "{io}: {wrong:?}");
     }

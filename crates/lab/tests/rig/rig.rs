@@ -10,6 +10,7 @@ pub(crate) mod cluster;
 pub(crate) mod dice;
 pub(crate) mod papers;
 pub(crate) mod pool;
+pub(crate) mod storm;
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -141,8 +141,12 @@ impl Session<'_> {
             return Wanted::Primary;
         };
         // Of what a replica could not run, or found to write, it is not known that it only reads.
-        let stays = self.unit.primary_only || !self.takes_part_in_split();
-        if stays || self.is_better_at_primary(own) {
+        if self.unit.primary_only || !self.takes_part_in_split() {
+            return Wanted::Primary;
+        }
+        if self.is_better_at_primary(own) {
+            // What a setting did has ended with the connection on which it was made.
+            self.unit.is_read = self.only_sets();
             return Wanted::Primary;
         }
         let reading = Reading {
@@ -227,10 +231,15 @@ impl Session<'_> {
     /// does COMMIT, which by `completion_type` begins a transaction.
     fn is_better_at_primary(&self, own: &DatabaseView) -> bool {
         let meaning = self.unit.sense.meaning();
-        let statements = meaning.map_or(&[][..], |meaning| &meaning.statements);
+        let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
+        let may_bind = ends || self.only_sets();
+        may_bind && own.primary.is_some() && self.service.line.is_calm()
+    }
+
+    fn only_sets(&self) -> bool {
         let sets = |one: &Statement| one.kind == Kind::Setting;
-        let may_bind = ends_another_s(statements) || statements.iter().all(sets);
-        may_bind && meaning.is_some() && own.primary.is_some() && self.service.line.is_calm()
+        let meaning = self.unit.sense.meaning();
+        meaning.is_some_and(|meaning| meaning.statements.iter().all(sets))
     }
 
     /// Texts, what was prepared, and what prepares it; but not what leaves a cursor, or values,

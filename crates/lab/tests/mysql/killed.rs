@@ -1,0 +1,71 @@
+//! A server that ends connections while reads go on.
+
+use evenkeel_lab::{Server, rootfs};
+
+use super::client::Client;
+use super::stage::{Setup, Stage, own, own_mysql};
+use crate::rig::DRIVERS;
+use crate::rig::storm::{Storm, storm};
+
+const READING: Setup<'static> = Setup {
+    pool: "size = 2",
+    service: "",
+    tables: "[service.split]\nreads = true",
+    workers: 2,
+};
+
+/// Sets and reads; what was answered instead. A connection is made fit before each read, as every
+/// session has a variable of its own.
+fn read_on(stage: &Stage, number: usize, storm: &Storm) -> Option<Vec<String>> {
+    let mut client = stage.client();
+    client.prepare("prepared", "select 'again'");
+    let set = format!("set @mine = {number}");
+    let row = format!("row {number}");
+    while storm.goes_on(number) {
+        let told = client.query(&set);
+        let reply = client.query("select @mine");
+        let again = client.execute("prepared", &[]);
+        let is_row = |reply: &[String], row: &str| reply.len() == 3 && reply[1] == row;
+        if !told[0].starts_with("ok") || !is_row(&reply, &row) || !is_row(&again, "row again") {
+            return Some([told, reply, again].concat());
+        }
+    }
+    None
+}
+
+/// All that are of the same user.
+fn kill_all(own: &mut Client) {
+    let listed = "select id from information_schema.processlist where id <> connection_id()";
+    let ids = own.query(listed);
+    for id in ids.iter().filter_map(|line| line.strip_prefix("row ")) {
+        // It may be gone.
+        own.query(&format!("kill {id}"));
+    }
+}
+
+fn reads_fail_for_nobody(server: &Server) {
+    let mut own = Client::connect(server.address);
+    for io in DRIVERS {
+        let stage = Stage::before(server, io, READING);
+        let read = |number, storm: &Storm| read_on(&stage, number, storm);
+        let wrong = storm(read, || kill_all(&mut own));
+        assert!(wrong.is_empty(), "{io}: {wrong:?}");
+    }
+}
+
+/// TO SEE THIS RED: let settings not be run again.
+#[test]
+fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
+    let (_lab, server) = own();
+    reads_fail_for_nobody(&server);
+}
+
+#[test]
+fn nor_while_mysql_does() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-killed");
+    reads_fail_for_nobody(&server);
+}
