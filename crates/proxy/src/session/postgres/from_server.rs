@@ -224,13 +224,8 @@ impl Session<'_> {
                 self.doubt_statements(server, (sqlstate, token), event);
                 self.failed(token, sqlstate, walked);
             }
-            Settled::Fatal(_) if was_idle && self.may_go_on_elsewhere() => {
-                walked.has_left = true;
-                walked.broken = Some("ended the connection".to_owned());
-                return Delivery::Swallow;
-            }
-            Settled::Fatal(_) if self.is_preparing() => {
-                // Its client has not asked it anything yet, and another server will do.
+            Settled::Fatal(_) if self.is_nothing_to_its_client(was_idle) => {
+                walked.has_left = was_idle;
                 walked.broken = Some("ended the connection".to_owned());
                 return Delivery::Swallow;
             }
@@ -240,6 +235,11 @@ impl Session<'_> {
             }
         }
         reply.delivery
+    }
+
+    /// What a server says last to who has nothing there any more, or nothing yet.
+    fn is_nothing_to_its_client(&self, was_idle: bool) -> bool {
+        was_idle && self.may_go_on_elsewhere() || self.is_preparing()
     }
 
     /// An error may tell that what is prepared there is not what it was taken for.
