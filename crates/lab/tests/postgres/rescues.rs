@@ -227,6 +227,28 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
     }
 }
 
+/// TO SEE THIS RED: go by the status from before the COMMIT.
+#[test]
+fn who_loses_its_server_while_it_commits_is_not_told_to_do_it_again() {
+    let commit = format!("commit -- {MARK}");
+    for io in DRIVERS {
+        for is_prepared in [false, true] {
+            let stage = behind(io, PLAIN, "COMMIT", Blow::Silence);
+            let mut client = stage.client();
+            make(&mut client, "committed");
+            client.run("begin");
+            client.run("insert into committed values ('once')");
+            let reply = match is_prepared {
+                false => client.query(&commit),
+                true => client.ask(&run(&commit).sync(), 1),
+            };
+            assert_eq!(count("committed"), "1", "{io}: {reply:?}");
+            assert_eq!(reply, ["E 08007", "Z Idle"], "{io}");
+            assert_eq!(client.value("select 'goes on'"), "goes on", "{io}");
+        }
+    }
+}
+
 #[test]
 fn a_read_whose_server_warned_before_it_went_is_run_again() {
     for io in DRIVERS {

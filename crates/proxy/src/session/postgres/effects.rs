@@ -78,6 +78,13 @@ impl Effects {
         (*of == token.0).then_some(meaning)
     }
 
+    /// A COMMIT is under way, or its end is.
+    pub(super) fn may_end_transaction(&self) -> bool {
+        let commits = |effect: &Effect| effect.does == Does::Commit;
+        let mut under_way = self.pending.iter();
+        under_way.any(|(_, meaning)| meaning.effects.iter().any(commits))
+    }
+
     /// Nothing is under way any more.
     pub(super) fn settled(&mut self) {
         self.pending.clear();

@@ -199,6 +199,8 @@ impl Session<'_> {
             return Err(End::ServerEnded(detail));
         }
         let is_single = self.unit.is_sent && self.asked.under_way() == 1;
+        // It may be committed, and must not be done again on our word.
+        let is_transaction = is_transaction && !self.effects.may_end_transaction();
         if is_transaction || is_bound || !is_single {
             self.figures().lost.add(1);
             let text = match is_transaction {
