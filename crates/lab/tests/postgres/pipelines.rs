@@ -470,3 +470,31 @@ fn batches_that_wait_for_the_one_before_go_on() {
         heard
     });
 }
+
+/// What a session needs anew behind RESET ALL waits for its end, and that end for the data.
+///
+/// TO SEE THIS RED: let data wait as well.
+#[test]
+fn data_is_copied_in_one_text_with_what_takes_settings_and_statements_away() {
+    same_as_direct(FEW, |address| {
+        let mut client = Client::with(address, &[("application_name", "copies")]);
+        client.run("create temp table copied (a int)");
+        let mut heard = Vec::new();
+        let copy = "copy copied from stdin";
+        for before in ["reset all", "deallocate all"] {
+            for text in [format!("{before}; {copy}"), format!("{copy}; {before}")] {
+                // All at once, and behind CopyInResponse.
+                let query = Script::new().query(&text);
+                let data = Script::new().copy_data(b"1\n").copy_done();
+                let whole = Script([query.0.clone(), data.0.clone()].concat());
+                heard.extend(client.ask(&whole, 1));
+                client.tell(&query);
+                assert!(!client.is_silent_for(LIMIT), "{text}");
+                heard.extend(client.ask(&data, 1));
+                heard.extend(client.query("select count(*) from copied"));
+                heard.extend(client.query("show application_name"));
+            }
+        }
+        heard
+    });
+}

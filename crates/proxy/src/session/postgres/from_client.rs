@@ -230,8 +230,7 @@ impl Session<'_> {
 
     /// Whether a message has to wait for the end of what was sent before it.
     fn waits_for_the_end(&self, header: Header, request: Request, message: &[u8]) -> bool {
-        let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
-        let is_behind = self.server.as_deref().is_some_and(owes_ready);
+        let is_behind = self.server.as_deref().is_some_and(will_end);
         let is_cleared = self.clears || self.is_unreadable_yet(request);
         is_behind && is_cleared || self.is_undecided(header, request, message)
     }
@@ -350,4 +349,9 @@ impl Session<'_> {
         }
         self.server = Some(server);
     }
+}
+
+/// Whether an end comes by itself: not while the server waits for data to copy.
+pub(super) fn will_end(server: &ServerConnection) -> bool {
+    server.conversation.owes_ready() && !server.conversation.is_copying_in()
 }

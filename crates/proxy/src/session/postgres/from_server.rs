@@ -12,6 +12,7 @@ use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
 
 use super::complaint::Complaint;
 use super::effects::discards_draws;
+use super::from_client::will_end;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of, unnamed_of};
 use super::rescue::{mishap_of, warns_of_end};
 use super::server::ServerConnection;
@@ -455,9 +456,8 @@ impl Session<'_> {
             self.stalled = false;
             return self.release_if_idle();
         }
-        // An error passes over all up to a Sync, which may be what waits.
-        let is_owed = |server: &ServerConnection| server.conversation.owes_ready();
-        self.stalled &= self.server.as_deref().is_some_and(is_owed);
+        // An error passes over all up to a Sync, which may be what waits, and so may data to copy.
+        self.stalled &= self.server.as_deref().is_some_and(will_end);
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         if walked.ours_ended && self.server.as_deref().is_some_and(is_quiet) {
             return self.release_if_idle();
