@@ -294,6 +294,11 @@ fn hints_name_servers() {
     let replica = &stage.replicas()[0].name;
     let write = format!("/* evenkeel: server={replica} */ INSERT INTO things VALUES (700, 'x')");
     client.run(&write);
+    let named = format!("/* evenkeel: server={replica} */ {WHERE}");
+    // It is gone, and nobody has noticed yet.
+    stage.replicas()[0].kill().unwrap();
+    assert_eq!(client.port(&named), stage.port_of_primary());
+    assert_eq!(client.port_prepared(&named), stage.port_of_primary());
 }
 
 #[test]

@@ -129,6 +129,8 @@ pub(super) struct Found {
     primary: Option<usize>,
     readers: Readers,
     soon: Option<(usize, Position)>,
+    /// Hints that name these are not followed: they have failed the read, or take nobody.
+    unfit: Tried,
     may_wait: bool,
     now_us: u64,
 }
@@ -172,10 +174,23 @@ impl Reading<'_> {
             primary: own.primary,
             readers,
             soon,
+            unfit: unfit(view, own, self.tried),
             may_wait: self.may_wait,
             now_us,
         }
     }
+}
+
+/// Servers that no hint may name.
+fn unfit(view: &View, own: &DatabaseView, tried: &[u64]) -> Tried {
+    let mut unfit = Tried::default();
+    for (index, server) in view.servers.iter().enumerate() {
+        let plays_a_part = own.primary == Some(index) || own.replicas[index];
+        if !plays_a_part || tried.contains(&server.id) {
+            unfit.insert(index);
+        }
+    }
+    unfit
 }
 
 /// What was written has a position once the primary was asked for one.
@@ -223,6 +238,7 @@ impl Found {
     ) -> Wanted {
         match (target, self.soon.take()) {
             (Target::Primary | Target::Held, _) => Wanted::Primary,
+            (Target::Server(index), _) if self.unfit.contains(index) => Wanted::Primary,
             (Target::Server(index), _) => Wanted::Named(index),
             (Target::Readers { .. }, Some((index, position))) => Wanted::Soon(index, position),
             (Target::Readers { and_primary }, None) => self.pick(own, and_primary, key, has_room),
