@@ -22,6 +22,19 @@ const FOR_EVER: [&[u8]; 7] = [
     b"pg_replication_origin_session_setup",
 ];
 
+/// Functions, by the beginnings of their names, that run SQL which is given to them as text.
+const RUN_TEXT: [&[u8]; 9] = [
+    b"connectby",
+    b"crosstab",
+    b"cursor_to_xml",
+    b"database_to_xml",
+    b"query_to_xml",
+    b"schema_to_xml",
+    b"table_to_xml",
+    b"ts_rewrite",
+    b"ts_stat",
+];
+
 /// Traits that may bind.
 const BINDING: Traits = Traits::TEMPORARY
     .and(Traits::ADVISORY_LOCK)
@@ -51,7 +64,7 @@ pub(super) fn may_be(reader: &Reader<'_>, statement: &Statement) -> bool {
             let written = written.strip_prefix(b"\"").unwrap_or(written);
             matches!(
                 written.first(),
-                Some(b'd' | b'D' | b'p' | b'P' | b's' | b'S')
+                Some(b'c' | b'C' | b'd' | b'D' | b'p'..=b't' | b'P'..=b'T')
             ) || reader.catalog.is_some()
         })
 }
@@ -154,6 +167,8 @@ fn only_unlocks(reader: &Reader<'_>, statement: &Statement) -> bool {
 pub(super) fn function(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
     if is_for_ever(name) {
         effects.pin(Pin::Unknown);
+    } else if runs_text(name) {
+        block::anything(reader, effects);
     } else if takes_lock(name) {
         effects.pin(Pin::NamedLock);
     } else if name == b"set_limit" {
@@ -213,12 +228,17 @@ pub fn of_function(name: &[u8]) -> Pins {
         b"setseed" => Pins::of(&[Pin::Seed]),
         name if takes_lock(name) => Pins::of(&[Pin::NamedLock]),
         name if is_for_ever(name) => Pins::of(&[Pin::Unknown]),
+        name if runs_text(name) => Pins::of(&block::ANYTHING),
         _ => Pins::NONE,
     }
 }
 
 fn is_for_ever(name: &[u8]) -> bool {
     FOR_EVER.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn runs_text(name: &[u8]) -> bool {
+    RUN_TEXT.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether what it changes may run triggers, rules and defaults.

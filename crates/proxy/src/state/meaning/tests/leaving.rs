@@ -212,6 +212,11 @@ fn transactions_and_savepoints_are_named() {
 fn functions_that_bind_the_connection_itself_bind_for_ever() {
     check(&[
         ("SELECT dblink_connect('c', '')", &["Pin(Unknown)"]),
+        (
+            "SELECT query_to_xml('SELECT pg_advisory_lock(42)', true, false, '')",
+            DYNAMIC,
+        ),
+        ("SELECT * FROM ts_stat('SELECT v FROM t')", DYNAMIC),
         ("SELECT dblink('dbname=x', 'select 1')", &[]),
         ("SELECT pg_backup_start('x')", &["Pin(Unknown)"]),
         (
