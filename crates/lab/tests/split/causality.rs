@@ -235,3 +235,21 @@ fn wait_for_replica(stage: &Stage) {
 fn two(stage: &Stage) -> [Server; 2] {
     <[Server; 2]>::try_from(stage.replicas()).unwrap_or_else(|_| panic!("not two replicas"))
 }
+
+/// A role is looked up where it is set, and again wherever the session goes.
+///
+/// TO SEE THIS RED: tell what a replica says of it.
+#[test]
+fn who_has_a_role_that_has_not_come_to_the_replicas_yet_reads_at_the_primary() {
+    let stage = stage("auto", "read-your-writes");
+    for replica in stage.replicas() {
+        replica.lag(Duration::from_secs(4)).unwrap();
+    }
+    stage.sql("CREATE ROLE newcomer");
+    stage.sql("GRANT newcomer TO sbtest");
+    let client = stage.client();
+    client.run("/* evenkeel: primary */ SET ROLE newcomer");
+    let role = "SELECT current_user || ' ' || inet_server_port()";
+    let expected = format!("newcomer {}", stage.port_of_primary());
+    assert_eq!(client.text(role).unwrap(), [expected]);
+}

@@ -159,9 +159,12 @@ impl Session<'_> {
             return self.try_elsewhere();
         }
         if !went_well {
-            self.borrower.at = None;
+            let at = self.borrower.at.take();
             self.borrower.give_back(server, Condition::Unclean);
-            if self.was_of_another() {
+            // What it names may not have come to a replica yet.
+            let is_late = at.is_some_and(|at| at.is_replica) && !self.unit.primary_only;
+            if is_late || self.was_of_another() {
+                self.unit.primary_only |= is_late;
                 self.unit.rescues += 1;
                 return self.follow(Got::Again);
             }

@@ -28,7 +28,7 @@ use crate::stream::Stream;
 use crate::upstream::lender::{Credential, Who};
 
 /// So long a client waits for the first reading of its database's catalog.
-const FIRST_READING_LIMIT: Duration = Duration::from_secs(10);
+const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a session begins with.
 pub(super) struct Greeted {
