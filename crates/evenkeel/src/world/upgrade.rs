@@ -139,7 +139,24 @@ impl World {
                     halved: BTreeSet::new(),
                     is_given_up: false,
                 });
+                self.share_writes();
             }
+        }
+    }
+
+    /// What one session must see of all others' writes (`consistency = "global"`) may have been
+    /// written through another process.
+    fn share_writes(&self) {
+        let upgrades = &self.upgrades;
+        let is_successor = upgrades.under_way.is_some() || upgrades.heir.is_some();
+        let are_shared = is_successor || !upgrades.predecessors.is_empty();
+        let databases = self
+            .services
+            .iter()
+            .filter_map(|one| one.service.database.as_ref());
+        for database in databases {
+            let writes = database.knowledge.writes();
+            writes.share(are_shared, evenkeel_proxy::now_us());
         }
     }
 
@@ -189,6 +206,7 @@ impl World {
             FromSuccessor::Failed(why) => self.go_on(&why),
             FromSuccessor::Lost { was_stopped } => self.take_back(was_stopped),
         }
+        self.share_writes();
     }
 
     /// Nobody serves: this process does again, unless that is how it was meant.

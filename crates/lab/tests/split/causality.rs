@@ -236,6 +236,31 @@ fn two(stage: &Stage) -> [Server; 2] {
     <[Server; 2]>::try_from(stage.replicas()).unwrap_or_else(|_| panic!("not two replicas"))
 }
 
+/// Sessions of both processes write and read.
+///
+/// TO SEE THIS RED: let a process know of its own writes only.
+#[test]
+fn with_global_consistency_a_session_reads_what_another_process_wrote_in_an_upgrade() {
+    let split = "[service.split]\nreads = true\nconsistency = \"global\"";
+    let head = "[engine]\nshutdown_limit_ms = 30000\n";
+    let stage = Stage::start(head, split);
+    stage.direct().run(SCHEMA);
+    stage.scene.wait_caught_up().unwrap();
+    let old = stage.client();
+    stage.balancer.upgrade(&[]).unwrap();
+    let new = stage.client();
+    for replica in stage.replicas() {
+        replica.lag(Duration::from_secs(4)).unwrap();
+    }
+    for (round, (writer, reader)) in [(&old, &new), (&new, &old)].into_iter().enumerate() {
+        for id in 0..8 {
+            let v = i64::try_from(round).unwrap() + 7;
+            writer.run(&format!("UPDATE counters SET v = {v} WHERE id = {id}"));
+            assert_eq!(read(reader, id, 1).0, v, "round {round}");
+        }
+    }
+}
+
 /// A role is looked up where it is set, and again wherever the session goes.
 ///
 /// TO SEE THIS RED: tell what a replica says of it.

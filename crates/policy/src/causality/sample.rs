@@ -1,6 +1,6 @@
 //! The primary's position, asked for once for all who wrote before.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use super::position::Position;
 use super::token::Token;
@@ -21,6 +21,8 @@ pub struct Sample {
 #[derive(Debug)]
 pub struct Writes {
     last_us: Box<[Line]>,
+    /// Another process writes for the same service, and does not tell when.
+    are_shared: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -28,11 +30,21 @@ pub struct Writes {
 struct Line(AtomicU64);
 
 impl Writes {
-    /// None yet.
+    /// None yet; but whoever served before may have written until now.
     #[must_use]
-    pub fn new(workers: usize) -> Writes {
-        Writes {
+    pub fn new(workers: usize, now_us: u64) -> Writes {
+        let writes = Writes {
             last_us: (0..workers).map(|_| Line::default()).collect(),
+            are_shared: AtomicBool::new(false),
+        };
+        writes.wrote(0, now_us);
+        writes
+    }
+
+    /// From now on another process writes as well, or does no longer.
+    pub fn share(&self, are_shared: bool, now_us: u64) {
+        if self.are_shared.swap(are_shared, SeqCst) {
+            self.wrote(0, now_us);
         }
     }
 
@@ -50,8 +62,12 @@ impl Writes {
 
     /// What a read must see that is to see all writes before it, in the current epoch.
     #[must_use]
-    pub fn token(&self, epoch: u64) -> Token {
-        match self.last_us() {
+    pub fn token(&self, epoch: u64, now_us: u64) -> Token {
+        let last_us = match self.are_shared.load(SeqCst) {
+            true => now_us,
+            false => self.last_us(),
+        };
+        match last_us {
             0 => Token::new(),
             last_us => Token::written(last_us, epoch),
         }

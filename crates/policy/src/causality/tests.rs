@@ -146,15 +146,34 @@ fn what_was_written_before_and_after_a_change_of_primary_is_what_the_new_one_has
 
 #[test]
 fn under_global_consistency_the_last_write_of_all_counts() {
-    let writes = Writes::new(2);
-    assert_eq!(writes.token(1).requires(1), Requires::Nothing);
+    let writes = Writes::new(2, 5);
+    assert!(
+        requires_everything(&writes.token(1, 6), 1),
+        "the process before"
+    );
     writes.wrote(0, 20);
     writes.wrote(1, 10);
-    let mut token = writes.token(1);
+    let mut token = writes.token(1, 30);
     token.settle(&sample(1, 15, 100));
     assert!(requires_everything(&token, 1));
     token.settle(&sample(1, 21, 200));
     assert_eq!(position(&token, 1), Some(lsn(200)));
+}
+
+#[test]
+fn while_another_process_writes_only_what_is_asked_now_is_new_enough() {
+    let writes = Writes::new(1, 5);
+    writes.share(true, 10);
+    let covers = |asked_us: u64, now_us: u64| {
+        let mut token = writes.token(1, now_us);
+        token.settle(&sample(1, asked_us, 100));
+        position(&token, 1).is_some()
+    };
+    assert!(!covers(29, 30) && covers(31, 30));
+    writes.share(false, 40);
+    assert!(!covers(39, 90) && covers(41, 90));
+    writes.share(false, 80);
+    assert!(covers(41, 90));
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl Track {
     pub(super) fn new(workers: usize) -> Self {
         Self {
             positions: ArcSwap::default(),
-            writes: Writes::new(workers),
+            writes: Writes::new(workers, crate::clock::now_us()),
             asleep: AtomicBool::new(false),
             wrote: Notify::new(),
             wanted_us: AtomicU64::new(0),

@@ -144,7 +144,8 @@ impl Reading<'_> {
             Consistency::Eventual => Requires::Nothing,
             Consistency::ReadYourWrites => settled(self.token, &positions, own.epoch),
             Consistency::Global => {
-                written = self.knowledge.writes().token(own.epoch);
+                let writes = self.knowledge.writes();
+                written = writes.token(own.epoch, clock::now_us());
                 settled(&mut written, &positions, own.epoch)
             }
         };

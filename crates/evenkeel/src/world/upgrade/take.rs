@@ -196,6 +196,7 @@ impl World {
 
     /// What other processes have of each limit, anew.
     pub(in crate::world) fn count_elsewhere(&self) {
+        self.share_writes();
         for state in &self.services {
             let places = self.elsewhere(|report| &report.services, &state.plan.name);
             state.service.places.set_elsewhere(places);

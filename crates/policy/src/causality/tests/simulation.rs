@@ -58,7 +58,7 @@ impl World {
                 wanted_us: 20,
                 unwanted_us: 2_000,
             }),
-            writes: Writes::new(1),
+            writes: Writes::new(1, 1),
             sample: None,
             sample_under_way: None,
         }
