@@ -1,6 +1,7 @@
 //! What an operator may do to a service that speaks a database's protocol: look at its clients, end
 //! them, make them wait.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_proxy::engine::operate::Which;
@@ -32,19 +33,26 @@ impl World {
                 return;
             }
         };
+        let connections = self.connections(offer);
+        tokio::spawn(async move {
+            let _ = answer.send(Ok(connections.await));
+        });
+    }
+
+    /// As the workers see them, as far as they answer.
+    fn connections(&self, offer: &ServiceState) -> impl Future<Output = Connections> + use<> {
         let plan = offer.plan.clone();
         let answers = self.engine.describe(offer.service.id);
-        let workers = self.engine.workers();
-        tokio::spawn(async move {
-            let mut told = Vec::with_capacity(workers);
+        async move {
+            let mut told = Vec::new();
             let collecting = async {
                 while let Ok(part) = answers.recv_async().await {
                     told.push(part);
                 }
             };
             let _ = tokio::time::timeout(ANSWER_LIMIT, collecting).await;
-            let _ = answer.send(Ok(report::connections(&plan, told)));
-        });
+            report::connections(&plan, told)
+        }
     }
 
     /// The statements of a service, those that took most time first.
@@ -131,6 +139,9 @@ impl World {
         which: &KillWhich,
     ) -> Result<String, String> {
         let offer = self.pooled(service)?;
+        if let KillWhich::ServerPid(pid) = which {
+            one_server_with(*pid, &self.connections(offer).await)?;
+        }
         let meant = match which {
             KillWhich::Client(id) => Which::Session(*id),
             KillWhich::ServerPid(pid) => Which::ServerProcess(*pid),
@@ -200,5 +211,46 @@ fn of(service: &str, database: Option<&str>) -> String {
     match database {
         Some(database) => format!("database {database:?} of {service}"),
         None => service.to_owned(),
+    }
+}
+
+/// Each server counts its own processes: one number may be at several.
+fn one_server_with(pid: u32, connections: &Connections) -> Result<(), String> {
+    let clients = connections.clients.iter();
+    let meant = clients.filter(|one| one.server_pid == Some(pid));
+    let servers: BTreeSet<&str> = meant.filter_map(|one| one.server.as_deref()).collect();
+    if servers.len() <= 1 {
+        return Ok(());
+    }
+    let servers: Vec<&str> = servers.into_iter().collect();
+    let (servers, service) = (servers.join(" and "), &connections.service);
+    Err(format!(
+        "there is a server process {pid} at {servers}: name the client by its own number, which \
+         `evenkeel clients {service}` shows"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::ClientStatus;
+
+    #[test]
+    fn a_process_is_meant_only_if_one_server_has_it() {
+        let client = |server: &str, pid| ClientStatus {
+            server: Some(server.to_owned()),
+            server_pid: Some(pid),
+            ..ClientStatus::default()
+        };
+        let connections = Connections {
+            service: "orders".to_owned(),
+            clients: vec![client("db1", 7), client("db2", 8), client("db1", 8)],
+            idle: Vec::new(),
+        };
+        assert_eq!(one_server_with(7, &connections), Ok(()));
+        assert_eq!(one_server_with(9, &connections), Ok(()));
+        let told = one_server_with(8, &connections).unwrap_err();
+        assert!(told.contains("8 at db1 and db2"), "{told}");
+        assert!(told.contains("evenkeel clients orders"), "{told}");
     }
 }
