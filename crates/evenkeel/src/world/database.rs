@@ -130,9 +130,20 @@ impl Learning {
                 Protocol::Mysql => learning.start_routines(&account, plan, &servers)?,
                 _ => learning.start_catalogs(account, plan, &servers),
             }
+        } else {
+            learning.tell_unread(&plan.name);
         }
         learning.start_logins(servers)?;
         Ok(learning)
+    }
+
+    /// Clients come in, and nobody can say what their functions do.
+    fn tell_unread(&self, service: &str) {
+        let problem = "no account reads what functions, triggers and views do, so that what they \
+                       leave in a session may meet another one: name one in [service.monitor] or \
+                       [service.auth]";
+        self.knowledge.set_problems(vec![problem.to_owned()]);
+        tracing::warn!(service, "{problem}");
     }
 
     fn start_doubts(&mut self, reports: mpsc::Sender<probing::Report>) {

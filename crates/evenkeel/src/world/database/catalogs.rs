@@ -51,7 +51,7 @@ struct Shelf {
 /// When a database is read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Turn {
-    /// When somebody uses it.
+    /// When somebody uses it, or is in it.
     #[default]
     Dormant,
     /// It was read, or not, until then; it took so long.
@@ -71,10 +71,10 @@ impl Turn {
         }
     }
 
-    fn after_failure(now_ms: u64, error: &WatchError) -> Turn {
-        let interval_ms = match error {
-            WatchError::Away(_) => AWAY_INTERVAL_MS,
-            WatchError::LoginRefused(_) | WatchError::CannotTell(_) => INTERVAL_MS,
+    fn after_failure(now_ms: u64, error: &WatchError, has_failed_before: bool) -> Turn {
+        let interval_ms = match forgets(error, has_failed_before) {
+            true => INTERVAL_MS,
+            false => AWAY_INTERVAL_MS,
         };
         Turn::Rests {
             since_ms: now_ms,
@@ -84,9 +84,9 @@ impl Turn {
     }
 
     /// When it is to be looked at; `None`: not before somebody uses it.
-    fn due_ms(self, is_used: bool, is_changed: bool) -> Option<u64> {
+    fn due_ms(self, is_wanted: bool, is_changed: bool) -> Option<u64> {
         match self {
-            Turn::Dormant => is_used.then_some(0),
+            Turn::Dormant => is_wanted.then_some(0),
             Turn::Rests {
                 since_ms,
                 interval_ms,
@@ -110,6 +110,8 @@ impl Reader {
                 Some((due_ms, database)) if due_ms <= now_ms() => {
                     let shelf = shelves.entry(database.name().to_owned()).or_default();
                     self.turn_to(&database, shelf).await;
+                    let problems = shelves.values().filter_map(|shelf| shelf.problem.clone());
+                    self.knowledge.set_problems(problems.collect());
                     continue;
                 }
                 Some((due_ms, _)) => Some(due_ms.saturating_sub(now_ms())),
@@ -140,7 +142,8 @@ impl Reader {
         let due = |database: Arc<Database>| {
             let turn = shelves.get(database.name()).map(|shelf| shelf.turn);
             let turn = turn.unwrap_or_default();
-            let due_ms = turn.due_ms(database.is_used(), database.is_changed())?;
+            let is_wanted = database.is_used() || has_sessions(&database);
+            let due_ms = turn.due_ms(is_wanted, database.is_changed())?;
             Some((due_ms, database))
         };
         let due = all.into_iter().filter_map(due);
@@ -148,12 +151,12 @@ impl Reader {
     }
 
     async fn turn_to(&self, database: &Arc<Database>, shelf: &mut Shelf) {
-        if !database.take_used() && !database.is_changed() {
+        if !database.take_used() && !database.is_changed() && !has_sessions(database) {
             return put_away(database, shelf);
         }
         database.begin_reading();
         let (began_ms, began_us) = (now_ms(), now_us());
-        let read = self.read(database, shelf).await;
+        let read = self.read_or_leave(database, shelf).await;
         shelf.is_away = matches!(read, Err(WatchError::Away(_)));
         match read {
             Ok(()) => {
@@ -163,13 +166,16 @@ impl Reader {
                 shelf.turn = Turn::after_reading(now_ms(), took_ms);
             }
             Err(error) => {
-                shelf.turn = Turn::after_failure(now_ms(), &error);
+                let has_failed_before = shelf.problem.is_some();
+                shelf.turn = Turn::after_failure(now_ms(), &error, has_failed_before);
                 // Whoever may not look must not go by what was there once.
-                if !matches!(error, WatchError::Away(_)) {
-                    shelf.asker = None;
+                if forgets(&error, has_failed_before) {
                     database.learn(None);
                 }
-                self.tell(database, shelf, error.to_string());
+                if !matches!(error, WatchError::Away(_)) {
+                    shelf.asker = None;
+                }
+                self.tell(database, shelf, &error.to_string());
             }
         }
         if !shelf.is_away {
@@ -177,9 +183,31 @@ impl Reader {
         }
     }
 
-    async fn read(&self, database: &Database, shelf: &mut Shelf) -> Result<(), WatchError> {
-        let order = self.roster.borrow().by_preference();
-        let first = order.first().copied();
+    /// Unless another server is to be asked meanwhile: this one may be frozen, and logins wait.
+    async fn read_or_leave(
+        &self,
+        database: &Database,
+        shelf: &mut Shelf,
+    ) -> Result<(), WatchError> {
+        let first = self.roster.borrow().by_preference().first().copied();
+        let mut roster = self.roster.clone();
+        let other = roster.wait_for(|now| now.by_preference().first().copied() != first);
+        tokio::select! {
+            read = self.read(first, database, shelf) => read,
+            _ = other => {
+                // It was in the middle of an answer.
+                shelf.asker = None;
+                Err(WatchError::Away("another server is asked instead".to_owned()))
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        first: Option<u64>,
+        database: &Database,
+        shelf: &mut Shelf,
+    ) -> Result<(), WatchError> {
         let mut servers = self.servers.iter();
         let found = servers.find(|one| Some(one.id()) == first);
         let found = found.and_then(|listed| Some((listed, listed.target()?)));
@@ -223,17 +251,27 @@ impl Reader {
         Ok(&mut shelf.asker.insert(asker).1)
     }
 
-    fn tell(&self, database: &Database, shelf: &mut Shelf, problem: String) {
-        if shelf.problem.as_ref() == Some(&problem) {
-            return;
-        }
-        tracing::warn!(
-            service = self.service,
-            database = database.name(),
-            "its catalog is not read, so that what calls functions goes to the primary, and what \
-             functions leave in a session may meet another one: {problem}"
+    /// To the status, and to the log what is new.
+    fn tell(&self, database: &Database, shelf: &mut Shelf, why: &str) {
+        let problem = format!(
+            "the catalog of the database '{}' is not read, so that what calls functions goes to \
+             the primary, and what functions leave in a session may meet another one: {why}",
+            database.name()
         );
-        shelf.problem = Some(problem);
+        if shelf.problem.as_ref() != Some(&problem) {
+            tracing::warn!(service = self.service, "{problem}");
+            shelf.problem = Some(problem);
+        }
+    }
+}
+
+/// Whether what was known holds no more: a question that fails once, by a time limit or a conflict
+/// with replay, is asked again soon.
+fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
+    match error {
+        WatchError::Away(_) => false,
+        WatchError::CannotTell(_) => has_failed_before,
+        WatchError::LoginRefused(_) => true,
     }
 }
 
@@ -244,16 +282,18 @@ fn try_again(shelves: &mut BTreeMap<String, Shelf>) {
     }
 }
 
-/// It is read again when somebody uses it. A session that was silent for long goes by what is known
-/// until then: it must not be taken to leave nothing behind.
-fn put_away(database: &Arc<Database>, shelf: &mut Shelf) {
+/// It is read again when somebody uses it.
+fn put_away(database: &Database, shelf: &mut Shelf) {
+    *shelf = Shelf::default();
+    database.forget();
+}
+
+/// A session that has been silent for long goes by what is known when it speaks again: that is not
+/// to be older than for the others.
+fn has_sessions(database: &Arc<Database>) -> bool {
     /// The list of all, and the reader's own.
     const WITHOUT_SESSIONS: usize = 2;
-    shelf.turn = Turn::Dormant;
-    if Arc::strong_count(database) <= WITHOUT_SESSIONS {
-        *shelf = Shelf::default();
-        database.forget();
-    }
+    Arc::strong_count(database) > WITHOUT_SESSIONS
 }
 
 /// Of databases that had to make room for others.
@@ -296,12 +336,19 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_away_is_asked_again_soon_and_one_that_refuses_is_not() {
-        let away = Turn::after_failure(0, &WatchError::Away(String::new()));
-        assert_eq!(away.due_ms(true, false), Some(5_000));
-        assert_eq!(away.due_ms(true, true), Some(5_000));
-        let refused = Turn::after_failure(0, &WatchError::LoginRefused(String::new()));
-        assert_eq!(refused.due_ms(true, false), Some(60_000));
-        assert_eq!(refused.due_ms(true, true), Some(60_000));
+    fn what_may_pass_is_asked_again_soon_and_what_refuses_is_not() {
+        let asked_at = |error: WatchError, has_failed_before| {
+            let turn = Turn::after_failure(0, &error, has_failed_before);
+            assert_eq!(turn.due_ms(true, true), turn.due_ms(true, false));
+            turn.due_ms(true, false)
+        };
+        let away = || WatchError::Away(String::new());
+        let slow = || WatchError::CannotTell(String::new());
+        let refused = || WatchError::LoginRefused(String::new());
+        assert_eq!(asked_at(away(), false), Some(5_000));
+        assert_eq!(asked_at(away(), true), Some(5_000));
+        assert_eq!(asked_at(slow(), false), Some(5_000));
+        assert_eq!(asked_at(slow(), true), Some(60_000));
+        assert_eq!(asked_at(refused(), false), Some(60_000));
     }
 }
