@@ -327,3 +327,53 @@ fn idle_and_old_connections_are_closed_and_a_few_kept_warm() {
         waited.unwrap_or_else(|error| panic!("{error}: {:#}", stage.status()));
     }
 }
+
+#[test]
+fn connections_of_a_database_are_limited_and_other_databases_have_theirs() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 3\nwait_ms = 500\ndatabase_size = 1\n\
+                   [service.pool.databases.postgres]\nsize = 2",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let enter = |database| {
+            let login = Login {
+                database,
+                ..Login::default()
+            };
+            Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"))
+        };
+        for (database, places) in [("sbtest", 1), ("postgres", 2)] {
+            let mut holders: Vec<_> = (0..places).map(|_| enter(database)).collect();
+            let mut other = enter(database);
+            for holder in &mut holders {
+                holder.run("begin");
+            }
+            assert_eq!(other.refusal("select 1"), "53300", "{io} {database}");
+            holders[0].run("commit");
+            assert_eq!(other.value("select 'in'"), "in", "{io} {database}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_replaced_when_it_is_old_and_its_client_goes_on() {
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1\nlifetime_ms = 1000",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut client = stage.client();
+        client.run("set application_name to 'stays'");
+        let (first, began) = (client.backend(), Instant::now());
+        let waited = eventually(LIMIT, "another connection", || {
+            Ok((client.backend() != first).then_some(()))
+        });
+        waited.unwrap();
+        let took = began.elapsed();
+        assert!(took > Duration::from_millis(500), "{io}: {took:?}");
+        assert_eq!(client.value("show application_name"), "stays", "{io}");
+    }
+}

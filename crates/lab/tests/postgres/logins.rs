@@ -2,7 +2,7 @@
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{KIND, Setup, Stage, admin, shared};
+use super::stage::{KIND, Setup, Stage, admin, own, shared};
 use crate::rig::DRIVERS;
 use crate::rig::papers::write_private;
 use crate::rig::pool::config;
@@ -63,6 +63,26 @@ fn who_must_not_come_in_is_told_what_a_server_would_tell() {
         assert_eq!(old, "28P01", "{io}");
         let mut client = stage.client();
         assert_eq!(client.value("select current_user"), "sbtest");
+    }
+}
+
+#[test]
+fn who_has_an_md5_verifier_comes_in_and_through_to_the_server() {
+    let (_lab, server) = own();
+    for text in [
+        "set password_encryption to md5; create role old login password 'old'",
+        "copy (select 1) to program 'sed -i \"1i host all old all md5\" pg_hba.conf'",
+        "select pg_reload_conf()",
+    ] {
+        server.sql(text).unwrap();
+    }
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, Setup::default());
+        let entered = Client::enter(stage.address, &login("old", "old", "sbtest"));
+        let mut client = entered.unwrap_or_else(|told| panic!("{io}: {told}"));
+        assert_eq!(client.value("select current_user"), "old", "{io}");
+        let wrong = refusal(&stage, &login("old", "wrong", "sbtest"));
+        assert_eq!(wrong, "28P01", "{io}");
     }
 }
 
