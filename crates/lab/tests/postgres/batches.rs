@@ -182,3 +182,40 @@ fn an_answer_that_the_server_does_not_give_stands_before_the_rows_that_come_behi
         heard
     });
 }
+
+/// What the batch prepared before its error is there for the next one.
+#[test]
+fn the_unnamed_statement_outlives_an_error_behind_it() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut other = Client::connect(address);
+        let mut heard = Vec::new();
+        let parsed = |text: &str| Script::new().parse("", text);
+        let again = Script::new().bind("", &[]).execute().sync();
+        for broken in [
+            parsed("select 'kept'").bind("", &["too many"]).sync(),
+            parsed("select 'kept'").execute_of("no portal", 0).sync(),
+            parsed("select 'kept'")
+                .bind("", &[])
+                .execute()
+                .bind("unknown", &[])
+                .sync(),
+            parsed("select 'kept'").parse("s", "selekt").sync(),
+            parsed("select 'kept'").describe("unknown").sync(),
+            parsed("select 'old'").parse("", "selekt").sync(),
+            Script::new()
+                .parse("s", "selekt")
+                .parse("", "select 'never'")
+                .sync(),
+            parsed("select 1 / (random() * 0)::int")
+                .bind("", &[])
+                .execute()
+                .sync(),
+        ] {
+            heard.extend(client.ask(&broken, 1));
+            heard.extend(other.query("select 'between'"));
+            heard.extend(client.ask(&again, 1));
+        }
+        heard
+    });
+}
