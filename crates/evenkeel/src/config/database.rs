@@ -1,7 +1,7 @@
 //! Reads what only a service has that speaks a database's protocol.
 
 use super::keys;
-use super::plan::{DatabasePlan, Monitor, Protocol, SplitPlan, TimesPlan};
+use super::plan::{DatabasePlan, Monitor, PoolMode, Protocol, SplitPlan, TimesPlan};
 use super::problem::Problems;
 use super::reader::Table;
 use super::sources::Sources;
@@ -27,6 +27,9 @@ pub(super) fn read(
     }
     if let Some(split) = table.table("split", &keys::SPLIT, problems) {
         database.split = split::read(&split, problems);
+        if database.pool.mode == PoolMode::Session {
+            split::stays_at_primary(&database.split, &split, problems);
+        }
     }
     database.split.lag_ms_max = read_lag(&database.split, table, problems);
     if let Some(failover) = table.table("failover", &keys::FAILOVER, problems) {

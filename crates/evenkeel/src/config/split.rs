@@ -51,6 +51,15 @@ fn idle_keys(table: &Table<'_>, problems: &mut Problems) {
     }
 }
 
+/// Who keeps a connection of its own keeps one to the primary.
+pub(super) fn stays_at_primary(split: &SplitPlan, table: &Table<'_>, problems: &mut Problems) {
+    if split.reads {
+        let message = "`reads` has no effect: with `mode = \"session\"` all goes to the primary";
+        let help = "set `mode = \"transaction\"` in [service.pool], or remove it";
+        problems.warning(&table.key_place("reads"), "W_NO_EFFECT", message, help);
+    }
+}
+
 /// What is read when the table is there.
 pub(super) fn read_failover(table: &Table<'_>, problems: &mut Problems) -> FailoverPlan {
     let default = FailoverPlan::default();

@@ -42,7 +42,7 @@ fn the_defaults_are_those_of_a_pooler() {
 #[test]
 fn the_tables_of_a_database_reach_the_plan() {
     let service = of(
-        "query_timeout_ms = 1\nlag_ms_max = 5\n[service.pool]\nmode = 'session'\nsize = 7\n\
+        "query_timeout_ms = 1\nlag_ms_max = 5\n[service.pool]\nmode = 'transaction'\nsize = 7\n\
          user_size = 9\nusers = { app = { size = 16 } }\n\
          [service.split]\nreads = true\n[service.failover]\nwait_ms = 19\n\
          [service.auth]\nuser = 'u'\nallow_from = { app = '10.0.0.0/8' }",
@@ -56,7 +56,7 @@ fn the_tables_of_a_database_reach_the_plan() {
         ..
     } = *service.database.expect("a database");
     assert_eq!((times.query_timeout_ms, failover.wait_ms), (1, 19));
-    assert_eq!((pool.mode, pool.size), (PoolMode::Session, 7));
+    assert_eq!((pool.mode, pool.size), (PoolMode::Transaction, 7));
     assert_eq!(pool.size_of_user("app"), 16);
     assert_eq!((split.reads, split.lag_ms_max), (true, Some(5)));
     assert_eq!(auth.account.as_ref().expect("its own").user, "u");

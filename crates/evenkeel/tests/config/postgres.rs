@@ -101,7 +101,7 @@ fn every_key_reaches_the_plan() {
     let service = of(&postgres(
         "query_timeout_ms = 1\ntransaction_timeout_ms = 2\nidle_in_transaction_timeout_ms = 3\n\
          login_timeout_ms = 4\nlag_ms_max = 5\nbalance = 'random-two'\nidle_timeout_ms = 6\n\
-         [service.pool]\nmode = 'session'\nsize = 7\nservice_size = 8\nuser_size = 9\n\
+         [service.pool]\nmode = 'transaction'\nsize = 7\nservice_size = 8\nuser_size = 9\n\
          database_size = 10\nmin_idle = 2\nidle_ms = 11\nlifetime_ms = 12\nwait_ms = 13\n\
          queue_length = 14\nstatements_max = 15\nusers = { app = { size = 16 } }\n\
          [service.pool.databases.\"my data\"]\nsize = 0\n\
@@ -137,7 +137,10 @@ fn every_key_reaches_the_plan() {
         pool.database_size,
         pool.min_idle,
     ];
-    assert_eq!((pool.mode, sizes), (PoolMode::Session, [7, 8, 9, 10, 2]));
+    assert_eq!(
+        (pool.mode, sizes),
+        (PoolMode::Transaction, [7, 8, 9, 10, 2])
+    );
     assert_eq!([pool.idle_ms, pool.lifetime_ms, pool.wait_ms], [11, 12, 13]);
     assert_eq!([pool.queue_length, pool.statements_max], [14, 15]);
     assert_eq!(
@@ -327,6 +330,18 @@ fn pools_are_checked() {
     );
     let long = format!("[service.pool.databases.{}]\nsize = 3", "d".repeat(64));
     check_postgres(&long, "E_NAME 6:25", "64 bytes");
+}
+
+#[test]
+fn who_keeps_a_connection_does_not_read_elsewhere() {
+    let kept = "[service.pool]\nmode = 'session'\n";
+    let database = of(&postgres(kept)).database.expect("a database");
+    assert_eq!(database.pool.mode, PoolMode::Session);
+    check_postgres(
+        &format!("{kept}[service.split]\nreads = true"),
+        "W_NO_EFFECT 9:1",
+        "`mode = \"transaction\"`",
+    );
 }
 
 #[test]

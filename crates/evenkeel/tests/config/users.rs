@@ -89,6 +89,19 @@ fn users_are_read_with_what_they_log_in_with() {
 }
 
 #[test]
+fn without_any_account_nobody_can_say_what_functions_do() {
+    let files = Files::new("");
+    let alone = "[[service]]\nname='a'\nprotocol='postgres'\nlisten='127.0.0.1:5432'\n\
+                 servers=['e:1']\n[service.auth]\nsource='file'\nusers_file='users.toml'\n";
+    files.write("evenkeel.toml", alone, 0o600);
+    let users = "[users.app]\npassword = 'hunter2'";
+    files.check(users, 0o600, "W_NO_ACCOUNT", "[service.monitor]");
+    let kept = format!("{alone}[service.pool]\nmode='session'");
+    files.write("evenkeel.toml", &kept, 0o600);
+    assert_eq!(files.auth(users).account, None);
+}
+
+#[test]
 fn a_file_of_users_is_its_owners_alone() {
     let files = Files::new("");
     let good = "[users.app]\npassword = 'hunter2'";

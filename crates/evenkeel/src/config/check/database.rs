@@ -1,6 +1,6 @@
 //! Checks of services that speak a database's protocol, and of the peers that serve them.
 
-use super::super::plan::{AuthSource, DatabasePlan, Listen, PeersPlan, Probe, Protocol};
+use super::super::plan::{AuthSource, DatabasePlan, Listen, PeersPlan, PoolMode, Probe, Protocol};
 use super::super::problem::{Place, Problems};
 use super::super::service::Draft;
 use super::reaches;
@@ -56,6 +56,12 @@ fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
                     [service.auth] with `source = \"file\"` and `users_file`";
         let place = places.auth.clone().or(places.service.clone());
         problems.error(&place, "E_NO_ACCOUNT", message, help);
+    } else if database.auth.account.is_none() && database.pool.mode == PoolMode::Transaction {
+        let message = "no account reads what functions, triggers and views do: what they leave in \
+                       a session may meet the next one";
+        let help = "add [service.monitor] with `user` and `password_file`, or set \
+                    `mode = \"session\"` in [service.pool]";
+        problems.warning(&places.service, "W_NO_ACCOUNT", message, help);
     }
 }
 
