@@ -43,6 +43,11 @@ fn nothing_goes_wrong_before_mariadb_servers_that_replicate_asynchronously() {
 }
 
 #[test]
+fn nothing_goes_wrong_before_mysql_servers_that_replicate_asynchronously() {
+    faultless(&of(ClusterKind::Mysql, PoolerKind::Epoll));
+}
+
+#[test]
 fn nothing_goes_wrong_before_a_galera_cluster() {
     faultless(&of(ClusterKind::Galera, PoolerKind::Epoll));
 }

@@ -29,7 +29,9 @@ use super::World;
 use super::probing;
 use super::server::{ServerState, Watch};
 use crate::config::Address;
-use crate::config::plan::{AccountPlan, Consistency, Monitor, Protocol, ServerTls, ServicePlan};
+use crate::config::plan::{
+    AccountPlan, Consistency, DatabasePlan, Monitor, PoolMode, Protocol, ServerTls, ServicePlan,
+};
 use positions::{Asked, Follower};
 use roster::{Era, Listed, Roster};
 
@@ -107,6 +109,10 @@ impl Sources {
     }
 }
 
+fn shares_connections(plan: &DatabasePlan) -> bool {
+    plan.pool.mode == PoolMode::Transaction
+}
+
 impl Learning {
     /// Starts the tasks. `before`: those of the same service until now.
     fn start(
@@ -130,7 +136,7 @@ impl Learning {
                 Protocol::Mysql => learning.start_routines(&account, plan, &servers)?,
                 _ => learning.start_catalogs(account, plan, &servers),
             }
-        } else {
+        } else if plan.database.as_deref().is_some_and(shares_connections) {
             learning.tell_unread(&plan.name);
         }
         learning.start_logins(servers)?;
