@@ -2,6 +2,7 @@
 
 pub mod database;
 pub mod digests;
+pub(crate) mod doorstep;
 pub mod figures;
 pub(crate) mod line;
 pub mod rules;

@@ -19,9 +19,12 @@ pub(super) fn read(
         times: read_times(table, problems),
         ..DatabasePlan::default()
     };
-    if let Some(max) = table.small_number("digests_max", problems) {
-        database.digests_max = max;
-    }
+    let mut number = |key, field: &mut u32| {
+        *field = table.small_number(key, problems).unwrap_or(*field);
+    };
+    number("logins_at_once", &mut database.logins_at_once);
+    number("logins_per_address", &mut database.logins_per_address);
+    number("digests_max", &mut database.digests_max);
     if let Some(pool) = table.table("pool", &keys::POOL, problems) {
         database.pool = pool::read(protocol, &pool, problems);
     }

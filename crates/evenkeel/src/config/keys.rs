@@ -151,6 +151,8 @@ pub static SERVICE: Section = Section {
         number("transaction_timeout_ms", 0, WEEK_MS),
         number("idle_in_transaction_timeout_ms", 0, WEEK_MS),
         number("login_timeout_ms", 1, TEN_MINUTES_MS),
+        number("logins_at_once", 1, 1_000_000),
+        number("logins_per_address", 1, 1_000_000),
         number("digests_max", 0, 100_000),
         number("slow_start_ms", 0, HOUR_MS),
         number("drain_limit_ms", 0, DAY_MS),

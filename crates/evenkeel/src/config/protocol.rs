@@ -6,11 +6,13 @@ use super::problem::Problems;
 use super::reader::Table;
 
 /// Keys of services that speak a database's protocol.
-const DATABASE_KEYS: [&str; 11] = [
+const DATABASE_KEYS: [&str; 13] = [
     "query_timeout_ms",
     "transaction_timeout_ms",
     "idle_in_transaction_timeout_ms",
     "login_timeout_ms",
+    "logins_at_once",
+    "logins_per_address",
     "digests_max",
     "tls",
     "auth",

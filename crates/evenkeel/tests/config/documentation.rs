@@ -84,6 +84,8 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             | "transaction_timeout_ms"
             | "idle_in_transaction_timeout_ms"
             | "login_timeout_ms"
+            | "logins_at_once"
+            | "logins_per_address"
             | "digests_max" => postgres(&line),
             _ => service(&line),
         },

@@ -100,7 +100,7 @@ fn service_of_tcp() -> String {
 fn every_key_reaches_the_plan() {
     let service = of(&postgres(
         "query_timeout_ms = 1\ntransaction_timeout_ms = 2\nidle_in_transaction_timeout_ms = 3\n\
-         login_timeout_ms = 4\nlag_ms_max = 5\nbalance = 'random-two'\nidle_timeout_ms = 6\n\
+         login_timeout_ms = 4\nlogins_at_once = 22\nlogins_per_address = 23\nlag_ms_max = 5\nbalance = 'random-two'\nidle_timeout_ms = 6\n\
          [service.pool]\nmode = 'transaction'\nsize = 7\nservice_size = 8\nuser_size = 9\n\
          database_size = 10\nmin_idle = 2\nidle_ms = 11\nlifetime_ms = 12\nwait_ms = 13\n\
          queue_length = 14\nstatements_max = 15\nusers = { app = { size = 16 } }\n\
@@ -120,6 +120,8 @@ fn every_key_reaches_the_plan() {
         pool,
         split,
         failover,
+        logins_at_once,
+        logins_per_address,
         ..
     } = *service.database.expect("a database");
     let found = [
@@ -130,6 +132,7 @@ fn every_key_reaches_the_plan() {
         split.lag_ms_max.expect("a limit"),
     ];
     assert_eq!(found, [1, 2, 3, 4, 5]);
+    assert_eq!([logins_at_once, logins_per_address], [22, 23]);
     let sizes = [
         pool.size,
         pool.service_size,

@@ -15,7 +15,7 @@ use evenkeel_wire::mysql::frontend::Code;
 use super::client::USUAL;
 use super::lines;
 use super::stage::{ONE, Setup, Stage, sql};
-use crate::rig::DRIVERS;
+use crate::rig::{DRIVERS, LIMIT};
 use crate::rig::dice::Dice;
 
 /// A stranger is gone after the limit of a login, and some time to work, whatever it does.
@@ -273,5 +273,30 @@ fn a_client_that_leaves_in_the_middle_of_its_login_leaves_nothing_behind() {
             Ok((clients.unwrap_or_default() <= 1).then_some(()))
         };
         evenkeel_lab::eventually(PATIENCE, "nobody in the door", gone).unwrap();
+    }
+}
+
+#[test]
+fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
+    for io in DRIVERS {
+        let setup = Setup {
+            service: "login_timeout_ms = 1500\nlogins_per_address = 2",
+            ..ONE
+        };
+        let stage = Stage::set(io, setup);
+        let mut inside = stage.client();
+        let reach = || TcpStream::connect(stage.address).unwrap();
+        let mut strangers: Vec<TcpStream> = (0..6).map(|_| reach()).collect();
+        assert_eq!(inside.value("select 'at work'"), "at work", "{io}");
+        let mut refused = 0;
+        for stranger in &mut strangers {
+            stranger.set_read_timeout(Some(LIMIT)).unwrap();
+            let mut heard = Vec::new();
+            stranger.read_to_end(&mut heard).unwrap();
+            // ER_CON_COUNT_ERROR in the place of a greeting.
+            refused += usize::from(heard.get(4..7) == Some(&[0xff, 0x10, 0x04]));
+        }
+        assert!((1..=4).contains(&refused), "{io}: {refused}");
+        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
     }
 }

@@ -146,6 +146,49 @@ fn who_does_not_log_in_is_sent_away() {
     }
 }
 
+/// TO SEE THIS RED: let everybody begin at once.
+#[test]
+fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
+    for io in DRIVERS {
+        let setup = Setup {
+            service: "login_timeout_ms = 2000\nlogins_per_address = 2",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let mut inside = stage.client();
+        let mut strangers = [(); 2].map(|()| Client::reach(stage.address));
+        // Workers take them up one after the other.
+        thread::sleep(Duration::from_millis(200));
+        let began = Instant::now();
+        let mut late = Client::reach(stage.address);
+        late.tell(&Script::startup(&Login::default()));
+        assert!(late.is_silent_for(Duration::from_millis(500)), "{io}");
+        assert_eq!(inside.value("select 'at work'"), "at work");
+        assert_eq!(strangers[0].reply(), ["E 08P01", "end"], "{io}");
+        assert_eq!(strangers[1].reply(), ["E 08P01", "end"], "{io}");
+        assert!(began.elapsed() > Duration::from_millis(1_200), "{io}");
+        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
+    }
+}
+
+#[test]
+fn who_finds_no_place_to_log_in_is_told_so() {
+    for io in DRIVERS {
+        let setup = Setup {
+            service: "login_timeout_ms = 1000\nlogins_at_once = 1",
+            ..Setup::default()
+        };
+        let stage = Stage::set(io, setup);
+        let strangers: Vec<_> = (0..4).map(|_| Client::reach(stage.address)).collect();
+        let told: Vec<_> = strangers.into_iter().map(|mut one| one.reply()).collect();
+        // One had its time, and the others none.
+        let refused = told.iter().filter(|reply| **reply == ["E 53300", "end"]);
+        assert!(refused.count() >= 2, "{io}: {told:?}");
+        assert!(told.contains(&vec!["E 08P01".to_owned(), "end".to_owned()]));
+        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
+    }
+}
+
 #[test]
 fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
     for io in DRIVERS {

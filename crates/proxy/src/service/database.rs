@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use evenkeel_policy::causality::{self, Consistency};
 use evenkeel_policy::lending::{self, Books};
 use evenkeel_policy::load::Load;
@@ -17,6 +17,7 @@ use ipnet::IpNet;
 use zeroize::Zeroizing;
 
 use super::digests::Digests;
+use super::doorstep::Doorstep;
 use super::figures::{Figures, Usage};
 use super::line::Line;
 use super::rules::{Hits, RuleBook};
@@ -28,6 +29,7 @@ use crate::tls::{Acceptor, Connector, Towards};
 use crate::upstream::join::JoinError;
 use crate::upstream::lender::{Lender, Who};
 
+pub use super::doorstep::LoginPlaces;
 pub use crate::upstream::lender::pause::Paused;
 
 /// How a database is served from now on; replaced with its [`View`](super::View).
@@ -217,6 +219,8 @@ pub struct DatabaseService {
     pub(crate) line: Line,
     pub(crate) own: Own,
     figures: Box<[Figures]>,
+    /// Clients who have not logged in yet.
+    doorstep: ArcSwap<Doorstep>,
     /// Statements that run at each server, by its id: what balancing looks at.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
     /// How often each rule fitted, by its name: a reload does not forget that.
@@ -287,6 +291,7 @@ impl DatabaseService {
             line: Line::new(waiting),
             own,
             figures: (0..workers).map(|_| Figures::new()).collect(),
+            doorstep: ArcSwap::from_pointee(Doorstep::new(LoginPlaces::default())),
             busy: Mutex::default(),
             hits: Mutex::default(),
             digests: ArcSwapOption::empty(),
@@ -314,6 +319,19 @@ impl DatabaseService {
     pub fn set_settings(&self, lending: lending::Settings, waiting: waiting::Settings) {
         self.lender.books.set_settings(lending);
         self.line.set_settings(waiting);
+    }
+
+    /// So many may be at their login from now on. Who is at it, or waits, is by the number of
+    /// before.
+    pub fn set_login_places(&self, places: LoginPlaces) {
+        if self.doorstep.load().places() != places {
+            self.doorstep.store(Arc::new(Doorstep::new(places)));
+        }
+    }
+
+    /// Where clients wait who have not logged in yet.
+    pub(crate) fn doorstep(&self) -> Arc<Doorstep> {
+        self.doorstep.load_full()
     }
 
     /// So many different statements are counted apart from now on; zero: none are. If that was

@@ -7,6 +7,10 @@ use super::{AuthPlan, FailoverPlan, PoolPlan, RulePlan, SplitPlan, TlsPlan};
 pub struct DatabasePlan {
     /// Limits of a session's parts.
     pub times: TimesPlan,
+    /// Clients that may be at their login at once, 1 to 1 000 000; more wait. Default 1 000.
+    pub logins_at_once: u32,
+    /// Of these, from one address. Default 100.
+    pub logins_per_address: u32,
     /// Different statements that are counted apart, up to 100 000; 0 = none. Default 1 000.
     pub digests_max: u32,
     /// The connections to servers, and who gets one.
@@ -27,6 +31,8 @@ impl Default for DatabasePlan {
     fn default() -> DatabasePlan {
         DatabasePlan {
             times: TimesPlan::default(),
+            logins_at_once: 1_000,
+            logins_per_address: 100,
             digests_max: 1_000,
             rules: Vec::new(),
             pool: PoolPlan::default(),

@@ -10,6 +10,7 @@ use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
 use evenkeel_proxy::Server;
+use evenkeel_proxy::database::LoginPlaces;
 use evenkeel_proxy::database::{
     Auth, DatabaseService, DatabaseView, FileCredential, FileUser, Sizes, Times,
 };
@@ -49,11 +50,19 @@ pub(in crate::world) fn shared(
         waiting_settings(plan),
     );
     made.set_digests(digests_max(plan));
+    made.set_login_places(login_places(plan));
     Arc::new(made)
 }
 
 fn digests_max(plan: &DatabasePlan) -> usize {
     usize::try_from(plan.digests_max).unwrap_or(usize::MAX)
+}
+
+fn login_places(plan: &DatabasePlan) -> LoginPlaces {
+    LoginPlaces {
+        all: plan.logins_at_once,
+        per_address: plan.logins_per_address,
+    }
 }
 
 fn lending_settings(plan: &DatabasePlan) -> lending::Settings {
@@ -250,6 +259,7 @@ impl World {
         if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
             shared.set_settings(lending_settings(plan), waiting_settings(plan));
             shared.set_digests(digests_max(plan));
+            shared.set_login_places(login_places(plan));
             self.engine
                 .limit_pools(&service.service, unlimited(plan.pool.service_size));
         }

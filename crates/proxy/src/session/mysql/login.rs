@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::{self, ChangeUser, Request};
@@ -178,28 +178,45 @@ enum Beginning {
 impl<'a> Door<'a> {
     /// Lets a client in, within the limit of a login.
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, Ending> {
-        self.within_limit(Talk::new(client, 0), Beginning::Greeting)
-            .await
+        let (talk, began) = (Talk::new(client, 0), Instant::now());
+        let limit = self.limit();
+        let address = self.peer.map(|peer| peer.ip());
+        let doorstep = self.service.doorstep();
+        let entering = compio::time::timeout(limit, doorstep.enter(address));
+        let Ok(_place) = entering.await else {
+            return Err(self.turn_away(Some(talk), &words::full_doorstep()).await);
+        };
+        let left = limit.saturating_sub(began.elapsed());
+        self.within_limit(left, talk, Beginning::Greeting).await
+    }
+
+    fn limit(&self) -> Duration {
+        let view = self.seat.service().view_owned();
+        let limit = view.database.as_ref().map(|own| own.times.login);
+        limit.unwrap_or_default()
     }
 
     /// COM_CHANGE_USER. A failure ends the connection, as it does at a server.
     pub(super) async fn change_user(self, changing: Changing) -> Result<Session<'a>, Ending> {
         let beginning = Beginning::Change(changing.entrance, changing.payload);
-        self.within_limit(Talk::new(changing.client, 1), beginning)
+        self.within_limit(self.limit(), Talk::new(changing.client, 1), beginning)
             .await
     }
 
-    async fn within_limit(&self, talk: Talk, beginning: Beginning) -> Result<Session<'a>, Ending> {
+    async fn within_limit(
+        &self,
+        limit: Duration,
+        talk: Talk,
+        beginning: Beginning,
+    ) -> Result<Session<'a>, Ending> {
         let view = self.seat.service().view_owned();
-        let limit = view.database.as_ref().map(|own| own.times.login);
-        let limit = limit.unwrap_or_default();
         let mut place = Some(talk);
         let knocking = self.knock(&mut place, &view, beginning);
         match compio::time::timeout(limit, knocking).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(Outside::Gone)) => Err(Ending::ClientClosed),
             Ok(Err(Outside::Told(complaint))) => Err(self.turn_away(place, &complaint).await),
-            Err(_) => Err(self.turn_away(place, &words::too_slow(limit)).await),
+            Err(_) => Err(self.turn_away(place, &words::too_slow(self.limit())).await),
         }
     }
 

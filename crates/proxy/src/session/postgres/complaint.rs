@@ -67,6 +67,12 @@ impl Complaint {
         .hint("Every connection of the pool was in use: see [service.pool] size and wait_ms.")
     }
 
+    /// Too many others are logging in, and none of them came to an end in time.
+    pub(super) fn full_doorstep() -> Self {
+        Self::new(b"53300", "as many clients as may are logging in: try again")
+            .hint("See logins_at_once and logins_per_address of the service.")
+    }
+
     /// There is no use in waiting for a connection.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         match refusal {

@@ -93,6 +93,13 @@ pub(super) fn nobody_tells() -> Complaint {
     Complaint::new(2003, b"HY000", text)
 }
 
+/// ER_CON_COUNT_ERROR
+pub(super) fn full_doorstep() -> Complaint {
+    let text = "as many clients as may are logging in: try again (see logins_at_once and \
+                logins_per_address of the service)";
+    Complaint::new(1040, b"08004", text)
+}
+
 /// ER_NET_READ_INTERRUPTED
 pub(super) fn too_slow(limit: Duration) -> Complaint {
     let limit_ms = limit.as_millis();

@@ -1,0 +1,136 @@
+//! How many clients are at their login at once, in all and from one address: strangers who say
+//! nothing, or little by little, do not take every place of the service. The surplus waits.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Addresses from which nobody comes any more are forgotten when so many are known.
+const ADDRESSES_MAX: usize = 1_024;
+
+/// So many at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginPlaces {
+    /// In all.
+    pub all: u32,
+    /// From one address; clients of Unix sockets have none.
+    pub per_address: u32,
+}
+
+/// Those who are at it.
+#[derive(Debug)]
+pub(crate) struct Doorstep {
+    places: LoginPlaces,
+    all: Arc<Semaphore>,
+    addresses: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+}
+
+/// A place, as long as it is held.
+pub(crate) struct AtLogin {
+    _of_all: OwnedSemaphorePermit,
+    _of_address: Option<OwnedSemaphorePermit>,
+}
+
+impl Default for LoginPlaces {
+    fn default() -> Self {
+        LoginPlaces {
+            all: 1_000,
+            per_address: 100,
+        }
+    }
+}
+
+impl Doorstep {
+    pub(crate) fn new(places: LoginPlaces) -> Self {
+        Doorstep {
+            places,
+            all: semaphore(places.all),
+            addresses: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn places(&self) -> LoginPlaces {
+        self.places
+    }
+
+    /// Waits for a place, first come, first served. First for one of its address: whoever has many
+    /// connections is in its own way.
+    pub(crate) async fn enter(&self, address: Option<IpAddr>) -> Option<AtLogin> {
+        let of_address = match address {
+            Some(address) => Some(self.of(address).acquire_owned().await.ok()?),
+            None => None,
+        };
+        Some(AtLogin {
+            _of_all: Arc::clone(&self.all).acquire_owned().await.ok()?,
+            _of_address: of_address,
+        })
+    }
+
+    fn of(&self, address: IpAddr) -> Arc<Semaphore> {
+        let addresses = self.addresses.lock();
+        let mut addresses = addresses.unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = addresses.get(&address).and_then(Weak::upgrade) {
+            return known;
+        }
+        if addresses.len() >= ADDRESSES_MAX {
+            addresses.retain(|_, places| places.strong_count() > 0);
+        }
+        let places = semaphore(self.places.per_address);
+        addresses.insert(address, Arc::downgrade(&places));
+        places
+    }
+}
+
+fn semaphore(places: u32) -> Arc<Semaphore> {
+    let places = usize::try_from(places).unwrap_or(Semaphore::MAX_PERMITS);
+    Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Who would not have to wait.
+    fn try_enter(doorstep: &Doorstep, address: Option<[u8; 4]>) -> Option<AtLogin> {
+        let entering = pin!(doorstep.enter(address.map(IpAddr::from)));
+        match entering.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(place) => place,
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn one_address_does_not_take_the_places_of_all() {
+        let (own, other) = (Some([10, 0, 0, 1]), Some([10, 0, 0, 2]));
+        let doorstep = Doorstep::new(LoginPlaces {
+            all: 4,
+            per_address: 2,
+        });
+        let first = try_enter(&doorstep, own);
+        let held = [try_enter(&doorstep, own), try_enter(&doorstep, other)];
+        assert!(first.is_some() && held.iter().all(Option::is_some));
+        assert!(try_enter(&doorstep, own).is_none());
+        let last = try_enter(&doorstep, None);
+        assert!(last.is_some() && try_enter(&doorstep, other).is_none());
+        drop(first);
+        assert!(try_enter(&doorstep, other).is_some());
+    }
+
+    #[test]
+    fn addresses_are_forgotten_when_nobody_comes_from_them() {
+        let doorstep = Doorstep::new(LoginPlaces::default());
+        let stays = try_enter(&doorstep, Some([192, 0, 2, 1]));
+        for number in 0..5_000_u32 {
+            let _gone = try_enter(&doorstep, Some(number.to_be_bytes()));
+        }
+        assert!(stays.is_some());
+        assert!(doorstep.addresses.lock().unwrap().len() <= ADDRESSES_MAX);
+        let known = doorstep.of(IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(known.available_permits(), 99);
+    }
+}
