@@ -42,6 +42,8 @@ mod limits;
 mod lines;
 #[path = "mysql/logins.rs"]
 mod logins;
+#[path = "mysql/lost.rs"]
+mod lost;
 #[path = "mysql/mariadb_11.rs"]
 mod mariadb_11;
 #[path = "mysql/pins.rs"]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
-use super::client::Client;
+use super::client::{Client, Value};
 use super::split;
 use super::stage::{ONE, Setup, Stage, config, shared, sql};
 use crate::rig::cluster::service_toml;
@@ -174,6 +174,26 @@ fn a_reload_replaces_the_rules_of_those_who_are_there_and_keeps_the_hits() {
         assert_eq!(client.execute("p", &[])[1], "row prepared", "{io}");
         let status = stage.status();
         assert_eq!(status["database"]["rules"], Json::Array(Vec::new()), "{io}");
+    }
+}
+
+/// TO SEE THIS RED: leave at the server what was sent for an execution that is refused.
+#[test]
+fn what_was_sent_ahead_of_an_execution_that_a_rule_refuses_is_gone_with_it() {
+    let rules = "[[service.rule]]\nname = 'tried'\nmatch = '^select'\nreject = 'now'\n";
+    for io in DRIVERS {
+        let stage = Stage::set(io, of(""));
+        let with = |rules: &str| config(shared(), stage.address, io, of(rules));
+        let mut client = stage.client();
+        client.prepare("p", "select ?");
+        client.send_long_data("p", 0, b"refused");
+        stage.balancer.reload(&with(rules)).unwrap();
+        let told_of = client.execute("p", &[Value::Sent]);
+        assert_eq!(told_of, [told("tried", "now")], "{io}");
+        stage.balancer.reload(&with("")).unwrap();
+        client.send_long_data("p", 0, b"whole");
+        let heard = client.execute("p", &[Value::Sent]);
+        assert!(heard.contains(&"row whole".to_owned()), "{io}: {heard:?}");
     }
 }
 

@@ -163,8 +163,15 @@ impl<'a> Session<'a> {
         if matches!(what, What::LongData(_)) {
             return true;
         }
+        self.takes_data_away(number);
+        matches!(what, What::Execute(_) | What::Bulk(_))
+    }
+
+    /// What was sent in advance is gone with the execution, also with one that is not run: as at a
+    /// server.
+    pub(super) fn takes_data_away(&mut self, number: u32) {
         let Some(named) = self.numbers.get_mut(number) else {
-            return false;
+            return;
         };
         named.lacks_data = false;
         let statement = named.statement.id;
@@ -173,7 +180,17 @@ impl<'a> Session<'a> {
         {
             server.resets.extend(server.prepared.number(statement));
         }
-        matches!(what, What::Execute(_) | What::Bulk(_))
+    }
+
+    /// The command reaches no server, whatever it is.
+    pub(super) fn is_not_executed(&mut self, payload: &[u8]) {
+        use frontend::Request as Command;
+        let statement = match frontend::request(payload, self.entrance.agreed) {
+            Ok(Command::Execute(execute)) => execute.statement,
+            Ok(Command::BulkExecute { statement, .. } | Command::Reset(statement)) => statement,
+            _ => return,
+        };
+        self.takes_data_away(self.numbers.number(statement));
     }
 
     /// COM_STMT_SEND_LONG_DATA is never answered, not even where it fails.

@@ -102,12 +102,15 @@ impl Session<'_> {
         self.rest = Rest::begin(header);
         let length = self.rest.span(bytes);
         let payload = &bytes[HEADER_LENGTH..length.min(header.frame_length())];
-        let lost = match is_answered(first) {
+        let lost = match hears_of_loss(first) {
             true => self.lost.take(),
             false => None,
         };
         let look = match lost {
-            Some(complaint) => Look::Refuse(complaint),
+            Some(complaint) => {
+                self.is_not_executed(payload);
+                Look::Refuse(complaint)
+            }
             None => {
                 self.ruling = None;
                 self.look(payload)?
@@ -117,6 +120,9 @@ impl Session<'_> {
             Look::Send(what, _) => self.refused_by_rule(what),
             Look::Done | Look::Refuse(_) => None,
         };
+        if refused.is_some() {
+            self.is_not_executed(payload);
+        }
         match refused.map_or(look, Look::Refuse) {
             Look::Done => {
                 self.hold(&bytes[length..]);
@@ -392,12 +398,19 @@ impl Session<'_> {
     }
 }
 
-/// Whether a command has an answer that its client waits for.
-fn is_answered(first: Option<u8>) -> bool {
-    let silent = [Code::Quit, Code::StmtClose, Code::StmtSendLongData];
+/// Whether a command is told that a transaction was lost before it: not one that has no answer, nor
+/// one that ends a transaction and begins anew.
+fn hears_of_loss(first: Option<u8>) -> bool {
+    let others = [
+        Code::Quit,
+        Code::StmtClose,
+        Code::StmtSendLongData,
+        Code::ChangeUser,
+        Code::ResetConnection,
+    ];
     first
         .and_then(Code::of)
-        .is_none_or(|code| !silent.contains(&code))
+        .is_none_or(|code| !others.contains(&code))
 }
 
 /// The header of the command that begins here, if enough of it is here to look at it.

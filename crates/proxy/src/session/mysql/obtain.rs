@@ -250,6 +250,10 @@ impl Session<'_> {
                     named.lacks_data = true;
                 }
             }
+            What::Execute(number) | What::Bulk(number) => {
+                self.takes_data_away(number);
+                self.tell(complaint);
+            }
             _ => self.tell(complaint),
         }
         Ok(())

@@ -162,10 +162,7 @@ impl Session<'_> {
                 self.run_again(condition)
             }
             Then::Tell(complaint) => self.tell_refusal(complaint),
-            Then::Renewed { is_clean } => {
-                self.renewed(is_clean);
-                Ok(())
-            }
+            Then::Renewed { is_clean } => self.renewed(is_clean),
             Then::Answered { is_question } => {
                 self.told(is_question);
                 Ok(())
@@ -178,13 +175,16 @@ impl Session<'_> {
     }
 
     /// COM_RESET_CONNECTION was answered: what it does not end goes with the connection.
-    fn renewed(&mut self, is_clean: bool) {
+    fn renewed(&mut self, is_clean: bool) -> Result<(), End> {
         let mut left = self.journal.pins;
         left.release(Release::ResetConnection);
         // A role stays, which no other connection has.
         let has_role = self.journal.pins.has(Pin::Role);
         if has_role {
             left.add(Pin::Role);
+        }
+        if has_role && !(is_clean && self.server.is_some()) {
+            return Err(End::Fatal(Complaint::bound_lost()));
         }
         self.counts_writes(Status::default());
         self.begin_anew();
@@ -198,6 +198,7 @@ impl Session<'_> {
             });
         }
         self.answer_ok();
+        Ok(())
     }
 
     /// Whether the session was bound to its connection before the command.

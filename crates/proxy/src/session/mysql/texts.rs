@@ -271,6 +271,7 @@ impl Session<'_> {
             beginning.collation = 0;
         }
         self.journal = Journal::new(self.begin.fresh.pairs(), beginning, interner);
+        self.lost = None;
         self.limit_idleness();
         self.pins_changed();
     }

@@ -1,0 +1,82 @@
+//! What is sent behind a transaction that was lost with its server, before its client knows.
+
+use evenkeel_lab::eventually;
+
+use super::client::{Client, Login, Value};
+use super::stage::{ONE, Stage, own, sql};
+use crate::rig::{DRIVERS, LIMIT};
+
+/// Ends the connection of a client that says nothing at the moment, and waits until that is known.
+fn lose(stage: &Stage, client: &mut Client) {
+    let backend = client.backend();
+    sql(&format!("kill {backend}"));
+    let pins = || stage.status()["database"]["pins"].clone();
+    let waited = eventually(LIMIT, "nothing binds any more", || {
+        Ok((pins() == serde_json::json!([])).then_some(()))
+    });
+    waited.unwrap_or_else(|error| panic!("{error}: {}", pins()));
+}
+
+/// TO SEE THIS RED: leave at the server what was sent for an execution that is refused.
+#[test]
+fn a_value_that_was_sent_ahead_of_a_refused_execution_is_not_in_the_row_of_the_next_one() {
+    for io in DRIVERS {
+        sql("create or replace table sbtest.sent_ahead (v text)");
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        client.prepare("add", "insert into sent_ahead values (?)");
+        client.run("begin");
+        client.run("insert into sent_ahead values ('never')");
+        lose(&stage, &mut client);
+        client.send_long_data("add", 0, b"once");
+        let told = client.execute("add", &[Value::Sent]);
+        assert!(told[0].starts_with("error 1213 "), "{io}: {told:?}");
+        client.run("rollback");
+        client.run("begin");
+        client.send_long_data("add", 0, b"once");
+        let told = client.execute("add", &[Value::Sent]);
+        assert!(told[0].starts_with("ok rows=1 "), "{io}: {told:?}");
+        client.run("commit");
+        assert_eq!(client.value("select v from sent_ahead"), "once", "{io}");
+    }
+}
+
+/// TO SEE THIS RED: answer these by the loss of the transaction, too.
+#[test]
+fn who_begins_anew_behind_a_lost_transaction_does_so_and_hears_nothing_of_it() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        let begin_anew: [fn(&mut Client) -> bool; 2] = [
+            |client| client.reset()[0].starts_with("ok "),
+            |client| client.change_user(&Login::default()).is_ok(),
+        ];
+        for begins_anew in begin_anew {
+            client.run("begin");
+            client.run("select 1");
+            lose(&stage, &mut client);
+            assert!(begins_anew(&mut client), "{io}");
+            assert_eq!(client.value("select 'new'"), "new", "{io}");
+        }
+    }
+}
+
+/// TO SEE THIS RED: answer the reset as if its server had done it.
+#[test]
+fn a_role_that_was_lost_with_its_server_in_a_reset_is_told_to_be() {
+    let (_lab, server) = own();
+    let grant = "create role kept; grant kept to sbtest@'127.0.0.1'";
+    server.sql(grant).unwrap();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        let mut client = stage.client();
+        client.run("set role kept");
+        server.freeze().unwrap();
+        let resetting = std::thread::spawn(move || client.reset());
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        server.kill().unwrap();
+        server.start().unwrap();
+        let told = resetting.join().unwrap();
+        assert!(told[0].starts_with("error 1053 "), "{io}: {told:?}");
+    }
+}
