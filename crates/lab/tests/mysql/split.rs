@@ -355,6 +355,41 @@ fn with_global_consistency_a_session_reads_what_another_wrote() {
     stage.replicas()[0].start_replication().unwrap();
 }
 
+/// Schemas that are not replicated are the same for good as others are for a moment.
+///
+/// TO SEE THIS RED: tell the client what a replica refuses of ours.
+#[test]
+fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
+    let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
+    let alone = "set sql_log_bin = 0; create database alone; \
+                 grant all on alone.* to sbtest@'127.0.0.1'; create table alone.things (id int)";
+    stage.primary().sql(alone).unwrap();
+    let mut client = stage.client();
+    client.prepare("before", "select database()");
+    assert_ne!(client.value(WHERE), stage.port_of_primary());
+    assert!(client.init_db("alone")[0].starts_with("ok "));
+    let lists = "select database(), count(*) from things";
+    for _ in 0..3 {
+        assert_eq!(client.value(lists), "alone|0");
+        assert_eq!(client.execute("before", &[])[1], "row sbtest");
+        let prepared = client.prepare("here", lists);
+        assert!(prepared[0].starts_with("prepared "), "{prepared:?}");
+        assert_eq!(client.execute("here", &[])[1], "row alone|0");
+    }
+    client.init_db("sbtest");
+    stage.wait("its read at a replica again", || {
+        client.value(WHERE) != stage.port_of_primary()
+    });
+    // What the primary refuses as well is told.
+    client.init_db("alone");
+    let gone = "set sql_log_bin = 0; drop database alone";
+    stage.primary().sql(gone).unwrap();
+    let elsewhere = "/* evenkeel: primary */ select database()";
+    assert_eq!(stage.client().value(elsewhere), "sbtest");
+    let told = client.refusal("select database()");
+    assert!(told.starts_with("1049 "), "{told}");
+}
+
 #[test]
 fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubled() {
     let stage = Stage::of_mariadb("auto", "");

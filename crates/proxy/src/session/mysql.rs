@@ -123,6 +123,8 @@ struct Session<'a> {
     is_doubtful: bool,
     /// Until then its connection is kept for a question.
     holding: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// A replica could not be made fit for it then.
+    unfit_since_ms: Option<u64>,
     /// It has changed the catalog while this was known of it.
     changed_catalog: Option<u64>,
     /// Its client may send several statements in one text.
@@ -279,6 +281,7 @@ impl<'a> Session<'a> {
             numbers: Numbers::default(),
             journal,
             token: causality::Token::new(),
+            unfit_since_ms: None,
             changed_catalog: None,
             is_doubtful: false,
             holding: None,

@@ -15,6 +15,7 @@ use super::server::ServerConnection;
 use super::texts::within;
 use super::unit::What;
 use super::{End, Session, Stage, Then};
+use crate::clock;
 use crate::session::card::Doing;
 use crate::state::mysql::{Does, Effect, Meaning};
 
@@ -116,13 +117,20 @@ impl Session<'_> {
     /// Something of ours was refused before the command: it is not run, and if it was sent along,
     /// its answer is nobody's.
     pub(super) fn own_refused(&mut self, complaint: Complaint, walked: Walked) -> Result<(), End> {
-        let may_do_otherwise = self.unit.missing.is_some() && self.can_be_placed();
         let may_move = self.unit.is_kept && !self.was_bound();
         let is_new = self.unit.rescues < RESCUES_MAX && may_move;
         let is_over = walked.broken.is_some();
+        // What a replica has not yet, or never will, the primary may have.
+        let leaves = is_new && self.borrower.is_at_replica();
+        let may_do_otherwise = leaves || self.unit.missing.is_some() && self.can_be_placed();
         let then = match (may_do_otherwise || is_over) && is_new {
             true => {
                 self.unit.rescues += 1;
+                if leaves && !is_over {
+                    self.unit.is_late = true;
+                    self.unfit_since_ms = Some(clock::now_ms());
+                }
+                self.forget_work();
                 Then::RunAgain
             }
             false => Then::Tell(complaint),
@@ -225,6 +233,7 @@ impl Session<'_> {
             ));
         }
         if !is_bound {
+            self.forget_work();
             self.let_go(Condition::Unclean);
         }
         self.refuse(complaint)

@@ -11,11 +11,15 @@ use smallvec::SmallVec;
 use super::Session;
 use super::complaint::Complaint;
 use super::statements;
+use crate::clock;
 use crate::service::View;
 use crate::service::database::DatabaseView;
 use crate::service::rules::Ruling;
 use crate::session::placing::{Awaited, Reading, Wanted};
 use crate::state::mysql::Meaning;
+
+/// So long a session reads at the primary that no replica could be made fit for.
+const UNFIT_MS: u64 = 1_000;
 
 /// One command of a client, and how it fares.
 #[derive(Default)]
@@ -53,7 +57,8 @@ pub(super) struct Unit {
     pub(super) rescues: u32,
     /// It must not go to a replica (again).
     pub(super) primary_only: bool,
-    /// No replica has in time what it must see: it reads, but at the primary.
+    /// No replica has in time what it must see, or one could not be made fit for it: it reads, but
+    /// at the primary.
     pub(super) is_late: bool,
     pub(super) since_us: u64,
 }
@@ -160,12 +165,20 @@ impl Session<'_> {
         let decision = self.decision(own, found.seen());
         found.want_positions(&decision, &self.service.knowledge);
         self.unit.is_read = decision.is_read;
-        if self.unit.is_late {
+        if self.unit.is_late || self.was_just_unfit() {
             return Wanted::Primary;
         }
         let key = self.account.who.user_number.get();
         let has_room = |index| self.borrower.has_room(view, index);
         found.place(decision.target, own, key, has_room)
+    }
+
+    /// A replica has refused its schema or settings: another try would cost a connection for each
+    /// read.
+    fn was_just_unfit(&mut self) -> bool {
+        let is_recent = |since_ms: &u64| clock::now_ms().saturating_sub(*since_ms) < UNFIT_MS;
+        self.unfit_since_ms = self.unfit_since_ms.filter(is_recent);
+        self.unfit_since_ms.is_some()
     }
 
     /// A session that is at a replica for a question or a READ ONLY transaction, and wants to do
