@@ -1,8 +1,10 @@
 //! Payloads of more than one packet where they are not plain text.
 
+use std::time::Instant;
+
 use super::client::{Client, Value};
-use super::stage::{ONE, Setup, Stage, same_as_direct};
-use crate::rig::DRIVERS;
+use super::stage::{ONE, Setup, Stage, same_as_direct, sql};
+use crate::rig::{DRIVERS, LIMIT};
 
 const LENGTH: usize = 17 * 1024 * 1024;
 
@@ -24,6 +26,37 @@ fn parameters_of_more_than_sixteen_megabytes_arrive_in_an_execution_and_in_advan
         heard.extend(other.execute("long", &short));
         heard
     });
+}
+
+/// The server would wait for the rest, and the client is not asked for it, until one of them gives
+/// up.
+///
+/// TO SEE THIS RED: wait for what a server says that has got only a part of the command.
+#[test]
+fn a_large_execution_whose_setting_is_refused_ends_at_once_and_its_client_goes_on() {
+    let big = "x".repeat(LENGTH);
+    let setup = Setup {
+        tables: "[service.split]\nreads = true",
+        ..ONE
+    };
+    for io in DRIVERS {
+        sql("create or replace database left_soon; grant all on left_soon.* to sbtest@'127.0.0.1'");
+        let stage = Stage::set(io, setup);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.prepare("long", "select length(?)");
+        client.init_db("left_soon");
+        let row = client.execute("long", &[Value::Text("y")]);
+        assert_eq!(row[1], "row 1", "{io}");
+        sql("drop database left_soon");
+        assert_eq!(other.value("select database()"), "sbtest", "{io}");
+        let begun = Instant::now();
+        let told = client.execute("long", &[Value::Text(&big)]);
+        assert!(told[0].starts_with("error 1049 "), "{io}: {told:?}");
+        assert!(begun.elapsed() < LIMIT / 2, "{io}: {:?}", begun.elapsed());
+        client.init_db("sbtest");
+        let row = client.execute("long", &[Value::Text(&big)]);
+        assert_eq!(row[1], format!("row {LENGTH}"), "{io}");
+    }
 }
 
 /// TO SEE THIS RED: look for room for the types when the command is under way.

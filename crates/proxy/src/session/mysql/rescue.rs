@@ -117,6 +117,9 @@ impl Session<'_> {
     /// Something of ours was refused before the command: it is not run, and if it was sent along,
     /// its answer is nobody's.
     pub(super) fn own_refused(&mut self, complaint: Complaint, walked: Walked) -> Result<(), End> {
+        if self.unit.reached_server && !self.rest.is_over() {
+            return self.refused_in_part(complaint);
+        }
         let may_move = self.unit.is_kept && !self.was_bound();
         let is_new = self.unit.rescues < RESCUES_MAX && may_move;
         let is_over = walked.broken.is_some();
@@ -137,6 +140,20 @@ impl Session<'_> {
         };
         self.stage = Stage::Swallow(then);
         self.swallowed(walked)
+    }
+
+    /// The same with only a part of the command sent: the server waits for the rest, which must not
+    /// be run.
+    fn refused_in_part(&mut self, complaint: Complaint) -> Result<(), End> {
+        let is_bound = self.was_bound();
+        self.forget_work();
+        self.let_go(Condition::Unclean);
+        if is_bound {
+            return Err(End::Fatal(
+                Complaint::bound_lost().detail(complaint.message),
+            ));
+        }
+        self.refuse(complaint)
     }
 
     /// Whether settings that were refused can be had in another way.
