@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use super::client::Client;
-use super::stage::{ONE, Setup, Stage, own, same_as_at, same_as_direct, shared, sql};
+use evenkeel_lab::rootfs;
+
+use super::client::{Client, Value};
+use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_at, same_as_direct, shared, sql};
 use crate::rig::DRIVERS;
 
 /// What clients set, and three values that differ.
@@ -40,6 +42,11 @@ const SETTINGS: [(&str, [&str; 3]); 17] = [
     ("auto_increment_increment", ["2", "3", "4"]),
     ("div_precision_increment", ["6", "7", "8"]),
 ];
+
+const TWO: Setup<'_> = Setup {
+    pool: "size = 2",
+    ..ONE
+};
 
 #[test]
 fn clients_of_one_server_connection_never_see_each_other_s_settings() {
@@ -97,6 +104,51 @@ fn user_variables_of_literals_follow_their_client_and_bind_it_to_nothing() {
         assert_eq!(pins, &serde_json::json!([]), "{io}");
     }
 }
+
+/// TO SEE THIS RED: write an empty string, or an empty mode, as two quotes; take two quotes for an
+/// empty string in every mode.
+#[test]
+fn a_client_for_whom_an_empty_string_is_null_disturbs_no_other() {
+    for mode in ["EMPTY_STRING_IS_NULL", "ORACLE,EMPTY_STRING_IS_NULL"] {
+        same_as_direct(TWO, |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            let set_mode = format!("set sql_mode = '{mode}'");
+            let mut heard = client.all(&["set sql_mode = '', @a = ''"]);
+            heard.extend(other.all(&[&set_mode, "select '' is null"]));
+            heard.extend(client.all(&[OF_EMPTY_STRINGS]));
+            heard.extend(other.all(&[OF_EMPTY_STRINGS]));
+            heard.extend(client.all(&["set sql_mode = 'ANSI'", OF_EMPTY_STRINGS]));
+            heard.extend(other.all(&["select @@sql_mode"]));
+            heard.extend(client.all(&["set sql_mode = ''", OF_EMPTY_STRINGS]));
+            heard.extend(other.all(&["set @a = ''", "select @a is null"]));
+            heard.extend(client.all(&[OF_EMPTY_STRINGS]));
+            heard.extend(Client::connect(address).all(&[OF_EMPTY_STRINGS]));
+            heard
+        });
+    }
+}
+
+#[test]
+fn empty_modes_and_strings_follow_their_client_at_mysql_too() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-empty");
+    same_as_at(&server, ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = client.all(&["set sql_mode = '', @a = ''"]);
+        for _ in 0..2 {
+            heard.extend(client.prepare("own", "select 'x', ?"));
+            heard.extend(other.all(&["set sql_mode = 'ANSI'", OF_EMPTY_STRINGS]));
+            heard.extend(client.execute("own", &[Value::Number(1)]));
+            heard.extend(client.all(&[OF_EMPTY_STRINGS]));
+        }
+        heard
+    });
+}
+
+const OF_EMPTY_STRINGS: &str = "select @@sql_mode, @a is null, @a = '', collation(@a), '' is null";
 
 #[test]
 fn the_schema_goes_with_its_client() {

@@ -99,10 +99,14 @@ fn put_setting(text: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Option<()> {
         true => b"SET @@session.",
         false => b", @@session.",
     };
-    // A number in quotes is refused.
+    // A number in quotes is refused, and nothing in quotes is NULL in a mode of MariaDB's.
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    let quote: &[u8] = if is_number { b"" } else { b"'" };
-    for part in [before, name, b"=", quote, value, quote] {
+    let (open, close): (&[u8], &[u8]) = match (value, is_number) {
+        ([], _) => (b"x'", b"'"),
+        (_, true) => (b"", b""),
+        (_, false) => (b"'", b"'"),
+    };
+    for part in [before, name, b"=", open, value, close] {
         text.extend_from_slice(part);
     }
     Some(())
@@ -413,7 +417,7 @@ mod tests {
         let then = within(b"ANSI,NO_ZERO_DATE", Some(b"utf8mb4_bin"));
         let (there, back) = then.settings(&within(b"", None)).unwrap();
         assert_eq!(there, b"SET @@session.sql_mode='ANSI,NO_ZERO_DATE'");
-        assert_eq!(back, b"SET @@session.sql_mode=''");
+        assert_eq!(back, b"SET @@session.sql_mode=x''");
         let same = then.settings(&then.clone()).unwrap();
         assert!(same.0.is_empty() && same.1.is_empty());
         let odd = within(b"it's", None);

@@ -101,12 +101,15 @@ pub(super) fn boolean(value: &[u8]) -> Option<bool> {
     off.then_some(false)
 }
 
+/// Whether a value of `sql_mode` names a mode.
+pub(super) fn has_mode(value: &[u8], wanted: &[u8]) -> bool {
+    let mut parts = value.split(|byte| *byte == b',');
+    parts.any(|part| part.trim_ascii().eq_ignore_ascii_case(wanted))
+}
+
 /// What a value of `sql_mode` says of how texts are read.
 pub(super) fn read_sql_mode(value: &[u8], modes: &mut Modes) {
-    let has = |wanted: &[u8]| {
-        let mut parts = value.split(|byte| *byte == b',');
-        parts.any(|part| part.trim_ascii().eq_ignore_ascii_case(wanted))
-    };
+    let has = |wanted: &[u8]| has_mode(value, wanted);
     // Written short in texts; servers tell all that it stands for.
     let ansi: [&[u8]; 6] = [
         b"ANSI",
@@ -142,8 +145,12 @@ pub(super) fn is_plain(value: &[u8]) -> bool {
     value.iter().all(plain)
 }
 
-/// A plain string in quotes.
+/// A plain string in quotes. One of nothing in quotes alone would be NULL where the mode of whoever
+/// had the connection says so (MariaDB's EMPTY_STRING_IS_NULL).
 pub(super) fn put_quoted(value: &[u8], out: &mut Vec<u8>) {
+    if value.is_empty() {
+        return out.extend_from_slice(b"x''");
+    }
     out.push(b'\'');
     for byte in value {
         if *byte == b'\'' {
@@ -183,7 +190,7 @@ pub(super) fn string_of_variable(value: &[u8], client: &[u8], collation: &[u8]) 
     let mut literal = Vec::with_capacity(value.len().saturating_add(collation.len()));
     literal.push(b'_');
     literal.extend_from_slice(charset);
-    if is_plain(value) {
+    if is_plain(value) && !value.is_empty() {
         put_quoted(value, &mut literal);
     } else {
         literal.extend_from_slice(b" x'");

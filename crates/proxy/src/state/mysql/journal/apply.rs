@@ -354,9 +354,19 @@ impl Journal {
         }
     }
 
+    /// An empty string is, or was when the text was sent, NULL.
+    fn may_read_as_null(&self) -> bool {
+        let mut settings = self.sent_in.iter().chain([&self.now]);
+        settings.any(|settings| {
+            let mode = settings.get(variables::SQL_MODE).unwrap_or_default();
+            values::has_mode(mode, b"EMPTY_STRING_IS_NULL")
+        })
+    }
+
     fn set_user(&mut self, name: &[u8], value: &Value, on: &mut OnServer, interner: &Interner) {
         let literal: Option<Rc<[u8]>> = match value {
             Value::Same(literal) => Some(literal.as_ref().into()),
+            Value::String(string) if string.is_empty() && self.may_read_as_null() => None,
             Value::String(string) => self.sent_in.as_ref().and_then(|sent_in| {
                 let client = sent_in.get(variables::CLIENT)?;
                 let collation = sent_in.get(variables::COLLATION)?;

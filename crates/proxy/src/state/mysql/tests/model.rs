@@ -295,6 +295,7 @@ impl Model {
             "@@session.collation_connection" => self.variables[&name].clone(),
             "0" if name == "autocommit" => "OFF".to_owned(),
             "1" if name == "autocommit" => "ON".to_owned(),
+            "x''" => String::new(),
             value => value.trim_matches('\'').to_owned(),
         };
         if value == "nonsense" {
