@@ -6,8 +6,11 @@ use std::time::Instant;
 use evenkeel_lab::{Balancer, Lab, MysqlOptions, Server, eventually, rootfs};
 use tempfile::TempDir;
 
-use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage, config};
+use evenkeel_wire::mysql::build;
+use evenkeel_wire::mysql::flags::Capabilities;
+
+use super::client::{Client, Login, USUAL};
+use super::stage::{ONE, Setup, Stage, config, own_mysql, shared};
 use crate::rig::papers::write_private;
 use crate::rig::{DRIVERS, LIMIT, loopback};
 
@@ -212,4 +215,44 @@ fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
     // Twenty at once and ten a second.
     let most = 21 + begun.elapsed().as_millis() as usize / 100;
     assert!((1..=most).contains(&denied), "{denied} of at most {most}");
+}
+
+/// MySQL's servers have them since 8.0.23, MariaDB's have none.
+///
+/// TO SEE THIS RED: pass them on.
+#[test]
+fn who_was_promised_query_attributes_runs_nothing_on_a_server_that_does_not_know_them() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-attributes");
+    let (_directory, tables) = users();
+    let tables = tables + "\n[service.failover]\nwait_ms = 500";
+    let setup = Setup {
+        tables: &tables,
+        ..ONE
+    };
+    let login = Login {
+        user: "known",
+        password: "k",
+        capabilities: USUAL.with(Capabilities::QUERY_ATTRIBUTES),
+        ..Login::default()
+    };
+    let stage = Stage::before_as(&server, "auto", setup, &login);
+    let mut client = Client::with(stage.address, &login);
+    assert!(client.agreed.has(Capabilities::QUERY_ATTRIBUTES));
+    let mut ask = || {
+        let mut text = Vec::new();
+        build::query_with_attributes(&mut text, &[], b"select 'here'");
+        client.say(&text);
+        client.reply()
+    };
+    assert_eq!(ask()[1], "row here");
+    let older = config(shared(), stage.address, "auto", setup);
+    stage.balancer.reload(&older).unwrap();
+    let told = ask();
+    assert!(told[0].starts_with("error 1290 "), "{told:?}");
+    let mut newcomer = Client::with(stage.address, &login);
+    assert_eq!(newcomer.value("select 'here'"), "here");
 }
