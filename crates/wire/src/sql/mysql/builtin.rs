@@ -26,11 +26,18 @@ pub(super) fn may_be_stored(name: &[u8], modes: Modes) -> bool {
         true => &OF_MYSQL,
         false => &OF_MARIADB,
     };
-    let later: &[&str] = match modes.mariadb && modes.version >= 110_700 {
-        true => &[],
-        false => &OF_MARIADB_11,
+    let lacking = |names: &'static [&'static str], since| match modes.mariadb {
+        true if modes.version >= since => &[],
+        _ => names,
     };
-    let mut names = others.iter().chain(later).chain(&OF_DEFINITIONS);
+    let later = [
+        lacking(&OF_MARIADB_11, 110_700),
+        lacking(&OF_MARIADB_12, 120_300),
+    ];
+    let mut names = others
+        .iter()
+        .chain(later.into_iter().flatten())
+        .chain(&OF_DEFINITIONS);
     names.any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
@@ -128,12 +135,15 @@ const OF_MARIADB_11: [&str; 12] = [
     "vec_fromtext", "vec_totext",
 ];
 
+/// MariaDB's of 12.3 and later.
+const OF_MARIADB_12: [&str; 1] = ["to_date"];
+
 /// The longest of them.
 const LENGTH_MAX: usize = 32;
 
 /// In alphabetical order.
 #[rustfmt::skip]
-const NAMES: [&str; 553] = [
+const NAMES: [&str; 552] = [
     "abs", "acos", "add", "adddate", "addtime", "aes_decrypt", "aes_encrypt", "against", "all",
     "and", "any", "any_value", "array", "as", "ascii", "asin", "atan", "atan2", "avg", "benchmark",
     "between", "bigint", "bin", "bin_to_uuid", "binary", "binlog", "bit", "bit_and", "bit_count",
@@ -201,7 +211,7 @@ const NAMES: [&str; 553] = [
     "subpartition", "substr", "substring", "substring_index", "subtime", "sum", "sys_guid",
     "sysdate", "system_time", "system_user", "table", "tan", "text", "than", "then", "time",
     "time_format", "time_to_sec", "timediff", "timestamp", "timestampadd", "timestampdiff",
-    "tinyint", "to", "to_base64", "to_char", "to_date", "to_days", "to_seconds", "to_timestamp",
+    "tinyint", "to", "to_base64", "to_char", "to_date", "to_days", "to_seconds",
     "trim", "trim_oracle", "trunc", "truncate", "ucase", "unbounded", "uncompress",
     "uncompressed_length", "unhex", "unicode", "union", "unique", "unix_timestamp", "unsigned",
     "update", "updatexml", "upper", "user", "using", "utc_date", "utc_time", "utc_timestamp",

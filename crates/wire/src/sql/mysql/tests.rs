@@ -277,6 +277,15 @@ fn functions_of_the_other_kind_of_server_may_be_stored_ones() {
     let text = "SELECT vec_distance(a, b), UUID_v7(), BIN_TO_UUID(c)";
     assert_eq!(named(text, later), ["BIN_TO_UUID"]);
     let all = ["vec_distance", "UUID_v7", "BIN_TO_UUID"];
+    let dates = "SELECT to_date(a), TO_TIMESTAMP(b), to_days(c)";
+    for modes in [MYSQL, MARIADB, later] {
+        assert_eq!(named(dates, modes), ["to_date", "TO_TIMESTAMP"]);
+    }
+    let latest = Modes {
+        version: 120_300,
+        ..MARIADB
+    };
+    assert_eq!(named(dates, latest), ["TO_TIMESTAMP"]);
     assert_eq!(named(text, MARIADB), all);
     assert_eq!(named(text, MYSQL), all[..2]);
 }
