@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
             return Look::Refuse(Complaint::data_lost());
         }
         self.rule_again(number);
-        let current = self.current(&statement);
+        let current = self.current(number, &statement);
         let (digest, dialect) = (current.meaning.digest, self.journal.dialect());
         self.service.enter(digest, &current.text, dialect);
         Look::Send(what, Sense::Statement(current))

@@ -234,6 +234,23 @@ impl Numbers {
         }
     }
 
+    /// What its statement means by now, so that nobody has to look for that again. At servers it
+    /// stays the one that it was, be it the client's own.
+    pub(crate) fn renew(&mut self, number: u32, current: Arc<Statement>) -> Arc<Statement> {
+        let Some(named) = self.known.get_mut(&number) else {
+            return current;
+        };
+        let id = named.statement.id;
+        named.statement = match current.id == id {
+            true => current,
+            false => Arc::new(Statement {
+                id,
+                ..Statement::clone(&current)
+            }),
+        };
+        Arc::clone(&named.statement)
+    }
+
     /// A statement is to be prepared; until it is, LAST means nothing, as in MariaDB.
     pub(crate) fn not_prepared(&mut self) {
         self.last = None;
@@ -450,6 +467,27 @@ mod tests {
         numbers.part(2);
         assert_eq!(id(&numbers, 1), statement.id);
         assert_ne!(id(&numbers, 2), statement.id);
+    }
+
+    #[test]
+    fn a_newer_meaning_is_kept_at_the_number_and_the_statement_stays_what_servers_know() {
+        let all = Interned::default();
+        let known_with =
+            |catalog| all.statement(b"SELECT ?", &Within::default(), catalog, Meaning::default);
+        let mut numbers = Numbers::default();
+        numbers.prepared(&known_with(1), 1, None);
+        numbers.prepared(&known_with(1), 1, None);
+        numbers.own(2, false);
+        for number in [1, 2] {
+            let id = numbers.get(number).unwrap().statement.id;
+            let current = numbers.renew(number, known_with(2));
+            assert_eq!((current.id, current.catalog), (id, 2));
+            let kept = &numbers.get(number).unwrap().statement;
+            assert!(Arc::ptr_eq(kept, &current));
+        }
+        let shared = known_with(2);
+        assert!(Arc::ptr_eq(&numbers.get(1).unwrap().statement, &shared));
+        assert_ne!(numbers.get(2).unwrap().statement.id, shared.id);
     }
 
     /// A server takes what is sent in advance for more of what the last execution had.

@@ -90,8 +90,8 @@ impl Session<'_> {
     }
 
     /// The statement with what is known of the catalog now, but read as it was when it was
-    /// prepared: what it means is told to all who have it.
-    pub(super) fn current(&self, statement: &Arc<Statement>) -> Arc<Statement> {
+    /// prepared: what it means is told to all who have it, and kept at the client's number.
+    pub(super) fn current(&mut self, number: u32, statement: &Arc<Statement>) -> Arc<Statement> {
         let catalog = self.catalog();
         if statement.catalog == catalog {
             return Arc::clone(statement);
@@ -102,7 +102,8 @@ impl Session<'_> {
             .journal
             .dialect_in(mode.unwrap_or_default(), client.unwrap_or_default());
         let read = || self.read_prepared(&statement.text, dialect);
-        self.shared.statements.renewed(statement, catalog, read)
+        let current = self.shared.statements.renewed(statement, catalog, read);
+        self.numbers.renew(number, current)
     }
 
     pub(super) fn pins_changed(&self) {
