@@ -67,6 +67,11 @@ fn a_password_comes_whole_once_and_is_proved_from_then_on() {
     }
 }
 
+/// A user of its own.
+const APP: &str = "\
+    CREATE USER app@'127.0.0.1' IDENTIFIED BY 'first';\
+    GRANT ALL ON sbtest.* TO app@'127.0.0.1';";
+
 /// Who asks for roles and accounts, and a user of its own.
 const ACCOUNTS: &str = "\
     CREATE USER evenkeel@'127.0.0.1' IDENTIFIED BY 'evenkeel';\
@@ -125,6 +130,44 @@ fn users_of_mysql_log_in_by_their_own_accounts_even_when_the_server_has_forgotte
     refused("second", "1862");
     server.sql("drop user app@'127.0.0.1'").unwrap();
     refused("second", "1045");
+}
+
+/// TO SEE THIS RED: compare with the account's first password alone.
+#[test]
+fn of_an_account_with_two_passwords_either_lets_in_until_the_old_one_is_discarded() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-two-passwords");
+    server.sql(APP).unwrap();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        let enter = |password: &str| {
+            let login = Login {
+                user: "app",
+                password,
+                ..Login::default()
+            };
+            Client::enter(stage.address, &login)
+        };
+        let alter = |what: &str| {
+            let text = format!("alter user app@'127.0.0.1' {what}");
+            server.sql(&text).unwrap();
+        };
+        alter("identified by 'first'");
+        assert!(enter("first").is_ok(), "{io}");
+        alter("identified by 'second' retain current password");
+        for password in ["second", "first", "second", "first"] {
+            let mut client = enter(password).unwrap_or_else(|told| panic!("{io}: {told}"));
+            assert_eq!(client.value("select current_user()"), "app@127.0.0.1");
+        }
+        let told = |password| enter(password).map(|_| ()).unwrap_err();
+        assert!(told("wrong").starts_with("error 1045 "), "{io}");
+        alter("discard old password");
+        assert!(told("first").starts_with("error 1045 "), "{io}");
+        assert!(enter("second").is_ok(), "{io}");
+    }
 }
 
 #[test]

@@ -68,6 +68,8 @@ pub struct Way {
     pub plugin: String,
     /// `authentication_string`
     pub stored: Zeroizing<Vec<u8>>,
+    /// The same of MySQL's second password (RETAIN CURRENT PASSWORD); empty: there is none.
+    pub retained: Zeroizing<Vec<u8>>,
 }
 
 impl fmt::Debug for Way {

@@ -87,6 +87,7 @@ fn a_stored_password_is_not_shown() {
     let way = Way {
         plugin: "mysql_native_password".to_owned(),
         stored: Zeroizing::new(b"*ABCDEF".to_vec()),
+        retained: Zeroizing::new(b"*ABCDEF".to_vec()),
     };
     assert!(!format!("{way:?}").contains("ABCDEF"));
 }

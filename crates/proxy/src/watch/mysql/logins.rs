@@ -32,7 +32,7 @@ const MYSQL_BASICS: &str = "SELECT USER(), (SELECT plugin FROM mysql.user WHERE 
 const MARIADB_BASICS: &str = "SELECT USER(), (SELECT JSON_VALUE(Priv, '$.plugin') AS plugin FROM \
     mysql.global_priv WHERE User <> '' GROUP BY plugin ORDER BY COUNT(*) DESC, plugin LIMIT 1)";
 
-/// A password expires by hand or by its age.
+/// A password expires by hand or by its age. Of the second one servers know since 8.0.14.
 const MYSQL_ROWS: &str = "SELECT Host, User, account_locked = 'Y', password_expired = 'Y' OR \
     COALESCE(password_lifetime, @@default_password_lifetime) > 0 AND password_last_changed + \
     INTERVAL COALESCE(password_lifetime, @@default_password_lifetime) DAY < NOW(), \
@@ -42,7 +42,9 @@ const MYSQL_ROWS: &str = "SELECT Host, User, account_locked = 'Y', password_expi
     Alter_priv, Show_db_priv, Super_priv, Create_tmp_table_priv, Lock_tables_priv, Execute_priv, \
     Repl_slave_priv, Repl_client_priv, Create_view_priv, Show_view_priv, Create_routine_priv, \
     Alter_routine_priv, Create_user_priv, Event_priv, Trigger_priv, Create_tablespace_priv, \
-    Create_role_priv, Drop_role_priv), plugin, HEX(authentication_string) FROM mysql.user";
+    Create_role_priv, Drop_role_priv), plugin, HEX(authentication_string) \
+    /*!80014 , HEX(JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.additional_password')))*/ \
+    FROM mysql.user";
 
 const MARIADB_ROWS: &str = "SELECT Host, User, \
     COALESCE(JSON_VALUE(Priv, '$.account_locked'), '0') IN ('1', 'true'), \
@@ -168,7 +170,8 @@ impl AccountAsker {
             Some(Err(error)) => return Err(self.judge(error, target, progress).await),
             None => return Err(told(malformed(target).await.into())),
         };
-        let rows = found.into_iter().filter_map(read);
+        let mariadb = kept.mariadb;
+        let rows = found.into_iter().filter_map(|row| read(row, mariadb));
         Ok(Accounts {
             mariadb: kept.mariadb,
             from: kept.from.clone(),
@@ -268,7 +271,7 @@ fn query(mariadb: bool, user: &str) -> String {
     query
 }
 
-fn read(row: Row) -> Option<AccountRow> {
+fn read(row: Row, mariadb: bool) -> Option<AccountRow> {
     let values: Vec<Option<Zeroizing<Vec<u8>>>> = row
         .unwrap()
         .into_iter()
@@ -283,20 +286,29 @@ fn read(row: Row) -> Option<AccountRow> {
         String::from_utf8(bytes.unwrap_or_default().to_vec()).ok()
     };
     let is = |at: usize| bytes(at).is_some_and(|bytes| bytes.as_slice() == b"1");
+    let stored = |at: usize| {
+        let digits = bytes(at).map(|bytes| bytes.as_slice());
+        unhex(digits.unwrap_or_default())
+    };
     let way = |at: usize| -> Option<Way> {
-        let digits = bytes(at + 1).map(|bytes| bytes.as_slice());
         Some(Way {
             plugin: text(at)?,
-            stored: unhex(digits.unwrap_or_default())?,
+            stored: stored(at + 1)?,
+            retained: Zeroizing::default(),
         })
     };
-    let own = way(COLUMNS_BEFORE)?;
-    let count = text(COLUMNS_BEFORE + 2).and_then(|count| count.parse::<usize>().ok());
+    let mut own = way(COLUMNS_BEFORE)?;
+    let further = COLUMNS_BEFORE + 2;
+    if !mariadb {
+        own.retained = stored(further)?;
+    }
+    let count = text(further).filter(|_| mariadb);
+    let count = count.and_then(|count| count.parse::<usize>().ok());
     let ways = match count {
         None | Some(0) => vec![own],
         // Of several, one without a name stands for the account's own.
         Some(count) => (0..count.min(WAYS_MAX))
-            .filter_map(|which| way(COLUMNS_BEFORE + 3 + 2 * which))
+            .filter_map(|which| way(further + 1 + 2 * which))
             .map(|one| {
                 if one.plugin.is_empty() {
                     own.clone()

@@ -24,6 +24,8 @@ pub struct Stored {
     rounds: u32,
     salt: [u8; SALT_LENGTH],
     hash: [u8; HASH_LENGTH],
+    /// Of a password that does as well.
+    other: Option<Box<Stored>>,
 }
 
 impl Stored {
@@ -42,7 +44,13 @@ impl Stored {
             rounds,
             salt: *salt,
             hash: hash.try_into().ok()?,
+            other: None,
         })
+    }
+
+    /// Another password of the account fits as well (RETAIN CURRENT PASSWORD).
+    pub fn accept(&mut self, other: Option<Stored>) {
+        self.other = other.map(Box::new);
     }
 
     /// For an account that does not exist: no password fits. With the rounds that the server's
@@ -53,6 +61,7 @@ impl Stored {
             rounds: rounds.clamp(ROUNDS_MIN, ROUNDS_MAX),
             salt: random,
             hash: [b'!'; HASH_LENGTH],
+            other: None,
         }
     }
 
@@ -65,6 +74,15 @@ impl Stored {
     /// Whether it is this password's.
     #[must_use]
     pub fn fits(&self, password: &[u8]) -> bool {
+        let is_other = || {
+            self.other
+                .as_ref()
+                .is_some_and(|other| other.fits(password))
+        };
+        self.is_of(password) || is_other()
+    }
+
+    fn is_of(&self, password: &[u8]) -> bool {
         let possible = password.get(..PASSWORD_LENGTH_MAX).unwrap_or(password);
         let hash = hashed(possible, &self.salt, self.rounds);
         let whole = possible.len() == password.len();

@@ -160,7 +160,12 @@ impl Door<'_> {
             let mut proof = proof(wish, user, &identity(row, way));
             let plugin = client_plugin(&way.plugin);
             let asked = self.method(talk, wish, (plugin, &way.stored), &mut proof);
-            let Some(method) = asked.await else { continue };
+            let Some(mut method) = asked.await else {
+                continue;
+            };
+            if let Method::Sha2 { stored, .. } = &mut method {
+                stored.accept(crypt::Stored::read(&way.retained));
+            }
             let of_row = self.complaint(talk, wish, row, accounts.mariadb);
             proof.complaint = of_row.or(proof.complaint.take());
             return Known::Asked(method, proof);
@@ -311,12 +316,13 @@ fn preferred<'a>(ways: &'a [Way], wish: &Wish, user: &FileUser) -> Vec<&'a Way> 
 }
 
 /// What tells an account's credential from another one, and what connections of it may do.
-fn identity<'a>(row: &'a AccountRow, way: &'a Way) -> [&'a [u8]; 5] {
+fn identity<'a>(row: &'a AccountRow, way: &'a Way) -> [&'a [u8]; 6] {
     [
         row.user.as_bytes(),
         row.host.as_bytes(),
         way.plugin.as_bytes(),
         &way.stored,
+        &way.retained,
         row.rights.as_bytes(),
     ]
 }
