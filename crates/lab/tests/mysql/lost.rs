@@ -72,11 +72,32 @@ fn a_role_that_was_lost_with_its_server_in_a_reset_is_told_to_be() {
         let mut client = stage.client();
         client.run("set role kept");
         server.freeze().unwrap();
-        let resetting = std::thread::spawn(move || client.reset());
+        let resetting = std::thread::spawn(move || (client.reset(), client.was_last_word));
         std::thread::sleep(std::time::Duration::from_millis(300));
         server.kill().unwrap();
         server.start().unwrap();
-        let told = resetting.join().unwrap();
+        let (told, was_last_word) = resetting.join().unwrap();
         assert!(told[0].starts_with("error 1053 "), "{io}: {told:?}");
+        assert!(!was_last_word, "{io}: it is no answer");
+    }
+}
+
+/// Clients take a packet with another number for the end of the connection, whatever it says.
+///
+/// TO SEE THIS RED: give it the number of a word that answers nothing.
+#[test]
+fn who_is_bound_hears_as_the_answer_to_its_command_that_its_server_is_gone() {
+    let (_lab, server) = own();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        let mut client = stage.client();
+        client.run("create temporary table mine (a int)");
+        client.query_later("select sleep(30)");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        server.kill().unwrap();
+        server.start().unwrap();
+        let told = client.reply();
+        assert!(told[0].starts_with("error 1053 "), "{io}: {told:?}");
+        assert!(!client.was_last_word, "{io}: it is no answer");
     }
 }

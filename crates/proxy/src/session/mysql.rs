@@ -78,8 +78,10 @@ enum End {
     ClientBroke(String),
     /// The server's connection broke in the middle of a reply: nothing can be said behind that.
     ServerBroke(String),
-    /// It is told this, and that was it.
+    /// It is told this as the answer to its command, and that was it.
     Fatal(Complaint),
+    /// The same unasked.
+    Unasked(Complaint),
     /// It wants to be somebody else (the payload of COM_CHANGE_USER).
     ChangesUser(Vec<u8>),
 }
@@ -212,7 +214,8 @@ pub(super) async fn converse(
                 // Whom another client kills while nothing is asked, no server tells anything.
                 if !matches!(ending, Ending::Cut(CutReason::Command)) || !session.is_waiting_idle()
                 {
-                    Box::pin(session.say_last(&complaint)).await;
+                    let is_answer = session.waits_for_answer();
+                    Box::pin(session.say_last(&complaint, is_answer)).await;
                 }
                 return ending;
             }

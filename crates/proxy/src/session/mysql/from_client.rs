@@ -92,7 +92,7 @@ impl Session<'_> {
         };
         if header.sequence != 0 {
             let text = "Got packets out of order";
-            return Err(End::Fatal(Complaint::new(1156, b"08S01", text)));
+            return Err(End::Unasked(Complaint::new(1156, b"08S01", text)));
         }
         let first = bytes.get(HEADER_LENGTH).copied();
         if first == Some(Code::StmtPrepare as u8) {

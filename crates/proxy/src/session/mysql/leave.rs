@@ -20,10 +20,19 @@ impl Session<'_> {
             End::ClientBroke(why) => Ending::ResetByClient(why),
             End::ServerBroke(why) => Ending::ResetByServer(why),
             End::Fatal(complaint) => {
-                Box::pin(self.say_last(&complaint)).await;
+                Box::pin(self.say_last(&complaint, true)).await;
+                Ending::Told(complaint.message)
+            }
+            End::Unasked(complaint) => {
+                Box::pin(self.say_last(&complaint, false)).await;
                 Ending::Told(complaint.message)
             }
         }
+    }
+
+    /// Its client has said something that has no answer yet.
+    pub(super) fn waits_for_answer(&self) -> bool {
+        !matches!(self.stage, Stage::Command) || !self.rest.is_over()
     }
 
     /// Its client wants to be somebody else.
@@ -47,15 +56,14 @@ impl Session<'_> {
     /// Tells the client why it is over, as far as it listens: as the answer that it waits for; else
     /// with the number 0, as servers do, by which clients know that it answers nothing they will
     /// ask.
-    pub(super) async fn say_last(&mut self, complaint: &Complaint) {
+    pub(super) async fn say_last(&mut self, complaint: &Complaint, is_answer: bool) {
         let is_in_reply = |server: &ServerConnection| server.is_in_reply();
         if self.server.as_deref().is_some_and(is_in_reply) || self.unit.reached_client {
             // It would be taken for a part of that.
             return;
         }
         let mut out = std::mem::take(&mut self.answers);
-        let waits = !matches!(self.stage, Stage::Command) || !self.rest.is_over();
-        let sequence = if waits { self.rest.sequence } else { 0 };
+        let sequence = if is_answer { self.rest.sequence } else { 0 };
         complaint.write(sequence, &mut out);
         if let Some(client) = &mut self.client {
             client.say_last(self.worker, &out).await;

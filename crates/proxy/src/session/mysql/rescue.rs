@@ -334,7 +334,7 @@ impl Session<'_> {
         self.does(Doing::Idle);
         if bonds {
             self.figures().lost.add(1);
-            return Err(End::Fatal(Complaint::bound_lost().detail(detail)));
+            return Err(End::Unasked(Complaint::bound_lost().detail(detail)));
         }
         if is_open {
             self.figures().lost.add(1);
