@@ -1,15 +1,15 @@
 //! What is sent behind a transaction that was lost with its server, before its client knows.
 
-use evenkeel_lab::eventually;
+use evenkeel_lab::{Server, eventually, rootfs};
 
 use super::client::{Client, Login, Value};
-use super::stage::{ONE, Stage, own, sql};
+use super::stage::{ONE, Stage, own, own_mysql, shared};
 use crate::rig::{DRIVERS, LIMIT};
 
 /// Ends the connection of a client that says nothing at the moment, and waits until that is known.
-fn lose(stage: &Stage, client: &mut Client) {
+fn lose(server: &Server, stage: &Stage, client: &mut Client) {
     let backend = client.backend();
-    sql(&format!("kill {backend}"));
+    server.sql(&format!("kill {backend}")).unwrap();
     let pins = || stage.status()["database"]["pins"].clone();
     let waited = eventually(LIMIT, "nothing binds any more", || {
         Ok((pins() == serde_json::json!([])).then_some(()))
@@ -17,17 +17,16 @@ fn lose(stage: &Stage, client: &mut Client) {
     waited.unwrap_or_else(|error| panic!("{error}: {}", pins()));
 }
 
-/// TO SEE THIS RED: leave at the server what was sent for an execution that is refused.
-#[test]
-fn a_value_that_was_sent_ahead_of_a_refused_execution_is_not_in_the_row_of_the_next_one() {
+fn sends_ahead_and_loses(server: &Server) {
     for io in DRIVERS {
-        sql("create or replace table sbtest.sent_ahead (v text)");
-        let stage = Stage::set(io, ONE);
+        let stage = Stage::before(server, io, ONE);
         let mut client = stage.client();
+        client.run("drop table if exists sent_ahead");
+        client.run("create table sent_ahead (v text)");
         client.prepare("add", "insert into sent_ahead values (?)");
         client.run("begin");
         client.run("insert into sent_ahead values ('never')");
-        lose(&stage, &mut client);
+        lose(server, &stage, &mut client);
         client.send_long_data("add", 0, b"once");
         let told = client.execute("add", &[Value::Sent]);
         assert!(told[0].starts_with("error 1213 "), "{io}: {told:?}");
@@ -39,6 +38,22 @@ fn a_value_that_was_sent_ahead_of_a_refused_execution_is_not_in_the_row_of_the_n
         client.run("commit");
         assert_eq!(client.value("select v from sent_ahead"), "once", "{io}");
     }
+}
+
+/// TO SEE THIS RED: leave at the server what was sent for an execution that is refused.
+#[test]
+fn a_value_that_was_sent_ahead_of_a_refused_execution_is_not_in_the_row_of_the_next_one() {
+    sends_ahead_and_loses(shared());
+}
+
+#[test]
+fn nor_is_it_at_mysql() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-lost");
+    sends_ahead_and_loses(&server);
 }
 
 /// TO SEE THIS RED: answer these by the loss of the transaction, too.
@@ -54,7 +69,7 @@ fn who_begins_anew_behind_a_lost_transaction_does_so_and_hears_nothing_of_it() {
         for begins_anew in begin_anew {
             client.run("begin");
             client.run("select 1");
-            lose(&stage, &mut client);
+            lose(shared(), &stage, &mut client);
             assert!(begins_anew(&mut client), "{io}");
             assert_eq!(client.value("select 'new'"), "new", "{io}");
         }
