@@ -15,8 +15,8 @@ use evenkeel_wire::mysql::frontend::Code;
 use super::client::USUAL;
 use super::lines;
 use super::stage::{ONE, Setup, Stage, sql};
-use crate::rig::{DRIVERS, LIMIT};
 use crate::rig::dice::Dice;
+use crate::rig::{DRIVERS, LIMIT};
 
 /// A stranger is gone after the limit of a login, and some time to work, whatever it does.
 const PATIENCE: Duration = Duration::from_secs(10);
