@@ -46,12 +46,12 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// Nothing is known yet.
+    /// Nothing is known yet, but that others may have written until now.
     #[must_use]
-    pub fn new(workers: usize) -> Arc<Self> {
+    pub fn new(workers: usize, now_us: u64) -> Arc<Self> {
         Arc::new(Self {
             databases: Databases::default(),
-            track: Track::new(workers),
+            track: Track::new(workers, now_us),
             logins: Desk::default(),
             accounts: Desk::default(),
             routines: ArcSwapOption::empty(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use evenkeel_policy::pool::Pool;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::listen::ListenError;
-use evenkeel_proxy::{Server, View, now_ms};
+use evenkeel_proxy::{Server, View, now_ms, now_us};
 
 use super::cluster::asks_roles;
 use super::database::serving;
@@ -328,7 +328,7 @@ impl World {
         };
         let workers = self.engine.workers();
         let database = plan.database.as_deref();
-        let knowledge = database.map(|_| Knowledge::new(workers));
+        let knowledge = database.map(|_| Knowledge::new(workers, now_us()));
         let shared = database
             .zip(knowledge.as_ref())
             .map(|(database, knowledge)| {

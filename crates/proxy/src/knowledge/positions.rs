@@ -120,10 +120,10 @@ pub struct Track {
 }
 
 impl Track {
-    pub(super) fn new(workers: usize) -> Self {
+    pub(super) fn new(workers: usize, now_us: u64) -> Self {
         Self {
             positions: ArcSwap::default(),
-            writes: Writes::new(workers, crate::clock::now_us()),
+            writes: Writes::new(workers, now_us),
             asleep: AtomicBool::new(false),
             wrote: Notify::new(),
             wanted_us: AtomicU64::new(0),

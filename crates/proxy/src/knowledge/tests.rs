@@ -39,7 +39,7 @@ fn sample(epoch: u64, asked_us: u64, lsn: u64) -> Sample {
 
 #[test]
 fn a_write_wakes_who_waits_for_one_and_nobody_else() {
-    let knowledge = Knowledge::new(2);
+    let knowledge = Knowledge::new(2, 0);
     let bell = Arc::new(Bell::default());
     let mut waiting = Box::pin(knowledge.track().written_after(0));
     assert!(poll(&mut waiting, &bell).is_pending());
@@ -56,7 +56,7 @@ fn a_write_wakes_who_waits_for_one_and_nobody_else() {
 
 #[test]
 fn a_read_that_wants_to_know_wakes_who_waits_and_is_not_told_again_at_once() {
-    let knowledge = Knowledge::new(1);
+    let knowledge = Knowledge::new(1, 0);
     let bell = Arc::new(Bell::default());
     let mut waiting = Box::pin(knowledge.track().wanted_after(0));
     assert!(poll(&mut waiting, &bell).is_pending());
@@ -74,7 +74,7 @@ fn a_read_that_wants_to_know_wakes_who_waits_and_is_not_told_again_at_once() {
 #[test]
 fn no_write_is_slept_through_while_two_workers_write() {
     const LAST_US: u64 = 50_000;
-    let knowledge = Knowledge::new(2);
+    let knowledge = Knowledge::new(2, 0);
     let write = |worker: usize| {
         let knowledge = Arc::clone(&knowledge);
         std::thread::spawn(move || {
@@ -107,7 +107,7 @@ fn no_write_is_slept_through_while_two_workers_write() {
 
 #[test]
 fn a_sample_counts_while_its_primarys_time_lasts() {
-    let knowledge = Knowledge::new(1);
+    let knowledge = Knowledge::new(1, 0);
     let track = knowledge.track();
     assert!(!track.sampled(&sample(0, 1, 1)), "there is no primary");
     track.set_primary(Some(1), true);
@@ -120,7 +120,7 @@ fn a_sample_counts_while_its_primarys_time_lasts() {
 
 #[test]
 fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
-    let knowledge = Knowledge::new(1);
+    let knowledge = Knowledge::new(1, 0);
     let track = knowledge.track();
     track.applied(7, at(5), 10, None);
     assert_eq!(knowledge.positions().applied(7), None, "it is not listed");
@@ -148,7 +148,7 @@ fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
 
 #[test]
 fn a_node_that_can_wait_for_its_cluster_can_before_it_is_listed_and_until_it_says_otherwise() {
-    let knowledge = Knowledge::new(1);
+    let knowledge = Knowledge::new(1, 0);
     let track = knowledge.track();
     track.set_causal(7, true);
     track.set_causal(7, true);
@@ -160,7 +160,7 @@ fn a_node_that_can_wait_for_its_cluster_can_before_it_is_listed_and_until_it_say
 
 #[test]
 fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_or_used_again() {
-    let knowledge = Knowledge::new(1);
+    let knowledge = Knowledge::new(1, 0);
     let (databases, bell) = (knowledge.databases(), Arc::new(Bell::default()));
     let news = || poll(&mut Box::pin(databases.news()), &bell).is_ready();
     assert!(knowledge.catalog("shop").is_none() && databases.all().is_empty() && !news());
@@ -182,7 +182,7 @@ fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_o
 
 #[test]
 fn a_login_is_answered_by_the_control_plane_and_a_session_that_left_is_passed_over() {
-    let knowledge = Knowledge::new(1);
+    let knowledge = Knowledge::new(1, 0);
     let bell = Arc::new(Bell::default());
     let mut left = Box::pin(knowledge.login("left"));
     let mut stays = Box::pin(knowledge.login("stays"));
@@ -217,7 +217,7 @@ fn no_debug_output_shows_a_verifier() {
 
 #[test]
 fn each_doubted_server_is_told_once() {
-    let knowledge = Knowledge::new(1);
+    let knowledge = Knowledge::new(1, 0);
     let bell = Arc::new(Bell::default());
     let mut doubts = Box::pin(knowledge.next_doubts());
     assert!(poll(&mut doubts, &bell).is_pending());
@@ -234,7 +234,7 @@ fn each_doubted_server_is_told_once() {
 
 #[test]
 fn whoever_comes_in_waits_for_the_first_reading_of_routines_and_for_no_other() {
-    let (knowledge, bell) = (Knowledge::new(1), Arc::new(Bell::default()));
+    let (knowledge, bell) = (Knowledge::new(1, 0), Arc::new(Bell::default()));
     let mut nobody_reads = Box::pin(knowledge.routines_expected());
     assert!(poll(&mut nobody_reads, &bell).is_ready());
     knowledge.expect_routines();

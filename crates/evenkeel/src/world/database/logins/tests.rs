@@ -72,7 +72,7 @@ fn ask(knowledge: &Arc<Knowledge>, user: &str) -> tokio::task::JoinHandle<Answer
 }
 
 fn start() -> (Arc<Knowledge>, Arc<Slow>) {
-    let (knowledge, slow) = (Knowledge::new(1), Slow::new());
+    let (knowledge, slow) = (Knowledge::new(1, 0), Slow::new());
     tokio::spawn(answer(Arc::clone(&knowledge), Arc::clone(&slow)));
     (knowledge, slow)
 }

@@ -75,7 +75,7 @@ impl Rig {
     fn start() -> Rig {
         let rig = Rig {
             world: Arc::default(),
-            knowledge: Knowledge::new(1),
+            knowledge: Knowledge::new(1, 0),
             roster: watch::Sender::default(),
         };
         rig.world.keeps_up.store(true, SeqCst);
