@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::{ClusterKind, Server};
+use evenkeel_wire::mysql::build;
 
 use super::client::Client;
 use super::split::{Stage, write_and_read};
@@ -135,4 +136,38 @@ fn median_us(taken: Vec<Option<u64>>) -> u64 {
     );
     known.sort_unstable();
     known[known.len() / 2]
+}
+
+/// A node runs a statement again by itself that has lost against another's
+/// (`wsrep_retry_autocommit`), and asks for the file a second time.
+#[test]
+fn a_file_that_a_node_asks_for_again_is_sent_again() {
+    let stage = Stage::of(ClusterKind::Galera, "auto", "");
+    let (first, second) = (&stage.scene.servers[0], &stage.scene.servers[1]);
+    let mut direct = Client::connect(first.address);
+    direct.run("create table files (id int primary key)");
+    stage.scene.wait_caught_up().unwrap();
+    let mut heard = Vec::new();
+    for address in [first.address, stage.listen] {
+        direct.run("delete from files");
+        let mut other = Client::connect(second.address);
+        let mut client = Client::connect(address);
+        client.file = b"9\n".to_vec();
+        client.query_later("load data local infile 'rows' into table files");
+        let asked = client.packet().unwrap();
+        assert_eq!(asked[0], 0xfb);
+        let mut part = Vec::new();
+        build::packet(&mut part, 2, |out| out.extend_from_slice(b"7\n8\n"));
+        client.say(&part);
+        thread::sleep(Duration::from_millis(500));
+        other.run("insert into files values (7)");
+        thread::sleep(Duration::from_millis(500));
+        let mut rest = Vec::new();
+        let next = build::packet(&mut rest, 3, |out| out.extend_from_slice(b"10\n"));
+        build::packet(&mut rest, next, |_| {});
+        client.say(&rest);
+        heard.push((client.reply(), direct.query("select id from files")));
+    }
+    assert_eq!(heard[0], heard[1]);
+    assert_eq!(heard[0].0[0], "file rows");
 }

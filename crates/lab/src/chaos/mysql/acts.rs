@@ -141,12 +141,14 @@ fn file(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
     let lines: String = ids.iter().map(line).collect();
     let client = &mut doing.session.client;
     client.send_query("LOAD DATA LOCAL INFILE 'rows' INTO TABLE chaos (session, id, tag)")?;
-    let written = match client.wait_file()? {
-        Some(answer) => answer,
-        None => {
-            let packets = client.packets(lines.as_bytes());
-            client.say(&packets)?;
-            client.answer()?
+    let written = loop {
+        match client.wait_file()? {
+            Some(answer) => break answer,
+            // Once more, where a node of Galera runs again what lost against another's.
+            None => {
+                let packets = client.packets(lines.as_bytes());
+                client.say(&packets)?;
+            }
         }
     };
     check(doing, &written, ids.len() as u64).map(|_| None)
