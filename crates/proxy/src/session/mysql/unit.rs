@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Transaction};
+use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Transaction, Volatility};
 use evenkeel_wire::mysql::flags::Status;
 use smallvec::SmallVec;
 
@@ -151,7 +151,7 @@ impl Session<'_> {
         }
         if self.is_better_at_primary(own) {
             // What a setting did has ended with the connection on which it was made.
-            self.unit.is_read = self.only_sets();
+            self.unit.is_read = self.may_be_set_again();
             return Wanted::Primary;
         }
         let reading = Reading {
@@ -247,6 +247,16 @@ impl Session<'_> {
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
         let may_bind = ends || self.only_sets();
         may_bind && own.primary.is_some() && self.service.line.is_calm()
+    }
+
+    /// Settings to literals, and nothing else.
+    fn may_be_set_again(&self) -> bool {
+        let is_plain = |one: &Statement| {
+            let calls_nothing = one.calls == Volatility::None && one.traits == Traits::NONE;
+            one.kind == Kind::Setting && calls_nothing
+        };
+        let statements = self.unit.sense.meaning().map(|meaning| &meaning.statements);
+        statements.is_some_and(|all| !all.is_empty() && all.iter().all(is_plain))
     }
 
     fn only_sets(&self) -> bool {
