@@ -9,7 +9,7 @@ use evenkeel_wire::mysql::build;
 
 use super::client::Client;
 use super::split::{Stage, write_and_read};
-use crate::rig::DRIVERS;
+use crate::rig::{DRIVERS, wait_until};
 
 const PORT: &str = "select here()";
 const WAIT: &str = "galera_wait = true";
@@ -159,8 +159,13 @@ fn a_file_that_a_node_asks_for_again_is_sent_again() {
         let mut part = Vec::new();
         build::packet(&mut part, 2, |out| out.extend_from_slice(b"7\n8\n"));
         client.say(&part);
-        thread::sleep(Duration::from_millis(500));
+        let under_way = "select count(*) from information_schema.innodb_trx \
+                         where trx_rows_modified > 0";
+        wait_until(&stage.balancer, "rows that are not committed", || {
+            first.sql(under_way).unwrap().trim() == "1"
+        });
         other.run("insert into files values (7)");
+        // The node says nothing of it before it hears the end of the file.
         thread::sleep(Duration::from_millis(500));
         let mut rest = Vec::new();
         let next = build::packet(&mut rest, 3, |out| out.extend_from_slice(b"10\n"));

@@ -1,10 +1,12 @@
 //! Functions that the catalog does not know yet, or not as they are: what they leave behind is
 //! their caller's alone.
 
-use super::client::Client;
+use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{ONE, Setup, Stage, shared};
-use crate::rig::DRIVERS;
+use super::stage::{ONE, Setup, Stage, own, shared};
+use crate::rig::papers::file_of_sbtest;
+use crate::rig::pool::config;
+use crate::rig::{DRIVERS, wait_until};
 
 const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
 
@@ -228,5 +230,39 @@ fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
             let own = "select coalesce(kept(), '')";
             assert_eq!(stage.client().value(own), "", "{io}: {keeping}");
         }
+    }
+}
+
+/// TO SEE THIS RED: tell the log alone.
+#[test]
+fn the_status_says_where_nobody_can_read_what_functions_do() {
+    let (_lab, server) = own();
+    for text in [
+        "create role watcher login password 'watcher' in role pg_monitor",
+        "revoke connect on database sbtest from public",
+    ] {
+        server.sql(text).unwrap();
+    }
+    let file = file_of_sbtest();
+    let setup = Setup {
+        tables: &format!("[service.auth]\nsource = \"file\"\nusers_file = {file:?}"),
+        ..ONE
+    };
+    let monitor = "[service.monitor]\nuser = \"watcher\"\npassword = \"watcher\"\n";
+    for (account, said) in [
+        (monitor, "the catalog of the database 'sbtest' is not read"),
+        ("", "no account reads what functions"),
+    ] {
+        let stage = Stage::start(
+            |address| {
+                let config = config(("postgres", "watcher"), &server, address, "auto", setup);
+                config.replace(monitor, account)
+            },
+            |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+        );
+        wait_until(&stage.balancer, said, || {
+            let problems = &stage.status()["database"]["problems"];
+            problems.to_string().contains(said)
+        });
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -55,9 +56,21 @@ impl Doorstep {
         self.places
     }
 
+    /// A place within the time of a login, and what is left of that. `None`: there was none.
+    pub(crate) async fn enter_within(
+        &self,
+        limit: Duration,
+        address: Option<IpAddr>,
+    ) -> Option<(AtLogin, Duration)> {
+        let began = Instant::now();
+        let entering = compio::time::timeout(limit, self.enter(address));
+        let place = entering.await.ok()??;
+        Some((place, limit.saturating_sub(began.elapsed())))
+    }
+
     /// Waits for a place, first come, first served. First for one of its address: whoever has many
     /// connections is in its own way.
-    pub(crate) async fn enter(&self, address: Option<IpAddr>) -> Option<AtLogin> {
+    async fn enter(&self, address: Option<IpAddr>) -> Option<AtLogin> {
         let of_address = match address {
             Some(address) => Some(self.of(address).acquire_owned().await.ok()?),
             None => None,

@@ -129,8 +129,8 @@ pub(super) struct Found {
     primary: Option<usize>,
     readers: Readers,
     soon: Option<(usize, Position)>,
-    /// Hints that name these are not followed: they have failed the read, or take nobody.
-    unfit: Tried,
+    /// Those that have failed the read.
+    failed: Tried,
     may_wait: bool,
     now_us: u64,
 }
@@ -175,23 +175,21 @@ impl Reading<'_> {
             primary: own.primary,
             readers,
             soon,
-            unfit: unfit(view, own, self.tried),
+            failed: places_of(self.tried, view),
             may_wait: self.may_wait,
             now_us,
         }
     }
 }
 
-/// Servers that no hint may name.
-fn unfit(view: &View, own: &DatabaseView, tried: &[u64]) -> Tried {
-    let mut unfit = Tried::default();
-    for (index, server) in view.servers.iter().enumerate() {
-        let plays_a_part = own.primary == Some(index) || own.replicas[index];
-        if !plays_a_part || tried.contains(&server.id) {
-            unfit.insert(index);
-        }
+/// Where the view has these servers.
+fn places_of(servers: &[u64], view: &View) -> Tried {
+    let mut places = Tried::none();
+    for id in servers {
+        let place = view.servers.iter().position(|server| server.id == *id);
+        place.into_iter().for_each(|index| places.insert(index));
     }
-    unfit
+    places
 }
 
 /// What was written has a position once the primary was asked for one.
@@ -220,6 +218,12 @@ impl Found {
         }
     }
 
+    /// A hint is not followed to one that takes nobody, or has failed the read.
+    fn may_be_named(&self, own: &DatabaseView, index: usize) -> bool {
+        let takes_part = own.primary == Some(index) || own.replicas[index];
+        takes_part && !self.failed.contains(index)
+    }
+
     /// How many replicas will do that have waited for all that is committed.
     fn waiting(&self) -> usize {
         match self.may_wait {
@@ -239,8 +243,8 @@ impl Found {
     ) -> Wanted {
         match (target, self.soon.take()) {
             (Target::Primary | Target::Held, _) => Wanted::Primary,
-            (Target::Server(index), _) if self.unfit.contains(index) => Wanted::Primary,
-            (Target::Server(index), _) => Wanted::Named(index),
+            (Target::Server(index), _) if self.may_be_named(own, index) => Wanted::Named(index),
+            (Target::Server(_), _) => Wanted::Primary,
             (Target::Readers { .. }, Some((index, position))) => Wanted::Soon(index, position),
             (Target::Readers { and_primary }, None) => self.pick(own, and_primary, key, has_room),
         }

@@ -10,9 +10,8 @@ use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
 use evenkeel_proxy::Server;
-use evenkeel_proxy::database::LoginPlaces;
 use evenkeel_proxy::database::{
-    Auth, DatabaseService, DatabaseView, FileCredential, FileUser, Sizes, Times,
+    Auth, DatabaseService, DatabaseView, FileCredential, FileUser, LoginPlaces, Sizes, Times,
 };
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::tls::{

@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::{self, ChangeUser, Request};
@@ -178,15 +178,12 @@ enum Beginning {
 impl<'a> Door<'a> {
     /// Lets a client in, within the limit of a login.
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, Ending> {
-        let (talk, began) = (Talk::new(client, 0), Instant::now());
-        let limit = self.limit();
+        let talk = Talk::new(client, 0);
         let address = self.peer.map(|peer| peer.ip());
         let doorstep = self.service.doorstep();
-        let entering = compio::time::timeout(limit, doorstep.enter(address));
-        let Ok(_place) = entering.await else {
+        let Some((_place, left)) = doorstep.enter_within(self.limit(), address).await else {
             return Err(self.turn_away(Some(talk), &words::full_doorstep()).await);
         };
-        let left = limit.saturating_sub(began.elapsed());
         self.within_limit(left, talk, Beginning::Greeting).await
     }
 

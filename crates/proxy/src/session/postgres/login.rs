@@ -11,7 +11,6 @@ pub(crate) use self::verifiers::Verifiers;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use evenkeel_wire::postgres::login::{Accept, Accepted, Authenticated};
 use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, first};
@@ -91,15 +90,12 @@ impl<'a> Door<'a> {
             .as_ref()
             .map(|own| own.times.login)
             .unwrap_or_default();
-        let began = Instant::now();
         let address = self.peer.map(|peer| peer.ip());
         let doorstep = self.shared.doorstep();
         let mut stream = Some(stream);
-        let entering = compio::time::timeout(limit, doorstep.enter(address));
-        let Ok(_place) = entering.await else {
+        let Some((_place, left)) = doorstep.enter_within(limit, address).await else {
             return Err(self.turn_away(stream, &Complaint::full_doorstep()).await);
         };
-        let left = limit.saturating_sub(began.elapsed());
         let knocking = self.knock(&mut stream, &view);
         match compio::time::timeout(left, knocking).await {
             Ok(Ok(session)) => Ok(session),
