@@ -218,7 +218,10 @@ impl<A: Asks> Knows for Servers<A> {
         for (index, id) in order.into_iter().enumerate() {
             // A server that is merely busy is waited for if there is no other one.
             let limit = if index == last { LIMIT } else { ANSWER_LIMIT };
-            answer = self.ask(id, user, limit).await;
+            answer = tokio::select! {
+                answer = self.ask(id, user, limit) => answer,
+                () = self.steps_down(id), if index != last => continue,
+            };
             if !matches!(answer, Err(NoLogin::Unavailable(_))) {
                 break;
             }
@@ -236,6 +239,21 @@ impl<A: Asks> Servers<A> {
         match tokio::time::timeout(self.wait, somebody).await {
             Ok(Ok(roster)) => roster.by_preference(),
             Ok(Err(_)) | Err(_) => Vec::new(),
+        }
+    }
+
+    /// Ends when a server is the primary no longer, or not up: one that stops may take connections
+    /// for a second yet without a word.
+    async fn steps_down(&self, server_id: u64) {
+        let mut roster = self.roster.clone();
+        let was_primary = roster.borrow().primary == Some(server_id);
+        let steps_down = roster.wait_for(|roster| {
+            let is_up = roster.up.contains(&server_id);
+            !is_up || (was_primary && roster.primary != Some(server_id))
+        });
+        if steps_down.await.is_err() {
+            // Nobody tells any more.
+            std::future::pending::<()>().await;
         }
     }
 

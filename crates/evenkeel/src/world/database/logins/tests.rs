@@ -212,3 +212,27 @@ async fn only_the_last_server_that_can_tell_is_waited_for_longer() {
     assert_eq!(servers.look_up("app").await, login(true));
     assert_eq!(begin.elapsed(), ANSWER_LIMIT + Duration::from_secs(5));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_has_stepped_down_or_gone_is_waited_for_no_more() {
+    let after = |primary: u64, ids: &[u64]| Roster {
+        primary: Some(primary),
+        up: ids.to_vec(),
+        ..Roster::default()
+    };
+    for (now, is_given_up) in [
+        (after(1, &[0, 1]), true),
+        (after(0, &[1]), true),
+        (after(0, &[0]), false),
+    ] {
+        let (roster, servers) = servers(&[1, 0], 0);
+        roster.send_replace(after(0, &[0, 1]));
+        let begin = tokio::time::Instant::now();
+        let asking = tokio::spawn(async move { servers.look_up("app").await });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        roster.send_replace(now);
+        assert_eq!(asking.await.unwrap(), login(true));
+        let limit_ms = if is_given_up { 20 } else { 1_000 };
+        assert_eq!(begin.elapsed(), Duration::from_millis(limit_ms));
+    }
+}
