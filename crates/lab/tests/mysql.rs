@@ -30,6 +30,8 @@ mod encryption;
 mod full;
 #[path = "mysql/globals.rs"]
 mod globals;
+#[path = "mysql/handover.rs"]
+mod handover;
 #[path = "mysql/killed.rs"]
 mod killed;
 #[path = "mysql/large.rs"]

@@ -29,6 +29,7 @@ use fence::Fence;
 use identity::Identity;
 use member::{Member, Word};
 use postgres::Track;
+use report::Said;
 
 /// How far a replica is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,6 +211,17 @@ impl Cluster {
             self.lapse("is down");
         }
         self.decide();
+    }
+
+    /// Whether what is under way at a server may end though another one takes the writes: several
+    /// nodes of Galera may write.
+    #[must_use]
+    pub fn may_finish(&self, server: u64) -> bool {
+        let member = self.member(server);
+        member.is_some_and(|member| {
+            let says = matches!(&member.said, Some(Said::Galera(said)) if galera::goes_on(said));
+            says && member.word == Word::Said && !member.is_silent
+        })
     }
 
     /// Whether nothing is known of a member yet: nobody is promoted before something is.

@@ -1,5 +1,6 @@
 //! The clusters behind services with a role: who is asked, what is decided, what follows from it.
 
+mod handover;
 mod telling;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ pub(super) struct ClusterState {
     wants_primary: bool,
     /// Problems that were told and are not over.
     told: Vec<Problem>,
+    /// A former primary at which what is under way ends; until it has, nobody writes anew.
+    leaving: Option<u64>,
     cluster: Cluster,
 }
 
@@ -271,6 +274,7 @@ impl World {
         let verdict = self.clusters[index].cluster.verdict();
         self.verify(index, &verdict);
         let old = std::mem::replace(&mut self.clusters[index].verdict, verdict);
+        self.hand_over(index, &old);
         self.brief();
         if old == self.clusters[index].verdict {
             return;
@@ -426,6 +430,7 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterStat
         role_since_ms: BTreeMap::new(),
         wants_primary: false,
         told: Vec::new(),
+        leaving: None,
         cluster,
     }
 }

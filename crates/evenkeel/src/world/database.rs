@@ -397,7 +397,7 @@ impl World {
             let cluster = self.cluster_of(&one.address);
             seen.add(
                 id,
-                cluster.map_or(&Role::Unknown, |cluster| cluster.role(id)),
+                cluster.map_or(&Role::Unknown, |cluster| cluster.duty(id)),
             );
         }
         seen
@@ -408,16 +408,20 @@ impl World {
         if self.cast_has_changed(index) {
             self.publish(index);
         }
-        let service = &mut self.services[index];
-        let before = std::mem::replace(&mut service.primary, primary);
-        if before != primary
-            && let Some(former) = before
-        {
-            let service_id = service.service.id;
-            self.engine
-                .cut(Some(service_id), Some(former), CutReason::PrimaryChanged);
+        let before = self.services[index].primary;
+        if !before.is_some_and(|former| self.is_leaving(former)) {
+            self.services[index].primary = primary;
+            self.cut_at_former(index, before.filter(|_| before != primary));
         }
         self.tell_turn(index);
+    }
+
+    fn cut_at_former(&self, index: usize, former: Option<u64>) {
+        if former.is_some() {
+            let service_id = self.services[index].service.id;
+            self.engine
+                .cut(Some(service_id), former, CutReason::PrimaryChanged);
+        }
     }
 
     /// Sessions doubt what these servers are thought to be.

@@ -30,6 +30,8 @@ pub(super) enum Report {
     Said(Address, Result<cluster::Report, WatchError>),
     /// It does not answer over a new connection.
     FellSilent(Address),
+    /// A former primary has ended what was under way, or has had its time for it.
+    Left(u64),
     /// Sessions have seen something that does not fit the roles of these servers.
     Doubted(BTreeSet<u64>),
 }
@@ -90,6 +92,7 @@ impl World {
             }
             Report::Said(address, outcome) => self.hear(&address, outcome),
             Report::FellSilent(address) => self.notice_silence(&address),
+            Report::Left(server_id) => self.has_left(server_id),
             Report::Doubted(server_ids) => self.ask_doubted(&server_ids),
         }
     }

@@ -30,6 +30,11 @@ fn out_of_use(said: &Galera) -> Option<&'static str> {
     }
 }
 
+/// Whether it does what it has begun, though new work may go elsewhere.
+pub(super) fn goes_on(said: &Galera) -> bool {
+    said.in_primary_component && said.ready && said.state != GaleraState::Joining
+}
+
 /// Why it is behind the others, and used only for want of them.
 pub(super) fn is_behind(said: &Said) -> Option<&'static str> {
     match said {

@@ -201,7 +201,7 @@ impl World {
         let Some(state) = self.servers.get(address) else {
             return Part::None;
         };
-        match cluster.role(state.server.id) {
+        match cluster.duty(state.server.id) {
             Role::Primary => Part::Primary,
             Role::Replica(lag)
                 if lag_ms_max.is_none_or(|max| lag.ms.is_some_and(|ms| ms <= max)) =>

@@ -135,3 +135,29 @@ fn a_joiner_without_a_state_is_not_a_stranger() {
     is_unfit(&verdict, 3, "no quorum");
     assert_eq!(verdict.problems, vec![]);
 }
+
+#[test]
+fn what_is_under_way_at_a_node_may_end_as_long_as_the_node_goes_on() {
+    type Change = fn(&mut Galera);
+    let table: [(Change, bool); 6] = [
+        (|node| node.state = GaleraState::Donor, true),
+        (|node| node.set_aside = true, true),
+        (|node| node.read_only = true, true),
+        (|node| node.in_primary_component = false, false),
+        (|node| node.ready = false, false),
+        (|node| node.state = GaleraState::Joining, false),
+    ];
+    for (change, may_finish) in table {
+        let mut bench = trio();
+        let mut changed = node();
+        change(&mut changed);
+        bench.hears(1, changed.clone());
+        assert_eq!(bench.cluster.may_finish(1), may_finish, "{changed:?}");
+        bench.cluster.fell_silent(1);
+        assert!(!bench.cluster.may_finish(1), "silent");
+    }
+    let mut bench = trio();
+    assert!(bench.cluster.may_finish(1));
+    bench.loses(1);
+    assert!(!bench.cluster.may_finish(1), "down");
+}

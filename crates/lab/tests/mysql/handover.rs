@@ -1,0 +1,96 @@
+//! Another node of Galera becomes the primary while the former one goes on: what is under way there
+//! ends, and nobody hears of it.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::ClusterKind;
+
+use super::client::Client;
+use super::split::Stage;
+use crate::rig::DRIVERS;
+
+/// The session is bound to its connection in each round, and to nothing between two of them.
+const ROUNDS: [&[&str]; 3] = [
+    &["update counters set v = v + 1 where id = {id}"],
+    &[
+        "begin",
+        "update counters set v = v + 1 where id = {id}",
+        "select sleep(0.02)",
+        "commit",
+    ],
+    &[
+        "select get_lock('lock {id}', 1)",
+        "update counters set v = v + 1 where id = {id}",
+        "select release_lock('lock {id}')",
+    ],
+];
+
+/// Until it is told to end; how many rounds there were, and the longest one.
+fn count(stage: &Stage, id: usize, is_over: &AtomicBool) -> (u64, Duration) {
+    let mut client = stage.client();
+    let (mut rounds, mut longest) = (0, Duration::ZERO);
+    while !is_over.load(Relaxed) {
+        let begun = Instant::now();
+        for text in ROUNDS[id % ROUNDS.len()] {
+            client.run(&text.replace("{id}", &id.to_string()));
+        }
+        rounds += 1;
+        let seen = client.value(&format!("select v from counters where id = {id}"));
+        assert_eq!(seen, rounds.to_string(), "what it wrote");
+        longest = longest.max(begun.elapsed());
+    }
+    (rounds, longest)
+}
+
+#[test]
+fn nobody_hears_of_a_change_of_the_node_that_writes() {
+    for io in DRIVERS {
+        let stage = Stage::of(ClusterKind::Galera, io, "galera_wait = true");
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let count = |id| (id, count(&stage, id, &is_over));
+            let counting = (0..12).map(|id| scope.spawn(move || count(id)));
+            let counting: Vec<_> = counting.collect();
+            for change in 1..=12 {
+                thread::sleep(Duration::from_millis(300));
+                let next = &stage.scene.servers[change % 3];
+                stage.balancer.command(&["primary", &next.name]).unwrap();
+                stage.wait_primary(next);
+            }
+            is_over.store(true, Relaxed);
+            let mut direct = Client::connect(stage.scene.servers[0].address);
+            direct.run("set session wsrep_sync_wait = 1");
+            for done in counting {
+                let (id, (rounds, longest)) = done.join().unwrap();
+                let there = direct.value(&format!("select v from counters where id = {id}"));
+                assert_eq!(there, rounds.to_string(), "counter {id}");
+                assert!(longest < Duration::from_secs(1), "{longest:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn who_does_not_end_at_the_former_node_is_cut_there_and_keeps_nobody_waiting() {
+    let stage = Stage::of(ClusterKind::Galera, "auto", "galera_wait = true");
+    let [_, next, _] = &stage.scene.servers[..] else {
+        panic!("three nodes");
+    };
+    let (mut slow, mut other) = (stage.client(), stage.client());
+    slow.run("begin");
+    slow.run("update counters set v = 7 where id = 1");
+    stage.balancer.command(&["primary", &next.name]).unwrap();
+    stage.wait_primary(next);
+    let begun = Instant::now();
+    other.run("update counters set v = 8 where id = 2");
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+    let port = other.value("/* evenkeel: primary */ select here()");
+    assert_eq!(port, next.address.port().to_string());
+    let told = slow.refusal("commit");
+    assert!(told.starts_with("1213"), "{told}");
+    let seen = slow.value("/* evenkeel: primary */ select v from counters where id = 1");
+    assert_eq!(seen, "0");
+}
