@@ -96,6 +96,14 @@ impl Watcher {
         }
     }
 
+    /// Whether there is a kept connection, for all that is known.
+    pub fn is_connected(&self) -> bool {
+        match &self.0 {
+            Kind::Mysql(keeper) => keeper.is_connected(),
+            Kind::Postgres(keeper) => keeper.is_connected(),
+        }
+    }
+
     /// Waits until the kept connection is found to be closed by the server; for ever if there is
     /// none. May be cancelled and called again.
     ///

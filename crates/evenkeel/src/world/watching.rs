@@ -32,8 +32,8 @@ const DOUBTED_INTERVAL_MS: u64 = 10;
 /// a word.
 const SILENCE_MS: u64 = 150;
 
-/// Whose word is wanted before another server takes its place, and who says nothing for so long, to
-/// nobody, has none.
+/// Who says nothing for so long, to nobody, neither keeps its place against another server that
+/// claims it, nor is taken to live because it takes a connection.
 const VETO_MS: u64 = 300;
 
 /// The task that asks one server; it ends when this is dropped.
@@ -199,7 +199,8 @@ impl Asking {
     /// An answer, and whether clients got some while it did not come.
     async fn ask_once(&mut self) -> (Outcome, bool) {
         let (server, timeout) = (Arc::clone(&self.server), self.timeout);
-        if !self.pace.contested.swap(false, Relaxed) {
+        let is_new = self.pace.fresh.load(Relaxed) || !self.watcher.is_connected();
+        if !self.pace.contested.swap(false, Relaxed) && !is_new {
             return witnessed(&server, timeout, self.ask()).await;
         }
         let (address, reports) = (self.address.clone(), self.reports.clone());
@@ -271,5 +272,59 @@ impl Asking {
             (true, false) => interval_ms.max(AWAY_INTERVAL_MS),
             (false, false) => interval_ms,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use evenkeel_policy::Load;
+    use evenkeel_proxy::Endpoint;
+    use evenkeel_proxy::probe::{Account, Tls};
+    use evenkeel_proxy::watch::Database;
+
+    use super::*;
+
+    fn asking(reports: mpsc::Sender<Report>, port: u16) -> Asking {
+        let server = Server::new(1, "db".into(), Arc::new(Load::new(None)), 1);
+        server.set_endpoints(vec![Endpoint::Tcp(([127, 0, 0, 1], port).into())]);
+        let account = Account {
+            user: "monitor".to_owned(),
+            password: String::new(),
+            database: None,
+        };
+        Asking {
+            address: Address::Tcp {
+                host: "127.0.0.1".to_owned(),
+                port,
+            },
+            server: Arc::new(server),
+            watcher: Watcher::new(Database::Mysql, account, Tls::Off, None).unwrap(),
+            timeout: Duration::from_secs(2),
+            pace: Arc::default(),
+            reports,
+            answered: false,
+            refusals: 0,
+            hunting_since: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn who_takes_a_connection_and_says_nothing_is_told_of_long_before_the_time_is_over() {
+        let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = deaf.local_addr().unwrap().port();
+        let (reports, mut told) = mpsc::channel(1);
+        let mut asking = asking(reports, port);
+        let begun = Instant::now();
+        let asked = tokio::spawn(async move { asking.ask_once().await.0 });
+        let report = told.recv().await.unwrap();
+        assert!(matches!(report, Report::FellSilent(_)), "{report:?}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert!(is_away(&asked.await.unwrap()));
     }
 }

@@ -106,6 +106,10 @@ impl<M: Monitor> Keeper<M> {
         Ok((report, link))
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        self.kept.is_some()
+    }
+
     pub(super) async fn closed(&mut self) {
         match &mut self.kept {
             Some(kept) => M::closed(&mut kept.link).await,
