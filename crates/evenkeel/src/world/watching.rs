@@ -200,15 +200,17 @@ impl Asking {
     async fn ask_once(&mut self) -> (Outcome, bool) {
         let (server, timeout) = (Arc::clone(&self.server), self.timeout);
         let is_new = self.pace.fresh.load(Relaxed) || !self.watcher.is_connected();
-        if !self.pace.contested.swap(false, Relaxed) && !is_new {
-            return witnessed(&server, timeout, self.ask()).await;
-        }
+        // Over a connection that worked until now it may be slow for a moment.
+        let patience = match self.pace.contested.swap(false, Relaxed) || is_new {
+            true => Duration::from_millis(VETO_MS),
+            false => timeout / 2,
+        };
         let (address, reports) = (self.address.clone(), self.reports.clone());
         let asking = witnessed(&server, timeout, self.ask());
         tokio::pin!(asking);
         tokio::select! {
             answered = &mut asking => return answered,
-            () = gives_nothing(&server, Duration::from_millis(VETO_MS)) => {}
+            () = gives_nothing(&server, patience) => {}
         }
         // The world is gone only when the process ends.
         let _ = reports.send(Report::FellSilent(address)).await;

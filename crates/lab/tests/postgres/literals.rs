@@ -145,3 +145,74 @@ fn now_and_today_are_those_of_who_prepares_them() {
         }
     }
 }
+
+const SCHEMAS: &str = "\
+    drop schema if exists shelf_a, shelf_b cascade; \
+    create schema shelf_a; create schema shelf_b; \
+    create table shelf_a.goods (v int); insert into shelf_a.goods values (1); \
+    create table shelf_b.goods (v text); insert into shelf_b.goods values ('b')";
+
+/// The server looks names up again by itself, and refuses what has other types then.
+#[test]
+fn what_is_prepared_under_a_path_of_names_that_is_not_settled_is_nobody_else_s() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        stage.client().run(SCHEMAS);
+        for (number, sets) in [
+            "set local search_path = shelf_b",
+            "set search_path = shelf_b",
+            "select set_config('search_path', 'shelf_b', true)",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let (mut mine, mut other) = (stage.client(), stage.client());
+            for client in [&mut mine, &mut other] {
+                client.run("set search_path = shelf_a");
+            }
+            for text in [
+                format!("select /* {number} */ v from goods"),
+                format!("insert /* {number} */ into goods values ($1)"),
+            ] {
+                mine.run("begin");
+                mine.run(sets);
+                mine.ask(&prepare("s", &text), 1);
+                mine.run("rollback");
+                other.ask(&prepare("s", &text), 1);
+                let values: &[&str] = if text.contains("$1") { &["7"] } else { &[] };
+                let heard = other.ask(&execute("s", values), 1);
+                assert!(
+                    !heard[0].starts_with('E'),
+                    "{io}: {sets}; {text}: {heard:?}"
+                );
+                for client in [&mut mine, &mut other] {
+                    client.run("deallocate s");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_statement_that_moves_after_its_client_has_set_another_path_is_nobody_else_s() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, TWO);
+        stage.client().run(SCHEMAS);
+        let (mut mine, mut other) = (stage.client(), stage.client());
+        for client in [&mut mine, &mut other] {
+            client.run("set search_path = shelf_a");
+        }
+        let text = "insert /* moves */ into goods values ($1)";
+        mine.ask(&prepare("s", text), 1);
+        mine.run("set search_path = shelf_b");
+        let others = stage.elsewhere(&mut mine);
+        mine.ask(&execute("s", &["b"]), 1);
+        drop(others);
+        for _ in 0..4 {
+            other.ask(&prepare("s", text), 1);
+            let heard = other.ask(&execute("s", &["7"]), 1);
+            assert!(!heard[0].starts_with('E'), "{io}: {heard:?}");
+            other.run("deallocate s");
+        }
+    }
+}

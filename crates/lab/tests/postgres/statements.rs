@@ -277,6 +277,25 @@ fn no_client_meets_the_unnamed_statement_of_another() {
         mine.run("select 'a query ends it'");
         let heard = other.ask(&execute("", &[]), 1);
         assert_eq!(heard, ["2", "D other", "C SELECT 1", "Z Idle"]);
+        let script = Script::new().parse("x", "select 'mine'").close("").sync();
+        mine.ask(&script, 1);
+        let heard = other.ask(&execute("", &[]), 1);
+        assert_eq!(heard, ["2", "D other", "C SELECT 1", "Z Idle"]);
+    }
+}
+
+#[test]
+fn a_deallocate_that_we_answer_in_a_transaction_binds_nobody() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, super::stage::ONE);
+        let mut mine = stage.client();
+        mine.ask(&prepare("s", "select 1"), 1);
+        mine.run("begin");
+        mine.run("deallocate s");
+        mine.ask(&prepare("t", "select 2"), 1);
+        mine.run("commit");
+        // There is one connection only.
+        assert_eq!(stage.client().value("select 3"), "3", "{io}");
     }
 }
 

@@ -368,7 +368,7 @@ pub fn read_in_doubt(
     };
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&reader, statement);
-        meaning.writes |= routing::may_write(&routed);
+        meaning.writes |= routing::may_write(statement.kind, &routed);
         let changes_catalog = routing::changes_catalog(statement.kind, &routed);
         meaning.changes_catalog |= changes_catalog;
         meaning.changes_functions |= changes_catalog && routing::names_routine(&reader, statement);

@@ -21,7 +21,7 @@ pub use interner::{Interner, Moved};
 pub use journal::Journal;
 pub use proofs::Proofs;
 pub use reading::{Literals, ReadBy};
-pub(crate) use reading::{is_of_literals, is_of_texts};
+pub(crate) use reading::{is_of_literals, is_of_names, is_of_texts};
 pub use reported::{Reported, is_of_server, spelling};
 pub use server::{Carried, OnServer};
 pub use startup::{StartupError, from_startup};

@@ -273,8 +273,9 @@ impl Session<'_> {
             if self.guard_unnamed(flight, request) {
                 return Ok(self.refuse_asking(flight, header, name, message.len()));
             }
-            if request != Request::Close {
-                self.replay_unnamed(flight);
+            match request {
+                Request::Close => self.unnamed_is_gone(),
+                _ => self.replay_unnamed(flight),
             }
             if request == Request::Bind {
                 self.bind_unnamed(header, message);
@@ -303,6 +304,13 @@ impl Session<'_> {
         let named = (header, name, message.len());
         let token = Token(PARSE | statement.id);
         Ok(self.send_renamed(flight, request, token, named, &statement.name()))
+    }
+
+    /// Whose unnamed statement it is that the server has does not matter: it is closed.
+    fn unnamed_is_gone(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.unnamed = 0;
+        }
     }
 
     /// No statement is called so: the server's own error tells the words.

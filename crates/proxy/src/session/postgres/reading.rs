@@ -1,5 +1,5 @@
 //! By which settings texts are read, and who may share what was prepared of them: the server makes
-//! constants of literals once.
+//! constants of literals once, and keeps the types of parameters and results.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Session<'_> {
     /// be read there as it was first, else the client has one of its own from now on.
     pub(super) fn fit(&mut self, name: &[u8], statement: Arc<Statement>) -> Arc<Statement> {
         let within = &statement.within;
-        let is_same = within.by.literals == self.journal.read_by().literals;
+        let is_same = within.by == self.journal.read_by();
         let is_hidden = self.has_temporary();
         if within.own != 0 || is_same && !self.reads_uncertainly() && !is_hidden {
             return statement;

@@ -47,8 +47,6 @@ impl Session<'_> {
             Some(meaning) => meaning,
             None => self.read_query(text_of_query(message)),
         };
-        self.asked
-            .runs_text(meaning.digest, meaning.statements.len());
         if names_ours(&meaning) {
             return Ok(self.refuse_query(flight, NOT_ITS_NAME, message.len()));
         }
@@ -58,6 +56,8 @@ impl Session<'_> {
         if self.guard_sequences(flight, &meaning) {
             return Ok(self.refuse_query(flight, sequences::REFUSAL, message.len()));
         }
+        self.asked
+            .runs_text(meaning.digest, meaning.statements.len());
         self.prepare_for_execute(flight, &meaning);
         let token = self.meant(&meaning);
         Ok(self.send(flight, Request::Query, token, message.len()))

@@ -4,7 +4,7 @@ use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::sql::facts::{Discard, Kind, Statement, Traits};
 use evenkeel_wire::sql::postgres;
 
-use super::super::settings::{is_of_literals, is_of_texts};
+use super::super::settings::{is_of_literals, is_of_names, is_of_texts};
 use super::effects::setting_name;
 use super::{Does, Effect, Reader, pins};
 
@@ -15,8 +15,8 @@ pub enum Rereads {
     /// It sets none that matters.
     #[default]
     Nothing,
-    /// Literals in them may mean something else.
-    Literals,
+    /// Literals or names in them may mean something else.
+    Values,
     /// It sets what its text does not tell, and is bound for it.
     Anything,
     /// It sets by what texts are taken apart.
@@ -68,7 +68,7 @@ fn of_name(name: Option<&[u8]>) -> Rereads {
     match name {
         None => Rereads::Anything,
         Some(name) if is_of_texts(name) => Rereads::Texts,
-        Some(name) if is_of_literals(name) => Rereads::Literals,
+        Some(name) if is_of_literals(name) || is_of_names(name) => Rereads::Values,
         Some(_) => Rereads::Nothing,
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn statement(reader: &Reader<'_>, facts: &facts::Statement) -> Statem
 }
 
 /// Whether others may find something new once it is committed.
-pub(super) fn may_write(statement: &Statement) -> bool {
+pub(super) fn may_write(facts: facts::Kind, statement: &Statement) -> bool {
     const WRITING: Traits = Traits::WRITES
         .and(Traits::MAKES_TABLE)
         .and(Traits::SEQUENCE)
@@ -31,7 +31,11 @@ pub(super) fn may_write(statement: &Statement) -> bool {
     match statement.kind {
         Kind::Write | Kind::Ddl | Kind::Routine | Kind::Unknown => true,
         Kind::Read => statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile,
-        _ => false,
+        // What their queries call is not looked at: they are the primary's anyway.
+        _ => matches!(
+            facts,
+            facts::Kind::Declare { hold: true, .. } | facts::Kind::CopyOut { to_client: false }
+        ),
     }
 }
 

@@ -36,10 +36,16 @@ pub(crate) fn is_of_literals(name: &[u8]) -> bool {
     FOLLOWED.contains(&name) || OF_LITERALS.contains(&name)
 }
 
+/// Whether another value of it makes other tables of the same names.
+pub(crate) fn is_of_names(name: &[u8]) -> bool {
+    OF_NAMES.contains(&name)
+}
+
 /// What texts are read by: the same numbers where the values are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ReadBy {
-    /// The settings that names are looked up by, which servers do themselves again.
+    /// The settings that names are looked up by. Servers do that again at each use, but refuse what
+    /// has other types of parameters or results then.
     pub names: u64,
     /// The settings that make constants of literals.
     pub literals: Literals,
