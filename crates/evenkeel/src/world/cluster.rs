@@ -1,6 +1,6 @@
 //! The clusters behind services with a role: who is asked, what is decided, what follows from it.
 
-mod handover;
+pub(super) mod handover;
 mod telling;
 
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use evenkeel_proxy::now_ms;
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::WatchError;
 
+use self::handover::Leaving;
 use super::World;
 use crate::config::plan::{self, OnPrimaryChange, ServicePlan};
 use crate::config::{Address, Plan};
@@ -29,7 +30,9 @@ pub(super) struct ClusterState {
     /// Problems that were told and are not over.
     told: Vec<Problem>,
     /// A former primary at which what is under way ends; until it has, nobody writes anew.
-    leaving: Option<u64>,
+    leaving: Option<Leaving>,
+    /// How many there were.
+    handovers: u64,
     cluster: Cluster,
 }
 
@@ -431,6 +434,7 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ClusterStat
         wants_primary: false,
         told: Vec::new(),
         leaving: None,
+        handovers: 0,
         cluster,
     }
 }

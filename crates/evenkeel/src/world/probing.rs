@@ -13,6 +13,7 @@ use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::WatchError;
 
 use super::World;
+use super::cluster::handover::Leaving;
 use super::report::now_unix_ms;
 use super::server::{DueProbe, ServerState};
 use super::timeline::News;
@@ -30,8 +31,10 @@ pub(super) enum Report {
     Said(Address, Result<cluster::Report, WatchError>),
     /// It does not answer over a new connection.
     FellSilent(Address),
-    /// A former primary has ended what was under way, or has had its time for it.
-    Left(u64),
+    /// What is under way at a former primary has had its time.
+    Overstays(Leaving),
+    /// It has ended.
+    Left(Leaving),
     /// Sessions have seen something that does not fit the roles of these servers.
     Doubted(BTreeSet<u64>),
 }
@@ -92,7 +95,8 @@ impl World {
             }
             Report::Said(address, outcome) => self.hear(&address, outcome),
             Report::FellSilent(address) => self.notice_silence(&address),
-            Report::Left(server_id) => self.has_left(server_id),
+            Report::Overstays(leaving) => self.cut_overstaying(leaving),
+            Report::Left(leaving) => self.has_left(leaving),
             Report::Doubted(server_ids) => self.ask_doubted(&server_ids),
         }
     }

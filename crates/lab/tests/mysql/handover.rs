@@ -94,3 +94,32 @@ fn who_does_not_end_at_the_former_node_is_cut_there_and_keeps_nobody_waiting() {
     let seen = slow.value("/* evenkeel: primary */ select v from counters where id = 1");
     assert_eq!(seen, "0");
 }
+
+/// How long writes stand still where only reads are under way at the former node.
+#[test]
+fn reads_at_the_former_node_keep_nobody_waiting() {
+    let stage = Stage::of(ClusterKind::Galera, "auto", "galera_wait = true");
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let mut client = stage.client();
+                while !is_over.load(Relaxed) {
+                    client.run("select sleep(0.01), v from counters where id = 1");
+                }
+            });
+        }
+        let mut writer = stage.client();
+        let waited = (1..=6).map(|change| {
+            let next = &stage.scene.servers[change % 3];
+            stage.balancer.command(&["primary", &next.name]).unwrap();
+            let begun = Instant::now();
+            writer.run("update counters set v = v + 1 where id = 2");
+            begun.elapsed()
+        });
+        let mut waited: Vec<_> = waited.collect();
+        is_over.store(true, Relaxed);
+        waited.sort_unstable();
+        assert!(waited[3] < Duration::from_millis(250), "{waited:?}");
+    });
+}

@@ -5,6 +5,7 @@ mod facts;
 mod head;
 mod lexer;
 mod names;
+mod optimizer;
 mod scan;
 mod set;
 mod words;

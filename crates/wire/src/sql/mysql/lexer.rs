@@ -1,6 +1,6 @@
 //! MySQL's scanner (manual: "Language Structure"; the server's `sql_lex.cc`).
 
-use super::Modes;
+use super::{Modes, optimizer};
 use crate::sql::hint::{self, Hint};
 use crate::sql::token::{Span, Word};
 
@@ -275,6 +275,9 @@ impl<'a> Tokens<'a> {
         let (maria, mark) = match rest {
             [_, _, b'!', ..] => (false, 3),
             [_, _, b'M', b'!', ..] => (true, 4),
+            [_, _, b'+', ..] if !self.modes.mariadb && !optimizer::is_plain(rest) => {
+                return Some(self.take(Kind::Broken, rest.len()));
+            }
             _ => return self.skip_comment(rest, false),
         };
         let digits = rest.get(mark..).unwrap_or_default();

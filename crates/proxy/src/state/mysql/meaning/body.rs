@@ -315,7 +315,7 @@ pub(super) fn within(statement: &[u8], modes: Modes) -> Option<(Cow<'_, [u8]>, b
                 let inner = statement.get(token.span.end as usize..)?;
                 return Some((Cow::Borrowed(inner), true));
             }
-            // What changes how the rest is read, or what is logged.
+            // What changes how the rest is read, what is logged, or what is found on the connection.
             TokenKind::Word if is_refused(token.span.of(statement)) => return None,
             _ => {}
         }
@@ -337,12 +337,11 @@ fn gives_plainly(tokens: &mut Tokens<'_>) -> bool {
 }
 
 fn is_refused(name: &[u8]) -> bool {
-    let refused: [&[u8]; 5] = [
-        b"sql_mode",
-        b"character_set_client",
-        b"autocommit",
-        b"sql_log_bin",
-        b"last_insert_id",
-    ];
-    refused.iter().any(|one| name.eq_ignore_ascii_case(one))
+    let name = name.to_ascii_lowercase();
+    let refused: [&[u8]; 3] = [b"sql_mode", b"character_set_client", b"autocommit"];
+    let follows = matches!(
+        variables::treatment(&name),
+        Treatment::Told | Treatment::Timestamp
+    );
+    !follows || refused.contains(&name.as_slice())
 }

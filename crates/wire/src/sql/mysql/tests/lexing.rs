@@ -34,6 +34,23 @@ fn comments_are_passed_over() {
     check("a/* b /* c */d", MYSQL, &["a", "d"]);
     check("a /* b", MYSQL, &["a", "BROKEN"]);
     check("a /*+ NO_INDEX(t) */ b", MYSQL, &["a", "b"]);
+    check("a /*+ QB_NAME(`x`) */ b", MYSQL, &["a", "b"]);
+}
+
+#[test]
+fn a_hint_that_may_go_on_behind_its_end_or_finds_what_others_inserted_is_not_passed_over() {
+    for hint in [
+        "/*+ QB_NAME(`*/ `) */",
+        "/*+ QB_NAME('*/ ') */",
+        "/*+ SET_VAR(Sql_Auto_Is_Null=1) */",
+    ] {
+        assert_eq!(tokens(hint, MYSQL), ["BROKEN"], "{hint}");
+    }
+    check(
+        "a /*+ SET_VAR(sql_auto_is_null=1) */ b",
+        MARIADB,
+        &["a", "b"],
+    );
 }
 
 #[test]

@@ -150,6 +150,10 @@ fn what_nobody_has_read_may_leave_anything_behind() {
             "SET STATEMENT sql_mode = '' FOR SELECT 1",
             &["Pin(Unknown)"],
         ),
+        (
+            "SET STATEMENT sql_auto_is_null = 1 FOR SELECT * FROM t WHERE id IS NULL",
+            &["Pin(Unknown)"],
+        ),
     ]);
     let names = effects("PREPARE p FROM @text");
     assert!(names[0].contains("temporary tables"), "{names:?}");
