@@ -1,6 +1,6 @@
 //! SET in all its forms, and set_config.
 
-use super::super::Rereads::{self, Anything, Literals, Nothing, Texts};
+use super::super::Rereads::{self, Anything, Values, Nothing, Texts};
 use super::{Does, check, effects, read};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
@@ -191,16 +191,18 @@ fn backslashes_escape_where_strings_do_not_conform() {
 
 #[test]
 fn what_may_have_the_next_texts_read_otherwise_is_told() {
-    let table: [(&str, Rereads); 22] = [
+    let table: [(&str, Rereads); 24] = [
         ("SELECT 1", Nothing),
         ("SET work_mem = '1MB'", Nothing),
         ("SELECT set_config('a.b', $1, true)", Nothing),
-        ("SET TIME ZONE 'UTC'", Literals),
-        ("SET LOCAL DateStyle TO german", Literals),
-        ("SET \"array_nulls\" = off", Literals),
-        ("RESET intervalstyle", Literals),
-        ("SELECT set_config('TimeZone', 'UTC', true)", Literals),
-        ("SELECT set_config('timezone', $1, true), 1", Literals),
+        ("SET TIME ZONE 'UTC'", Values),
+        ("SET LOCAL search_path = b", Values),
+        ("SET ROLE b", Values),
+        ("SET LOCAL DateStyle TO german", Values),
+        ("SET \"array_nulls\" = off", Values),
+        ("RESET intervalstyle", Values),
+        ("SELECT set_config('TimeZone', 'UTC', true)", Values),
+        ("SELECT set_config('timezone', $1, true), 1", Values),
         ("SELECT set_config($1, $2, true)", Anything),
         ("SELECT audit()", Anything),
         ("DO $$ BEGIN SET timezone TO 'UTC'; END $$", Anything),
