@@ -36,3 +36,29 @@ fn who_logs_in_behind_a_set_global_has_what_it_set_and_who_was_there_what_it_had
     busy.run("commit");
     assert_eq!(there.value("select @@sql_mode"), "ANSI_QUOTES");
 }
+
+/// A server's own defaults may have a connection tell of what was done on it before.
+#[test]
+fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with() {
+    let (_lab, server) = own();
+    server
+        .sql("set global sql_auto_is_null = 1, global optimizer_trace = 'enabled=on'")
+        .unwrap();
+    for io in crate::rig::DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        let (mut mine, mut other) = (stage.client(), stage.client());
+        mine.run("create or replace table autos (id int auto_increment primary key)");
+        for is_reset in [false, true] {
+            if is_reset {
+                other.reset();
+            }
+            mine.run("insert into autos values ()");
+            let found = other.query("select count(*) from autos where id is null");
+            assert!(found.contains(&"row 0".to_owned()), "{io}: {found:?}");
+            mine.run("select 'mine' from autos");
+            let traced = other.query("select query from information_schema.optimizer_trace");
+            let is_told = traced.iter().any(|line| line.contains("mine"));
+            assert!(!is_told, "{io}: {traced:?}");
+        }
+    }
+}

@@ -27,6 +27,7 @@
 //!
 //! Harmless to the session: SET GLOBAL, SET PASSWORD, grants, KILL.
 
+mod calming;
 mod collations;
 mod differing;
 mod facts;
@@ -42,6 +43,7 @@ mod variables;
 
 pub(in crate::state) use facts::Facts;
 
+pub use calming::{TELLING, calming, tells_of_others};
 pub use differing::{Difference, difference};
 pub use journal::{Beginning, Journal, Question, Reply};
 pub use leftover::{Asked, Hold, Needs};

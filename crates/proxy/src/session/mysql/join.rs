@@ -61,6 +61,9 @@ pub(crate) struct Fresh {
     /// Of those that are followed, what the server has; names in lower case.
     pub(super) variables: Vec<Pair>,
     pub(super) version: Arc<Version>,
+    /// Switches off what the server's own defaults would have the next client find; most have
+    /// none.
+    pub(super) calming: Option<Box<str>>,
 }
 
 impl Fresh {
@@ -148,9 +151,17 @@ async fn join(
         return Err(JoinError::unsuitable(server, Lacking(lacking)));
     }
     let variables = line.set_up(logged_in.agreed, &version).await?;
+    let (tells, variables): (Vec<Pair>, Vec<Pair>) = variables
+        .into_iter()
+        .partition(|(name, _)| state::tells_of_others(name));
+    let calming = state::calming(tells.iter().map(|(name, value)| (&**name, &**value)));
+    if let Some(calming) = &calming {
+        line.run(calming, logged_in.agreed).await?;
+    }
     let fresh = Arc::new(Fresh {
         variables,
         version: Arc::clone(&version),
+        calming: calming.map(String::into_boxed_str),
     });
     Ok(Joined {
         stream: line.stream,
@@ -381,6 +392,13 @@ impl<'a> Line<'a> {
         }
     }
 
+    async fn run(&mut self, text: &str, agreed: Capabilities) -> Result<(), JoinError> {
+        let mut out = Vec::new();
+        rewrite::query(&mut out, &[], text.as_bytes(), agreed);
+        self.say(&out).await?;
+        self.answer(agreed).await.map(drop)
+    }
+
     /// The rows of one reply.
     async fn answer(&mut self, agreed: Capabilities) -> Result<Vec<rows::Row>, JoinError> {
         let mut rows = Rows::new(agreed);
@@ -412,8 +430,9 @@ fn credential(shared: &Shared, pooled: &Pooled) -> Credential {
 }
 
 fn question() -> String {
-    let names = state::FOLLOWED.join("','");
-    format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{names}')")
+    let followed = state::FOLLOWED.join("','");
+    let telling = state::TELLING.join("','");
+    format!("SHOW SESSION VARIABLES WHERE Variable_name IN ('{followed}','{telling}')")
 }
 
 /// The server says why.

@@ -231,6 +231,10 @@ impl ServerConnection {
         self.ours(Request::ResetConnection, Ask::Other);
         build::command(out, Code::ResetConnection, b"");
         self.ask_trackers(out);
+        let fresh = Arc::clone(&self.fresh);
+        if let Some(calming) = &fresh.calming {
+            self.ask(Ask::Other, calming.as_bytes(), out);
+        }
     }
 
     fn ask_trackers(&mut self, out: &mut Vec<u8>) {

@@ -1,6 +1,6 @@
 //! SET in all its forms, and set_config.
 
-use super::super::Rereads::{self, Anything, Values, Nothing, Texts};
+use super::super::Rereads::{self, Anything, Nothing, Texts, Values};
 use super::{Does, check, effects, read};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";

@@ -315,7 +315,7 @@ pub(super) fn within(statement: &[u8], modes: Modes) -> Option<(Cow<'_, [u8]>, b
                 let inner = statement.get(token.span.end as usize..)?;
                 return Some((Cow::Borrowed(inner), true));
             }
-            // What changes how the rest is read, what is logged, or what is found on the connection.
+            // What changes how the rest is read, what is logged, or whose rows are found.
             TokenKind::Word if is_refused(token.span.of(statement)) => return None,
             _ => {}
         }

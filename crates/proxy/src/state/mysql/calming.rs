@@ -1,0 +1,54 @@
+//! Variables by which a connection tells a client of what others did on it: they bind whoever sets
+//! them, and are off for all others, whatever the server's own defaults are.
+
+use super::variables::{Treatment, treatment};
+
+/// Asked for behind a login.
+pub const TELLING: &[&str] = &["optimizer_trace", "profiling", "sql_auto_is_null"];
+
+/// Whether it is one of [`TELLING`]; names in lower case.
+#[must_use]
+pub fn tells_of_others(name: &[u8]) -> bool {
+    TELLING.iter().any(|one| one.as_bytes() == name)
+}
+
+/// What switches off those that are on; `None`: none is.
+#[must_use]
+pub fn calming<'a>(values: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<String> {
+    let each = values.filter_map(|(name, value)| {
+        let Treatment::Binds(_, harmless) = treatment(name) else {
+            return None;
+        };
+        let off = harmless.first()?;
+        let is_off = harmless.iter().any(|one| one.as_bytes() == value);
+        let name = std::str::from_utf8(name).ok()?;
+        (!is_off).then(|| format!("@@session.{name}='{off}'"))
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| format!("SET {}", each.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_on_is_switched_off() {
+        let calming = |values: &[(&'static str, &'static str)]| {
+            let values = values.iter();
+            calming(values.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+        };
+        let off = [
+            ("optimizer_trace", "enabled=off"),
+            ("profiling", "OFF"),
+            ("sql_auto_is_null", "OFF"),
+        ];
+        assert_eq!(calming(&off), None);
+        let on = [("profiling", "ON"), ("sql_auto_is_null", "ON")];
+        let text = "SET @@session.profiling='OFF',@@session.sql_auto_is_null='OFF'";
+        assert_eq!(calming(&on).as_deref(), Some(text));
+        let traced = [("optimizer_trace", "enabled=on,one_line=off")];
+        let text = "SET @@session.optimizer_trace='enabled=off'";
+        assert_eq!(calming(&traced).as_deref(), Some(text));
+    }
+}
