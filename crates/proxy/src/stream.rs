@@ -73,6 +73,10 @@ impl Stream {
         let Some(channel) = &mut self.tls else {
             return self.socket.poll_chunk(worker, context);
         };
+        // The end may have come with what was read last.
+        if channel.is_closed() {
+            return Poll::Ready(Ok(None));
+        }
         loop {
             let Poll::Ready(chunk) = self.socket.poll_chunk(worker, context) else {
                 return Poll::Pending;

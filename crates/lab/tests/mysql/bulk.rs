@@ -90,6 +90,24 @@ fn rows_without_types_have_those_that_were_told_before() {
     });
 }
 
+/// A server may refuse an execution before it has looked at the types that come with it.
+#[test]
+fn types_of_a_refused_execution_are_not_those_that_the_server_has() {
+    same_as_direct(ONE, |address| {
+        let mut heard = Vec::new();
+        for (mut client, mut other) in pairs(address) {
+            for one in [&mut client, &mut other] {
+                one.prepare("s", "select ?");
+            }
+            heard.extend(client.execute("s", &[Number(5)]));
+            heard.extend(other.execute("s", &[Text("five")]));
+            heard.extend(other.execute_rows("s", &[Number(0)], &[&[Number(6)]]));
+            heard.extend(client.execute_again("s", &[Number(7)]));
+        }
+        heard
+    });
+}
+
 #[test]
 fn many_rows_in_a_transaction_are_rolled_back_with_it() {
     same_as_direct(TWO, |address| {

@@ -115,7 +115,7 @@ impl Routines {
         routines.resolve_views(listed);
         // What a body leaves behind hangs on what it calls, and on the triggers of what it writes
         // to.
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..=listed.routines.len() + listed.triggers.len() + listed.views.len() {
             let before = (routines.binds.clone(), routines.triggers.clone());
             let before = (before, routines.views.clone());
             for routine in &listed.routines {
@@ -376,7 +376,7 @@ fn functions(listed: &Listed) -> Named<Volatility> {
         let known = functions.entry(name).or_insert(Volatility::None);
         *known = own.max(*known);
     }
-    for _ in 0..ROUNDS_MAX {
+    for _ in 0..=calls.len() {
         let mut is_new = false;
         for (name, callees) in &calls {
             // What is no function of the server's users is one of its own.

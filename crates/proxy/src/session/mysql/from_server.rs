@@ -300,6 +300,11 @@ impl Session<'_> {
             walked.mishap = Some(mishap_of(report));
         }
         self.text_failed(server, report.code);
+        if let What::Execute(number) | What::Bulk(number) = self.unit.what
+            && let Some(named) = self.numbers.get(number)
+        {
+            server.prepared.forget_types(named.statement.id);
+        }
         let Some(at) = &self.borrower.at else { return };
         let is_doubtful = report.is_fatal()
             || report.is_without_cluster()

@@ -361,6 +361,13 @@ impl Prepared {
         self.known.get(&id).map(|there| &*there.types)
     }
 
+    /// An execution has failed: whether it bound its types before nobody knows.
+    pub(crate) fn forget_types(&mut self, id: u64) {
+        if let Some(there) = self.known.get_mut(&id) {
+            there.types = Box::default();
+        }
+    }
+
     /// The server has prepared it under this number. The one that it has to close for that: the
     /// same statement's old number.
     pub(crate) fn add(&mut self, id: u64, number: StatementId) -> Option<StatementId> {
