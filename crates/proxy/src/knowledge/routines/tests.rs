@@ -86,6 +86,15 @@ fn what_a_function_calls_counts_however_deep() {
     assert_eq!(known.function(b"a"), Volatility::Volatile);
     assert_eq!(known.function(b"fine"), Volatility::Stable);
     assert_eq!(known.function(b"round"), Volatility::Stable);
+    let mut chain: Vec<_> = (0..40)
+        .map(|at| calls(&format!("f{at}"), &format!("f{}", at + 1)))
+        .collect();
+    chain.push(function(
+        "f40",
+        "NO SQL",
+        "begin delete from t; return 1; end",
+    ));
+    assert_eq!(of(chain, Vec::new()).function(b"f0"), Volatility::Volatile);
 }
 
 #[test]

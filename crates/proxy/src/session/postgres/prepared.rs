@@ -306,8 +306,8 @@ impl Session<'_> {
         Ok(self.send_renamed(flight, request, token, named, &statement.name()))
     }
 
-    /// Whose unnamed statement the server has does not matter: it is closed. Of the client's own the
-    /// server says itself that it is there no more.
+    /// Whose unnamed statement the server has does not matter: it is closed. Of the client's own
+    /// the server says itself that it is there no more.
     fn unnamed_is_gone(&mut self) {
         let own = self.unnamed.id;
         if let Some(server) = self.server.as_mut().filter(|server| server.unnamed != own) {
