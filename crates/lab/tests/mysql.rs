@@ -72,6 +72,8 @@ mod split;
 mod stage;
 #[path = "mysql/statements.rs"]
 mod statements;
+#[path = "mysql/strangers.rs"]
+mod strangers;
 #[path = "mysql/triggers.rs"]
 mod triggers;
 #[path = "mysql/upgrade.rs"]

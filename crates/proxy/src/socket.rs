@@ -52,6 +52,17 @@ impl Socket {
         self.shared.as_raw_fd()
     }
 
+    /// Whether it is a Unix socket.
+    pub(crate) fn is_local(&self) -> bool {
+        let address = self.shared.local_addr();
+        address.is_ok_and(|address| address.is_unix())
+    }
+
+    /// Whom it is connected to; `None`: a Unix socket.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.shared.peer_addr().ok()?.as_socket()
+    }
+
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
         self.shared.local_addr().ok()?.as_socket()
     }

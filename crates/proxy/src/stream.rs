@@ -44,6 +44,11 @@ impl Stream {
         self.tls.is_some()
     }
 
+    /// Whether nobody but this machine's kernel is in between.
+    pub(crate) fn is_local(&self) -> bool {
+        self.socket.is_local()
+    }
+
     /// Who a client is by its certificate.
     pub(crate) fn client_name(&self) -> Option<String> {
         self.tls.as_ref()?.client_name()

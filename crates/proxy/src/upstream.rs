@@ -151,7 +151,8 @@ async fn try_server(
 ) -> Result<Upstream, (Arc<Server>, String)> {
     let server = Arc::clone(lease.server());
     let started_us = clock::now_us();
-    match connect::connect(seeker.worker, &server, &view.settings).await {
+    let endpoint = server.endpoint();
+    match connect::connect(seeker.worker, endpoint.as_ref(), &view.settings).await {
         Ok(socket) => {
             record.connect_us = clock::now_us() - started_us;
             record.server = Some(Arc::clone(&server.name));

@@ -71,6 +71,30 @@ fn tls_to_clients_is_verified_by_them_and_can_be_required() {
     }
 }
 
+/// TO SEE THIS RED: let only those who have just come be looked at.
+#[test]
+fn who_came_before_tls_was_required_does_not_become_another_user_without() {
+    let Some(papers) = Papers::make() else {
+        return;
+    };
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        client.change_user(&Login::default()).unwrap();
+        let tables = format!(
+            "[service.tls]\ncertificate = {:?}\nkey = {:?}\nrequired = true",
+            papers.at("server.crt"),
+            papers.at("server.key"),
+        );
+        let tables = tables.as_str();
+        let required = config(shared(), stage.address, io, Setup { tables, ..ONE });
+        stage.balancer.reload(&required).unwrap();
+        assert_eq!(client.value("select 1"), "1", "{io}: its session goes on");
+        let told = client.change_user(&Login::default()).unwrap_err();
+        assert!(told.contains("3159"), "{io}: {told}");
+    }
+}
+
 /// Plaintext behind the wish for TLS: somebody in between could have put it there.
 fn smuggle(address: SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();

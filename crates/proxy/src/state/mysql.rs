@@ -31,6 +31,7 @@ mod calming;
 mod collations;
 mod differing;
 mod facts;
+mod identity;
 mod journal;
 mod leftover;
 mod meaning;
@@ -43,8 +44,9 @@ mod variables;
 
 pub(in crate::state) use facts::Facts;
 
-pub use calming::{TELLING, calming, tells_of_others};
+pub use calming::{TELLING, calming};
 pub use differing::{Difference, difference};
+pub use identity::{IDENTIFYING, identity};
 pub use journal::{Beginning, Journal, Question, Reply};
 pub use leftover::{Asked, Hold, Needs};
 pub use meaning::{
@@ -53,4 +55,4 @@ pub use meaning::{
 pub use server::{Carried, OnServer};
 pub use tracking::trackers;
 pub use values::status_of;
-pub use variables::FOLLOWED;
+pub use variables::{FOLLOWED, is_followed};

@@ -2,6 +2,7 @@
 //! lent to anybody else, whose query they would hit.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -15,17 +16,24 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 /// How the query of one connection is cancelled, and how many are about to do it.
 pub(crate) struct Cancelling {
     pub(crate) pooled: Arc<Pooled>,
-    /// The connection as its server numbers it, and the secret of a cancel request where there is
-    /// one; none before the login.
+    /// Where the connection leads: names move, and have several addresses. `None`: a Unix socket.
+    pub(crate) peer: Option<SocketAddr>,
+    /// The connection as its server numbers it, and how that server knows that it is meant:
+    /// PostgreSQL's secret, of MySQL what tells it from others. None before the login.
     pub(crate) key: RefCell<Option<(u32, Box<[u8]>)>>,
     count: Cell<usize>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Cancelling {
-    pub(super) fn new(pooled: &Arc<Pooled>, key: Option<(u32, Box<[u8]>)>) -> Rc<Self> {
+    pub(super) fn new(
+        pooled: &Arc<Pooled>,
+        peer: Option<SocketAddr>,
+        key: Option<(u32, Box<[u8]>)>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             pooled: Arc::clone(pooled),
+            peer,
             key: RefCell::new(key),
             count: Cell::new(0),
             waker: RefCell::default(),
@@ -39,6 +47,13 @@ impl Cancelling {
     /// The connection as its server numbers it.
     pub(crate) fn process(&self) -> Option<u32> {
         self.key.borrow().as_ref().map(|(process, _)| *process)
+    }
+
+    /// Of MySQL: whether the other one's number is of the same server's.
+    pub(crate) fn is_of_the_same_server(&self, other: &Self) -> bool {
+        let (own, other) = (self.key.borrow(), other.key.borrow());
+        let identities = own.as_ref().zip(other.as_ref());
+        identities.is_some_and(|((_, own), (_, other))| own == other)
     }
 
     pub(crate) fn begin(&self) {

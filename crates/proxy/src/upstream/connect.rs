@@ -6,7 +6,7 @@ use compio::driver::SharedFd;
 use socket2::{Domain, Protocol, SockAddr, Type};
 
 use crate::engine::worker::Worker;
-use crate::server::{Endpoint, Server};
+use crate::server::Endpoint;
 use crate::settings::Settings;
 use crate::socket::Socket;
 
@@ -50,16 +50,15 @@ impl Failed {
     }
 }
 
-/// Connects to the server's current endpoint.
+/// Connects to an endpoint of a server; `None`: its name is not resolved.
 pub(crate) async fn connect(
     worker: &Worker,
-    server: &Server,
+    endpoint: Option<&Endpoint>,
     settings: &Settings,
 ) -> Result<Socket, Failed> {
     let unresolved = || Failed::of_server("its name is not resolved");
-    let endpoint = server.endpoint().ok_or_else(unresolved)?;
-    let (domain, protocol, address) =
-        parts(&endpoint).map_err(|error| Failed::of_server(error.to_string()))?;
+    let (domain, protocol, address) = parts(endpoint.ok_or_else(unresolved)?)
+        .map_err(|error| Failed::of_server(error.to_string()))?;
     let socket = open(domain, protocol).map_err(|error| Failed::of_ours(&error))?;
     let begun = socket.connect(&address);
     let shared = SharedFd::new(socket);

@@ -4,10 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 
+use super::cancelling::Cancelling;
 use super::connect::connect;
 use crate::engine::event::{Event, Sign};
 use crate::engine::worker::Worker;
-use crate::server::Server;
+use crate::server::{Endpoint, Server};
 use crate::service::{Service, View};
 use crate::stream::Stream;
 
@@ -100,7 +101,8 @@ pub(crate) async fn reach(
     server: &Server,
 ) -> Result<Stream, JoinError> {
     let view = service.view_owned();
-    let failed = match connect(worker, server, &view.settings).await {
+    let endpoint = server.endpoint();
+    let failed = match connect(worker, endpoint.as_ref(), &view.settings).await {
         Ok(socket) => {
             socket.keep_alive(&view.settings.keepalive);
             return Ok(Stream::plain(socket));
@@ -117,6 +119,20 @@ pub(crate) async fn reach(
         worker.shared.tell(Event::Sign { server_id, sign });
     }
     Err(error)
+}
+
+/// Connects to where a connection leads, which may be no longer where its server's name does.
+pub(crate) async fn reach_again(
+    worker: &Rc<Worker>,
+    service: &Service,
+    one: &Cancelling,
+) -> Result<Stream, JoinError> {
+    let (view, server) = (service.view_owned(), &one.pooled.server);
+    let endpoint = one.peer.map(Endpoint::Tcp).or_else(|| server.endpoint());
+    match connect(worker, endpoint.as_ref(), &view.settings).await {
+        Ok(socket) => Ok(Stream::plain(socket)),
+        Err(failed) => Err(JoinError::unreachable(server, failed.why)),
+    }
 }
 
 /// The time that opening a connection may take is the connect timeout twice, once for the login.

@@ -16,12 +16,17 @@ pub(in crate::session) async fn send(
     service: &Arc<Service>,
     target: &Cancelling,
 ) -> bool {
-    let Some(number) = target.process() else {
+    let Some((number, _)) = *target.key.borrow() else {
         return true;
     };
-    let Ok(mut connection) = join::open(worker, service, &target.pooled).await else {
+    let Ok(mut connection) = join::open_beside(worker, service, target).await else {
         return true;
     };
+    // Another server has connections of the same numbers.
+    if !connection.lent().cancels.is_of_the_same_server(target) {
+        connection.part("its address leads to another server than it did");
+        return true;
+    }
     let text = format!("KILL QUERY {number}");
     let told = connection.run(worker, &[text.as_bytes()]).await;
     if let Err(complaint) = &told {

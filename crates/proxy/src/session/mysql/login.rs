@@ -178,13 +178,7 @@ enum Beginning {
 impl<'a> Door<'a> {
     /// Lets a client in, within the limit of a login.
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, Ending> {
-        let talk = Talk::new(client, 0);
-        let address = self.peer.map(|peer| peer.ip());
-        let doorstep = self.service.doorstep();
-        let Some((_place, left)) = doorstep.enter_within(self.limit(), address).await else {
-            return Err(self.turn_away(Some(talk), &words::full_doorstep()).await);
-        };
-        self.within_limit(left, talk, Beginning::Greeting).await
+        self.hear(Talk::new(client, 0), Beginning::Greeting).await
     }
 
     fn limit(&self) -> Duration {
@@ -196,8 +190,16 @@ impl<'a> Door<'a> {
     /// COM_CHANGE_USER. A failure ends the connection, as it does at a server.
     pub(super) async fn change_user(self, changing: Changing) -> Result<Session<'a>, Ending> {
         let beginning = Beginning::Change(changing.entrance, changing.payload);
-        self.within_limit(self.limit(), Talk::new(changing.client, 1), beginning)
-            .await
+        self.hear(Talk::new(changing.client, 1), beginning).await
+    }
+
+    async fn hear(&self, talk: Talk, beginning: Beginning) -> Result<Session<'a>, Ending> {
+        let doorstep = self.service.doorstep();
+        let entering = doorstep.enter_within(self.limit(), self.address());
+        let Some((_place, left)) = entering.await else {
+            return Err(self.turn_away(Some(talk), &words::full_doorstep()).await);
+        };
+        self.within_limit(left, talk, beginning).await
     }
 
     async fn within_limit(
@@ -240,6 +242,7 @@ impl<'a> Door<'a> {
             Beginning::Greeting => self.begin(talk, view, &least).await?,
             Beginning::Change(entrance, payload) => changed(entrance, &payload, &least)?,
         };
+        self.check_channel(talk, view)?;
         let mut proof = self.prove(talk, view, &wish).await?;
         let info = std::mem::take(&mut proof.of_certificate);
         talk.must_be_over()?;
@@ -272,13 +275,19 @@ impl<'a> Door<'a> {
             Ok(First::SslRequest(_)) => return Err(words::bad_handshake().into()),
             Err(fault) => return Err(words::of_fault(fault).into()),
         };
-        let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
-        if must_encrypt && self.channel(talk) == Channel::Plain {
-            return Err(words::tls_required().into());
-        }
         let agreed = offered.both(response.capabilities);
         let entrance = Entrance { id, agreed, nonce };
         Ok(wish_of(entrance, &response, least))
+    }
+
+    /// A client that wants to be somebody else may have come before TLS was required.
+    fn check_channel(&self, talk: &Talk, view: &View) -> Result<(), Outside> {
+        let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
+        let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
+        match must_encrypt && self.channel(talk) == Channel::Plain {
+            true => Err(words::tls_required().into()),
+            false => Ok(()),
+        }
     }
 
     /// Whether others can listen: a Unix socket is as good as TLS.

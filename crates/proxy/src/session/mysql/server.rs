@@ -114,12 +114,13 @@ impl ServerConnection {
             stream,
             agreed,
             id,
+            identity,
             version,
             status,
             fresh,
         } = joined;
         let lent = Lent::new(stream, pooled);
-        lent.cancels.key.replace(Some((id, Box::default())));
+        lent.cancels.key.replace(Some((id, identity)));
         let settings = OnServer::new(fresh.pairs(), None, worker.interner())
             .at(version.mariadb, version.number());
         Box::new(Self {

@@ -77,7 +77,7 @@ pub(in crate::session) async fn send(worker: &Rc<Worker>, service: &Service, tar
     let Some((process, secret)) = key else {
         return;
     };
-    let Ok(mut stream) = join::dial(worker, service, &target.pooled.server).await else {
+    let Ok(mut stream) = join::dial_beside(worker, service, target).await else {
         return;
     };
     let mut out = Vec::new();

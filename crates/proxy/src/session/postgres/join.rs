@@ -16,7 +16,8 @@ use crate::server::Server;
 use crate::service::Service;
 use crate::stream::Stream;
 use crate::tls::Connector;
-use crate::upstream::join::{ErrorCode, JoinError, Kind, in_time, reach};
+use crate::upstream::cancelling::Cancelling;
+use crate::upstream::join::{ErrorCode, JoinError, Kind, in_time, reach, reach_again};
 use crate::upstream::lender::Pooled;
 
 /// What a server may say in a login, and how long a message of it may be.
@@ -61,15 +62,35 @@ pub(super) async fn open(
 }
 
 /// Connects to a server, and encrypts where the configuration says so.
-pub(super) async fn dial(
+async fn dial(
     worker: &Rc<Worker>,
     service: &Service,
     server: &Server,
 ) -> Result<Stream, JoinError> {
+    let reaching = reach(worker, service, server);
+    dial_by(worker, service, server, reaching).await
+}
+
+/// The same to where a connection leads.
+pub(super) async fn dial_beside(
+    worker: &Rc<Worker>,
+    service: &Service,
+    one: &Cancelling,
+) -> Result<Stream, JoinError> {
+    let reaching = reach_again(worker, service, one);
+    dial_by(worker, service, &one.pooled.server, reaching).await
+}
+
+async fn dial_by(
+    worker: &Rc<Worker>,
+    service: &Service,
+    server: &Server,
+    reaching: impl Future<Output = Result<Stream, JoinError>>,
+) -> Result<Stream, JoinError> {
     let view = service.view_owned();
     let own = view.database.as_ref().ok_or_else(JoinError::outdated)?;
     let connector = own.connector(server)?;
-    let mut stream = reach(worker, service, server).await?;
+    let mut stream = reaching.await?;
     if let Some(connector) = connector {
         encrypt(worker, &mut stream, connector)
             .await

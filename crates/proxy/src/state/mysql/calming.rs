@@ -6,12 +6,6 @@ use super::variables::{Treatment, treatment};
 /// Asked for behind a login.
 pub const TELLING: &[&str] = &["optimizer_trace", "profiling", "sql_auto_is_null"];
 
-/// Whether it is one of [`TELLING`]; names in lower case.
-#[must_use]
-pub fn tells_of_others(name: &[u8]) -> bool {
-    TELLING.iter().any(|one| one.as_bytes() == name)
-}
-
 /// What switches off those that are on; `None`: none is.
 #[must_use]
 pub fn calming<'a>(values: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<String> {

@@ -240,10 +240,15 @@ pub(super) fn is_of_transaction(name: &[u8]) -> bool {
     own.contains(&name)
 }
 
+/// Whether it is one of [`FOLLOWED`]; names in lower case.
+#[must_use]
+pub fn is_followed(name: &[u8]) -> bool {
+    FOLLOWED.iter().any(|one| one.as_bytes() == name)
+}
+
 /// Whether it belongs to what every connection is asked for and that is a setting.
 pub(super) fn is_compared(name: &[u8]) -> bool {
-    let asked = FOLLOWED.iter().any(|asked| asked.as_bytes() == name);
-    asked && treatment(name) == Treatment::Told
+    is_followed(name) && treatment(name) == Treatment::Told
 }
 
 pub(super) fn is_one_of(value: &[u8], values: &[&str]) -> bool {

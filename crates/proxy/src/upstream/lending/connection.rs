@@ -1,5 +1,6 @@
 //! What pools need to know of a logged-in connection, whatever its protocol.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -82,6 +83,7 @@ pub(crate) struct Parcel {
     socket: OwnedFd,
     tls: Option<Box<Channel>>,
     pooled: Arc<Pooled>,
+    peer: Option<SocketAddr>,
     key: Option<(u32, Box<[u8]>)>,
     since_ms: u64,
     luggage: Luggage,
@@ -90,11 +92,12 @@ pub(crate) struct Parcel {
 impl Lent {
     /// Of a stream that is about to log in.
     pub(crate) fn new(stream: Stream, pooled: &Arc<Pooled>) -> Self {
+        let peer = stream.socket.peer();
         Self {
             stream,
             loan: None,
             pooled: Arc::clone(pooled),
-            cancels: Cancelling::new(pooled, None),
+            cancels: Cancelling::new(pooled, peer, None),
             since_ms: clock::now_ms(),
         }
     }
@@ -106,11 +109,13 @@ impl Parcel {
         let (lent, luggage) = connection.pack();
         let (socket, tls) = lent.stream.into_parts();
         let socket = socket.withdraw(worker).await?;
+        let peer = lent.cancels.peer;
         let key = lent.cancels.key.borrow().clone();
         Some(Self {
             socket,
             tls,
             pooled: lent.pooled,
+            peer,
             key,
             since_ms: lent.since_ms,
             luggage,
@@ -124,7 +129,7 @@ impl Parcel {
         let lent = Lent {
             stream: Stream::with(socket, self.tls),
             loan: None,
-            cancels: Cancelling::new(&self.pooled, self.key),
+            cancels: Cancelling::new(&self.pooled, self.peer, self.key),
             pooled: self.pooled,
             since_ms: self.since_ms,
         };
