@@ -16,6 +16,8 @@ mod cancels;
 mod client;
 #[path = "postgres/encryption.rs"]
 mod encryption;
+#[path = "postgres/executes.rs"]
+mod executes;
 #[path = "postgres/faults.rs"]
 mod faults;
 #[path = "postgres/functions.rs"]

@@ -4,6 +4,7 @@ mod head;
 mod lexer;
 mod look;
 mod moment;
+mod own;
 mod scan;
 mod set;
 mod words;
@@ -17,6 +18,7 @@ pub use look::{
     string_value, trigger_function,
 };
 pub use moment::tells_moment;
+pub use own::is_described_by_session;
 
 use scan::Scan;
 use words as w;

@@ -217,7 +217,8 @@ impl Session<'_> {
         if self.is_next_unit_of_replica() {
             return true;
         }
-        self.stalled = self.waits_for_the_end(header, request, message);
+        self.stalled = self.waits_for_the_end(header, request, message)
+            || is_whole && self.waits_for_a_name(request, message);
         if self.stalled {
             return true;
         }
@@ -233,6 +234,10 @@ impl Session<'_> {
         let is_behind = self.server.as_deref().is_some_and(will_end);
         let is_cleared = self.clears || self.is_unreadable_yet(request);
         is_behind && is_cleared || self.is_undecided(header, request, message)
+    }
+
+    fn waits_for_a_name(&self, request: Request, message: &[u8]) -> bool {
+        self.server.as_deref().is_some_and(will_end) && self.runs_by_name(request, message)
     }
 
     /// The rest of the last message of a replica's unit has gone; what comes behind waits, unless

@@ -218,8 +218,7 @@ impl Session<'_> {
                 if reply.delivery == Delivery::Swallow || matches!(self.stage, Stage::Preparing(_))
                 {
                     self.own_failed(event);
-                    // It may have been our DISCARD SEQUENCES.
-                    (server.holds_draws, self.inherits_draws) = (true, true);
+                    self.is_not_as_asked(server, token);
                     return Delivery::Swallow;
                 }
                 self.doubt_statements(server, (sqlstate, token), event);
@@ -334,6 +333,13 @@ impl Session<'_> {
             let text = String::from_utf8_lossy(report.text()).into_owned();
             self.refused_setting = (report.sqlstate().0, text);
         }
+    }
+
+    /// What we had asked a server for is not so.
+    fn is_not_as_asked(&mut self, server: &mut ServerConnection, token: Option<Token>) {
+        server.given.retain(|(_, by)| token != Some(Token(*by)));
+        // It may have been our DISCARD SEQUENCES.
+        (server.holds_draws, self.inherits_draws) = (true, true);
     }
 
     fn reported(

@@ -43,8 +43,8 @@ pub(super) fn statement_of(token: Token) -> Option<u64> {
 }
 
 /// Whether the name was one that was given to a statement on the server; now it is not.
-pub(super) fn take_given(given: &mut Vec<Box<[u8]>>, name: &[u8]) -> bool {
-    let index = given.iter().position(|one| **one == *name);
+pub(super) fn take_given(given: &mut Vec<(Box<[u8]>, u64)>, name: &[u8]) -> bool {
+    let index = given.iter().position(|(one, _)| **one == *name);
     index.map(|index| given.swap_remove(index)).is_some()
 }
 
@@ -156,6 +156,7 @@ impl Session<'_> {
         if !self.names.has_room(name, &statement) {
             return Err(End::Fatal(Complaint::too_many_statements()));
         }
+        self.prepare_for_execute(flight, &statement.meaning);
         let id = statement.id;
         let Some(server) = &mut self.server else {
             return Ok(Sending::Drop);

@@ -38,10 +38,13 @@ impl Session<'_> {
     /// What a text is prepared in.
     pub(super) fn within(&self, text: &[u8], types: &[u8]) -> Within {
         let backslashes = self.backslashes();
-        let tells_moment = |backslashes| postgres::tells_moment(text, backslashes);
+        let means_own = |backslashes| {
+            postgres::tells_moment(text, backslashes)
+                || postgres::is_described_by_session(text, backslashes)
+        };
         // What others have prepared is from before the change that is under way here.
         let is_uncertain = self.reads_uncertainly() || self.changes_catalog || self.has_temporary();
-        let is_own = is_uncertain || backslashes.is_none_or(tells_moment);
+        let is_own = is_uncertain || backslashes.is_none_or(means_own);
         Within {
             types: types.into(),
             database: self.account.who.database_number.get(),

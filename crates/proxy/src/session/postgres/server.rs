@@ -35,8 +35,9 @@ pub(crate) struct ServerConnection {
     pub(crate) prepared: Prepared,
     /// The statement that is the unnamed one now; zero: none of ours.
     pub(crate) unnamed: u64,
-    /// Statements that its client can call by its own names, in SQL.
-    pub(crate) given: Vec<Box<[u8]>>,
+    /// Statements that its client can call by its own names, in SQL, and the tokens of what has
+    /// prepared them.
+    pub(crate) given: Vec<(Box<[u8]>, u64)>,
     /// What it drew from sequences may be remembered there.
     pub(crate) holds_draws: bool,
     /// What was set on it, and what it reports.
@@ -216,6 +217,11 @@ impl ServerConnection {
             self.held = bytes;
         }
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Whether its client can call it by its own name in SQL.
+    pub(crate) fn has_given(&self, name: &[u8]) -> bool {
+        self.given.iter().any(|(one, _)| **one == *name)
     }
 
     /// It is as it was behind its login, for a connection that nobody uses; a transaction is rolled

@@ -110,6 +110,10 @@ struct Undo {
 }
 
 impl Names {
+    pub(crate) fn has_any(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
         self.known.get(name)
     }

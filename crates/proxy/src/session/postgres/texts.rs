@@ -144,45 +144,67 @@ impl Session<'_> {
         Some(sending)
     }
 
-    /// EXECUTE of a statement that the client has prepared by the protocol: it is given its own
-    /// name on this server, which the client keeps from then on.
+    /// EXECUTE of statements that the client has prepared by the protocol: they are given their own
+    /// names on this server, which the client keeps from then on.
     pub(super) fn prepare_for_execute(&mut self, flight: &mut Flight<'_, '_>, meaning: &Meaning) {
-        let is_failed = |server: &ServerConnection| {
-            // It takes no Parse.
-            server.conversation.status() == TransactionStatus::Failed
-        };
-        if self.server.as_deref().is_some_and(is_failed) {
+        if !self.server.as_deref().is_some_and(takes_parses) {
             return;
         }
         for effect in &meaning.effects {
-            let Does::Execute(name) = &effect.does else {
-                continue;
-            };
-            let Some(statement) = self.names.get(name).map(Arc::clone) else {
-                continue;
-            };
-            let Some(server) = &mut self.server else {
-                return;
-            };
-            if !server.conversation.is_quiet() || server.given.contains(name) {
-                continue;
+            if let Does::Execute(name) = &effect.does {
+                self.give_name(flight, name);
             }
-            server.given.push(name.clone());
-            let token = Token(0);
-            let sent = server
-                .conversation
-                .sent(Request::Parse, Origin::Ours, token);
-            if sent == Sending::Forward {
-                let types = &statement.within.types;
-                build::parse(flight.writer(), name, &statement.text, types);
-                let sync = server.conversation.sent(Request::Sync, Origin::Ours, token);
-                if sync == Sending::Forward {
-                    build::sync(flight.writer());
-                }
-            }
-            self.journal.prepares(&statement.meaning.effects);
-            self.pin(Pin::Prepared);
         }
+    }
+
+    fn give_name(&mut self, flight: &mut Flight<'_, '_>, name: &[u8]) {
+        let Some(statement) = self.names.get(name).map(Arc::clone) else {
+            return;
+        };
+        let given = self.effects.next();
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        if server.has_given(name) {
+            return;
+        }
+        server.given.push((name.into(), given));
+        let (conversation, token) = (&mut server.conversation, Token(given));
+        if conversation.sent(Request::Parse, Origin::Ours, token) == Sending::Forward {
+            let types = &statement.within.types;
+            build::parse(flight.writer(), name, &statement.text, types);
+            if conversation.sent(Request::Sync, Origin::Ours, token) == Sending::Forward {
+                build::sync(flight.writer());
+            }
+        }
+        self.journal.prepares(&statement.meaning.effects);
+        self.pin(Pin::Prepared);
+    }
+
+    /// Whether it runs what can be given its name only once all that was sent is answered.
+    pub(super) fn runs_by_name(&self, request: Request, message: &[u8]) -> bool {
+        let Some(server) = self.server.as_deref().filter(|_| self.names.has_any()) else {
+            return false;
+        };
+        let text = match request {
+            Request::Query => text_of_query(message),
+            // In the midst of a batch there is no waiting: its Sync may be behind it.
+            Request::Parse if server.conversation.is_between_batches() => {
+                let parts = parse_parts(message);
+                let text = parts.and_then(|parts| message.get(parts.text));
+                text.unwrap_or_default()
+            }
+            _ => return false,
+        };
+        let is_word = |word: &[u8]| word.eq_ignore_ascii_case(b"execute");
+        if !text.windows(b"execute".len()).any(is_word) {
+            return false;
+        }
+        let meaning = self.read_query(text);
+        meaning.effects.iter().any(|effect| match &effect.does {
+            Does::Execute(name) => self.names.get(name).is_some() && !server.has_given(name),
+            _ => false,
+        })
     }
 
     pub(super) fn take_pins(&mut self, meaning: &Meaning) {
@@ -291,4 +313,10 @@ impl Session<'_> {
         let read = || Arc::new(self.read_prepared(&statement.text, dialect));
         self.own.statements.renewed(statement, catalog, read)
     }
+}
+
+/// Whether Parses of ours can be sent, and their end be told from all else.
+fn takes_parses(server: &ServerConnection) -> bool {
+    let conversation = &server.conversation;
+    conversation.is_quiet() && conversation.status() != TransactionStatus::Failed
 }

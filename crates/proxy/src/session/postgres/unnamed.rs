@@ -48,6 +48,7 @@ impl Session<'_> {
             self.unnamed = Unnamed::default();
             return self.refuse_parse(flight, words, length);
         }
+        self.prepare_for_execute(flight, &meaning);
         self.unit.may_write |= meaning.writes;
         let id = new_id();
         let sending = self.send(flight, Request::Parse, Token(UNNAMED | id), length);
