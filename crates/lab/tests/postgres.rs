@@ -38,6 +38,8 @@ mod pins;
 mod pipelines;
 #[path = "postgres/plans.rs"]
 mod plans;
+#[path = "postgres/procedures.rs"]
+mod procedures;
 #[path = "postgres/random.rs"]
 mod random;
 #[path = "postgres/replicating.rs"]

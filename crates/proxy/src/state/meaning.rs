@@ -283,6 +283,18 @@ impl Meaning {
         self.changes_catalog && self.statements.iter().any(changes)
     }
 
+    /// Whether a statement of it is a CALL or DO, which may commit before it ends.
+    #[must_use]
+    pub fn runs_procedures(&self) -> bool {
+        self.statements.iter().any(|one| one.kind == Kind::Routine)
+    }
+
+    /// Whether it matters to its session that a statement of it has ended.
+    #[must_use]
+    pub fn is_of_consequence(&self) -> bool {
+        !self.effects.is_empty() || self.runs_procedures()
+    }
+
     /// What one statement of the text leaves behind.
     pub(crate) fn effects_of(&self, statement: usize) -> &[Effect] {
         let statement = u32::try_from(statement).unwrap_or(u32::MAX);

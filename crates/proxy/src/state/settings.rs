@@ -3,6 +3,7 @@
 mod differing;
 mod interner;
 mod journal;
+mod pending;
 mod proofs;
 mod reading;
 mod reported;

@@ -52,7 +52,7 @@ pub(super) struct Effects {
 impl Effects {
     /// Notes what a text leaves behind; the token of its request.
     pub(super) fn note(&mut self, meaning: &Arc<Meaning>) -> Token {
-        if meaning.effects.is_empty() {
+        if !meaning.is_of_consequence() {
             return Token(0);
         }
         let token = self.next();

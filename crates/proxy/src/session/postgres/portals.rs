@@ -36,7 +36,7 @@ impl Portals {
             known.is_replaced |= known.meaning != *meaning;
             known.meaning.clone_from(meaning);
             known.segment = segment;
-        } else if !meaning.effects.is_empty() {
+        } else if meaning.is_of_consequence() {
             let bound = Portal {
                 meaning: Arc::clone(meaning),
                 segment,
@@ -46,7 +46,7 @@ impl Portals {
         }
     }
 
-    /// What an Execute in this batch runs, if it may leave anything behind. A Bind of the same
+    /// What an Execute in this batch runs, if its end matters. A Bind of the same
     /// batch has not failed: else the Execute is passed over.
     fn meaning(&self, portal: &[u8], segment: u64) -> Option<Arc<Meaning>> {
         let known = self.known.get(portal)?;

@@ -1,11 +1,13 @@
 //! What one client has set, through transactions and savepoints.
 
-use evenkeel_policy::pins::{Pin, Pins, Release};
+use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{Isolation, Modes};
 
 use super::super::meaning::{Does, Effect, Meaning};
 use super::interner::Draft;
+use super::pending::{CHANGE_LENGTH, Change, Pending, ROLE};
 use super::{Interner, OnServer, ReadBy, Reported, Settings, differing, reported, values};
+use evenkeel_policy::route::Kind;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::sql::facts::Discard;
 
@@ -31,44 +33,9 @@ pub struct Journal {
     has_failed: bool,
 }
 
-/// What the open transaction has changed so far.
-#[derive(Debug, Default)]
-struct Pending {
-    /// By transactions that have ended in the middle of a text.
-    committed: Vec<Change>,
-    changes: Vec<Change>,
-    releases: Vec<Release>,
-    savepoints: Vec<Savepoint>,
-    /// So many of the changes have been looked at for what they owe to the startup message.
-    restored: usize,
-}
-
-#[derive(Debug)]
-struct Savepoint {
-    name: Box<[u8]>,
-    changes: usize,
-    releases: usize,
-}
-
-#[derive(Debug, Clone)]
-enum Change {
-    Set(Box<[u8]>, Box<[u8]>),
-    Reset(Box<[u8]>),
-    /// RESET ALL: all but who one is.
-    ResetAll,
-    /// DISCARD ALL.
-    Everything,
-}
-
 /// More bytes of what a client has set are not followed. Every server connection of its own would
 /// have to be told all of it.
 const LENGTH_MAX: usize = 64 * 1024;
-
-/// What a setting takes beside its name and value.
-const CHANGE_LENGTH: usize = 64;
-
-const ROLE: &[u8] = b"role";
-const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
 
 impl Journal {
     /// Of a client that begins with the settings of its startup message, greeted with these
@@ -141,6 +108,18 @@ impl Journal {
         for effect in effects {
             self.apply(&effect.does);
         }
+        let kind = meaning.statements.get(statement).map(|one| one.kind);
+        if kind == Some(Kind::Routine) {
+            self.doubt();
+        }
+    }
+
+    /// CALL and DO commit what was set before them in a batch, if they say COMMIT: not all servers
+    /// take a batch for one transaction there.
+    fn doubt(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.doubt();
+        }
     }
 
     /// These effects are those of a statement that EXECUTE in SQL can run from now on.
@@ -159,10 +138,15 @@ impl Journal {
     /// An error ended the text, or the batch up to its Sync.
     pub fn failed(&mut self, meaning: Option<&Meaning>) {
         self.has_failed = true;
+        let may_have_committed = meaning.is_some_and(Meaning::runs_procedures);
+        if may_have_committed {
+            self.doubt();
+        }
         // A release before it may have ended its pins, or be about to when it is committed.
         for effect in meaning.into_iter().flat_map(|meaning| &meaning.effects) {
             match effect.does {
                 Does::Pin(pin) => self.bind(pin),
+                Does::PinOnSuccess(pin) if may_have_committed => self.bind(pin),
                 Does::Execute(_) => self.executes(),
                 _ => {}
             }
@@ -195,8 +179,9 @@ impl Journal {
     fn settle(&mut self, on: &mut OnServer, interner: &Interner) -> bool {
         let pending = self.pending.take();
         let has_changed = pending.is_some_and(|mut pending| {
-            if !self.has_failed {
-                self.commit(&mut pending);
+            match self.has_failed {
+                true => self.pins = self.pins.and(pending.doubts()),
+                false => self.commit(&mut pending),
             }
             self.take_over(&pending.committed, on, interner);
             self.pins = self.pins.and(values::bound_by(&self.now));
@@ -366,7 +351,7 @@ impl Journal {
 
     fn commit(&mut self, pending: &mut Pending) {
         pending.committed.append(&mut pending.changes);
-        pending.restored = 0;
+        (pending.restored, pending.in_doubt) = (0, 0);
         for release in pending.releases.drain(..) {
             self.pins.release(release);
         }
@@ -411,85 +396,5 @@ impl Journal {
             }
         }
         on.settled = on.reports.clone();
-    }
-}
-
-impl Pending {
-    fn mark(&mut self, name: &[u8]) {
-        self.savepoints.push(Savepoint {
-            name: name.into(),
-            changes: self.changes.len(),
-            releases: self.releases.len(),
-        });
-    }
-
-    fn place(&self, name: &[u8]) -> Option<usize> {
-        let mut savepoints = self.savepoints.iter();
-        savepoints.rposition(|savepoint| *savepoint.name == *name)
-    }
-
-    fn release(&mut self, name: &[u8]) {
-        if let Some(place) = self.place(name) {
-            self.savepoints.truncate(place);
-        }
-    }
-
-    fn roll_back_to(&mut self, name: &[u8]) {
-        let Some(place) = self.place(name) else {
-            return;
-        };
-        self.savepoints.truncate(place.saturating_add(1));
-        if let Some(savepoint) = self.savepoints.last() {
-            self.changes.truncate(savepoint.changes);
-            self.releases.truncate(savepoint.releases);
-            self.restored = self.restored.min(savepoint.changes);
-        }
-    }
-
-    fn forget(&mut self) {
-        self.changes.clear();
-        self.restored = 0;
-        self.releases.clear();
-        self.savepoints.clear();
-    }
-}
-
-impl Change {
-    fn length(&self) -> usize {
-        let own = match self {
-            Change::Set(name, value) => name.len() + value.len(),
-            Change::Reset(name) => name.len(),
-            Change::ResetAll | Change::Everything => 0,
-        };
-        CHANGE_LENGTH + own
-    }
-
-    fn touches(&self, name: &[u8]) -> bool {
-        match self {
-            Change::Set(own, _) | Change::Reset(own) => **own == *name,
-            Change::ResetAll => name != ROLE && name != SESSION_AUTHORIZATION,
-            Change::Everything => true,
-        }
-    }
-
-    /// Makes it in a set that began as `startup`.
-    fn make(&self, set: &mut Draft, startup: &Settings) {
-        match self {
-            Change::Set(name, value) => {
-                set.set(name, value);
-                if **name == *SESSION_AUTHORIZATION {
-                    // "SET SESSION AUTHORIZATION … implies SET ROLE NONE".
-                    set.remove(ROLE);
-                }
-            }
-            Change::Reset(name) => {
-                set.take_from(startup, name);
-                if **name == *SESSION_AUTHORIZATION {
-                    set.take_from(startup, ROLE);
-                }
-            }
-            Change::ResetAll => set.become_all_but(startup, &[ROLE, SESSION_AUTHORIZATION]),
-            Change::Everything => set.become_all_but(startup, &[]),
-        }
     }
 }
