@@ -44,6 +44,8 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
         running.query_later("select sleep(30) /* of before */");
         thread::sleep(Duration::from_millis(200));
         stage.balancer.upgrade(&[]).unwrap();
+        // Whoever the old process was just taking in is still its own.
+        thread::sleep(Duration::from_millis(200));
         let mut newcomers: Vec<Client> = (0..5).map(|_| stage.client()).collect();
         let olds = [&idle, &busy, &bound, &running].map(|one| one.connection);
         for newcomer in &newcomers {

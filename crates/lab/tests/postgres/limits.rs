@@ -179,11 +179,11 @@ fn who_finds_no_place_to_log_in_is_told_so() {
             ..Setup::default()
         };
         let stage = Stage::set(io, setup);
-        let strangers: Vec<_> = (0..4).map(|_| Client::reach(stage.address)).collect();
+        let strangers: Vec<_> = (0..40).map(|_| Client::reach(stage.address)).collect();
         let told: Vec<_> = strangers.into_iter().map(|mut one| one.reply()).collect();
-        // One had its time, and the others none.
+        // One had its time; a next one what it had left of its own, and most none.
         let refused = told.iter().filter(|reply| **reply == ["E 53300", "end"]);
-        assert!(refused.count() >= 2, "{io}: {told:?}");
+        assert!(refused.count() >= 1, "{io}: {told:?}");
         assert!(told.contains(&vec!["E 08P01".to_owned(), "end".to_owned()]));
         assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
     }
