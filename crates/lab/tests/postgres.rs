@@ -64,3 +64,5 @@ mod stage;
 mod statements;
 #[path = "postgres/unnamed.rs"]
 mod unnamed;
+#[path = "postgres/unseen.rs"]
+mod unseen;

@@ -45,6 +45,11 @@ pub enum Pin {
     Sequence,
     /// PostgreSQL: currval or lastval asks what nextval gave; that alone binds nobody.
     Recall,
+    /// PostgreSQL: up to the end of the transaction, temporary tables may stand before others of
+    /// their names; that alone binds nobody.
+    Hiding,
+    /// PostgreSQL: the same of settings by which texts are read; that alone binds nobody.
+    Reading,
     /// What setseed began.
     Seed,
     /// PostgreSQL: a library was loaded.
@@ -129,7 +134,7 @@ pub struct Pins(u32);
 
 impl Pin {
     /// Every reason, in its order.
-    pub const ALL: [Pin; 29] = [
+    pub const ALL: [Pin; 31] = [
         Pin::Replication,
         Pin::Transaction,
         Pin::AutocommitOff,
@@ -148,6 +153,8 @@ impl Pin {
         Pin::Prepared,
         Pin::Sequence,
         Pin::Recall,
+        Pin::Hiding,
+        Pin::Reading,
         Pin::Seed,
         Pin::Library,
         Pin::Language,
@@ -307,6 +314,8 @@ impl Pin {
             Pin::Prepared => "PREPARE in SQL",
             Pin::Sequence => "values of sequences",
             Pin::Recall => "currval or lastval",
+            Pin::Hiding => "temporary tables of the transaction",
+            Pin::Reading => "settings of the transaction",
             Pin::Seed => "seed of random()",
             Pin::Library => "loaded library",
             Pin::Language => "what a procedural language keeps",

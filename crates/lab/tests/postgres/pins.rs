@@ -384,7 +384,12 @@ fn a_portal_that_a_bind_in_vain_has_not_replaced_leaves_behind_what_it_was_bound
 #[test]
 fn a_portal_of_an_earlier_batch_leaves_behind_what_it_was_bound_to() {
     for io in DRIVERS {
-        let stage = Stage::set(io, ONE);
+        // Its client keeps its connection: SQL could fetch from the portal, too.
+        let setup = Setup {
+            pool: "size = 2",
+            ..ONE
+        };
+        let stage = Stage::set(io, setup);
         let (mut client, mut other) = (stage.client(), stage.client());
         client.run("begin");
         let script = Script::new()

@@ -9,6 +9,7 @@ const MADE: &str = "
     create or replace procedure commits() language plpgsql as $$ begin commit; end $$;
     create or replace procedure commits_and_fails() language plpgsql as $$
       begin commit; raise 'no'; end $$;
+    create or replace procedure rolls_back() language plpgsql as $$ begin rollback; end $$;
     create or replace procedure sets_and_fails() language plpgsql as $$
       begin perform set_config('work_mem', '123MB', false); commit; raise 'no'; end $$;";
 
@@ -46,6 +47,7 @@ fn what_a_procedure_commits_of_a_batch_that_fails_is_its_client_s_alone() {
         ],
         &[set, "do $$ begin commit; end $$", "select 1 / 0"],
         &[set, "call commits_and_fails()"],
+        &[set, "call commits()", "rollback"],
         &["call sets_and_fails()"],
         &["set role pg_monitor", "call commits()", "select 1 / 0"],
         &["call commits()", set, "select 1 / 0"],
@@ -56,6 +58,42 @@ fn what_a_procedure_commits_of_a_batch_that_fails_is_its_client_s_alone() {
             for text in ["show work_mem", "select current_user"] {
                 heard.extend([other.value(text), client.value(text)]);
             }
+            heard
+        });
+    }
+}
+
+/// TO SEE THIS RED: let only what fails be in doubt.
+#[test]
+fn what_a_procedure_takes_back_of_a_batch_is_not_taken_for_done() {
+    admin().query(MADE);
+    same_as_direct(TWO, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        other.run("set work_mem = '7MB'");
+        client.run("set work_mem = '7MB'");
+        client.run("set work_mem = '9MB'");
+        let mut heard = client.ask(&batch(&["set work_mem = '7MB'", "call rolls_back()"]), 1);
+        heard.push(other.value("show work_mem"));
+        heard.push(client.value("show work_mem"));
+        client.run("listen taken_back");
+        heard.extend(client.ask(&batch(&["unlisten *", "call rolls_back()"]), 1));
+        heard.push(other.value("select count(*) from pg_listening_channels()"));
+        heard.push(client.value("select count(*) from pg_listening_channels()"));
+        heard
+    });
+}
+
+#[test]
+fn what_discard_all_takes_away_in_a_batch_that_fails_is_not_there_for_others() {
+    admin().run("grant pg_monitor to sbtest");
+    for behind in ["select 1 / 0", "rollback"] {
+        same_as_direct(TWO, |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            client.run("set role pg_monitor");
+            other.run("set role pg_monitor");
+            let mut heard = client.ask(&batch(&["discard all", behind]), 1);
+            heard.push(other.value("select current_user"));
+            heard.push(client.value("select current_user"));
             heard
         });
     }

@@ -295,3 +295,33 @@ fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
         assert!(wrong.is_empty(), "{io}: {wrong:?}");
     }
 }
+
+/// A function of users may write by way of a connection of its own, as dblink does; of a sequence
+/// nothing is taken back either. TO SEE THIS RED: let what calls such functions be run again.
+#[test]
+fn what_may_have_acted_outside_of_its_transaction_is_not_run_again() {
+    let mut own = admin();
+    own.query(
+        "create sequence if not exists outside_runs; grant all on outside_runs to sbtest;
+         create table if not exists outside (a int); grant all on outside to sbtest;
+         create or replace function acts_outside() returns int language plpgsql as $$
+           begin perform nextval('outside_runs'); perform pg_sleep(1.5); return 1; end $$",
+    );
+    for io in DRIVERS {
+        own.run("select setval('outside_runs', 100)");
+        let stage = Stage::set(io, PLAIN);
+        let mut client = stage.client();
+        let backend = client.backend();
+        client.run_later("insert into outside values (acts_outside())");
+        std::thread::sleep(Duration::from_millis(600));
+        own.run(&format!("select pg_terminate_backend({backend})"));
+        let told = client.reply();
+        assert!(told[0].starts_with("E "), "{io}: {told:?}");
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(
+            own.value("select last_value from outside_runs"),
+            "101",
+            "{io}"
+        );
+    }
+}

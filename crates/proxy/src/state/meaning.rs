@@ -173,6 +173,10 @@ pub struct Meaning {
     pub draws: bool,
     /// It asks what was drawn from sequences, for all that is known.
     pub asks: bool,
+    /// Nobody can tell whether it asks.
+    pub may_ask: bool,
+    /// It calls what may act outside of its transaction, so that an end of that says nothing.
+    pub acts_outside: bool,
     /// What it changes about how the texts behind it are read.
     pub rereads: Rereads,
     /// It may write: who must see it needs a position sampled after its commit.
@@ -332,6 +336,8 @@ impl Meaning {
             hides_tables: true,
             draws: false,
             asks: false,
+            may_ask: true,
+            acts_outside: true,
             rereads: Rereads::Nothing,
             writes: true,
             digest: 0,
@@ -368,6 +374,8 @@ pub fn read_in_doubt(
         hides_tables: false,
         draws: false,
         asks: false,
+        may_ask: false,
+        acts_outside: false,
         rereads: Rereads::Nothing,
         writes: false,
         digest: 0,
@@ -391,7 +399,9 @@ pub fn read_in_doubt(
         meaning.hides_tables |= effects.hides_tables(statement);
         meaning.draws |= effects.draws;
         meaning.asks |= effects.asks;
-        let rereads = rereads::of(&reader, statement, effects.own());
+        meaning.may_ask |= effects.may_ask;
+        meaning.acts_outside |= routing::acts_outside(&reader, statement);
+        let rereads = rereads::of(&reader, statement, &effects);
         meaning.rereads = meaning.rereads.max(rereads);
         if meaning.effects.len() > EFFECTS_MAX {
             return Meaning::too_much(meaning.hint);

@@ -112,8 +112,8 @@ pub(super) fn may_commit(meaning: &Meaning) -> bool {
     meaning.statements.iter().any(|one| one.kind == Kind::Ddl)
 }
 
-/// Whether it was run as a whole or not at all: it has no COMMIT of its own.
+/// Whether it was run as a whole or not at all: it has no COMMIT of its own, and acts nowhere else.
 pub(super) fn is_atomic(meaning: &Meaning) -> bool {
     let is_plain = |kind| !matches!(kind, Kind::Routine | Kind::Unknown | Kind::EndTransaction);
-    matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
+    !meaning.acts_outside && matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
 }

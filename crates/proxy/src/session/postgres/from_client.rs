@@ -287,6 +287,7 @@ impl Session<'_> {
             }
             Request::FunctionCall => {
                 // Nobody looks up what it calls.
+                self.forget_draws(flight);
                 self.pin(Pin::Unknown);
                 self.asked.runs(0);
                 self.unit.is_sent = true;

@@ -318,7 +318,7 @@ impl Session<'_> {
         self.journal.failed(meaning);
         match is_missing(sqlstate, token) {
             true => walked.fails(Mishap::TurnedAway),
-            false => walked.fails(mishap_of(sqlstate)),
+            false => walked.fails(self.mishap_of_error(sqlstate)),
         }
         if let Some(at) = &self.borrower.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")

@@ -161,6 +161,11 @@ impl Session<'_> {
         self.rereads = self.rereads.max(meaning.rereads);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
+            // FETCH in SQL runs it, too, which is no Execute.
+            if !portal.is_empty() {
+                self.journal.may_run(meaning);
+                self.card.set_pins(self.journal.pins);
+            }
         }
     }
 }

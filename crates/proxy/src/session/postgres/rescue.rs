@@ -40,6 +40,16 @@ pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
 }
 
 impl Session<'_> {
+    /// The same of an error with which the connection goes on: that it was turned away, a write may
+    /// have from another server that it had asked.
+    pub(super) fn mishap_of_error(&self, sqlstate: SqlState) -> Mishap {
+        let is_read = self.unit.is_read && !self.unit.may_write;
+        match mishap_of(sqlstate) {
+            Mishap::TurnedAway if !is_read => Mishap::Error,
+            mishap => mishap,
+        }
+    }
+
     /// Whether what failed is run again, and the client never hears of it.
     pub(super) fn may_rescue(&self, mishap: Mishap) -> bool {
         let Some(at) = &self.borrower.at else {

@@ -6,6 +6,7 @@ use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::conversation::{Request, Token};
 
 use super::Session;
+use super::server::ServerConnection;
 use crate::state::meaning::Meaning;
 
 /// With which one is refused who asks too late to be told apart from others.
@@ -15,12 +16,8 @@ pub(super) const REFUSAL: &str = "what other sessions drew from sequences is rem
 impl Session<'_> {
     /// Where somebody asks, a connection has forgotten what others drew before it does anything.
     pub(super) fn begin_without_draws(&mut self, flight: &mut Flight<'_, '_>) {
-        let is_idle = self
-            .server
-            .iter()
-            .any(|server| server.conversation.is_idle());
-        if self.inherits_draws && !self.drew && is_idle && self.account.asks_sequences() {
-            self.discard_draws(flight);
+        if self.account.asks_sequences() {
+            self.forget_draws(flight);
         }
     }
 
@@ -32,6 +29,9 @@ impl Session<'_> {
         meaning: &Meaning,
     ) -> bool {
         if !meaning.asks {
+            if meaning.may_ask {
+                self.forget_draws(flight);
+            }
             return false;
         }
         self.account.asked_sequences();
@@ -60,6 +60,15 @@ impl Session<'_> {
         let is_refused = self.guard_sequences(flight, &meaning);
         self.unnamed.meaning = Some(meaning);
         is_refused
+    }
+
+    /// What comes next may ask, which nobody can tell: not what others drew.
+    pub(super) fn forget_draws(&mut self, flight: &mut Flight<'_, '_>) {
+        let is_idle = |server: &ServerConnection| server.conversation.is_idle();
+        let begins = !self.drew && self.server.as_deref().is_some_and(is_idle);
+        if self.inherits_draws && begins {
+            self.discard_draws(flight);
+        }
     }
 
     fn discard_draws(&mut self, flight: &mut Flight<'_, '_>) {

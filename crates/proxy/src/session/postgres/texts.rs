@@ -38,6 +38,7 @@ impl Session<'_> {
             return Ok(self.refuse_query(flight, &words, message.len()));
         }
         if !is_whole {
+            self.forget_draws(flight);
             self.unit.may_write = true;
             self.pin(Pin::Unknown);
             self.asked.runs(0);

@@ -15,6 +15,7 @@ use super::statements::new_id;
 impl Session<'_> {
     /// Too long to be read: it is prepared here under its own name, and stays here.
     pub(super) fn parse_unread(&mut self, flight: &mut Flight<'_, '_>, message: &[u8]) -> Sending {
+        self.forget_draws(flight);
         self.unit.may_write = true;
         self.pin(Pin::Unknown);
         let sending = self.send(flight, Request::Parse, Token(0), message.len());

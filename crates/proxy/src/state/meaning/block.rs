@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::super::settings::values;
 use super::body::{Body, whole};
 use super::effects::Effects;
-use super::{Does, Reader, languages, pins, unnamed};
+use super::{Does, Reader, Rereads, languages, pins, rereads, unnamed};
 
 /// What SQL that is not in the text, or code in another language, may leave behind.
 pub(super) const ANYTHING: [Pin; 7] = [
@@ -50,6 +50,8 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
             // What it makes of its strings may draw and ask, too.
             effects.draws |= body.pins.has(Pin::Sequence);
             effects.asks |= body.pins.has(Pin::Recall);
+            effects.hides |= body.pins.has(Pin::Hiding);
+            effects.rereads |= body.pins.has(Pin::Reading);
             for relation in body.relations {
                 pins::changed(reader, &relation, effects);
             }
@@ -82,10 +84,14 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
     let mut list = SmallVec::new();
     let mut effects = Effects::of(0, &mut list);
     read(&reader, code, false, &mut effects);
-    let (draws, asks) = (effects.draws, effects.asks);
-    let of_sequences = [(draws, Pin::Sequence), (asks, Pin::Recall)];
+    let passing = [
+        (effects.draws, Pin::Sequence),
+        (effects.asks, Pin::Recall),
+        (effects.hides, Pin::Hiding),
+        (effects.rereads, Pin::Reading),
+    ];
     let mut pins = Pins::NONE;
-    for (_, pin) in of_sequences.iter().filter(|(is_so, _)| *is_so) {
+    for (_, pin) in passing.iter().filter(|(is_so, _)| *is_so) {
         pins.add(*pin);
     }
     for effect in &list {
@@ -97,6 +103,7 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
 }
 
 pub(super) fn anything(reader: &Reader<'_>, effects: &mut Effects<'_>) {
+    effects.may_ask = true;
     for pin in ANYTHING {
         effects.pin(pin);
     }
@@ -117,6 +124,8 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
         anything: !postgres::sets_locally(code, &whole, false),
         role: postgres::may_set_role(code, &whole, false),
     };
+    // What may be for longer binds, which says as much.
+    effects.rereads |= !sets.anything && sets_what_is_read_by(code, &whole);
     let mut tokens = Tokens::new(code, false);
     let mut last = Token::default();
     let mut token = tokens.next_token();
@@ -132,8 +141,12 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
                 let name = (next.kind == Kind::Word).then(|| identifier(next.span.of(code)));
                 set(name.as_deref(), effects);
             }
-            Kind::Word if is_temporary(token, last, next) && !drops_on_commit(tokens.clone()) => {
-                effects.pin_on_success(Pin::TemporaryTable);
+            Kind::Word if token.is(SET) && next.is(LOCAL) => set_locally(code, &tokens, effects),
+            Kind::Word if is_temporary(token, last, next) => {
+                match drops_on_commit(tokens.clone()) {
+                    true => effects.hides = true,
+                    false => effects.pin_on_success(Pin::TemporaryTable),
+                }
             }
             Kind::Word => word(token, last, effects),
             _ => {}
@@ -141,6 +154,15 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
         last = token;
         token = next;
     }
+}
+
+/// Whether a call of `set_config` sets by what texts are read.
+fn sets_what_is_read_by(code: &[u8], whole: &Statement) -> bool {
+    let mut names = postgres::names_set(code, whole, false);
+    names.any(|name| {
+        let name = name.map(|name| name.to_ascii_lowercase());
+        rereads::of_name(name.as_deref()) > Rereads::Nothing
+    })
 }
 
 /// What the calls of `set_config` may set for longer than their transaction.
@@ -181,6 +203,13 @@ fn set(name: Option<&[u8]>, effects: &mut Effects<'_>) {
     if name.is_none_or(|name| values::is_role(name) || name == b"session") {
         effects.pin_on_success(Pin::Role);
     }
+}
+
+/// SET LOCAL: up to the end of the transaction, texts may be read by it.
+fn set_locally(code: &[u8], behind: &Tokens<'_>, effects: &mut Effects<'_>) {
+    let name = behind.clone().next_token();
+    let name = (name.kind == Kind::Word).then(|| identifier(name.span.of(code)));
+    effects.rereads |= rereads::of_name(name.as_deref()) > Rereads::Nothing;
 }
 
 /// Whether it runs SQL that is made at run time; GRANT EXECUTE ON … and CREATE TRIGGER … EXECUTE

@@ -21,6 +21,12 @@ pub(super) struct Effects<'a> {
     pub(super) draws: bool,
     /// It asks what was drawn.
     pub(super) asks: bool,
+    /// Nobody can tell whether it asks.
+    pub(super) may_ask: bool,
+    /// What it calls may make what is temporary, up to the end of the transaction.
+    pub(super) hides: bool,
+    /// The same of settings by which texts are read.
+    pub(super) rereads: bool,
     /// How many effects the list had before.
     before: usize,
     /// The pins of it that the list has already.
@@ -36,6 +42,9 @@ impl<'a> Effects<'a> {
             list,
             draws: false,
             asks: false,
+            may_ask: false,
+            hides: false,
+            rereads: false,
             pins: Pins::NONE,
             pins_on_success: Pins::NONE,
         }
@@ -51,7 +60,9 @@ impl<'a> Effects<'a> {
     pub(super) fn hides_tables(&self, statement: &Statement) -> bool {
         let binds = self.pins.and(self.pins_on_success);
         let is_run = statement.kind != (Kind::Explain { analyze: false });
-        binds.has(Pin::TemporaryTable) || is_run && statement.traits.any(Traits::TEMPORARY)
+        binds.has(Pin::TemporaryTable)
+            || self.hides
+            || is_run && statement.traits.any(Traits::TEMPORARY)
     }
 
     pub(super) fn push(&mut self, does: Does) {

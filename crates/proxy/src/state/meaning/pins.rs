@@ -12,11 +12,12 @@ use super::{Does, Lookup, Reader, block, fields};
 
 /// Functions, by the beginnings of their names, that leave behind what only the end of the
 /// connection takes away.
-const FOR_EVER: [&[u8]; 7] = [
+const FOR_EVER: [&[u8]; 8] = [
     b"dblink_connect",
     b"pg_backup_start",
     b"pg_start_backup",
     b"pg_copy_logical_replication_slot",
+    b"pg_copy_physical_replication_slot",
     b"pg_create_logical_replication_slot",
     b"pg_create_physical_replication_slot",
     b"pg_replication_origin_session_setup",
@@ -42,6 +43,9 @@ const BINDING: Traits = Traits::TEMPORARY
     .and(Traits::CURRENT_VALUE)
     .and(Traits::SETS_UNKNOWN)
     .and(Traits::SEED);
+
+/// What binds nobody by itself.
+pub(super) const PASSING: Pins = Pins::of(&[Pin::Sequence, Pin::Recall, Pin::Hiding, Pin::Reading]);
 
 /// Whether there is anything to look for.
 pub(super) fn may_be(reader: &Reader<'_>, statement: &Statement) -> bool {
@@ -302,8 +306,8 @@ fn triggers(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_
     match catalog.binds(&name) {
         Some(pins) if !(reader.doubts_functions && catalog.is_of_users(&name)) => {
             pins.iter().for_each(|pin| match pin {
-                // Nothing is drawn or asked yet.
-                Pin::Sequence | Pin::Recall => {}
+                // Nothing of it is so yet.
+                pin if PASSING.has(pin) => {}
                 pin => effects.pin_on_success(pin),
             });
         }
@@ -355,6 +359,8 @@ pub(super) fn bind(pins: Pins, effects: &mut Effects<'_>) {
         match pin {
             Pin::Sequence => effects.draws = true,
             Pin::Recall => effects.asks = true,
+            Pin::Hiding => effects.hides = true,
+            Pin::Reading => effects.rereads = true,
             pin => effects.pin(pin),
         }
     }

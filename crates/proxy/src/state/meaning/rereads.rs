@@ -5,7 +5,7 @@ use evenkeel_wire::sql::facts::{Discard, Kind, Statement, Traits};
 use evenkeel_wire::sql::postgres;
 
 use super::super::settings::{is_of_literals, is_of_names, is_of_texts};
-use super::effects::setting_name;
+use super::effects::{Effects, setting_name};
 use super::{Does, Effect, Reader, pins};
 
 /// From when it is sent until its transaction has ended, what is known of the session's settings
@@ -33,13 +33,14 @@ pub fn sets_anything(pins: Pins) -> bool {
 }
 
 /// `effects`: what it leaves behind.
-pub(super) fn of(reader: &Reader<'_>, statement: &Statement, effects: &[Effect]) -> Rereads {
+pub(super) fn of(reader: &Reader<'_>, statement: &Statement, effects: &Effects<'_>) -> Rereads {
     let binds = |effect: &Effect| match effect.does {
         Does::Pin(pin) | Does::PinOnSuccess(pin) => ANY_SETTING.has(pin),
         _ => false,
     };
-    let by_bond = match effects.iter().any(binds) {
+    let by_bond = match effects.own().iter().any(binds) {
         true => Rereads::Anything,
+        false if effects.rereads => Rereads::Values,
         false => Rereads::Nothing,
     };
     by_bond.max(of_statement(reader, statement))
@@ -64,7 +65,8 @@ fn of_statement(reader: &Reader<'_>, statement: &Statement) -> Rereads {
     }
 }
 
-fn of_name(name: Option<&[u8]>) -> Rereads {
+/// Of one that is set, in lower case.
+pub(super) fn of_name(name: Option<&[u8]>) -> Rereads {
     match name {
         None => Rereads::Anything,
         Some(name) if is_of_texts(name) => Rereads::Texts,

@@ -39,6 +39,23 @@ pub(super) fn may_write(facts: facts::Kind, statement: &Statement) -> bool {
     }
 }
 
+/// Whether what it calls may do what no rollback takes back: run programs, or write through a
+/// connection of its own, as dblink does.
+pub(super) fn acts_outside(reader: &Reader<'_>, statement: &facts::Statement) -> bool {
+    if matches!(statement.kind, facts::Kind::CopyOut { to_client: false })
+        || statement.traits.any(facts::Traits::RUNS_TEXT)
+        || statement.functions.is_cut()
+    {
+        return true;
+    }
+    statement.functions.as_slice().iter().any(|name| {
+        let name = name.name_in(reader.text);
+        reader.catalog.is_some_and(|catalog| {
+            catalog.is_of_users(&name) && catalog.function(&name) >= Volatility::Volatile
+        })
+    })
+}
+
 /// Whether what is known of functions and relations may be another behind it. Temporary ones are
 /// nobody else's, and their session is bound.
 pub(super) fn changes_catalog(facts: facts::Kind, statement: &Statement) -> bool {

@@ -1,7 +1,7 @@
 //! What runs without being named: operators, casts, types, event triggers, and what a statement
 //! has just defined.
 
-use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_policy::pins::Pins;
 use evenkeel_wire::sql::facts::{Kind, Statement, Traits};
 use evenkeel_wire::sql::name::identifier;
 use evenkeel_wire::sql::postgres::{self, Tokens};
@@ -136,8 +136,8 @@ fn named(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut 
     let called = catalog.binds(name).unwrap_or(Pins::NONE);
     for pin in own.and(called).and(catalog.triggers(name)).iter() {
         match pin {
-            // Nothing is drawn or asked yet.
-            Pin::Sequence | Pin::Recall => {}
+            // Nothing of it is so yet.
+            pin if pins::PASSING.has(pin) => {}
             pin => effects.pin_on_success(pin),
         }
     }

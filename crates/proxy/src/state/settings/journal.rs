@@ -31,6 +31,8 @@ pub struct Journal {
     defaults: Settings,
     pending: Option<Box<Pending>>,
     has_failed: bool,
+    /// A transaction was open when the server was last ready.
+    is_in_block: bool,
 }
 
 /// More bytes of what a client has set are not followed. Every server connection of its own would
@@ -52,6 +54,7 @@ impl Journal {
             defaults: greeter.defaults.clone(),
             pending: None,
             has_failed: false,
+            is_in_block: false,
         }
     }
 
@@ -96,6 +99,19 @@ impl Journal {
         }
     }
 
+    /// It may be run at any time, and its end may not be told.
+    pub fn may_run(&mut self, meaning: &Meaning) {
+        for effect in &meaning.effects {
+            match &effect.does {
+                Does::PinOnSuccess(pin) => self.pins.add(*pin),
+                Does::Set { .. } | Does::Reset(_) | Does::ResetAll => {
+                    self.pins = self.pins.and(Pins::of(&[Pin::Settings, Pin::Role]));
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// A statement of it is complete.
     pub fn succeeded(&mut self, meaning: &Meaning, statement: usize) {
         let effects = meaning.effects_of(statement);
@@ -115,9 +131,9 @@ impl Journal {
     }
 
     /// CALL and DO commit what was set before them in a batch, if they say COMMIT: not all servers
-    /// take a batch for one transaction there.
+    /// take a batch for one transaction there. Within BEGIN they cannot.
     fn doubt(&mut self) {
-        if let Some(pending) = &mut self.pending {
+        if let Some(pending) = self.pending.as_mut().filter(|_| !self.is_in_block) {
             pending.doubt();
         }
     }
@@ -171,6 +187,7 @@ impl Journal {
             TransactionStatus::Failed => false,
         };
         self.has_failed = status == TransactionStatus::Failed;
+        self.is_in_block = status != TransactionStatus::Idle;
         owes
     }
 
@@ -179,9 +196,9 @@ impl Journal {
     fn settle(&mut self, on: &mut OnServer, interner: &Interner) -> bool {
         let pending = self.pending.take();
         let has_changed = pending.is_some_and(|mut pending| {
-            match self.has_failed {
-                true => self.pins = self.pins.and(pending.doubts()),
-                false => self.commit(&mut pending),
+            self.pins = self.pins.and(pending.doubts(self.has_failed));
+            if !self.has_failed {
+                self.commit(&mut pending);
             }
             self.take_over(&pending.committed, on, interner);
             self.pins = self.pins.and(values::bound_by(&self.now));
@@ -239,6 +256,7 @@ impl Journal {
     pub fn lost(&mut self) {
         self.pending = None;
         self.has_failed = false;
+        self.is_in_block = false;
     }
 
     /// One effect of a complete statement.
@@ -337,8 +355,11 @@ impl Journal {
 
     /// COMMIT or ROLLBACK is complete; COMMIT of a failed transaction rolls back.
     fn end(&mut self, commits: bool) {
+        self.is_in_block = false;
         if let Some(mut pending) = self.pending.take() {
-            if commits && !self.has_failed {
+            let takes_back = !commits || self.has_failed;
+            self.pins = self.pins.and(pending.doubts(takes_back));
+            if !takes_back {
                 self.commit(&mut pending);
             }
             pending.forget();

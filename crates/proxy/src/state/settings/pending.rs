@@ -51,13 +51,19 @@ impl Pending {
         });
     }
 
-    /// A procedure has run, which may have committed what was changed before it.
+    /// A procedure has run, which may have committed what was changed before it, or taken it back.
     pub(super) fn doubt(&mut self) {
         self.in_doubt = self.changes.len();
+        self.releases.clear();
     }
 
-    /// What binds a client whose text has failed: what is in doubt is so or not.
-    pub(super) fn doubts(&self) -> Pins {
+    /// What binds its client: what is in doubt is so or not. `takes_back`: it is rolled back, but
+    /// for DISCARD ALL, which some servers commit by itself.
+    pub(super) fn doubts(&self, takes_back: bool) -> Pins {
+        let discards = |change: &Change| matches!(change, Change::Everything);
+        if takes_back && self.changes.iter().any(discards) {
+            return Pins::of(&[Pin::Settings, Pin::Role]);
+        }
         let in_doubt = self.changes.get(..self.in_doubt).unwrap_or_default();
         let is_of_role =
             |change: &Change| change.touches(ROLE) || change.touches(SESSION_AUTHORIZATION);

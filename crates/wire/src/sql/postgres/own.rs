@@ -10,7 +10,7 @@ const WORDS: [&[u8]; 2] = [b"fetch", b"execute"];
 /// Whether a text that may be prepared, which is one statement, is such a one.
 #[must_use]
 pub fn is_described_by_session(text: &[u8], backslashes: bool) -> bool {
-    let is_blank = |byte: &u8| byte.is_ascii_whitespace();
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
     let first = text.iter().find(|byte| !is_blank(byte));
     // Or a comment, or nothing before the first semicolon.
     if !first.is_some_and(|first| b"FfEe-/;".contains(first)) {
@@ -35,6 +35,7 @@ mod tests {
         for text in [
             "fetch c",
             "FETCH 10 FROM c",
+            "\x0bFETCH c",
             "\n -- mine\n;; /* and */ Execute s (1)",
         ] {
             assert!(is_described_by_session(text.as_bytes(), false), "{text}");

@@ -220,7 +220,9 @@ impl<'t, 'a> Scan<'t, 'a> {
         let written = written.strip_prefix(b"\"").unwrap_or(written);
         if starts_with(written, b"pg_") {
             self.add(Traits::CATALOG);
-            if self.statement.kind == StatementKind::Write && starts_with(written, b"pg_settings") {
+            let writes = self.statement.kind == StatementKind::Write
+                || self.statement.traits.any(Traits::WRITES);
+            if writes && starts_with(written, b"pg_settings") {
                 // The view has a rule: an UPDATE of it is a SET.
                 self.add(Traits::SETS_UNKNOWN);
             }

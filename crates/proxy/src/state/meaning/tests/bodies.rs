@@ -38,8 +38,19 @@ fn a_function_binds_by_what_its_body_says() {
         (
             "plpgsql",
             "BEGIN CREATE TEMP TABLE x ON COMMIT DROP AS SELECT 1; temp := 1; END",
-            "",
+            "temporary tables of the transaction",
         ),
+        (
+            "plpgsql",
+            "BEGIN SET LOCAL search_path = a; SET LOCAL work_mem = 1; END",
+            "settings of the transaction",
+        ),
+        (
+            "sql",
+            "SELECT set_config('TimeZone', $1, true)",
+            "settings of the transaction",
+        ),
+        ("plpgsql", "BEGIN SET LOCAL a.b = 1; END", ""),
         (
             "plpgsql",
             "BEGIN PERFORM nextval('s'); END",
@@ -64,7 +75,7 @@ fn a_function_binds_by_what_its_body_says() {
         (
             "plpgsql",
             "BEGIN EXECUTE format('SET LOCAL %I = 1', x); END",
-            "",
+            "settings of the transaction",
         ),
         ("plpgsql", "BEGIN RAISE NOTICE 'Set it'; END", ""),
         ("plpgsql", "BEGIN EXECUTE $1; END", ALL),

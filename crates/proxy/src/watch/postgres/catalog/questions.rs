@@ -133,7 +133,8 @@ pub(super) const CHANGES: &str = "\
        FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid WHERE c.relrowsecurity \
       UNION ALL SELECT r.ev_class, concat(r.ev_qual::text, r.ev_action::text) \
        FROM pg_rewrite AS r JOIN pg_class AS c ON c.oid = r.ev_class \
-       WHERE r.ev_class >= 16384 AND (r.ev_type <> '1' OR c.relkind = 'm') \
+       WHERE (r.ev_class >= 16384 OR r.ev_class = 'pg_catalog.pg_settings'::regclass) \
+       AND (r.ev_type <> '1' OR c.relkind = 'm') \
      ) AS one (relation, tree) \
     UNION ALL SELECT confrelid, NULL, conrelid::text FROM pg_constraint \
      WHERE contype = 'f' AND confrelid <> conrelid \

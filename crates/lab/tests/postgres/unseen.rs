@@ -1,0 +1,149 @@
+//! What is set, made or asked where a text does not show it: by functions, views, portals, and in
+//! texts that nobody can read.
+
+use super::client::Client;
+use super::script::{Script, prepare};
+use super::stage::{ONE, Setup, admin, same_as_direct};
+
+/// Who is bound leaves one to the other.
+const TWO: Setup<'static> = Setup {
+    pool: "size = 2",
+    service: "",
+    tables: "",
+    workers: 1,
+};
+
+const MADE: &str = "
+    create or replace function makes_items() returns void language plpgsql as $$
+      begin create temp table unseen_items (a int, b text) on commit drop;
+      insert into unseen_items values (3, 'mine'); end $$;
+    create or replace function goes_to_tokyo() returns void language plpgsql as $$
+      begin perform set_config('TimeZone', 'Asia/Tokyo', true); end $$;
+    create or replace function goes_to_lima() returns void language plpgsql as $$
+      begin set local timezone = 'America/Lima'; end $$;
+    create or replace function sets_by_view() returns void language plpgsql as $$
+      begin update pg_settings set setting = '777' where name = 'work_mem'; end $$;
+    create sequence if not exists unseen_numbers;
+    grant all on unseen_numbers to sbtest;";
+
+/// TO SEE THIS RED: let what drops its table with the transaction hide nothing.
+#[test]
+fn what_a_function_makes_for_a_transaction_stands_before_what_others_have_prepared() {
+    admin().query(MADE);
+    same_as_direct(ONE, |address| {
+        let mut other = Client::connect(address);
+        other.run("drop table if exists unseen_items; create table unseen_items (a int)");
+        other.run("insert into unseen_items values (1)");
+        other.run("create temp table gone (a int)");
+        other.run("discard temp");
+        let text = "select * from unseen_items";
+        let run = Script::new().bind("s", &[]).describe("s").execute().sync();
+        let mut heard = other.ask(&prepare("s", text), 1);
+        heard.extend(other.ask(&run, 1));
+        let mut client = Client::connect(address);
+        client.run("begin");
+        client.run("select makes_items()");
+        heard.extend(client.ask(&prepare("s", text), 1));
+        heard.extend(client.ask(&run, 1));
+        client.run("commit");
+        heard.extend(other.ask(&run, 1));
+        heard
+    });
+}
+
+/// TO SEE THIS RED: let only what outlives the transaction be looked for in bodies.
+#[test]
+fn what_a_function_sets_for_a_transaction_is_in_nobody_elses_statements() {
+    admin().query(MADE);
+    for sets in ["select goes_to_tokyo()", "select goes_to_lima()"] {
+        same_as_direct(ONE, |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            let text = format!("select timestamptz '2020-01-01 00:00' as {}", &sets[7..16]);
+            let script = Script::new().parse("", sets).bind("", &[]).execute();
+            let mut heard = client.ask(&script.parse("s", &text).sync(), 1);
+            let run = Script::new().bind("s", &[]).execute().sync();
+            heard.extend(client.ask(&run, 1));
+            heard.extend(other.ask(&prepare("s", &text), 1));
+            heard.extend(other.ask(&run, 1));
+            heard
+        });
+    }
+}
+
+/// TO SEE THIS RED: let the view's own rule not be looked at.
+#[test]
+fn what_is_set_by_way_of_a_view_is_its_client_s_alone() {
+    admin().query(MADE);
+    let update = "update pg_settings set setting = '777' where name = 'work_mem'";
+    for sets in [
+        update.to_owned(),
+        format!("do $$ begin {update}; end $$"),
+        format!("explain analyze {update}"),
+        "select sets_by_view()".to_owned(),
+        format!("prepare s as {update}; execute s; deallocate all"),
+    ] {
+        same_as_direct(TWO, |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            client.query(&sets);
+            vec![other.value("show work_mem"), client.value("show work_mem")]
+        });
+    }
+}
+
+/// TO SEE THIS RED: let a portal count only where Execute runs it.
+#[test]
+fn what_a_portal_sets_that_sql_fetches_is_its_client_s_alone() {
+    for sets in [
+        "select set_config('work_mem', '777kB', false)",
+        "select set_config('work' || '_mem', '777kB', false)",
+    ] {
+        same_as_direct(TWO, |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            client.run("begin");
+            let script = Script::new().parse("", sets).bind_to("p", "", &[]).sync();
+            let mut heard = client.ask(&script, 1);
+            client.run("fetch all from p");
+            client.run("commit");
+            heard.push(other.value("show work_mem"));
+            heard.push(client.value("show work_mem"));
+            heard
+        });
+    }
+}
+
+/// TO SEE THIS RED: let only who certainly asks not be told what others drew.
+#[test]
+fn what_others_drew_is_told_to_nobody_however_it_is_asked() {
+    admin().query(MADE);
+    let long = format!("select lastval() /* {} */", "x".repeat(1_100_000));
+    for ask in [
+        Script::new().query(&long),
+        Script::new()
+            .parse("", &long)
+            .bind("", &[])
+            .execute()
+            .sync(),
+        // lastval
+        Script::new().message(b'F', b"\0\0\x09\xff\0\0\0\0\0\0"),
+    ] {
+        same_as_direct(ONE, |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            client.run("select nextval('unseen_numbers')");
+            other.ask(&ask, 1)
+        });
+    }
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        client.run("select nextval('unseen_numbers')");
+        other.run("set client_encoding to 'SJIS'");
+        other.query("select lastval()")
+    });
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        other.run("drop function if exists unseen_last()");
+        other
+            .run("create function unseen_last() returns bigint language sql as 'select lastval()'");
+        client.run("select nextval('unseen_numbers')");
+        other.query("select unseen_last()")
+    });
+}
