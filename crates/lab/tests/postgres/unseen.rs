@@ -147,3 +147,20 @@ fn what_others_drew_is_told_to_nobody_however_it_is_asked() {
         other.query("select unseen_last()")
     });
 }
+
+/// Nothing that it could say would be run: not even what sets another one.
+#[test]
+fn a_session_whose_role_is_gone_is_ended_and_not_refused_for_ever() {
+    let mut own = admin();
+    for io in crate::rig::DRIVERS {
+        own.query("create role unseen_role; grant unseen_role to sbtest");
+        let stage = super::stage::Stage::set(io, ONE);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.run("set role unseen_role");
+        other.run("select 1");
+        own.run("drop role unseen_role");
+        let told = client.query("reset role");
+        assert_eq!(told, ["E 22023", "end"], "{io}");
+        assert_eq!(stage.client().value("select 'on'"), "on", "{io}");
+    }
+}

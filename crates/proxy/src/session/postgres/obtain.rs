@@ -169,14 +169,15 @@ impl Session<'_> {
                 return self.follow(Got::Again);
             }
             let text = std::mem::take(&mut self.refused_setting);
-            let complaint = Complaint::new(
-                &text.0,
-                format!(
-                    "a setting of this session was refused by the server: {}",
-                    text.1
-                ),
-            );
-            return self.refuse(&complaint);
+            let why = "a setting of this session was refused by the server: ";
+            let complaint = Complaint::new(&text.0, format!("{why}{}", text.1));
+            // Data exceptions, syntax and access: what it names is there no more, and whatever the
+            // session does next begins with it again.
+            let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");
+            return match is_for_good {
+                true => Err(End::Fatal(complaint)),
+                false => self.refuse(&complaint),
+            };
         }
         if let Some(wanted) = wanted {
             server.settings.placed(wanted, self.worker.interner());
