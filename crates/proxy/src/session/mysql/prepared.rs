@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH};
-use evenkeel_wire::mysql::frontend::{self, Execute, Request, parameters};
+use evenkeel_wire::mysql::frontend::{self, Request, parameters};
 use evenkeel_wire::mysql::rewrite::set_statement;
 use evenkeel_wire::mysql::{Parsed, StatementId};
 use smallvec::SmallVec;
@@ -166,35 +166,32 @@ impl Session<'_> {
         !matches!(given, Some(Given::Missing { .. })) || there == Some(&*named.types)
     }
 
-    fn types_of_execute(&self, command: &[u8], number: u32) -> Option<Given> {
+    fn types_of_execute<'a>(&self, command: &'a [u8], number: u32) -> Option<Given<'a>> {
         let named = self.numbers.get(number)?;
         let payload = command.get(HEADER_LENGTH..)?;
         let request = frontend::request(payload, self.entrance.agreed).ok()?;
         let Request::Execute(execute) = request else {
             return None;
         };
-        if named.parameters == 0 && execute.flags & Execute::COUNT_AVAILABLE == 0 {
+        if named.parameters == 0 {
             return Some(Given::Nothing);
         }
         let found = parameters(&execute, named.parameters, self.entrance.agreed)?;
-        if found.count == 0 {
-            return Some(Given::Nothing);
+        let own = usize::from(named.parameters);
+        if found.types.is_some() {
+            // Those of query attributes count for this execution alone.
+            return found.types_of_first(own).map(Given::Types);
         }
-        Some(match found.types {
-            Some(types) => Given::Types(types.into()),
-            None => {
-                let values = found.values.len();
-                let at = command.len() - values;
-                Given::Missing {
-                    at,
-                    mark: Mark::Byte,
-                }
-            }
-        })
+        let mark = match found.count > own {
+            true => Mark::Nowhere,
+            false => Mark::Byte,
+        };
+        let at = command.len() - found.values.len();
+        Some(Given::Missing { at, mark })
     }
 
     /// The number, flags, types, rows.
-    fn types_of_bulk(&self, command: &[u8], number: u32) -> Option<Given> {
+    fn types_of_bulk<'a>(&self, command: &'a [u8], number: u32) -> Option<Given<'a>> {
         let named = self.numbers.get(number)?;
         let begin = HEADER_LENGTH + 1 + 4;
         let flags = command.get(begin..begin + 2)?;
@@ -205,21 +202,21 @@ impl Session<'_> {
             return Some(Given::Missing { at, mark });
         }
         let length = 2 * usize::from(named.parameters);
-        Some(Given::Types(command.get(at..at + length)?.into()))
+        Some(Given::Types(command.get(at..at + length)?))
     }
 
     /// The types of an execution count for those behind it.
-    fn bound(&mut self, number: u32, types: Box<[u8]>) -> Result<(), Complaint> {
-        if !self.numbers.bind(number, &types) {
+    fn bound(&mut self, number: u32, types: &[u8]) -> Result<(), Complaint> {
+        if !self.numbers.bind(number, types) {
             return Err(Complaint::too_many_statements());
         }
         let (Some(named), Some(server)) = (self.numbers.get(number), &mut self.server) else {
             return Ok(());
         };
         if let Some(there) = server.prepared.get(named.statement.id)
-            && there.types != types
+            && *there.types != *types
         {
-            there.types = types;
+            there.types = types.into();
         }
         Ok(())
     }
@@ -245,13 +242,14 @@ impl Session<'_> {
         let Parsed::Frame(header, _) = frame::header(packet) else {
             return false;
         };
-        if !has_room(header, named.types.len()) {
+        if !has_room(header, named.types.len()) || matches!(mark, Mark::Nowhere) {
             return false;
         }
         there.types.clone_from(&named.types);
         match mark {
             Mark::Byte => packet[at - 1] = 1,
             Mark::Flags => packet[at - 2] |= BULK_TYPES as u8,
+            Mark::Nowhere => {}
         }
         let longer = frame::Header {
             payload_length: header.payload_length + named.types.len() as u32,
@@ -265,10 +263,10 @@ impl Session<'_> {
 }
 
 /// What an execution says of its parameters' types.
-enum Given {
+enum Given<'a> {
     /// It has none.
     Nothing,
-    Types(Box<[u8]>),
+    Types(&'a [u8]),
     /// They would be here in the command.
     Missing {
         at: usize,
@@ -283,4 +281,6 @@ enum Mark {
     Byte,
     /// A flag in the two bytes before them.
     Flags,
+    /// Nothing can: those of query attributes are missing too, which nobody knows.
+    Nowhere,
 }

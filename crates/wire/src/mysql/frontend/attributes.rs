@@ -80,6 +80,20 @@ impl<'a> Parameters<'a> {
         })
     }
 
+    /// The types of the first `count`, names included, if they are there.
+    #[must_use]
+    pub fn types_of_first(self, count: usize) -> Option<&'a [u8]> {
+        let whole = self.types?;
+        let mut rest = Cursor(whole);
+        for _ in 0..count {
+            rest.u16()?;
+            if self.named {
+                rest.lenenc_bytes()?;
+            }
+        }
+        whole.get(..whole.len().saturating_sub(rest.0.len()))
+    }
+
     /// The values of the first `count`, if the types are there.
     #[must_use]
     pub fn values_of_first(self, count: usize) -> Option<&'a [u8]> {

@@ -1,0 +1,60 @@
+//! The types of parameters: those of one client are no other's.
+
+use evenkeel_lab::rootfs;
+use evenkeel_wire::mysql::flags::Capabilities;
+
+use super::client::{Client, Login, USUAL};
+use super::stage::{ONE, Stage, own_mysql};
+use crate::rig::DRIVERS;
+
+const LONGLONG: u8 = 8;
+const VAR_STRING: u8 = 253;
+
+/// The number of parameters is there, query attributes among them.
+const COUNTED: u8 = 8;
+
+/// Once; so many parameters, none of them NULL; and what follows that.
+fn counted(count: u8, rest: &[u8]) -> Vec<u8> {
+    let mut parameters = vec![1, 0, 0, 0, count, 0];
+    parameters.extend_from_slice(rest);
+    parameters
+}
+
+/// TO SEE THIS RED: keep the types of all parameters of an execution.
+#[test]
+fn the_type_of_a_query_attribute_is_no_later_execution_s() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-attribute-types");
+    let login = Login {
+        capabilities: USUAL.with(Capabilities::QUERY_ATTRIBUTES),
+        ..Login::default()
+    };
+    let mut direct = Client::connect(server.address);
+    direct.run("create table attributed (a varchar(20))");
+    for io in DRIVERS {
+        direct.run("delete from attributed");
+        let stage = Stage::before(&server, io, ONE);
+        let enter = || {
+            let mut client = Client::with(stage.address, &login);
+            assert!(client.agreed.has(Capabilities::QUERY_ATTRIBUTES));
+            client.prepare("add", "insert into attributed values (?)");
+            client
+        };
+        let (mut one, mut other) = (enter(), enter());
+        let types = [1, LONGLONG, 0, 0, VAR_STRING, 0, 1, b'n'];
+        let values = [11, 0, 0, 0, 0, 0, 0, 0, 3, b'a', b'b', b'c'];
+        let both = counted(2, &[types.as_slice(), &values].concat());
+        let text = counted(1, &[1, VAR_STRING, 0, 0, 2, b'2', b'2']);
+        let again = counted(1, &[0, 33, 0, 0, 0, 0, 0, 0, 0]);
+        let mut heard = one.execute_as("add", COUNTED, &both);
+        heard.extend(other.execute_as("add", COUNTED, &text));
+        heard.extend(one.execute_as("add", COUNTED, &again));
+        let is_fine = |line: &String| line.starts_with("ok rows=1 ");
+        assert!(heard.iter().all(is_fine), "{io}: {heard:?}");
+        let all = "select group_concat(a order by a) from attributed";
+        assert_eq!(direct.value(all), "11,22,33", "{io}");
+    }
+}
