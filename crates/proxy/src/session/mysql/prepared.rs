@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH};
 use evenkeel_wire::mysql::frontend::{self, Request, parameters};
 use evenkeel_wire::mysql::rewrite::set_statement;
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::Session;
 use super::complaint::Complaint;
+use super::executed;
 use super::from_client::has_room;
 use super::server::{Ask, ServerConnection};
 use super::statements::{Statement, Within};
@@ -40,17 +42,40 @@ impl Session<'_> {
     /// The statement that the server must prepare before the command.
     pub(super) fn lacks_statement(&self) -> Option<Arc<Statement>> {
         let number = self.unit.what.number()?;
-        if self.is_there(number) {
+        if self.is_there(number) && !self.is_other_there(number) {
             return None;
         }
         Some(Arc::clone(&self.numbers.get(number)?.statement))
     }
 
+    /// Whether the server infers what a `?` is from other types than those that its client gives.
+    fn is_other_there(&self, number: u32) -> bool {
+        let (Some(server), What::Execute(_)) = (&self.server, &self.unit.what) else {
+            return false;
+        };
+        let Some(named) = self.numbers.get(number).filter(|_| keeps_types(server)) else {
+            return false;
+        };
+        let executed = server.prepared.executed(named.statement.id);
+        let by_others = executed.filter(|all| !all.is_only_by(self.entrance.id));
+        let Some(executed) = by_others.filter(|_| !server.holds_for_statements()) else {
+            return false;
+        };
+        let types = match self.types_of_execute(&self.unit.command, number) {
+            Some(Given::Types(types)) => types,
+            Some(Given::Missing { .. }) => &named.types,
+            _ => return false,
+        };
+        !executed.was_so(types, self.names_parameters()) && self.is_read_as_then(&named.statement)
+    }
+
     /// Whether the statement that the server lacks can be prepared there as it was before.
     pub(super) fn can_be_prepared(&self) -> bool {
-        let Some(statement) = self.lacks_statement() else {
-            return true;
-        };
+        let statement = self.lacks_statement();
+        statement.is_none_or(|statement| self.is_read_as_then(&statement))
+    }
+
+    fn is_read_as_then(&self, statement: &Statement) -> bool {
         let (then, now) = (&statement.within, self.within());
         let can_be_read = then.settings(&now).is_some();
         can_be_read && (then.schema.is_none() || now.schema.is_some())
@@ -134,13 +159,31 @@ impl Session<'_> {
         };
         match given {
             // What is malformed the server refuses in its own words.
-            None | Some(Given::Nothing) => Ok(()),
-            Some(Given::Types(types)) => self.bound(number, types),
+            None | Some(Given::Nothing) => return Ok(()),
+            Some(Given::Types(types)) => self.bound(number, types)?,
             Some(Given::Missing { at, mark }) => {
                 let is_whole = self.add_types(command, begin, (number, at, mark));
-                is_whole.then_some(()).ok_or_else(malformed)
+                is_whole.then_some(()).ok_or_else(malformed)?;
             }
         }
+        self.executes(number);
+        Ok(())
+    }
+
+    /// The server may infer from its types what a `?` is.
+    fn executes(&mut self, number: u32) {
+        let named = self.names_parameters();
+        let (client, own) = (self.entrance.id, self.numbers.get(number));
+        let server = self.server.as_mut().filter(|server| keeps_types(server));
+        if let (Some(own), Some(server)) = (own, server)
+            && let Some(there) = server.prepared.get(own.statement.id)
+        {
+            there.executed.note(client, &own.types, named);
+        }
+    }
+
+    fn names_parameters(&self) -> bool {
+        self.entrance.agreed.has(Capabilities::QUERY_ATTRIBUTES)
     }
 
     /// Whether the types that the server lacks can be put into the command if its client has left
@@ -260,6 +303,10 @@ impl Session<'_> {
         command.splice(at..at, named.types.iter().copied());
         true
     }
+}
+
+fn keeps_types(server: &ServerConnection) -> bool {
+    executed::is_kept_by(server.version.mariadb, server.version.number())
 }
 
 /// What an execution says of its parameters' types.

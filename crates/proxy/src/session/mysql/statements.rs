@@ -6,6 +6,7 @@ use std::sync::Arc;
 use evenkeel_wire::mysql::StatementId;
 use rustc_hash::FxHashMap;
 
+use super::executed::Executed;
 use crate::service::rules::Ruling;
 use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh, new_id};
 use crate::state::mysql::{Effect, Meaning};
@@ -340,6 +341,7 @@ pub(crate) struct There {
     used: u64,
     /// The types that the last execution on this connection bound.
     pub(crate) types: Box<[u8]>,
+    pub(super) executed: Executed,
 }
 
 impl Prepared {
@@ -354,6 +356,11 @@ impl Prepared {
     /// What the statement is called there, without using it.
     pub(crate) fn number(&self, id: u64) -> Option<StatementId> {
         self.known.get(&id).map(|there| there.number)
+    }
+
+    /// Its executions there, without using it.
+    pub(super) fn executed(&self, id: u64) -> Option<&Executed> {
+        self.known.get(&id).map(|there| &there.executed)
     }
 
     /// The types that its last execution there bound, without using it.
@@ -376,6 +383,7 @@ impl Prepared {
             number,
             used: self.clock,
             types: Box::default(),
+            executed: Executed::default(),
         };
         let old = self.known.insert(id, there)?;
         Some(old.number)
