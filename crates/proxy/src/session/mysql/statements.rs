@@ -55,7 +55,7 @@ pub(crate) struct Within {
 
 /// The variables by which a text is read, and those that servers look at when they prepare it and
 /// not when they execute it (MySQL since 8.0.22).
-pub(crate) const READING: [&[u8]; 10] = [
+pub(crate) const READING: [&[u8]; 14] = [
     b"sql_mode",
     b"character_set_client",
     b"collation_connection",
@@ -69,6 +69,13 @@ pub(crate) const READING: [&[u8]; 10] = [
     b"time_zone",
     // MariaDB: whether DROP and ALTER read as if they said IF EXISTS.
     b"sql_if_exists",
+    // MariaDB: what `utf8` is.
+    b"old_mode",
+    // MySQL: which columns EXPLAIN has, and what is in them.
+    b"explain_format",
+    b"explain_json_format_version",
+    // MySQL: what a bare `utf8mb4` is compared by.
+    b"default_collation_for_utf8mb4",
 ];
 
 impl Within {
