@@ -76,5 +76,7 @@ mod statements;
 mod strangers;
 #[path = "mysql/triggers.rs"]
 mod triggers;
+#[path = "mysql/types.rs"]
+mod types;
 #[path = "mysql/upgrade.rs"]
 mod upgrade;

@@ -162,6 +162,29 @@ fn handlers_and_distributed_transactions_are_where_their_client_is() {
     );
 }
 
+/// TO SEE THIS RED: take SAVEPOINT for one that ends a transaction.
+#[test]
+fn a_savepoint_that_begins_a_transaction_is_where_its_client_is() {
+    same_as_direct(TWO, |address| {
+        let mut client = Client::connect(address);
+        let mut others = [Client::connect(address), Client::connect(address)];
+        let mut heard = client.all(&[
+            "create or replace table of_savepoint (a int)",
+            "set autocommit = 0",
+            "savepoint s",
+        ]);
+        others[0].run("begin");
+        heard.extend(client.all(&[
+            "insert into of_savepoint values (1)",
+            "rollback to s",
+            "select * from of_savepoint",
+            "rollback",
+        ]));
+        others.iter_mut().for_each(|other| other.run("do 1"));
+        heard
+    });
+}
+
 #[test]
 fn what_binds_a_client_is_told_and_ends() {
     for io in DRIVERS {

@@ -137,6 +137,35 @@ fn a_procedure_that_locks_all_tables_binds_its_client() {
     }
 }
 
+/// TO SEE THIS RED: look for variables in the text of a CALL only.
+#[test]
+fn what_a_procedure_gives_a_variable_by_using_is_its_client_s_own() {
+    let (_lab, server) = own();
+    let procedure = "create procedure sbtest.gives(out a int) set a = 7";
+    server.sql(procedure).unwrap();
+    for io in DRIVERS {
+        let ways: [&[&str]; 2] = [
+            &[
+                "prepare p from 'call gives(?)'",
+                "execute p using @a",
+                "deallocate prepare p",
+            ],
+            &["execute immediate 'call gives(?)' using @a"],
+        ];
+        for way in ways {
+            let setup = Setup {
+                pool: "size = 2",
+                ..ONE
+            };
+            let stage = Stage::before(&server, io, setup);
+            let (mut client, mut other) = (stage.client(), stage.client());
+            way.iter().for_each(|text| client.run(text));
+            assert_eq!(other.value("select @a"), "NULL", "{io}: {way:?}");
+            assert_eq!(client.value("select @a"), "7", "{io}: {way:?}");
+        }
+    }
+}
+
 /// The OK to a CALL tells of each commit in it, where others commit between them.
 ///
 /// TO SEE THIS RED: hold no more of an OK than 16 KiB.

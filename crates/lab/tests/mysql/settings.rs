@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_lab::rootfs;
 
-use super::client::{Client, Value};
+use super::client::{Client, Login, Value};
 use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_at, same_as_direct, shared, sql};
 use crate::rig::DRIVERS;
 
@@ -183,6 +183,36 @@ fn the_schema_goes_with_its_client() {
         heard.extend(third.all(&["select database()"]));
         heard
     });
+}
+
+/// A reset leaves a connection of MySQL in its schema, and takes the character set of that away, by
+/// which LOAD DATA reads.
+///
+/// TO SEE THIS RED: take a schema that is there after a reset for in place.
+#[test]
+fn the_character_set_of_a_schema_is_there_after_a_reset() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-schema");
+    let schema = "create database latin character set latin1; \
+                  grant all on latin.* to sbtest@'127.0.0.1'";
+    server.sql(schema).unwrap();
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, ONE);
+        let login = Login {
+            schema: Some("latin"),
+            ..Login::default()
+        };
+        let enter = || Client::with(stage.address, &login);
+        let (mut client, mut other) = (enter(), enter());
+        client.run("create temporary table leaves (a int)");
+        client.quit();
+        let shown = "select database(), @@character_set_database, @@collation_database";
+        let expect = "latin|latin1|latin1_swedish_ci";
+        assert_eq!(other.value(shown), expect, "{io}");
+    }
 }
 
 #[test]

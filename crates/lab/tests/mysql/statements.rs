@@ -7,7 +7,7 @@ use evenkeel_lab::{Server, eventually, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
-use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_at, same_as_direct, shared};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
@@ -492,6 +492,17 @@ fn a_drop_is_prepared_with_if_exists_for_those_alone_who_have_said_so() {
     }
 }
 
+/// TO SEE THIS RED: leave old_mode out of what tells statements apart.
+#[test]
+fn what_utf8_is_in_a_statement_is_its_client_s_own() {
+    for is_first in [true, false] {
+        same_as_direct(ONE, |address| {
+            let text = "select charset(convert('x' using utf8))";
+            two_prepare(address, "old_mode = ''", text, is_first)
+        });
+    }
+}
+
 #[test]
 fn so_does_mysql_which_takes_more() {
     if let Some(why) = rootfs::missing_program("mysqld") {
@@ -500,6 +511,16 @@ fn so_does_mysql_which_takes_more() {
     }
     let (_lab, server) = own_mysql("mysql-baked");
     bakes_nobody_else_s(&server);
+    for is_first in [true, false] {
+        same_as_at(&server, ONE, |address| {
+            two_prepare(
+                address,
+                "explain_format = 'JSON'",
+                "explain select 1",
+                is_first,
+            )
+        });
+    }
 }
 
 /// To prepare runs nothing, whatever the statement does.

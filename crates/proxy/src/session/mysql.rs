@@ -7,6 +7,7 @@ pub(crate) mod account;
 pub(crate) mod cancel;
 mod commands;
 pub(crate) mod complaint;
+mod executed;
 mod finish;
 mod from_client;
 mod from_server;

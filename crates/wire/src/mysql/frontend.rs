@@ -6,7 +6,7 @@ use super::{Fault, StatementId, What};
 
 mod attributes;
 
-pub use attributes::{Parameters, parameters};
+pub use attributes::{Parameters, parameters, typed};
 
 /// The first byte of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

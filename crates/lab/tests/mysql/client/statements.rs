@@ -93,6 +93,14 @@ impl Client {
         self.results(true)
     }
 
+    /// With what follows the flags as it is, on a connection with query attributes.
+    pub(crate) fn execute_as(&mut self, name: &str, flags: u8, parameters: &[u8]) -> Vec<String> {
+        let mut out = Vec::new();
+        build::execute(&mut out, self.id(name), flags, parameters);
+        self.say(&out);
+        self.results(true)
+    }
+
     /// Executes what may be no statement.
     pub(crate) fn execute_id(&mut self, id: u32) -> Vec<String> {
         let mut out = Vec::new();

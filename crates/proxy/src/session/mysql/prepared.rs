@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
+use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH};
-use evenkeel_wire::mysql::frontend::{self, Execute, Request, parameters};
+use evenkeel_wire::mysql::frontend::{self, Request, parameters};
 use evenkeel_wire::mysql::rewrite::set_statement;
 use evenkeel_wire::mysql::{Parsed, StatementId};
 use smallvec::SmallVec;
 
 use super::Session;
 use super::complaint::Complaint;
+use super::executed;
 use super::from_client::has_room;
 use super::server::{Ask, ServerConnection};
 use super::statements::{Statement, Within};
@@ -40,17 +42,40 @@ impl Session<'_> {
     /// The statement that the server must prepare before the command.
     pub(super) fn lacks_statement(&self) -> Option<Arc<Statement>> {
         let number = self.unit.what.number()?;
-        if self.is_there(number) {
+        if self.is_there(number) && !self.is_other_there(number) {
             return None;
         }
         Some(Arc::clone(&self.numbers.get(number)?.statement))
     }
 
+    /// Whether the server infers what a `?` is from other types than those that its client gives.
+    fn is_other_there(&self, number: u32) -> bool {
+        let (Some(server), What::Execute(_)) = (&self.server, &self.unit.what) else {
+            return false;
+        };
+        let Some(named) = self.numbers.get(number).filter(|_| keeps_types(server)) else {
+            return false;
+        };
+        let executed = server.prepared.executed(named.statement.id);
+        let by_others = executed.filter(|all| !all.is_only_by(self.entrance.id));
+        let Some(executed) = by_others.filter(|_| !server.holds_for_statements()) else {
+            return false;
+        };
+        let types = match self.types_of_execute(&self.unit.command, number) {
+            Some(Given::Types(types)) => types,
+            Some(Given::Missing { .. }) => &named.types,
+            _ => return false,
+        };
+        !executed.was_so(types, self.names_parameters()) && self.is_read_as_then(&named.statement)
+    }
+
     /// Whether the statement that the server lacks can be prepared there as it was before.
     pub(super) fn can_be_prepared(&self) -> bool {
-        let Some(statement) = self.lacks_statement() else {
-            return true;
-        };
+        let statement = self.lacks_statement();
+        statement.is_none_or(|statement| self.is_read_as_then(&statement))
+    }
+
+    fn is_read_as_then(&self, statement: &Statement) -> bool {
         let (then, now) = (&statement.within, self.within());
         let can_be_read = then.settings(&now).is_some();
         can_be_read && (then.schema.is_none() || now.schema.is_some())
@@ -134,13 +159,31 @@ impl Session<'_> {
         };
         match given {
             // What is malformed the server refuses in its own words.
-            None | Some(Given::Nothing) => Ok(()),
-            Some(Given::Types(types)) => self.bound(number, types),
+            None | Some(Given::Nothing) => return Ok(()),
+            Some(Given::Types(types)) => self.bound(number, types)?,
             Some(Given::Missing { at, mark }) => {
                 let is_whole = self.add_types(command, begin, (number, at, mark));
-                is_whole.then_some(()).ok_or_else(malformed)
+                is_whole.then_some(()).ok_or_else(malformed)?;
             }
         }
+        self.executes(number);
+        Ok(())
+    }
+
+    /// The server may infer from its types what a `?` is.
+    fn executes(&mut self, number: u32) {
+        let named = self.names_parameters();
+        let (client, own) = (self.entrance.id, self.numbers.get(number));
+        let server = self.server.as_mut().filter(|server| keeps_types(server));
+        if let (Some(own), Some(server)) = (own, server)
+            && let Some(there) = server.prepared.get(own.statement.id)
+        {
+            there.executed.note(client, &own.types, named);
+        }
+    }
+
+    fn names_parameters(&self) -> bool {
+        self.entrance.agreed.has(Capabilities::QUERY_ATTRIBUTES)
     }
 
     /// Whether the types that the server lacks can be put into the command if its client has left
@@ -166,35 +209,32 @@ impl Session<'_> {
         !matches!(given, Some(Given::Missing { .. })) || there == Some(&*named.types)
     }
 
-    fn types_of_execute(&self, command: &[u8], number: u32) -> Option<Given> {
+    fn types_of_execute<'a>(&self, command: &'a [u8], number: u32) -> Option<Given<'a>> {
         let named = self.numbers.get(number)?;
         let payload = command.get(HEADER_LENGTH..)?;
         let request = frontend::request(payload, self.entrance.agreed).ok()?;
         let Request::Execute(execute) = request else {
             return None;
         };
-        if named.parameters == 0 && execute.flags & Execute::COUNT_AVAILABLE == 0 {
+        if named.parameters == 0 {
             return Some(Given::Nothing);
         }
         let found = parameters(&execute, named.parameters, self.entrance.agreed)?;
-        if found.count == 0 {
-            return Some(Given::Nothing);
+        let own = usize::from(named.parameters);
+        if found.types.is_some() {
+            // Those of query attributes count for this execution alone.
+            return found.types_of_first(own).map(Given::Types);
         }
-        Some(match found.types {
-            Some(types) => Given::Types(types.into()),
-            None => {
-                let values = found.values.len();
-                let at = command.len() - values;
-                Given::Missing {
-                    at,
-                    mark: Mark::Byte,
-                }
-            }
-        })
+        let mark = match found.count > own {
+            true => Mark::Nowhere,
+            false => Mark::Byte,
+        };
+        let at = command.len() - found.values.len();
+        Some(Given::Missing { at, mark })
     }
 
     /// The number, flags, types, rows.
-    fn types_of_bulk(&self, command: &[u8], number: u32) -> Option<Given> {
+    fn types_of_bulk<'a>(&self, command: &'a [u8], number: u32) -> Option<Given<'a>> {
         let named = self.numbers.get(number)?;
         let begin = HEADER_LENGTH + 1 + 4;
         let flags = command.get(begin..begin + 2)?;
@@ -205,21 +245,21 @@ impl Session<'_> {
             return Some(Given::Missing { at, mark });
         }
         let length = 2 * usize::from(named.parameters);
-        Some(Given::Types(command.get(at..at + length)?.into()))
+        Some(Given::Types(command.get(at..at + length)?))
     }
 
     /// The types of an execution count for those behind it.
-    fn bound(&mut self, number: u32, types: Box<[u8]>) -> Result<(), Complaint> {
-        if !self.numbers.bind(number, &types) {
+    fn bound(&mut self, number: u32, types: &[u8]) -> Result<(), Complaint> {
+        if !self.numbers.bind(number, types) {
             return Err(Complaint::too_many_statements());
         }
         let (Some(named), Some(server)) = (self.numbers.get(number), &mut self.server) else {
             return Ok(());
         };
         if let Some(there) = server.prepared.get(named.statement.id)
-            && there.types != types
+            && *there.types != *types
         {
-            there.types = types;
+            there.types = types.into();
         }
         Ok(())
     }
@@ -245,13 +285,14 @@ impl Session<'_> {
         let Parsed::Frame(header, _) = frame::header(packet) else {
             return false;
         };
-        if !has_room(header, named.types.len()) {
+        if !has_room(header, named.types.len()) || matches!(mark, Mark::Nowhere) {
             return false;
         }
         there.types.clone_from(&named.types);
         match mark {
             Mark::Byte => packet[at - 1] = 1,
             Mark::Flags => packet[at - 2] |= BULK_TYPES as u8,
+            Mark::Nowhere => {}
         }
         let longer = frame::Header {
             payload_length: header.payload_length + named.types.len() as u32,
@@ -264,11 +305,15 @@ impl Session<'_> {
     }
 }
 
+fn keeps_types(server: &ServerConnection) -> bool {
+    executed::is_kept_by(server.version.mariadb, server.version.number())
+}
+
 /// What an execution says of its parameters' types.
-enum Given {
+enum Given<'a> {
     /// It has none.
     Nothing,
-    Types(Box<[u8]>),
+    Types(&'a [u8]),
     /// They would be here in the command.
     Missing {
         at: usize,
@@ -283,4 +328,6 @@ enum Mark {
     Byte,
     /// A flag in the two bytes before them.
     Flags,
+    /// Nothing can: those of query attributes are missing too, which nobody knows.
+    Nowhere,
 }

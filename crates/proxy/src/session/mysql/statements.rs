@@ -6,6 +6,7 @@ use std::sync::Arc;
 use evenkeel_wire::mysql::StatementId;
 use rustc_hash::FxHashMap;
 
+use super::executed::Executed;
 use crate::service::rules::Ruling;
 use crate::session::interned::{self, OF_CLIENT_MAX, Share, Weigh, new_id};
 use crate::state::mysql::{Effect, Meaning};
@@ -54,7 +55,7 @@ pub(crate) struct Within {
 
 /// The variables by which a text is read, and those that servers look at when they prepare it and
 /// not when they execute it (MySQL since 8.0.22).
-pub(crate) const READING: [&[u8]; 10] = [
+pub(crate) const READING: [&[u8]; 14] = [
     b"sql_mode",
     b"character_set_client",
     b"collation_connection",
@@ -68,6 +69,13 @@ pub(crate) const READING: [&[u8]; 10] = [
     b"time_zone",
     // MariaDB: whether DROP and ALTER read as if they said IF EXISTS.
     b"sql_if_exists",
+    // MariaDB: what `utf8` is.
+    b"old_mode",
+    // MySQL: which columns EXPLAIN has, and what is in them.
+    b"explain_format",
+    b"explain_json_format_version",
+    // MySQL: what a bare `utf8mb4` is compared by.
+    b"default_collation_for_utf8mb4",
 ];
 
 impl Within {
@@ -340,6 +348,7 @@ pub(crate) struct There {
     used: u64,
     /// The types that the last execution on this connection bound.
     pub(crate) types: Box<[u8]>,
+    pub(super) executed: Executed,
 }
 
 impl Prepared {
@@ -354,6 +363,11 @@ impl Prepared {
     /// What the statement is called there, without using it.
     pub(crate) fn number(&self, id: u64) -> Option<StatementId> {
         self.known.get(&id).map(|there| there.number)
+    }
+
+    /// Its executions there, without using it.
+    pub(super) fn executed(&self, id: u64) -> Option<&Executed> {
+        self.known.get(&id).map(|there| &there.executed)
     }
 
     /// The types that its last execution there bound, without using it.
@@ -376,6 +390,7 @@ impl Prepared {
             number,
             used: self.clock,
             types: Box::default(),
+            executed: Executed::default(),
         };
         let old = self.known.insert(id, there)?;
         Some(old.number)

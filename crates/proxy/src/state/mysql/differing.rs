@@ -33,7 +33,7 @@ pub fn difference(
 ) -> Difference {
     let schema: Option<Box<[u8]>> = match (&on.schema, journal.schema()) {
         (Some(_), None) => return Difference::Unfit,
-        (on, wanted) if on.as_deref() == wanted => None,
+        (here, wanted) if here.as_deref() == wanted && !lacks_charset(on, journal) => None,
         (_, wanted) => wanted.map(Into::into),
     };
     let mut list = List::new(sql);
@@ -50,6 +50,11 @@ pub fn difference(
         true => Difference::Nothing,
         false => Difference::Put { schema },
     }
+}
+
+/// A reset leaves the schema; what `character_set_database` is by it goes at MySQL.
+fn lacks_charset(on: &OnServer, journal: &Journal) -> bool {
+    on.is_doubtful && !journal.reading.mariadb
 }
 
 /// The assignments of one SET.

@@ -146,6 +146,8 @@ pub enum Does {
     Begin,
     /// COMMIT, ROLLBACK.
     End,
+    /// SAVEPOINT: with autocommit off, a transaction begins with it.
+    Savepoint,
     /// It makes one of these, of that name.
     Make(Thing, Box<[u8]>),
     /// It makes some of these, of which ones cannot be told.

@@ -13,10 +13,12 @@ pub const FOLLOWED: &[&str] = &[
     "collation_connection",
     "default_week_format",
     "div_precision_increment",
+    "explain_format",
     // MySQL 9.7 sets it to 0 by DEFAULT.
     "foreign_key_checks",
     "group_concat_max_len",
     "lc_time_names",
+    "old_mode",
     "sql_if_exists",
     "sql_mode",
     "sql_safe_updates",
@@ -206,7 +208,10 @@ pub(super) fn is_text(name: &[u8]) -> bool {
 }
 
 /// Setting the first one sets the second one, too, untold.
-pub(super) const IMPLIED: [(&[u8], &[u8]); 1] = [(b"max_join_size", b"sql_big_selects")];
+pub(super) const IMPLIED: [(&[u8], &[u8]); 2] = [
+    (b"max_join_size", b"sql_big_selects"),
+    (b"old", b"old_mode"),
+];
 
 /// The name that servers of a kind know.
 pub(super) fn spelling(name: &[u8], mariadb: bool, version: u32) -> &[u8] {
@@ -225,6 +230,7 @@ pub(super) fn sibling(name: &[u8]) -> Option<&'static [u8]> {
         b"character_set_server" => Some(b"collation_server"),
         b"collation_server" => Some(b"character_set_server"),
         b"max_join_size" => Some(b"sql_big_selects"),
+        b"old" => Some(b"old_mode"),
         _ => None,
     }
 }

@@ -66,18 +66,37 @@ pub fn parameters<'a>(
     Some(found)
 }
 
+/// The types of parameters one by one, each with its name. `named`: they have names.
+pub fn typed(types: &[u8], named: bool) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = Cursor(types);
+    std::iter::from_fn(move || {
+        let kind = rest.u16()?;
+        let name = match named {
+            true => rest.lenenc_bytes()?,
+            false => &[],
+        };
+        Some((kind, name))
+    })
+}
+
 impl<'a> Parameters<'a> {
     /// The types one by one, each with its name.
     pub fn typed(self) -> impl Iterator<Item = (u16, &'a [u8])> {
-        let mut rest = Cursor(self.types.unwrap_or_default());
-        std::iter::from_fn(move || {
-            let kind = rest.u16()?;
-            let name = match self.named {
-                true => rest.lenenc_bytes()?,
-                false => &[],
-            };
-            Some((kind, name))
-        })
+        typed(self.types.unwrap_or_default(), self.named)
+    }
+
+    /// The types of the first `count`, names included, if they are there.
+    #[must_use]
+    pub fn types_of_first(self, count: usize) -> Option<&'a [u8]> {
+        let whole = self.types?;
+        let mut rest = Cursor(whole);
+        for _ in 0..count {
+            rest.u16()?;
+            if self.named {
+                rest.lenenc_bytes()?;
+            }
+        }
+        whole.get(..whole.len().saturating_sub(rest.0.len()))
     }
 
     /// The values of the first `count`, if the types are there.

@@ -37,6 +37,7 @@ fn parameters_are_taken_apart_with_and_without_names() {
     let found = parameters(&plain, 2, Capabilities::default()).unwrap();
     assert_eq!((found.count, found.nulls), (2, &b"\0"[..]));
     assert_eq!(found.values_of_first(1), Some(&b"\x05\0\0\0"[..]));
+    assert_eq!(found.types_of_first(1), Some(&b"\x03\0"[..]));
     let named = Execute {
         flags: Execute::COUNT_AVAILABLE,
         values: b"\x01\0\0\0\x02\0\x01\x03\0\0\xfd\0\x01a\x05\0\0\0\x01x",
@@ -46,6 +47,10 @@ fn parameters_are_taken_apart_with_and_without_names() {
     let types: Vec<_> = found.typed().collect();
     assert_eq!(types, [(3, &b""[..]), (0xfd, &b"a"[..])]);
     assert_eq!(found.values_of_first(2), Some(&b"\x05\0\0\0\x01x"[..]));
+    assert_eq!(found.types_of_first(0), Some(&b""[..]));
+    assert_eq!(found.types_of_first(1), Some(&b"\x03\0\0"[..]));
+    assert_eq!(found.types_of_first(2), found.types);
+    assert_eq!(found.types_of_first(3), None);
 }
 
 #[test]

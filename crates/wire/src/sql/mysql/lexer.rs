@@ -392,7 +392,9 @@ impl<'a> Tokens<'a> {
         match self.byte(0) {
             quote @ (b'\'' | b'"' | b'`') => {
                 self.skip(1);
-                let escapes = quote != b'`' && !self.modes.no_backslash_escapes;
+                // Between what the modes make quotes of a name, as between those that always are.
+                let is_name = quote == b'`' || quote == b'"' && self.modes.ansi_quotes;
+                let escapes = !is_name && !self.modes.no_backslash_escapes;
                 if !self.skip_quoted(quote, escapes) {
                     self.at = self.text.len();
                     return self.since(Kind::Broken, start, Word(0));

@@ -25,7 +25,8 @@ const VARIABLES_LENGTH_MAX: usize = 16_384;
 /// What a variable takes beside its name and value: moving it costs as much as some bytes do.
 const VARIABLE_LENGTH: usize = 32;
 
-/// Whether a statement may begin a transaction where autocommit is off.
+/// Whether a statement may begin a transaction where autocommit is off; but for
+/// [`Does::Savepoint`].
 pub(super) fn may_begin(statement: &Statement) -> bool {
     !matches!(
         statement.kind,
@@ -247,6 +248,8 @@ impl Journal {
                 }
                 self.has_insert_id(on);
             }
+            Does::Savepoint if !self.autocommit() => self.pins.add(Pin::AutocommitOff),
+            Does::Savepoint => {}
             Does::FoundRows => self.left.found_rows = true,
             Does::SetsWithin => self.is_untold |= !reply.tells,
             Does::SetsSeveral => {}

@@ -32,6 +32,7 @@ impl Meaning {
                 | Does::NextTransaction(_)
                 | Does::Begin
                 | Does::End
+                | Does::Savepoint
                 | Does::Unmake(..)
                 | Does::Renames
                 | Does::InsertId

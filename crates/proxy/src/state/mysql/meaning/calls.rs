@@ -44,7 +44,7 @@ pub(super) fn procedure(
     statement: &mysql::Statement,
     effects: &mut Effects<'_>,
 ) {
-    if statement.traits.any(Traits::READS_VARIABLES) {
+    if statement.traits.any(Traits::READS_VARIABLES) || is_given_variables(reader, statement) {
         // They may be OUT parameters.
         effects.pin(Pin::Variables);
     }
@@ -66,6 +66,14 @@ pub(super) fn procedure(
         true => routine(reader, span, effects),
         false => effects.anything(),
     }
+}
+
+/// Whether USING puts variables where its parameters are: that of EXECUTE, for what a client of the
+/// protocol gives is answered as a result.
+fn is_given_variables(reader: &Reader<'_>, statement: &mysql::Statement) -> bool {
+    let mut tokens = reader.tokens(statement);
+    let mut all = std::iter::from_fn(|| next_of(&mut tokens));
+    reader.depth > 0 && all.any(|token| token.kind == TokenKind::Parameter)
 }
 
 fn routine(reader: &Reader<'_>, name: Span, effects: &mut Effects<'_>) {

@@ -119,6 +119,7 @@ fn of_kind(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
             // Nobody else may meet it, and no reset ends it.
             effects.pin_on_success(Pin::Unknown);
         }
+        Kind::Savepoint(_) => effects.push(Does::Savepoint),
         Kind::Xa => xa(reader, statement, effects),
         Kind::LockTables => effects.pin_on_success(Pin::TableLock),
         Kind::UnlockTables => effects.push(Does::Release(Release::UnlockTables)),

@@ -117,6 +117,14 @@ fn autocommit_off_binds_only_from_the_first_statement_to_the_end_of_its_transact
         ("SET autocommit = 1", ""),
         ("SELECT c FROM t", ""),
     ]);
+    check(&[
+        ("SAVEPOINT s", ""),
+        ("SET autocommit = 0", ""),
+        ("RELEASE SAVEPOINT s", ""),
+        ("ROLLBACK TO s", ""),
+        ("SAVEPOINT s", "autocommit off"),
+        ("COMMIT", ""),
+    ]);
 }
 
 #[test]

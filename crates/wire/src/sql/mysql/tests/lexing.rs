@@ -142,6 +142,9 @@ fn strings_end_where_the_sql_mode_says() {
     let mut tokens = Tokens::new(b"\"a\\\"", ansi);
     assert_eq!(tokens.next_token().kind, TokenKind::QuotedName);
     assert_eq!(tokens.next_token().kind, TokenKind::End);
+    let all: [&str; 4] = [r#"@"a\""#, r"@'b\''", r"@`c\`", "d"];
+    check(&all.join(" "), ansi, &all);
+    check(r#"@"a\"" d"#, MYSQL, &[r#"@"a\"""#, "d"]);
 }
 
 #[test]

@@ -112,6 +112,15 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ("CALL p()", &ANY),
         ("CALL app.pure(1)", &[]),
         ("CALL pure(@a)", &["Pin(Variables)"]),
+        ("CALL pure(?)", &[]),
+        (
+            "EXECUTE IMMEDIATE 'CALL pure(?)' USING @a",
+            &["Pin(Variables)"],
+        ),
+        (
+            "PREPARE p FROM 'CALL pure(1, ?)'",
+            &["prepare p (user variables that cannot be followed)"],
+        ),
         ("SELECT locks(1)", &["Pin(NamedLock)"]),
         ("SELECT strange(1) FROM t", &ANY),
         (

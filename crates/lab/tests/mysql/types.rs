@@ -1,0 +1,108 @@
+//! The types of parameters: those of one client are no other's.
+
+use evenkeel_lab::{Server, rootfs};
+use evenkeel_wire::mysql::flags::Capabilities;
+
+use super::client::{Client, Login, USUAL};
+use super::stage::{ONE, Stage, own_mysql};
+use crate::rig::DRIVERS;
+
+const DOUBLE: u8 = 5;
+const LONGLONG: u8 = 8;
+const VAR_STRING: u8 = 253;
+
+/// The number of parameters is there, query attributes among them.
+const COUNTED: u8 = 8;
+
+/// Once; so many parameters, none of them NULL; and what follows that.
+fn counted(count: u8, rest: &[u8]) -> Vec<u8> {
+    let mut parameters = vec![1, 0, 0, 0, count, 0];
+    parameters.extend_from_slice(rest);
+    parameters
+}
+
+/// TO SEE THIS RED: keep the types of all parameters of an execution.
+#[test]
+fn the_type_of_a_query_attribute_is_no_later_execution_s() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-attribute-types");
+    let login = Login {
+        capabilities: USUAL.with(Capabilities::QUERY_ATTRIBUTES),
+        ..Login::default()
+    };
+    let mut direct = Client::connect(server.address);
+    direct.run("create table attributed (a varchar(20))");
+    for io in DRIVERS {
+        direct.run("delete from attributed");
+        let stage = Stage::before(&server, io, ONE);
+        let enter = || {
+            let mut client = Client::with(stage.address, &login);
+            assert!(client.agreed.has(Capabilities::QUERY_ATTRIBUTES));
+            client.prepare("add", "insert into attributed values (?)");
+            client
+        };
+        let (mut one, mut other) = (enter(), enter());
+        let types = [1, LONGLONG, 0, 0, VAR_STRING, 0, 1, b'n'];
+        let values = [11, 0, 0, 0, 0, 0, 0, 0, 3, b'a', b'b', b'c'];
+        let both = counted(2, &[types.as_slice(), &values].concat());
+        let text = counted(1, &[1, VAR_STRING, 0, 0, 2, b'2', b'2']);
+        let again = counted(1, &[0, 33, 0, 0, 0, 0, 0, 0, 0]);
+        let mut heard = one.execute_as("add", COUNTED, &both);
+        heard.extend(other.execute_as("add", COUNTED, &text));
+        heard.extend(one.execute_as("add", COUNTED, &again));
+        let is_fine = |line: &String| line.starts_with("ok rows=1 ");
+        assert!(heard.iter().all(is_fine), "{io}: {heard:?}");
+        let all = "select group_concat(a order by a) from attributed";
+        assert_eq!(direct.value(all), "11,22,33", "{io}");
+    }
+}
+
+/// MySQL compares an integer as a DOUBLE once a DOUBLE was given; MariaDB looks anew each time.
+///
+/// TO SEE THIS RED: execute what the server has, whoever has executed it before.
+#[test]
+fn an_integer_is_compared_as_one_whatever_another_client_has_given() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-inferred");
+    let mut direct = Client::connect(server.address);
+    direct.run("create table neighbours (id bigint)");
+    let prepares = || counter(&server, "Com_stmt_prepare");
+    for io in DRIVERS {
+        direct.run("delete from neighbours");
+        direct.run("insert into neighbours values (9007199254740992), (9007199254740993), (5)");
+        let stage = Stage::before(&server, io, ONE);
+        let enter = || {
+            let mut client = stage.client();
+            client.prepare("remove", "delete from neighbours where id in (?, 1)");
+            client
+        };
+        let (mut one, mut other, mut third) = (enter(), enter(), enter());
+        let remove = |client: &mut Client, kind, value: [u8; 8]| {
+            let parameters = [&[1, 0, 0, 0, 0, 1, kind, 0], value.as_slice()].concat();
+            client.execute_as("remove", 0, &parameters).concat()
+        };
+        let number = 9_007_199_254_740_993_i64.to_le_bytes();
+        let heard = remove(&mut one, DOUBLE, 5_f64.to_le_bytes());
+        assert!(heard.starts_with("ok rows=1 "), "{io}: {heard}");
+        let heard = remove(&mut other, LONGLONG, number);
+        assert!(heard.starts_with("ok rows=1 "), "{io}: {heard}");
+        // Whoever gives the same costs nothing more.
+        let before = prepares();
+        for client in [&mut third, &mut other] {
+            let heard = remove(client, LONGLONG, number);
+            assert!(heard.starts_with("ok rows=0 "), "{io}: {heard}");
+        }
+        assert_eq!(prepares(), before, "{io}");
+    }
+}
+
+fn counter(server: &Server, of: &str) -> String {
+    let status = format!("show global status like '{of}'");
+    server.sql(&status).unwrap()
+}
