@@ -17,6 +17,7 @@ mod postgres;
 mod replication;
 pub mod report;
 mod roles;
+mod succession;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use identity::Identity;
 use member::{Member, Word};
 use postgres::Track;
 use report::Said;
+use succession::Succession;
 
 /// How far a replica is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +104,8 @@ pub struct Cluster {
     fences: BTreeMap<u64, Fence>,
     /// PostgreSQL: where the current primary was, and when.
     track: Track,
+    /// MySQL and MariaDB replication: what the current or last primary told.
+    succession: Option<Succession>,
     named: Option<Named>,
     /// Why the name that an operator gave holds no more; until the next one is given or taken back.
     lapse: Option<Problem>,
@@ -130,6 +134,7 @@ impl Cluster {
             identity: None,
             fences: BTreeMap::new(),
             track: Track::default(),
+            succession: None,
             named: None,
             lapse: None,
             verdict: Verdict {

@@ -37,6 +37,7 @@ impl Cluster {
             self.seat(found.ruling.primary);
         }
         self.remember_position();
+        self.remember_succession();
         self.look_for_errants();
         self.tell(found);
     }
@@ -94,7 +95,10 @@ impl Cluster {
             Said::Replication(_) if replication::is_halted(said) && member.just_ran() => {
                 Stand::Follows
             }
-            Said::Replication(said) => replication::stand(said),
+            Said::Replication(said) => match replication::stand(said) {
+                Stand::Claims => self.outdone(member).map_or(Stand::Claims, Stand::Refused),
+                stand => stand,
+            },
             Said::Galera(said) => galera::stand(said),
             Said::Group(said) => group::stand(said),
         }

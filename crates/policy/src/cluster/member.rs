@@ -24,6 +24,9 @@ pub(super) struct Member {
     /// When its last word came.
     pub(super) heard_ms: u64,
     pub(super) claim: Option<Claim>,
+    /// Since when it takes writes and replicates from nobody, as far as it was heard: also while
+    /// it is away.
+    pub(super) writing: Option<Writing>,
     /// Since when it says that it is not connected to its source.
     pub(super) apart_ms: Option<u64>,
     /// How far behind it was when that was last known and there was a primary.
@@ -67,6 +70,14 @@ pub(super) struct Claim {
     pub(super) held: bool,
 }
 
+/// A server that takes writes and replicates from nobody.
+#[derive(Debug, Clone)]
+pub(super) struct Writing {
+    /// As in its claim.
+    who: String,
+    pub(super) since_ms: u64,
+}
+
 impl Member {
     pub(super) fn new(id: u64, name: String) -> Member {
         Member {
@@ -77,6 +88,7 @@ impl Member {
             word_ms: 0,
             heard_ms: 0,
             claim: None,
+            writing: None,
             apart_ms: None,
             lag: Lag::UNKNOWN,
             lag_at_ms: 0,
@@ -110,6 +122,7 @@ impl Member {
                 held: false,
             },
         });
+        self.writing = self.writing_by(now_ms, &report.said);
         self.apart_ms = is_apart(&report.said).then(|| self.apart_ms.unwrap_or(now_ms));
         self.word = Word::Said;
         self.is_silent = false;
@@ -120,6 +133,19 @@ impl Member {
         }
         self.said = Some(report.said);
         is_another
+    }
+
+    /// Its claim has been heard.
+    fn writing_by(&mut self, now_ms: u64, said: &Said) -> Option<Writing> {
+        let is_replica = matches!(said, Said::Replication(said) if replication::replicates(said));
+        let who = &self.claim.as_ref().filter(|_| !is_replica)?.who;
+        let since = self.writing.take().filter(|since| since.who == *who);
+        since.or_else(|| {
+            Some(Writing {
+                who: who.clone(),
+                since_ms: now_ms,
+            })
+        })
     }
 
     /// It could not tell what it is; `stays` keeps what it said.

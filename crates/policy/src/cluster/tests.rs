@@ -13,6 +13,7 @@ mod replication;
 mod simulation;
 
 /// A cluster of db1, db2, … (1, 2, …) and a clock.
+#[derive(Clone)]
 struct Bench {
     cluster: Cluster,
     now_ms: u64,

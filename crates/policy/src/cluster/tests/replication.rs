@@ -120,6 +120,55 @@ fn an_old_primary_has_no_veto_while_it_is_down_and_is_compared_when_it_is_back()
     );
 }
 
+/// TO SEE THIS RED: let whoever claims alone be compared with nobody.
+#[test]
+fn an_old_primary_that_was_never_made_a_replica_stays_out_while_the_new_one_is_down() {
+    let old = writer(1, &[(1, 100)]);
+    let new = writer(2, &[(1, 100), (2, 130)]);
+    for is_heard_first in [true, false] {
+        let mut bench = trio();
+        bench.loses(1);
+        bench.hears(2, new.clone());
+        assert_eq!(bench.hears_fresh(2, new.clone()).primary, Some(2));
+        if is_heard_first {
+            bench.hears(1, old.clone());
+            let verdict = bench.hears_fresh(1, old.clone());
+            is_unfit(&verdict, 1, "lacks 30 transactions");
+        }
+        bench.loses(2);
+        bench.hears(1, old.clone());
+        let verdict = bench.hears_fresh(1, old.clone());
+        assert_eq!(verdict.primary, None);
+        is_unfit(&verdict, 1, "took writes before db2 did, which is down");
+        // A replica that is promoted now takes the place of the new one, whatever it lacks.
+        let promoted = writer(3, &[(1, 100), (2, 110)]);
+        let mut other = bench.clone();
+        other.hears(3, promoted.clone());
+        assert_eq!(other.hears_fresh(3, promoted).primary, Some(3));
+        // Who has all of it may be used, and whom an operator names.
+        let whole = writer(1, &[(1, 100), (2, 130)]);
+        let mut other = bench.clone();
+        assert_eq!(other.hears_fresh(1, whole).primary, Some(1));
+        let at_ms = bench.now_ms + 1;
+        bench.cluster.name_primary(at_ms, Some(1));
+        assert_eq!(bench.hears_fresh(1, old.clone()).primary, Some(1));
+    }
+}
+
+#[test]
+fn a_former_primary_that_has_replicated_since_can_be_promoted_again() {
+    let mut bench = trio();
+    let new = writer(2, &[(1, 100), (2, 130)]);
+    bench.loses(1);
+    bench.hears(2, new.clone());
+    bench.hears_fresh(2, new);
+    bench.hears(1, replica(1, &[(1, 100), (2, 110)]));
+    bench.loses(2);
+    let again = writer(1, &[(1, 100), (2, 110)]);
+    bench.hears(1, again.clone());
+    assert_eq!(bench.hears_fresh(1, again).primary, Some(1));
+}
+
 #[test]
 fn a_writable_replica_stays_a_replica_with_a_warning() {
     let mut bench = trio();

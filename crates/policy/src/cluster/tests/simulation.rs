@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Report, Role, Verdict};
 
 mod truth;
 
-use truth::{Kind, Truth, agrees, claims, is_synced, who};
+use truth::{Kind, Truth, agrees, claims, is_synced, replicates, who};
 
 const SEEDS: u64 = 1_200;
 const STEPS: u64 = 250;
@@ -79,7 +79,12 @@ struct Memory {
     held: bool,
     mute: bool,
     spoke: bool,
+    /// Since when it takes writes and replicates from nobody; a loss does not end that.
+    writing_ms: Option<u64>,
 }
+
+/// The last primary: who, since when it claimed, what it said last.
+type Last = (usize, u64, Said);
 
 struct Monitor {
     random: Random,
@@ -92,6 +97,7 @@ struct Monitor {
     memory: Vec<Memory>,
     named: bool,
     timeline_heard: u32,
+    last: Option<Last>,
 }
 
 impl Monitor {
@@ -111,6 +117,7 @@ impl Monitor {
             memory: (0..count).map(|_| Memory::default()).collect(),
             named: false,
             timeline_heard: 0,
+            last: None,
         }
     }
 
@@ -247,7 +254,28 @@ impl Monitor {
     fn right(&self) -> Vec<usize> {
         let held: Vec<bool> = self.memory.iter().map(|one| one.held).collect();
         let primary = self.cluster.verdict().primary;
-        self.truth.right(self.timeline_heard, &held, primary)
+        let outdone: Vec<usize> = (0..held.len())
+            .filter(|&one| self.is_outdone(one))
+            .collect();
+        self.truth
+            .right(self.timeline_heard, (&held, &outdone), primary)
+    }
+
+    /// Whether the last primary, which is away, began to take writes behind this one and told more.
+    fn is_outdone(&self, one: usize) -> bool {
+        let Some((last, since_ms, told)) = &self.last else {
+            return false;
+        };
+        let is_before = self.memory[one]
+            .writing_ms
+            .is_some_and(|own_ms| own_ms < *since_ms);
+        let lacks = match (told, &self.truth.servers[one].said) {
+            (Said::Replication(told), Said::Replication(own)) => {
+                !own.executed.contains(&told.executed)
+            }
+            _ => false,
+        };
+        *last != one && !self.truth.is_heard(*last) && is_before && lacks
     }
 
     /// A privilege is missing for a while; the current primary is trusted on.
@@ -298,6 +326,8 @@ impl Monitor {
         if let Said::Postgres(said) = last {
             assert!(said.timeline >= self.timeline_heard, "a lower timeline");
         }
+        let (last, claimed_ms) = (last.clone(), memory.claimed_ms);
+        self.last = claimed_ms.map(|claimed_ms| (primary as usize, claimed_ms, last));
         if before.primary != Some(primary) {
             self.check_new(primary, before);
             self.memory[primary as usize].held = true;
@@ -338,6 +368,8 @@ impl Memory {
         if !claims(&report.said) || changed {
             (self.claimed_ms, self.verified, self.held) = (None, false, false);
         }
+        let writes = claims(&report.said) && !replicates(&report.said);
+        self.writing_ms = writes.then(|| self.writing_ms.unwrap_or(now_ms));
         match (claims(&report.said), self.claimed_ms) {
             (false, _) => {}
             (true, None) => self.claimed_ms = Some(now_ms),

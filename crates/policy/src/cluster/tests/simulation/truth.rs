@@ -210,15 +210,16 @@ impl Truth {
 
     /// What must be decided after everybody was heard, written down a second time: `None` is that
     /// nobody may be the primary, several are that any of them may. `held` are those that were the
-    /// primary during their present claim.
+    /// primary during their present claim, `outdone` those that give way to one that is away.
     pub(super) fn right(
         &self,
         timeline_heard: u32,
-        held: &[bool],
+        (held, outdone): (&[bool], &[usize]),
         primary: Option<u64>,
     ) -> Vec<usize> {
         let claiming: Vec<usize> = (0..self.servers.len())
             .filter(|&index| self.is_heard(index) && self.claims(index))
+            .filter(|index| !outdone.contains(index))
             .collect();
         match self.kind {
             Kind::Galera => {
