@@ -10,6 +10,8 @@ mod rig;
 mod ahead;
 #[path = "mysql/asked.rs"]
 mod asked;
+#[path = "mysql/baked.rs"]
+mod baked;
 #[path = "mysql/bulk.rs"]
 mod bulk;
 #[path = "mysql/causal.rs"]

@@ -1,13 +1,12 @@
 //! Prepared statements, of the protocol and of SQL: each client has its own, wherever they run.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::{Server, eventually, rootfs};
+use evenkeel_lab::eventually;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
-use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_at, same_as_direct, shared};
+use super::stage::{ONE, Setup, Stage, own, same_as_direct};
 use crate::rig::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
@@ -381,145 +380,6 @@ fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_chang
         let is_bound = || Ok((told()[0]["count"] == 1).then_some(()));
         let waited = eventually(Duration::from_secs(3), "the lock binds", is_bound);
         waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", told()));
-    }
-}
-
-/// A SET that one of two sessions has run before both prepare the same text.
-const SETTINGS: [(&str, &str); 9] = [
-    ("div_precision_increment = 10", "select a / b from baked"),
-    (
-        "group_concat_max_len = 4",
-        "select group_concat(v) from baked",
-    ),
-    ("default_week_format = 3", "select week(d) from baked"),
-    (
-        "lc_time_names = 'de_DE'",
-        "select dayname(d), date_format(d, '%M') from baked",
-    ),
-    (
-        "time_zone = '+05:00'",
-        "select unix_timestamp(d), from_unixtime(a), ts from baked",
-    ),
-    (
-        "time_zone = '+05:00'",
-        "select timestamp'2024-01-01 00:00:00+00:00', ts > '2023-12-31 22:00:00+00:00' from baked",
-    ),
-    (
-        "sql_select_limit = 1",
-        "select a from baked union all select b from baked",
-    ),
-    ("sql_safe_updates = 1", "update baked set a = a where b > 0"),
-    (
-        "names latin1",
-        "select 'x', concat(v, 'y'), charset('z'), hex('\u{e9}') from baked",
-    ),
-];
-
-/// Each prepares and executes, the one that has set something first or last, and both once more.
-fn two_prepare(address: SocketAddr, set: &str, text: &str, is_first: bool) -> Vec<String> {
-    let mut both = [Client::connect(address), Client::connect(address)];
-    if !is_first {
-        both.reverse();
-    }
-    let setter = usize::from(!is_first);
-    both[setter].run(&format!("set {set}"));
-    let mut heard = Vec::new();
-    for one in &mut both {
-        heard.extend(one.prepare("baked", text));
-        heard.extend(one.execute("baked", &[]));
-    }
-    for one in &mut both {
-        heard.extend(one.execute("baked", &[]));
-    }
-    heard
-}
-
-/// Each has a variable of another type, and both the same text.
-fn two_name_variables(address: SocketAddr) -> Vec<String> {
-    let mut both = [Client::connect(address), Client::connect(address)];
-    let mut heard = Vec::new();
-    for (one, value) in both.iter_mut().zip(["5", "1.5"]) {
-        one.run(&format!("set @baked = {value}"));
-        heard.extend(one.prepare("named", "select 1 + @baked, concat('', @baked)"));
-        heard.extend(one.execute("named", &[]));
-    }
-    for one in &mut both {
-        heard.extend(one.execute("named", &[]));
-    }
-    heard
-}
-
-fn bakes_nobody_else_s(server: &Server) {
-    let mut direct = Client::connect(server.address);
-    direct.run("drop table if exists baked");
-    direct.run(
-        "create table baked (a int, b int, v varchar(9), d datetime, \
-         ts timestamp default '2024-01-01')",
-    );
-    direct.run("insert into baked (a, b, v, d) values (1, 7, 'abcdef', '2024-03-01')");
-    let stage = Stage::before(server, "auto", ONE);
-    let mut other = Vec::new();
-    for ((set, text), is_first) in SETTINGS.iter().flat_map(|one| [(one, true), (one, false)]) {
-        let expect = two_prepare(server.address, set, text, is_first);
-        let heard = two_prepare(stage.address, set, text, is_first);
-        if heard != expect {
-            other.push(format!(
-                "{set} {is_first}: {heard:#?} instead of {expect:#?}"
-            ));
-        }
-    }
-    assert!(other.is_empty(), "{}", other.join("\n"));
-    let expect = two_name_variables(server.address);
-    assert_eq!(two_name_variables(stage.address), expect);
-}
-
-/// TO SEE THIS RED: leave one of them out of what tells statements apart.
-#[test]
-fn what_a_server_takes_from_the_session_when_it_prepares_is_its_client_s() {
-    bakes_nobody_else_s(shared());
-}
-
-/// What only MariaDB knows.
-///
-/// TO SEE THIS RED: leave sql_if_exists out of what tells statements apart.
-#[test]
-fn a_drop_is_prepared_with_if_exists_for_those_alone_who_have_said_so() {
-    for is_first in [true, false] {
-        same_as_direct(ONE, |address| {
-            let text = "drop table dropped_by_nobody";
-            two_prepare(address, "sql_if_exists = 1", text, is_first)
-        });
-    }
-}
-
-/// TO SEE THIS RED: leave old_mode out of what tells statements apart.
-#[test]
-fn what_utf8_is_in_a_statement_is_its_client_s_own() {
-    for is_first in [true, false] {
-        same_as_direct(ONE, |address| {
-            let text = "select charset(convert('x' using utf8))";
-            two_prepare(address, "old_mode = ''", text, is_first)
-        });
-    }
-}
-
-#[test]
-fn so_does_mysql_which_takes_more() {
-    if let Some(why) = rootfs::missing_program("mysqld") {
-        println!("skipped: {why}");
-        return;
-    }
-    let (_lab, server) = own_mysql("mysql-baked");
-    bakes_nobody_else_s(&server);
-    for is_first in [true, false] {
-        same_as_at(&server, ONE, |address| {
-            two_prepare(
-                address,
-                "explain_format = 'JSON'",
-                "explain select 1",
-                is_first,
-            )
-        });
     }
 }
 
