@@ -30,6 +30,9 @@ use crate::service::Service;
 use crate::service::database::Own;
 use crate::socket::Socket;
 
+/// After so many steps of one session the worker's others have their turn.
+const STEPS_MAX: usize = 64;
+
 /// Serves one client. The caller has counted it among the worker's sessions.
 pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     let Accepted {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::eventually;
+use evenkeel_lab::{eventually, procfs};
 
 use super::client::{Client, Login};
 use super::script::Script;
@@ -418,5 +418,29 @@ fn a_connection_is_replaced_when_it_is_old_and_its_client_goes_on() {
         let took = began.elapsed();
         assert!(took > Duration::from_millis(500), "{io}: {took:?}");
         assert_eq!(client.value("show application_name"), "stays", "{io}");
+    }
+}
+
+/// TO SEE THIS RED: let what stands behind an error be read.
+#[test]
+fn what_comes_behind_an_error_without_a_sync_is_not_remembered() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let mut client = stage.client();
+        client.tell(&Script::new().parse("", "no sql").flush());
+        assert!(client.hear().starts_with("E "), "{io}");
+        let memory_kb = || procfs::memory_kb(&stage.balancer.pids());
+        let before_kb = memory_kb();
+        for round in 0..40 {
+            let mut script = Script::new();
+            for number in 0..5_000 {
+                script = script.query(&format!("set a.b = '{round} {number}'; set a.c = ''"));
+            }
+            client.tell(&script);
+        }
+        assert_eq!(client.ask(&Script::new().sync(), 1), ["Z Idle"], "{io}");
+        let grown_kb = memory_kb().saturating_sub(before_kb);
+        assert!(grown_kb < 16 * 1024, "{io}: {grown_kb} kB");
+        assert_eq!(client.value("select 'on'"), "on", "{io}");
     }
 }

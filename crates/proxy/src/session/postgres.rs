@@ -56,6 +56,7 @@ use crate::service::Seat;
 use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
 use crate::service::rules::Ruling;
+use crate::session::STEPS_MAX;
 use crate::session::borrower::Borrower;
 use crate::session::card::{Card, Doing};
 use crate::session::input::Input;
@@ -238,13 +239,15 @@ pub(super) async fn converse(
 
 impl Session<'_> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        loop {
+        for _ in 0..STEPS_MAX {
             match self.step(context) {
                 Ok(true) => {}
                 Ok(false) => return Poll::Pending,
                 Err(end) => return Poll::Ready(end),
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// One thing that can be done now. False: nothing can.
@@ -302,10 +305,14 @@ impl Session<'_> {
         conversation.owes_ready() && !waits
     }
 
-    /// Whether the server has all that was sent to it; a failure is found by the next receive.
+    /// Whether the server has all that was sent to it. One that has failed never has: the next
+    /// receive finds that, and what it said before.
     fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
         let server = self.server.as_mut();
-        server.is_none_or(|server| server.lent.stream.poll_sent(context).is_ready())
+        server.is_none_or(|server| {
+            let sent = server.lent.stream.poll_sent(context);
+            matches!(sent, Poll::Ready(Ok(())))
+        })
     }
 
     /// Takes what the server says. False: it says nothing.
@@ -393,6 +400,15 @@ impl Session<'_> {
             self.held = self.worker.spare();
         }
         self.held.extend_from_slice(bytes);
+    }
+
+    /// What is left of it from there on; a long beginning of a message is not copied again each
+    /// time that more of it comes.
+    fn hold_rest(&mut self, input: Input<'_>, at: usize) {
+        match input {
+            Input::Held(bytes) if at == 0 && self.held.is_empty() => self.held = bytes,
+            input => self.hold(input.bytes().get(at..).unwrap_or_default()),
+        }
     }
 
     /// Goes on with what was held.

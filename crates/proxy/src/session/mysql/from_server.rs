@@ -200,6 +200,10 @@ impl Session<'_> {
             return flight.drop(packet.len());
         }
         if delivery == Delivery::Swallow {
+            if let Settled::Prepared { statement, .. } = settled {
+                // It is prepared elsewhere; here nobody would ever close it.
+                server.closing.push(statement);
+            }
             note_end(event, walked);
             return flight.drop(packet.len());
         }

@@ -8,10 +8,8 @@ use evenkeel_wire::mysql::frame;
 use super::from_client::command_of;
 use super::{End, HELD_LENGTH_MAX, Session, Stage};
 use crate::relay::Way;
+use crate::session::STEPS_MAX;
 use crate::session::input::Input;
-
-/// After so many steps the worker's other sessions have their turn.
-const STEPS_MAX: usize = 64;
 
 impl Session<'_> {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {

@@ -40,7 +40,7 @@ impl Session<'_> {
                 Look::Local(length) => at += length,
                 Look::Leave => return Err(End::ClientLeft),
                 Look::More => {
-                    self.hold(&input.bytes()[at..]);
+                    self.hold_rest(input, at);
                     return Ok(());
                 }
                 Look::Unit(wanted, view) => {
@@ -84,21 +84,24 @@ impl Session<'_> {
             };
             (is_whole, taken)
         };
-        if taken < input.bytes().len() {
-            self.hold(&input.bytes()[taken..]);
-        }
+        let input = match taken == input.bytes().len() {
+            true => Some(input),
+            false => {
+                self.hold_rest(input, taken);
+                None
+            }
+        };
         if self.unit.stray == Stray::Found && self.leaves_replica()? {
             self.worker.keep_spare(out);
             return Ok(());
         }
         self.give_answers();
-        if is_whole && out.is_empty() {
+        if let Some(input) = input.filter(|_| is_whole && out.is_empty()) {
             self.worker.keep_spare(out);
             self.send_input(input)?;
             self.look_for_the_end();
             return Ok(());
         }
-        drop(input);
         if taken == 0 && out.is_empty() {
             // The beginning of a message, or more than may be sent now: something else goes on.
             self.worker.keep_spare(out);
@@ -273,6 +276,13 @@ impl Session<'_> {
         message: &[u8],
         is_whole: bool,
     ) -> Result<Sending, End> {
+        let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
+        let is_nothing =
+            request != Request::Sync && self.server.as_deref().is_some_and(awaits_sync);
+        if is_nothing {
+            // Nobody answers it, and nothing of it is to be remembered.
+            return Ok(self.send(flight, request, Token(0), message.len()));
+        }
         match request {
             Request::Query => self.query(flight, message, is_whole),
             Request::Parse => self.parse(flight, header, message, is_whole),
