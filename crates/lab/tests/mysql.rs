@@ -22,6 +22,8 @@ mod client;
 mod commands;
 #[path = "mysql/console.rs"]
 mod console;
+#[path = "mysql/departed.rs"]
+mod departed;
 #[path = "mysql/digests.rs"]
 mod digests;
 #[path = "mysql/door.rs"]

@@ -1,5 +1,6 @@
 //! The clusters behind services with a role: who is asked, what is decided, what follows from it.
 
+mod departed;
 pub(super) mod handover;
 mod telling;
 
@@ -384,6 +385,7 @@ impl World {
                 self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged);
             }
         }
+        self.part_departed_from_former(index);
     }
 
     /// The names of the services that a cluster serves.

@@ -383,10 +383,7 @@ impl World {
     fn seen(&self, index: usize) -> Seen {
         let plan = &self.services[index].plan;
         let mut seen = Seen {
-            tracks: plan.database.as_ref().is_some_and(|database| {
-                let split = &database.split;
-                split.reads && split.consistency != Consistency::Eventual
-            }),
+            tracks: tracks(plan),
             ..Seen::default()
         };
         for one in &plan.servers {
@@ -413,7 +410,7 @@ impl World {
             self.services[index].primary = primary;
             self.cut_at_former(index, before.filter(|_| before != primary));
         }
-        self.tell_turn(index);
+        serving::tell_turn(&self.services[index].service);
     }
 
     fn cut_at_former(&self, index: usize, former: Option<u64>) {
@@ -432,6 +429,14 @@ impl World {
             watching.doubt();
         }
     }
+}
+
+/// Whether replicas are read only where they have what sessions wrote.
+pub(super) fn tracks(plan: &ServicePlan) -> bool {
+    plan.database.as_ref().is_some_and(|database| {
+        let split = &database.split;
+        split.reads && split.consistency != Consistency::Eventual
+    })
 }
 
 /// What whoever reads there sees, if the server says so. A Galera node does when it is asked.

@@ -6,6 +6,7 @@ use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::{Server, Service, now_ms};
 
 use super::World;
+use super::service::ServiceState;
 use crate::config::plan::{Protocol, ServicePlan};
 
 /// Between two looks at what should be gone.
@@ -18,6 +19,8 @@ pub(super) struct Leaving {
     pub(super) protocol: Protocol,
     /// `None`: the whole service leaves.
     pub(super) server: Option<Arc<Server>>,
+    /// The whole service, as it was when it left.
+    pub(super) departed: Option<Box<ServiceState>>,
     /// Those that its last sessions are on: if one is listed again meanwhile, it is the same.
     pub(super) servers: Vec<Arc<Server>>,
     pub(super) since_ms: u64,
@@ -32,22 +35,28 @@ impl Leaving {
     pub(super) fn server(service: &Arc<Service>, server: &Arc<Server>, plan: &ServicePlan) -> Self {
         Self {
             server: Some(Arc::clone(server)),
-            ..Self::service(service, vec![Arc::clone(server)], plan)
+            ..Self::of(service, vec![Arc::clone(server)], plan)
         }
     }
 
-    /// A whole service.
-    pub(super) fn service(
-        service: &Arc<Service>,
-        servers: Vec<Arc<Server>>,
-        plan: &ServicePlan,
-    ) -> Self {
+    /// A whole service: nothing more is learnt for it.
+    pub(super) fn service(mut state: ServiceState, servers: Vec<Arc<Server>>) -> Self {
+        state.learning = None;
+        let leaving = Self::of(&state.service, servers, &state.plan);
+        Self {
+            departed: Some(Box::new(state)),
+            ..leaving
+        }
+    }
+
+    fn of(service: &Arc<Service>, servers: Vec<Arc<Server>>, plan: &ServicePlan) -> Self {
         let since_ms = now_ms();
         let until_ms = since_ms.saturating_add(plan.drain_limit_ms);
         Self {
             service: Arc::clone(service),
             protocol: plan.protocol,
             server: None,
+            departed: None,
             servers,
             since_ms,
             next_cut_ms: until_ms,

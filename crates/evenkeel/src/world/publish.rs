@@ -11,6 +11,7 @@ use evenkeel_proxy::settings::{Keepalive, ProxyVersion, Settings};
 use evenkeel_proxy::{View, now_ms};
 
 use super::World;
+use super::database::serving::tell_turn;
 use super::fit::Fit;
 use super::server::ServerState;
 use super::service::ServiceState;
@@ -52,7 +53,7 @@ impl World {
         service.next_ramp_ms = next_ramp_ms;
         self.engine.publish(&service.service, view);
         // The primary may be one that was drained, or is no more.
-        self.tell_turn(index);
+        tell_turn(&self.services[index].service);
         let state = self.state_of(index);
         if self.services[index].state != state {
             self.tell_state(index, state);
@@ -115,6 +116,16 @@ impl World {
         for one in news {
             self.tell_later(one);
         }
+    }
+
+    /// The last sessions of a service that left find nobody any more who takes their writes.
+    pub(super) fn publish_without_primary(&self, departed: &ServiceState) {
+        let (mut view, _) = self.view(departed, &self.fits(departed), now_ms());
+        if let Some(database) = &mut view.database {
+            database.primary = None;
+        }
+        self.engine.publish(&departed.service, view);
+        tell_turn(&departed.service);
     }
 
     /// Publishes a service that is not in the list yet.

@@ -281,8 +281,7 @@ impl World {
             let listed = gone.plan.servers.iter();
             let states = listed.filter_map(|server| self.servers.get(&server.address));
             let servers = states.map(|state| Arc::clone(&state.server)).collect();
-            self.leaving
-                .push(Leaving::service(&gone.service, servers, &gone.plan));
+            self.leaving.push(Leaving::service(gone, servers));
         }
     }
 
@@ -308,6 +307,7 @@ impl World {
                     .iter()
                     .any(|s| id.is_some_and(|name| **name == *s.address.to_string()))
         });
+        service.note_writes_for(plan);
         service.plan = plan.clone();
         // They stand in the order of the former plan.
         service.fits.clear();
@@ -347,6 +347,7 @@ impl World {
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
             knowledge,
+            noted_since_us: 0,
             acceptor: None,
             rules: None,
             learning: None,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_policy::pool::Cursor;
-use evenkeel_proxy::Service;
+use evenkeel_proxy::{Service, now_us};
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::rules::RuleBook;
 use evenkeel_proxy::tls::Acceptor;
 
-use super::database::{Learning, serving};
+use super::database::{Learning, serving, tracks};
 use super::fit::Fit;
 use super::history::History;
 use super::listening::Listening;
@@ -19,6 +19,9 @@ use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
 use crate::rules;
 use crate::status;
+
+/// All workers know a new plan by then.
+const UNTOLD_US: u64 = 500_000;
 
 /// A service and everything that belongs to it alone.
 pub(super) struct ServiceState {
@@ -37,6 +40,8 @@ pub(super) struct ServiceState {
     pub(super) state_since_ms: u64,
     /// What its sessions know of the servers, if it speaks PostgreSQL.
     pub(super) knowledge: Option<Arc<Knowledge>>,
+    /// Since when its sessions note what they write, so that their reads see it; zero: always.
+    pub(super) noted_since_us: u64,
     /// TLS towards its clients.
     pub(super) acceptor: Option<Arc<Acceptor>>,
     /// What its plan wants done with some statements.
@@ -53,6 +58,15 @@ impl ServiceState {
             .servers
             .iter()
             .any(|server| server.address == *address)
+    }
+
+    /// Before a new plan in which reads must see what was written: sessions did not note it before.
+    pub(super) fn note_writes_for(&mut self, plan: &ServicePlan) {
+        let begins = tracks(plan) && !tracks(&self.plan);
+        if let (true, Some(knowledge)) = (begins, &self.knowledge) {
+            self.noted_since_us = now_us() + UNTOLD_US;
+            knowledge.wrote(0, self.noted_since_us);
+        }
     }
 
     /// A certificate that was renewed is used for the next clients.

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use evenkeel_lab::Server;
 
 use crate::rig::DRIVERS;
-use crate::stage::{Client, Stage};
+use crate::rig::cluster::service_toml;
+use crate::stage::{Client, Stage, WHERE};
 
 const SCHEMA: &str = "
     CREATE TABLE counters (id int PRIMARY KEY, v bigint NOT NULL);
@@ -195,6 +196,46 @@ fn eventual_consistency_reads_what_a_replica_has() {
     assert_eq!((seen, port != stage.port_of_primary()), (0, true));
     for replica in stage.replicas() {
         replica.start_replication().unwrap();
+    }
+}
+
+/// TO SEE THIS RED: leave `noted_since_us` at zero.
+#[test]
+fn a_session_reads_what_it_wrote_before_a_reload_that_has_reads_see_it() {
+    for (reads, consistency) in [(true, "eventual"), (false, "read-your-writes")] {
+        let lines = |reads: bool, consistency: &str| {
+            format!(
+                "[service.split]\nreads = {reads}\nprimary_reads = false\nconsistency = \
+                 {consistency:?}"
+            )
+        };
+        let stage = Stage::set_with("auto", &lines(true, "eventual"));
+        stage.direct().run(SCHEMA);
+        stage.scene.wait_caught_up().unwrap();
+        stage.wait_split(&stage.client());
+        for replica in stage.replicas() {
+            replica.stop_replication().unwrap();
+        }
+        let reload = |lines: &str| {
+            let (kind, servers) = (stage.scene.kind, &stage.scene.servers);
+            let service = service_toml("db", kind, stage.listen, servers, lines);
+            let config = stage.head.clone() + &service;
+            stage.balancer.reload(&config).unwrap();
+        };
+        reload(&lines(reads, consistency));
+        let client = stage.client();
+        write(&client, 1, 77, 2);
+        reload(&lines(true, "read-your-writes"));
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until {
+            let (seen, port) = read(&client, 1, 1);
+            assert_eq!(seen, 77, "at {port}");
+        }
+        for replica in stage.replicas() {
+            replica.start_replication().unwrap();
+        }
+        let primary = stage.port_of_primary();
+        stage.wait("a read at a replica", || client.port(WHERE) != primary);
     }
 }
 

@@ -50,7 +50,7 @@ impl Writes {
 
     /// A write's answer has come to this worker, and was not sent on yet.
     pub fn wrote(&self, worker: usize, now_us: u64) {
-        self.last_us[worker].0.store(now_us, SeqCst);
+        self.last_us[worker].0.fetch_max(now_us, SeqCst);
     }
 
     /// When the last one was, over all workers; zero is never.

@@ -117,6 +117,21 @@ fn a_write_that_tells_its_position_needs_no_sample() {
 }
 
 #[test]
+fn a_session_may_have_written_before_writes_were_noted() {
+    let mut token = Token::new();
+    token.heed(10, 1);
+    assert!(requires_everything(&token, 1));
+    token.settle(&sample(1, 11, 200));
+    assert_eq!(position(&token, 1), Some(lsn(200)));
+    token.forget(&lsn(200));
+    token.heed(10, 1);
+    assert_eq!(token.requires(1), Requires::Nothing, "once is enough");
+    token.heed(20, 1);
+    token.wrote_at(&lsn(300), 25, 1);
+    assert!(requires_everything(&token, 1), "not only what it told");
+}
+
+#[test]
 fn after_a_change_of_primary_the_token_is_what_the_new_one_has() {
     let mut token = Token::new();
     token.wrote_at(&gtid(7), 10, 1);

@@ -58,7 +58,14 @@ impl Token {
         *self = Token::written(now_us, epoch);
     }
 
-    /// The same, and the server told the position.
+    /// Writes are noted since then only: before that the session may have written.
+    pub fn heed(&mut self, noted_since_us: u64, epoch: u64) {
+        if self.wrote_us < noted_since_us {
+            self.wrote(noted_since_us, epoch);
+        }
+    }
+
+    /// As [`Token::wrote`], and the server told the position.
     pub fn wrote_at(&mut self, position: &Position, now_us: u64, epoch: u64) {
         let is_known = match &mut self.wrote {
             Wrote::Nothing => {
@@ -121,7 +128,7 @@ impl Token {
         if let Wrote::At(position) = &self.wrote
             && position.is_reached_by(everywhere)
         {
-            *self = Token::new();
+            self.wrote = Wrote::Nothing;
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct DatabaseView {
     pub split: route::Settings,
     /// What reads must see.
     pub consistency: Consistency,
+    /// Since when sessions note what they write; zero: they always did.
+    pub noted_since_us: u64,
     /// How long they may wait for it.
     pub causality: causality::Settings,
     /// Limits of server connections.

@@ -142,7 +142,10 @@ impl Reading<'_> {
         let mut written;
         let requires = match own.consistency {
             Consistency::Eventual => Requires::Nothing,
-            Consistency::ReadYourWrites => settled(self.token, &positions, own.epoch),
+            Consistency::ReadYourWrites => {
+                self.token.heed(own.noted_since_us, own.epoch);
+                settled(self.token, &positions, own.epoch)
+            }
             Consistency::Global => {
                 let writes = self.knowledge.writes();
                 written = writes.token(own.epoch, clock::now_us());

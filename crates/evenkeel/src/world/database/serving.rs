@@ -9,7 +9,7 @@ use evenkeel_policy::cluster::Role;
 use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
-use evenkeel_proxy::Server;
+use evenkeel_proxy::{Server, Service};
 use evenkeel_proxy::database::{
     Auth, DatabaseService, DatabaseView, FileCredential, FileUser, LoginPlaces, Sizes, Times,
 };
@@ -143,6 +143,7 @@ impl World {
                 primary_reads: plan.split.primary_reads,
             },
             consistency: consistency(plan.split.consistency),
+            noted_since_us: service.noted_since_us,
             causality: causality::Settings {
                 wait_ms: plan.split.wait_ms,
                 stale_ms: plan.split.stale_ms,
@@ -226,29 +227,11 @@ impl World {
         towards.collect()
     }
 
-    /// Tells the data plane whether there is a primary: who waits for one goes on.
-    pub(in crate::world) fn tell_turn(&self, index: usize) {
-        let service = &self.services[index].service;
-        let Some(shared) = &service.database else {
-            return;
-        };
-        let view = service.view();
-        let has_primary = view
-            .database
-            .as_ref()
-            .is_some_and(|own| own.primary.is_some());
-        shared.turn(match has_primary {
-            true => Primary::Here,
-            false => Primary::Away,
-        });
-    }
-
     /// Where nobody asks the servers for their roles nobody says that one is there again: who
     /// waits for it tries from time to time.
     pub(in crate::world) fn tell_turns_unasked(&self) {
-        let services = self.services.iter().enumerate();
-        for (index, _) in services.filter(|(_, one)| !asks_roles(&one.plan)) {
-            self.tell_turn(index);
+        for unasked in self.services.iter().filter(|one| !asks_roles(&one.plan)) {
+            tell_turn(&unasked.service);
         }
     }
 
@@ -263,6 +246,22 @@ impl World {
                 .limit_pools(&service.service, unlimited(plan.pool.service_size));
         }
     }
+}
+
+/// Tells the data plane whether there is a primary: who waits for one goes on.
+pub(in crate::world) fn tell_turn(service: &Service) {
+    let Some(shared) = &service.database else {
+        return;
+    };
+    let view = service.view();
+    let has_primary = view
+        .database
+        .as_ref()
+        .is_some_and(|own| own.primary.is_some());
+    shared.turn(match has_primary {
+        true => Primary::Here,
+        false => Primary::Away,
+    });
 }
 
 /// A rule may want reads at the primary that gets no others: the data plane sees to that.

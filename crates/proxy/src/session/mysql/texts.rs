@@ -244,6 +244,7 @@ impl Session<'_> {
             return;
         }
         let now_us = clock::now_us();
+        self.token.heed(own.noted_since_us, at.epoch);
         // In Galera each node counts its log by itself.
         let is_known = !is_causal && !written.is_partial;
         match written.told.filter(|_| is_known) {

@@ -1,0 +1,50 @@
+//! A service leaves the configuration, and its last sessions go on.
+
+use evenkeel_lab::Server;
+
+use super::client::Client;
+use super::split::Stage;
+use crate::rig::cluster::service_toml;
+use crate::rig::{DRIVERS, loopback};
+
+impl Stage {
+    /// The same servers, by another name at another place.
+    fn rename_service(&self) {
+        let servers = &self.scene.servers;
+        let renamed = service_toml("renamed", self.scene.kind, loopback(), servers, "");
+        let config = self.head.clone() + &renamed;
+        self.balancer.reload(&config).unwrap();
+    }
+}
+
+/// The server takes writes beside the primary that it followed.
+fn part(replica: &Server) {
+    let alone = "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0";
+    replica.sql(alone).unwrap();
+}
+
+/// A former primary may live, and take all that anybody tells it.
+#[test]
+fn who_is_left_of_a_service_writes_no_more_once_another_server_takes_the_writes() {
+    for io in DRIVERS {
+        let stage = Stage::of_mariadb(io, "[service.failover]\nwait_ms = 300");
+        let (former, next) = (stage.primary(), stage.replicas().remove(0));
+        let (mut idle, mut busy) = (stage.client(), stage.client());
+        idle.run("update counters set v = 6 where id = 1");
+        busy.run("begin");
+        busy.run("update counters set v = 6 where id = 2");
+        stage.rename_service();
+        idle.run("update counters set v = 7 where id = 1");
+        stage.scene.wait_caught_up().unwrap();
+        part(&next);
+        stage.balancer.command(&["primary", &next.name]).unwrap();
+        stage.wait_primary(&next);
+        let told = idle.refusal("update counters set v = 8 where id = 1");
+        assert!(told.contains("no server has become the primary"), "{io}: {told}");
+        let told = busy.refusal("commit");
+        assert!(told.starts_with("1213"), "{io}: {told}");
+        let mut direct = Client::connect(former.address);
+        let seen = direct.value("select group_concat(v order by id) from counters where id < 3");
+        assert_eq!(seen, "0,7,0", "{io}");
+    }
+}
