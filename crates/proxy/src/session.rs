@@ -3,10 +3,12 @@
 mod borrower;
 pub(crate) mod cancel;
 pub(crate) mod card;
+mod hashing;
 mod hello;
 mod input;
 mod interned;
 pub(crate) mod mysql;
+pub(crate) mod pace;
 mod placing;
 pub(crate) mod postgres;
 mod refuse;

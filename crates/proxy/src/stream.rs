@@ -11,6 +11,9 @@ use crate::tls::{Channel, Names};
 /// How long a last word may take.
 const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
 
+/// Encrypted pieces without content after which others have their turn.
+const EMPTY_MAX: usize = 64;
+
 /// A socket, and what encrypts it.
 pub(crate) struct Stream {
     pub(crate) socket: Socket,
@@ -82,7 +85,7 @@ impl Stream {
         if channel.is_closed() {
             return Poll::Ready(Ok(None));
         }
-        loop {
+        for _ in 0..EMPTY_MAX {
             let Poll::Ready(chunk) = self.socket.poll_chunk(worker, context) else {
                 return Poll::Pending;
             };
@@ -102,6 +105,8 @@ impl Stream {
                 return Poll::Ready(Ok(None));
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Whether the next send may begin.

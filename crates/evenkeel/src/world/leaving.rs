@@ -39,9 +39,8 @@ impl Leaving {
         }
     }
 
-    /// A whole service: nothing more is learnt for it.
-    pub(super) fn service(mut state: ServiceState, servers: Vec<Arc<Server>>) -> Self {
-        state.learning = None;
+    /// A whole service.
+    pub(super) fn service(state: ServiceState, servers: Vec<Arc<Server>>) -> Self {
         let leaving = Self::of(&state.service, servers, &state.plan);
         Self {
             departed: Some(Box::new(state)),

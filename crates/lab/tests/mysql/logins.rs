@@ -7,7 +7,8 @@ use evenkeel_lab::{Balancer, Server, eventually};
 use socket2::{Domain, Socket, Type};
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, Stage, same_as_direct, shared, sql};
+use super::stage::{ONE, Setup, Stage, config, same_as_direct, shared, sql};
+use crate::rig::introduced::{introduced, is_left_without_a_word};
 use crate::rig::papers::{file_of_sbtest, write_private};
 use crate::rig::{DRIVERS, LIMIT, loopback, plain};
 
@@ -226,6 +227,36 @@ fn users_may_come_from_their_networks_only() {
         let told = Client::enter(stage.address, &Login::default()).map(|_| ());
         let told = told.unwrap_err();
         assert!(told.starts_with("error 1045 "), "{io}: {told}");
+    }
+}
+
+/// TO SEE THIS RED: take the socket's address for the client's.
+#[test]
+fn behind_another_balancer_the_client_s_own_address_counts() {
+    let setup = Setup {
+        service: "accept_proxy_from = [\"127.0.0.1\"]",
+        tables: "[service.auth]\nallow_from = { sbtest = [\"192.0.2.0/24\"] }",
+        ..ONE
+    };
+    for io in DRIVERS {
+        let from = |address, header| Client::enter(introduced(address, header), &Login::default());
+        let near = "PROXY TCP4 192.0.2.7 192.0.2.8 4711 3306\r\n";
+        let stage = Stage::start(
+            |listen| config(shared(), listen, io, setup),
+            |stage| from(stage.address, near).map(|_| ()),
+        );
+        let mut client = from(stage.address, near).unwrap();
+        assert_eq!(client.value("select 1"), "1");
+        let clients = stage
+            .balancer
+            .command(&["clients", "pool", "--json"])
+            .unwrap();
+        let clients = String::from_utf8_lossy(&clients.stdout).into_owned();
+        assert!(clients.contains("192.0.2.7:4711"), "{io}: {clients}");
+        let far = "PROXY TCP4 10.9.8.7 192.0.2.8 4711 3306\r\n";
+        let told = from(stage.address, far).map(|_| ()).unwrap_err();
+        assert!(told.starts_with("error 1045 "), "{io}: {told}");
+        assert!(is_left_without_a_word(stage.address), "{io}");
     }
 }
 

@@ -56,6 +56,32 @@ fn nor_is_it_at_mysql() {
     sends_ahead_and_loses(&server);
 }
 
+/// MySQL ends connections that are idle by an error with the number of MariaDB's "referenced
+/// trigger does not exist". TO SEE THIS RED: go by the number alone.
+#[test]
+fn a_statement_that_fails_by_the_number_of_an_idle_end_is_not_run_again_and_ends_nothing() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        client.run("create or replace table numbered (v int)");
+        let fails = "signal sqlstate '45000' set mysql_errno = 4031";
+        let told = client.refusal(&format!(
+            "begin not atomic insert into numbered values (1); {fails}; end"
+        ));
+        assert!(told.starts_with("4031 "), "{io}: {told}");
+        assert_eq!(client.value("select count(*) from numbered"), "1", "{io}");
+        client.run("create temporary table bound (v int)");
+        let backend = client.backend();
+        client.run("begin");
+        client.run("insert into bound values (1)");
+        let told = client.refusal(fails);
+        assert!(told.starts_with("4031 "), "{io}: {told}");
+        client.run("commit");
+        assert_eq!(client.value("select count(*) from bound"), "1", "{io}");
+        assert_eq!(client.backend(), backend, "{io}");
+    }
+}
+
 /// TO SEE THIS RED: answer these by the loss of the transaction, too.
 #[test]
 fn who_begins_anew_behind_a_lost_transaction_does_so_and_hears_nothing_of_it() {

@@ -8,7 +8,7 @@ use evenkeel_lab::{Server, eventually};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, Stage, own};
+use super::stage::{Setup, Stage, own, shared};
 use crate::rig::papers::{Papers, write_private};
 use crate::rig::{DRIVERS, LIMIT};
 
@@ -154,7 +154,12 @@ fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
         return;
     };
     let at = |name| papers.at(name);
-    let users = "[users.sbtest]\ncleartext = true\n\
+    // A user may set a verifier that nobody can afford to check: this one is of his name.
+    let verifier = "SCRAM-SHA-256$200000:c2FsdHNhbHQ=$qTRzRmg1kfrsdrGzM4M+HXZHGuLT9O4X6nGhfJ1ZODA=:\
+                    eNmX8UIdOI+a/DxXGFExqXj/3nTlUOfq/g+m4Nl3dRs=";
+    let make = format!("create role dear login password '{verifier}'");
+    shared().sql(&make).unwrap();
+    let users = "[users.sbtest]\ncleartext = true\n[users.dear]\ncleartext = true\n\
                  [users.filed]\ncleartext = true\npassword = \"filed\"\n\
                  server_user = \"sbtest\"\nserver_password = \"sbtest\"\n";
     write_private(at("users.toml"), users);
@@ -184,6 +189,7 @@ fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
         assert!(said.starts_with("in\n"), "{io}: {said}");
         for wrong in [
             "sslmode=require password=wrong".to_owned(),
+            "sslmode=require user=dear password=dear dbname=postgres".to_owned(),
             format!("{filed}=sbtest"),
         ] {
             let said = psql(stage.address, &wrong);

@@ -4,6 +4,7 @@ use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{KIND, Setup, Stage, admin, own, shared};
 use crate::rig::DRIVERS;
+use crate::rig::introduced::{introduced, is_left_without_a_word};
 use crate::rig::papers::write_private;
 use crate::rig::pool::config;
 
@@ -168,6 +169,95 @@ fn many_logins_at_once_all_come_in() {
         for client in clients {
             assert_eq!(client.join().unwrap(), "in", "{io}");
         }
+    }
+}
+
+/// Others of that user are in, so that no server is asked for a connection. TO SEE THIS RED: do not
+/// ask for these databases.
+#[test]
+fn who_may_no_more_connect_to_a_database_does_not_come_in_while_others_are() {
+    let (_lab, server) = own();
+    let sql = |text: &str| server.sql(text).unwrap();
+    sql("create role late login password 'late'");
+    sql("create database closing");
+    let who = login("late", "late", "closing");
+    for io in DRIVERS {
+        let stage = Stage::before(&server, io, Setup::default());
+        let mut within = Client::enter(stage.address, &who).unwrap_or_else(|told| panic!("{told}"));
+        assert_eq!(refusal(&stage, &who), "in", "{io}");
+        for (closes, told, opens) in [
+            (
+                "revoke connect on database closing from public",
+                "42501",
+                "grant connect on database closing to public",
+            ),
+            (
+                "alter database closing allow_connections false",
+                "55000",
+                "alter database closing allow_connections true",
+            ),
+        ] {
+            sql(closes);
+            assert_eq!(refusal(&stage, &who), told, "{io}: {closes}");
+            assert_eq!(within.value("select 1"), "1", "{io}");
+            sql(opens);
+            assert_eq!(refusal(&stage, &who), "in", "{io}: {opens}");
+        }
+    }
+}
+
+/// TO SEE THIS RED: leave the role's number out of what makes a pool.
+#[test]
+fn a_role_that_is_made_again_by_the_same_name_and_password_is_another_one() {
+    let (_lab, server) = own();
+    let sql = |text: &str| server.sql(text).unwrap();
+    sql("create role again login password 'again'");
+    let verifier = sql("select rolpassword from pg_authid where rolname = 'again'");
+    let make = format!("create role again login password '{verifier}'");
+    sql("drop role again");
+    let who = login("again", "again", "postgres");
+    for io in DRIVERS {
+        sql("create table given (v int)");
+        sql(&make);
+        let stage = Stage::before(&server, io, Setup::default());
+        let mut before = Client::enter(stage.address, &who).unwrap_or_else(|told| panic!("{told}"));
+        assert_eq!(before.value("select 1"), "1");
+        sql("drop role again");
+        sql(&make);
+        sql("grant select on given to again");
+        let mut again = Client::enter(stage.address, &who).unwrap_or_else(|told| panic!("{told}"));
+        assert_eq!(again.value("select count(*) from given"), "0", "{io}");
+        sql("drop table given; drop role again");
+    }
+}
+
+/// TO SEE THIS RED: take the socket's address for the client's.
+#[test]
+fn behind_another_balancer_the_client_s_own_address_counts() {
+    let setup = Setup {
+        service: "accept_proxy_from = [\"127.0.0.1\"]",
+        tables: "[service.auth]\nallow_from = { sbtest = [\"2001:db8::/64\"] }",
+        ..Setup::default()
+    };
+    for io in DRIVERS {
+        let from = |address, header| Client::enter(introduced(address, header), &Login::default());
+        let near = "PROXY TCP6 2001:db8::7 2001:db8::8 4711 5432\r\n";
+        let stage = Stage::start(
+            |listen| config(KIND, shared(), listen, io, setup),
+            |stage| from(stage.address, near).map(|_| ()),
+        );
+        let mut client = from(stage.address, near).unwrap_or_else(|told| panic!("{told}"));
+        assert_eq!(client.value("select 1"), "1");
+        let clients = stage
+            .balancer
+            .command(&["clients", "pool", "--json"])
+            .unwrap();
+        let clients = String::from_utf8_lossy(&clients.stdout).into_owned();
+        assert!(clients.contains("[2001:db8::7]:4711"), "{io}: {clients}");
+        let far = "PROXY TCP4 10.9.8.7 192.0.2.8 4711 5432\r\n";
+        let told = from(stage.address, far).map(|_| ()).err().unwrap();
+        assert!(told.to_string().contains("28000"), "{io}: {told}");
+        assert!(is_left_without_a_word(stage.address), "{io}");
     }
 }
 

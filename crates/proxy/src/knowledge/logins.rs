@@ -17,8 +17,12 @@ pub struct Login {
     pub can_login: bool,
     /// VALID UNTIL has passed, by the server's clock.
     pub expired: bool,
-    /// What connections of its begin with, in no particular form.
+    /// Who it is beside its name, and what connections of its begin with, in no particular form.
     pub settings: String,
+    /// Databases that take no connections.
+    pub closed: Vec<String>,
+    /// Databases that it may not connect to.
+    pub forbidden: Vec<String>,
 }
 
 /// What a server keeps of a password (`pg_authid.rolpassword`). Wiped when it is dropped.
@@ -94,15 +98,19 @@ impl<A> Default for Desk<A> {
 
 impl<A> Desk<A> {
     pub(super) async fn ask(&self, user: &str) -> Result<A, NoLogin> {
-        let (reply, answer) = oneshot::channel();
-        let user = user.to_owned();
-        let request = Request { user, reply };
-        if self.requests.0.try_send(request).is_err() {
-            let why = "too many logins wait to be looked up at the servers";
-            return Err(NoLogin::Unavailable(why.to_owned()));
+        loop {
+            let (reply, answer) = oneshot::channel();
+            let user = user.to_owned();
+            let request = Request { user, reply };
+            if self.requests.0.try_send(request).is_err() {
+                let why = "too many logins wait to be looked up at the servers";
+                return Err(NoLogin::Unavailable(why.to_owned()));
+            }
+            // Whoever is replaced by a reload answers nothing: his successor is asked.
+            if let Ok(answer) = answer.await {
+                return answer;
+            }
         }
-        let gone = |_| NoLogin::Unavailable("nobody looks logins up any more".to_owned());
-        answer.await.map_err(gone)?
     }
 
     pub(super) async fn next(&self) -> Request<A> {
@@ -114,5 +122,23 @@ impl<A> Desk<A> {
                 Err(_) => std::future::pending().await,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_that_nobody_answers_any_more_is_asked_again() {
+        let desk = Desk::<u32>::default();
+        let answering = async {
+            drop(desk.next().await);
+            let again = desk.next().await;
+            assert_eq!(again.user, "app");
+            again.reply.send(Ok(7)).unwrap();
+        };
+        let (answer, ()) = tokio::join!(desk.ask("app"), answering);
+        assert_eq!(answer, Ok(7));
     }
 }

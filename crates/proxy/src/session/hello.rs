@@ -6,9 +6,37 @@ use std::time::Duration;
 
 use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed};
 
-use crate::record::Ending;
-use crate::settings::ProxyVersion;
+use crate::engine::live::Live;
+use crate::record::{Ending, Record};
+use crate::service::Service;
+use crate::settings::{ProxyVersion, Settings};
 use crate::socket::Socket;
+
+/// Whether a peer must begin with a header.
+pub(super) fn is_listed(settings: &Settings, peer: Option<SocketAddr>) -> bool {
+    let listed = &settings.accept_proxy_from;
+    peer.is_some_and(|peer| {
+        let address = peer.ip().to_canonical();
+        listed.iter().any(|net| net.contains(&address))
+    })
+}
+
+/// Notes who the client of a database is, if a listed peer brings it.
+pub(super) async fn introduce(
+    live: &Live,
+    service: &Service,
+    socket: &Socket,
+    record: &mut Record,
+) -> Result<(), Ending> {
+    let view = service.view_owned();
+    if !is_listed(&view.settings, record.client) {
+        return Ok(());
+    }
+    let header = Box::pin(live.unless_cut(receive(socket, view.settings.connect_timeout))).await;
+    let (client, _) = header.map_err(|interrupt| interrupt.ending())??;
+    record.client = client.or(record.client);
+    Ok(())
+}
 
 /// Reads the header that a listed peer must begin with, and not one byte more.
 pub(super) async fn receive(

@@ -57,6 +57,7 @@ use crate::service::rules::Ruling;
 use crate::session::borrower::Borrower;
 use crate::session::cancel::Killed;
 use crate::session::card::{Card, Doing};
+use crate::session::hello;
 use crate::socket::Socket;
 use crate::state::mysql::{Beginning, Journal};
 use crate::stream::Stream;
@@ -186,6 +187,9 @@ pub(super) async fn converse(
     let Some(shared) = service.of_mysql().cloned() else {
         return Ending::NoServer;
     };
+    if let Err(ending) = hello::introduce(live, seat.service(), &socket, record).await {
+        return ending;
+    }
     let door = Door {
         worker,
         seat,

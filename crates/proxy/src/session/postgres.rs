@@ -59,6 +59,7 @@ use crate::service::rules::Ruling;
 use crate::session::STEPS_MAX;
 use crate::session::borrower::Borrower;
 use crate::session::card::{Card, Doing};
+use crate::session::hello;
 use crate::session::input::Input;
 use crate::socket::{Chunk, Socket};
 use crate::state::meaning::Rereads;
@@ -195,6 +196,9 @@ pub(super) async fn converse(
     let Some(own) = shared.of_postgres().cloned() else {
         return Ending::NoServer;
     };
+    if let Err(ending) = hello::introduce(live, service, &socket, record).await {
+        return ending;
+    }
     let door = login::Door {
         worker,
         seat,

@@ -155,17 +155,15 @@ fn give_up(seeker: &Seeker<'_>, worker: &Rc<Worker>, client: Socket, mute: Mute)
 /// Learns who the client is: from its PROXY header if it is a listed peer, from its socket else.
 async fn greet(seat: &Seat, socket: Socket, peer: Option<SocketAddr>) -> Result<Client, Ending> {
     let view = seat.service().view_owned();
-    let listed = &view.settings.accept_proxy_from;
+    let settings = &view.settings;
     // Only a header tells the address that the client came to.
-    let headers = !listed.is_empty() || view.settings.send_proxy.is_some();
+    let headers = !settings.accept_proxy_from.is_empty() || settings.send_proxy.is_some();
     let own = if headers {
         socket.local_address()
     } else {
         None
     };
-    let is_listed =
-        peer.is_some_and(|peer| listed.iter().any(|net| net.contains(&canonical(peer))));
-    if !is_listed {
+    if !hello::is_listed(settings, peer) {
         // Where headers are spoken at all, on either side, a stranger's would be believed.
         let stranger = headers;
         return Ok(Client {
@@ -175,7 +173,7 @@ async fn greet(seat: &Seat, socket: Socket, peer: Option<SocketAddr>) -> Result<
             stranger,
         });
     }
-    let limit = view.settings.connect_timeout;
+    let limit = settings.connect_timeout;
     let (source, destination) = hello::receive(&socket, limit).await?;
     let (source, destination) = (source.or(peer), destination.or(own));
     Ok(Client {

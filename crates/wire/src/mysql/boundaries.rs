@@ -352,7 +352,10 @@ impl Boundaries {
             return Ok(Event::Progress);
         }
         self.place = Place::Head;
-        Ok(Event::Error(report))
+        Ok(Event::Error(Report {
+            is_unasked: self.sequence == 0,
+            ..report
+        }))
     }
 
     fn head<'a>(

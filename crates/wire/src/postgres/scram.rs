@@ -140,6 +140,13 @@ impl Verifier {
         }
     }
 
+    /// Whether a password can be checked against it within [`ITERATIONS_MAX`]: users set their
+    /// verifiers themselves.
+    #[must_use]
+    pub fn is_payable(&self) -> bool {
+        self.iterations <= ITERATIONS_MAX
+    }
+
     /// Whether this is a verifier of that password: for logins that send it as it is.
     #[must_use]
     pub fn fits(&self, password: &[u8]) -> bool {

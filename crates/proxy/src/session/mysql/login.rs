@@ -4,9 +4,7 @@
 mod check;
 mod credential;
 mod enter;
-mod hashing;
 mod locked;
-mod pace;
 mod talk;
 mod vault;
 mod visit;
@@ -42,6 +40,7 @@ use crate::service::database::DatabaseService;
 use crate::service::{Seat, View};
 use crate::session::cancel;
 use crate::session::card::Card;
+use crate::session::pace::Pace;
 use crate::stream::Stream;
 use crate::upstream::lending::Lending;
 
@@ -55,7 +54,7 @@ pub(crate) struct Logins {
     pub(super) faces: Faces,
     pub(super) greetings: Greetings,
     pub(super) vault: vault::Vault,
-    pace: pace::Pace,
+    pace: Pace,
     /// The servers look up the names of who connects.
     by_name: AtomicBool,
     mock_secret: MockSecret,

@@ -409,15 +409,18 @@ mod tests {
 
     #[test]
     fn what_a_server_says_tells_whether_it_has_run_anything() {
-        let of = |code: u16, message: &'static [u8]| {
+        let said = |code: u16, message: &'static [u8], is_unasked: bool| {
             let sqlstate = None;
             mishap_of(&Report {
                 code,
                 sqlstate,
                 message,
+                is_unasked,
             })
         };
-        assert_eq!(of(4031, b"disconnected by the server"), Mishap::Unread);
+        let of = |code, message| said(code, message, false);
+        assert_eq!(said(4031, b"disconnected", true), Mishap::Unread);
+        assert_eq!(of(4031, b"Referenced trigger"), Mishap::Error);
         assert_eq!(of(1053, b"Server shutdown"), Mishap::Broken);
         assert_eq!(of(1040, b"Too many connections"), Mishap::TurnedAway);
         assert_eq!(of(1047, b"WSREP has not yet"), Mishap::TurnedAway);

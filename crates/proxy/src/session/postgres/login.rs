@@ -12,9 +12,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use evenkeel_wire::postgres::login::{Accept, Accepted, Authenticated};
+use evenkeel_wire::postgres::frame::Frame;
+use evenkeel_wire::postgres::login::{Accept, Accepted, Authenticated, Refusal};
 use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, first};
 use evenkeel_wire::postgres::{Fault, Parsed, build, frame};
+use zeroize::Zeroizing;
 
 use self::credential::Proof;
 use super::complaint::Complaint;
@@ -26,6 +28,7 @@ use crate::engine::worker::Worker;
 use crate::record::Ending;
 use crate::service::database::DatabaseService;
 use crate::service::{Seat, View};
+use crate::session::hashing;
 use crate::stream::Stream;
 use crate::upstream::lender::Parameters;
 use crate::upstream::lending::Lending;
@@ -301,7 +304,7 @@ impl<'a> Door<'a> {
             let (accepted, length) = loop {
                 match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
                     Parsed::Frame(frame, length) => {
-                        break (accept.message(frame, &mut out), length);
+                        break (self.hear(wish, accept, frame, &mut out).await, length);
                     }
                     Parsed::Incomplete { .. } => self.receive(stream, bytes).await?,
                     Parsed::Invalid(fault) => return Err(Complaint::protocol(fault).into()),
@@ -320,6 +323,29 @@ impl<'a> Door<'a> {
                 }
             }
         }
+    }
+
+    /// Takes the client's next message; what is costly is done elsewhere, at the pace of passwords.
+    async fn hear(
+        &self,
+        wish: &Wish,
+        accept: Accept,
+        frame: Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Accepted {
+        if !accept.is_costly() {
+            return accept.message(frame, out);
+        }
+        let pace = &self.own.pace;
+        pace.wait(self.address(), &wish.user).await;
+        let (tag, body) = (frame.tag, Zeroizing::new(frame.body.to_vec()));
+        // A password is the last message: there is nothing to say behind it.
+        let work = move || accept.message(Frame { tag, body: &body }, &mut Vec::new());
+        let accepted = hashing::elsewhere(work).await;
+        if matches!(accepted, Some(Accepted::Done(_))) {
+            pace.refund(self.address(), &wish.user);
+        }
+        accepted.unwrap_or(Accepted::Refused(Refusal::WrongPassword))
     }
 
     fn proved(&self, proof: Proof, client: &Authenticated) -> Result<Proof, Outside> {

@@ -8,6 +8,7 @@ use super::account::greeting::Greetings;
 use super::login::Verifiers;
 use super::statements::Interned;
 use crate::random::secret;
+use crate::session::pace::Pace;
 use crate::upstream::lender::Who;
 
 /// As long as the service lives.
@@ -18,6 +19,8 @@ pub(crate) struct Shared {
     pub(crate) verifiers: Verifiers,
     /// The secret behind mock verifiers: unknown users look like known ones.
     pub(crate) mock_secret: [u8; 32],
+    /// Of passwords that are sent as they are.
+    pub(crate) pace: Pace,
     asking: Mutex<HashMap<OfWho, Arc<AtomicBool>>>,
 }
 
@@ -34,6 +37,7 @@ impl Shared {
             greetings: Greetings::default(),
             verifiers: Verifiers::default(),
             mock_secret: secret(),
+            pace: Pace::default(),
             asking: Mutex::default(),
         }
     }

@@ -19,12 +19,20 @@ use crate::probe::{Account, AskerError, Progress, Target, Tls, words};
 const QUERY: &str = "SELECT one.rolname, one.rolpassword, \
     COALESCE(one.rolvaliduntil < pg_catalog.clock_timestamp(), false), one.rolcanlogin";
 
-/// What ALTER ROLE and ALTER DATABASE have set for this user in any database: a server gives it to
-/// connections that are opened from then on.
-const SETTINGS: &str = "(SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', own.setdatabase, \
-    own.setrole, own.setconfig), ' ' ORDER BY own.setdatabase, own.setrole) \
-    FROM pg_catalog.pg_db_role_setting AS own WHERE own.setrole = 0 OR own.setrole = \
-    (SELECT role.oid FROM pg_catalog.pg_roles AS role WHERE role.rolname = one.rolname))";
+/// The role itself, which may have been dropped and made again, and what ALTER ROLE and ALTER
+/// DATABASE have set for it in any database: a server gives that to connections that are opened
+/// from then on. Then the databases to which it lets nobody, or not this user, connect: it does not
+/// see who is given a connection that is open already.
+const FURTHER: &str = "pg_catalog.concat_ws(' ', role.oid, (SELECT pg_catalog.string_agg( \
+    pg_catalog.concat_ws(' ', own.setdatabase, own.setrole, own.setconfig), ' ' \
+    ORDER BY own.setdatabase, own.setrole) FROM pg_catalog.pg_db_role_setting AS own \
+    WHERE own.setrole IN (0, role.oid))), \
+    ARRAY(SELECT one.datname::pg_catalog.text FROM pg_catalog.pg_database AS one \
+    WHERE NOT one.datallowconn), \
+    ARRAY(SELECT one.datname::pg_catalog.text FROM pg_catalog.pg_database AS one \
+    WHERE NOT pg_catalog.has_database_privilege(role.oid, one.oid, 'CONNECT'))";
+
+const ROLE: &str = "LEFT JOIN pg_catalog.pg_roles AS role ON role.rolname = one.rolname";
 
 const STEP: &str = "asking for a login";
 
@@ -147,7 +155,7 @@ impl LoginAsker {
 }
 
 fn own_query() -> String {
-    format!("{QUERY}, {SETTINGS} FROM pg_catalog.pg_authid AS one WHERE one.rolname = $1")
+    format!("{QUERY}, {FURTHER} FROM pg_catalog.pg_authid AS one {ROLE} WHERE one.rolname = $1")
 }
 
 /// The server's clock judges, and the account's search path is the operator's.
@@ -156,7 +164,7 @@ fn wrapped(query: &str) -> String {
     format!(
         "SELECT one.rolname::pg_catalog.text, one.rolpassword::pg_catalog.text, \
          COALESCE(one.valid_until::pg_catalog.timestamptz < pg_catalog.clock_timestamp(), false), \
-         true, {SETTINGS} FROM (\n{query}\n) AS one (rolname, rolpassword, valid_until)"
+         true, {FURTHER} FROM (\n{query}\n) AS one (rolname, rolpassword, valid_until) {ROLE}"
     )
 }
 
@@ -171,5 +179,7 @@ fn read(row: &Row) -> Result<Login, WatchError> {
             .try_get::<_, Option<_>>(4)
             .map_err(wrong)?
             .unwrap_or_default(),
+        closed: row.try_get(5).map_err(wrong)?,
+        forbidden: row.try_get(6).map_err(wrong)?,
     })
 }

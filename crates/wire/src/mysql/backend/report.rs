@@ -24,6 +24,8 @@ pub struct Report<'a> {
     pub sqlstate: Option<SqlState>,
     /// Words for people.
     pub message: &'a [u8],
+    /// Its packet is numbered as the first one of a conversation: it answers nothing.
+    pub is_unasked: bool,
 }
 
 impl<'a> Report<'a> {
@@ -48,6 +50,7 @@ impl<'a> Report<'a> {
             code,
             sqlstate,
             message,
+            is_unasked: false,
         })
     }
 
@@ -75,8 +78,9 @@ impl<'a> Report<'a> {
     /// no answer, and numbered as none.
     #[must_use]
     pub fn is_unread(&self) -> bool {
-        // ER_CLIENT_INTERACTION_TIMEOUT, which MySQL says where nothing comes for wait_timeout.
-        self.code == 4031
+        // ER_CLIENT_INTERACTION_TIMEOUT, which MySQL says where nothing comes for wait_timeout. As
+        // an answer it is MariaDB's ER_REFERENCED_TRG_DOES_NOT_EXIST, or what a SIGNAL says.
+        self.code == 4031 && self.is_unasked
     }
 
     /// Whether the server has no place for more connections: that is not death.
@@ -89,8 +93,8 @@ impl<'a> Report<'a> {
     /// Whether the server ends the connection with it.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, ER_NET_* , ER_CLIENT_INTERACTION_TIMEOUT,
-        // ER_CONNECTION_KILLED, ER_NET_PACKET_TOO_LARGE
-        matches!(self.code, 1053 | 1077 | 1153 | 1155..=1161 | 1927 | 4031)
+        // ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, ER_NET_*, ER_CONNECTION_KILLED,
+        // ER_NET_PACKET_TOO_LARGE
+        self.is_unread() || matches!(self.code, 1053 | 1077 | 1153 | 1155..=1161 | 1927)
     }
 }

@@ -204,6 +204,7 @@ fn replies_are_read_as_written() {
         code,
         sqlstate,
         message,
+        is_unasked: false,
     };
     assert_eq!(
         backend::login(payload(&out), NONE),

@@ -96,6 +96,12 @@ impl Accept {
         Accept { user, waiting }
     }
 
+    /// Whether its next message takes thousands of hash rounds: not what others should wait for.
+    #[must_use]
+    pub fn is_costly(&self) -> bool {
+        matches!(self.waiting, Waiting::Cleartext(Secret::Scram(_)))
+    }
+
     /// The client's next message, collected whole within [`PRE_AUTH_LENGTH_MAX`]; what there is to
     /// say is written to `out`.
     ///

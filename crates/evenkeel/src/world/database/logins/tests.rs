@@ -17,6 +17,8 @@ fn login(can_login: bool) -> Answer<Login> {
         can_login,
         expired: false,
         settings: String::new(),
+        closed: Vec::new(),
+        forbidden: Vec::new(),
     })
 }
 

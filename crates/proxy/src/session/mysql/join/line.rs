@@ -101,6 +101,10 @@ impl<'a> Line<'a> {
             let why = "does not speak TLS: see [service.server_tls] mode";
             return Err(self.broken(why));
         }
+        // Whoever is in between could have put it there: it is not taken for what is said inside.
+        if !self.bytes.is_empty() {
+            return Err(self.broken("said something behind its greeting, before TLS"));
+        }
         let mut request = Vec::new();
         let offered = greeting.capabilities;
         // MySQL goes by these, not by those of the login behind it.

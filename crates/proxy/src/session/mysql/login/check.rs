@@ -11,16 +11,13 @@ use evenkeel_wire::mysql::password;
 use super::credential::{Known, Proof};
 use super::talk::Talk;
 use super::vault::Keeps;
-use super::{Door, Outside, Wish, hashing, words};
-use crate::clock;
+use super::{Door, Outside, Wish, words};
 use crate::random::secret;
 use crate::service::View;
+use crate::session::hashing;
 
 /// `caching_sha2_password`: the proof is right.
 const FAST_SUCCESS: u8 = 3;
-
-/// How often is looked whether a password may be tried.
-const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
 impl Door<'_> {
     /// What it returns with is right; nothing has told the client so yet.
@@ -90,10 +87,7 @@ impl Door<'_> {
         proof: &Proof,
     ) -> Result<Authenticated, Refusal> {
         let (pace, user) = (&self.shared.logins.pace, &*wish.user);
-        // The limit of a login ends this.
-        while !pace.charge(self.address(), user, clock::now_ms()) {
-            compio::time::sleep(TURN).await;
-        }
+        pace.wait(self.address(), user).await;
         let key = match channel {
             Channel::Plain => hashing::key().await,
             Channel::Secure => None,

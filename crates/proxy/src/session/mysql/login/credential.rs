@@ -10,11 +10,12 @@ use super::super::complaint::Complaint;
 use super::talk::Talk;
 use super::vault::Keeps;
 use super::words::Client;
-use super::{Door, Outside, Wish, hashing, words};
+use super::{Door, Outside, Wish, words};
 use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
 use crate::random::secret;
 use crate::service::View;
 use crate::service::database::{FileCredential, FileUser};
+use crate::session::hashing;
 use crate::upstream::lender::generation_of;
 
 /// Rounds of made-up hashes: MySQL's default.

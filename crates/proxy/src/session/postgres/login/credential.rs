@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::super::complaint::Complaint;
 use super::{Door, Outside, Wish};
-use crate::knowledge::{NoLogin, Verifier};
+use crate::knowledge::{Login, NoLogin, Verifier};
 use crate::random::secret;
 use crate::service::View;
 use crate::service::database::{FileCredential, FileUser};
@@ -77,14 +77,7 @@ impl Door<'_> {
                 return Err(Complaint::new(b"57P03", text).into());
             }
         };
-        let complaint = match (login.can_login, login.expired) {
-            (false, _) => Some(Complaint::new(
-                b"28000",
-                format!("role \"{}\" is not permitted to log in", wish.user),
-            )),
-            (true, true) => Some(failed(&wish.user)),
-            (true, false) => None,
-        };
+        let complaint = objection(wish, &login);
         let asked = match &login.verifier {
             Verifier::Scram(text) | Verifier::Md5(text) => method(text, &of_file, binding.clone()),
             Verifier::None => None,
@@ -157,6 +150,11 @@ impl Door<'_> {
 fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Method> {
     if let Some(verifier) = scram::Verifier::parse(text.as_bytes()) {
         if user.cleartext {
+            if !verifier.is_payable() {
+                let most = scram::ITERATIONS_MAX;
+                tracing::warn!("a verifier has more than {most} iterations: its user is refused");
+                return None;
+            }
             return Some(Method::Cleartext(Secret::Scram(verifier)));
         }
         let nonce = secret();
@@ -172,6 +170,25 @@ fn method(text: &str, user: &FileUser, binding: Option<Vec<u8>>) -> Option<Metho
     }
     let salt = secret();
     Some(Method::Md5 { hash, salt })
+}
+
+/// Why a server would not let in who has proved to be that user.
+fn objection(wish: &Wish, login: &Login) -> Option<Complaint> {
+    let (user, database) = (&wish.user, &wish.database);
+    if !login.can_login {
+        let text = format!("role \"{user}\" is not permitted to log in");
+        return Some(Complaint::new(b"28000", text));
+    }
+    if login.expired {
+        return Some(failed(user));
+    }
+    if login.closed.contains(database) {
+        let text = format!("database \"{database}\" is not currently accepting connections");
+        return Some(Complaint::new(b"55000", text));
+    }
+    let text = format!("permission denied for database \"{database}\"");
+    let refused = Complaint::new(b"42501", text).detail("User does not have CONNECT privilege.");
+    login.forbidden.contains(database).then_some(refused)
 }
 
 /// Whoever listens would have the password.

@@ -6,9 +6,15 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock;
 
 /// Addresses and users that are remembered.
 const KNOWN_MAX: usize = 10_000;
+
+/// Between two looks at whether it may be tried.
+const TURN: Duration = Duration::from_millis(50);
 
 /// A limit: this long for one attempt, so many at once.
 struct Limit {
@@ -40,8 +46,20 @@ enum Whom {
 }
 
 impl Pace {
+    /// Charges for an attempt as soon as it may be made; the limit of a login ends the waiting.
+    pub(in crate::session) async fn wait(&self, address: Option<IpAddr>, user: &str) {
+        while !self.charge(address, user, clock::now_ms()) {
+            compio::time::sleep(TURN).await;
+        }
+    }
+
     /// Charges for an attempt. False: not now.
-    pub(super) fn charge(&self, address: Option<IpAddr>, user: &str, now_ms: u64) -> bool {
+    pub(in crate::session) fn charge(
+        &self,
+        address: Option<IpAddr>,
+        user: &str,
+        now_ms: u64,
+    ) -> bool {
         let mut due_ms = self.due_ms.lock().unwrap_or_else(PoisonError::into_inner);
         if due_ms.len() >= KNOWN_MAX {
             due_ms.retain(|_, due_ms| *due_ms > now_ms);
@@ -62,7 +80,7 @@ impl Pace {
     }
 
     /// It was the right password.
-    pub(super) fn refund(&self, address: Option<IpAddr>, user: &str) {
+    pub(in crate::session) fn refund(&self, address: Option<IpAddr>, user: &str) {
         let mut due_ms = self.due_ms.lock().unwrap_or_else(PoisonError::into_inner);
         for (whom, limit) in parties(address, user) {
             if let Some(due_ms) = due_ms.get_mut(&whom) {

@@ -30,7 +30,7 @@ static JOBS: LazyLock<flume::Sender<Job>> = LazyLock::new(|| {
 });
 
 /// Runs it elsewhere; `None`: too much waits already.
-pub(super) async fn elsewhere<T: Send + 'static>(
+pub(in crate::session) async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, result) = oneshot::channel();
@@ -46,7 +46,7 @@ pub(super) async fn elsewhere<T: Send + 'static>(
 
 /// Our RSA key, by which passwords come where there is no TLS. It is made once it is first needed,
 /// on a thread of its own, and lives as long as the process.
-pub(super) async fn key() -> Option<Arc<PrivateKey>> {
+pub(in crate::session) async fn key() -> Option<Arc<PrivateKey>> {
     static KEY: LazyLock<watch::Sender<Option<Option<Arc<PrivateKey>>>>> =
         LazyLock::new(watch::Sender::default);
     static BEGUN: OnceLock<()> = OnceLock::new();
