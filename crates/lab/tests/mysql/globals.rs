@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::stage::{ONE, Setup, Stage, own};
+use crate::rig::DRIVERS;
 
 const VALUES: &str = "select concat_ws(' ', @@sql_mode, @@max_allowed_packet, @@join_buffer_size)";
 const BEFORE: &str = "ANSI_QUOTES 67108864 262144";
@@ -37,6 +38,22 @@ fn who_logs_in_behind_a_set_global_has_what_it_set_and_who_was_there_what_it_had
     assert_eq!(there.value("select @@sql_mode"), "ANSI_QUOTES");
 }
 
+/// TO SEE THIS RED: look for global variables in assignments only.
+#[test]
+fn so_it_is_behind_a_set_global_transaction() {
+    let (_lab, server) = own();
+    server
+        .sql("grant all on *.* to sbtest@'127.0.0.1'")
+        .unwrap();
+    for (io, level) in DRIVERS.into_iter().zip(["SERIALIZABLE", "READ COMMITTED"]) {
+        let stage = Stage::before(&server, io, ONE);
+        let mut setter = stage.client();
+        setter.run(&format!("set global transaction isolation level {level}"));
+        let told = stage.client().value("select @@tx_isolation");
+        assert_eq!(told, level.replace(' ', "-"), "{io}");
+    }
+}
+
 /// A server's own defaults may have a connection tell of what was done on it before.
 #[test]
 fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with() {
@@ -44,7 +61,7 @@ fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with()
     server
         .sql("set global sql_auto_is_null = 1, global optimizer_trace = 'enabled=on'")
         .unwrap();
-    for io in crate::rig::DRIVERS {
+    for io in DRIVERS {
         let stage = Stage::before(&server, io, ONE);
         let (mut mine, mut other) = (stage.client(), stage.client());
         mine.run("create or replace table autos (id int auto_increment primary key)");
