@@ -230,6 +230,16 @@ impl Meaning {
             && !self.is_of_literal
     }
 
+    /// Whether it takes or asks for a lock by name: each server has its own, and gives it in READ
+    /// ONLY transactions, too. What nobody knows may do so, but is mostly harmless.
+    #[must_use]
+    pub fn locks_by_name(&self) -> bool {
+        let mut statements = self.statements.iter();
+        let pins = |pin| self.effects.iter().any(|one| one.does == Does::Pin(pin));
+        statements.any(|one| one.traits.any(Traits::NAMED_LOCK))
+            || pins(Pin::NamedLock) && !pins(Pin::Unknown)
+    }
+
     /// Of a text that cannot be read, because its character set hides what it says.
     #[must_use]
     pub fn unreadable() -> Meaning {
