@@ -98,6 +98,9 @@ pub struct Meaning {
     pub makes_program: bool,
     /// Its text's, under which it is counted; zero: none.
     pub digest: u64,
+    /// The version of the servers that it was read for, if it has a comment that others may read
+    /// otherwise; else 0.
+    pub(super) read_for: u32,
     /// Each of its statements has just one reply.
     pub(super) is_counted: bool,
 }
@@ -344,12 +347,14 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         return Meaning {
             hint: facts.hint().map(owned_hint),
             is_of_literal: true,
+            read_for: inner.read_for.max(reader.read_for(&facts)),
             ..inner
         };
     }
     let mut meaning = Meaning {
         hint: facts.hint().map(owned_hint),
         is_counted: true,
+        read_for: reader.read_for(&facts),
         ..Meaning::default()
     };
     let mut answered = Needs::NONE;
@@ -437,6 +442,15 @@ impl<'a> Reader<'a> {
     /// The tokens of a statement.
     fn tokens(&self, statement: &mysql::Statement) -> mysql::Tokens<'a> {
         mysql::Tokens::new(statement.span.of(self.text), self.modes)
+    }
+
+    /// As of [`Meaning::read_for`].
+    fn read_for(&self, facts: &mysql::Facts<'_>) -> u32 {
+        let mut statements = facts.statements();
+        match statements.any(|one| one.traits.any(mysql::Traits::VERSIONED)) {
+            true => self.modes.version,
+            false => 0,
+        }
     }
 
     /// The meaning of what a statement contains and does nothing but run: MariaDB's

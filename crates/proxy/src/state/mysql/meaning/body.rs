@@ -15,6 +15,9 @@ impl Meaning {
     /// it is run later.
     pub(in crate::state::mysql) fn binds(&self) -> Pins {
         let mut pins = Pins::NONE;
+        if self.read_for != 0 {
+            pins.add(Pin::Unknown);
+        }
         for effect in &self.effects {
             match &effect.does {
                 Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(*pin),
