@@ -6,6 +6,7 @@ mod calls;
 mod effects;
 mod kills;
 mod parts;
+mod prepared;
 mod routing;
 mod set;
 mod tables;
@@ -291,20 +292,6 @@ impl Meaning {
         let begin = effects.partition_point(|effect| effect.statement < statement);
         let end = effects.partition_point(|effect| effect.statement <= statement);
         effects.get(begin..end).unwrap_or_default()
-    }
-
-    /// The same of a statement that COM_STMT_PREPARE has prepared: it names tables of the schema
-    /// that was the session's then.
-    #[must_use]
-    pub fn of_prepared(mut self) -> Meaning {
-        let is_drop = |does: &Does| matches!(does, Does::Unmake(Thing::TemporaryTable, _));
-        self.effects.retain(|one| !is_drop(&one.does));
-        for effect in &mut self.effects {
-            if let Does::Make(Thing::TemporaryTable, _) = effect.does {
-                effect.does = Does::Unknown(Thing::TemporaryTable);
-            }
-        }
-        self
     }
 }
 
