@@ -1,7 +1,7 @@
 //! Global variables that clients set: whoever logs in behind that begins with them.
 
 use super::client::Client;
-use super::stage::{ONE, Setup, Stage, own};
+use super::stage::{ONE, Setup, Stage, own, same_as_direct};
 use crate::rig::DRIVERS;
 
 const VALUES: &str = "select concat_ws(' ', @@sql_mode, @@max_allowed_packet, @@join_buffer_size)";
@@ -78,4 +78,15 @@ fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with()
             assert!(!is_told, "{io}: {traced:?}");
         }
     }
+}
+
+/// TO SEE THIS RED: take the tracker of GTIDs for one of the client's own at MariaDB, too.
+#[test]
+fn a_tracker_that_a_server_lacks_is_refused_by_it_and_binds_nobody() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = client.all(&["set session session_track_gtids = OWN_GTID"]);
+        heard.extend(other.all(&["select 1"]));
+        heard
+    });
 }
