@@ -1,7 +1,9 @@
 //! Global variables that clients set: whoever logs in behind that begins with them.
 
-use super::client::Client;
-use super::stage::{ONE, Setup, Stage, own, same_as_direct};
+use evenkeel_lab::rootfs;
+
+use super::client::{Client, Login};
+use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_direct};
 use crate::rig::DRIVERS;
 
 const VALUES: &str = "select concat_ws(' ', @@sql_mode, @@max_allowed_packet, @@join_buffer_size)";
@@ -89,4 +91,33 @@ fn a_tracker_that_a_server_lacks_is_refused_by_it_and_binds_nobody() {
         heard.extend(other.all(&["select 1"]));
         heard
     });
+}
+
+/// TO SEE THIS RED: ask for accounts on connections as the server gives them.
+#[test]
+fn a_changed_password_holds_where_sessions_begin_without_autocommit() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-autocommit");
+    let sql = |text: &str| server.sql(text).unwrap();
+    sql("set global autocommit = 0");
+    for io in DRIVERS {
+        sql("drop user if exists changing@'127.0.0.1'; \
+             create user changing@'127.0.0.1' identified by 'first'");
+        let stage = Stage::before(&server, io, ONE);
+        let enters = |password| {
+            let login = Login {
+                user: "changing",
+                password,
+                schema: None,
+                ..Login::default()
+            };
+            Client::enter(stage.address, &login).is_ok()
+        };
+        assert!(enters("first"), "{io}");
+        sql("alter user changing@'127.0.0.1' identified by 'second'");
+        assert!(!enters("first") && enters("second"), "{io}");
+    }
 }
