@@ -1,7 +1,10 @@
 //! Global variables that clients set: whoever logs in behind that begins with them.
 
-use super::client::Client;
-use super::stage::{ONE, Setup, Stage, own};
+use evenkeel_lab::rootfs;
+
+use super::client::{Client, Login};
+use super::stage::{ONE, Setup, Stage, own, own_mysql, same_as_direct};
+use crate::rig::DRIVERS;
 
 const VALUES: &str = "select concat_ws(' ', @@sql_mode, @@max_allowed_packet, @@join_buffer_size)";
 const BEFORE: &str = "ANSI_QUOTES 67108864 262144";
@@ -37,6 +40,22 @@ fn who_logs_in_behind_a_set_global_has_what_it_set_and_who_was_there_what_it_had
     assert_eq!(there.value("select @@sql_mode"), "ANSI_QUOTES");
 }
 
+/// TO SEE THIS RED: look for global variables in assignments only.
+#[test]
+fn so_it_is_behind_a_set_global_transaction() {
+    let (_lab, server) = own();
+    server
+        .sql("grant all on *.* to sbtest@'127.0.0.1'")
+        .unwrap();
+    for (io, level) in DRIVERS.into_iter().zip(["SERIALIZABLE", "READ COMMITTED"]) {
+        let stage = Stage::before(&server, io, ONE);
+        let mut setter = stage.client();
+        setter.run(&format!("set global transaction isolation level {level}"));
+        let told = stage.client().value("select @@tx_isolation");
+        assert_eq!(told, level.replace(' ', "-"), "{io}");
+    }
+}
+
 /// A server's own defaults may have a connection tell of what was done on it before.
 #[test]
 fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with() {
@@ -44,7 +63,7 @@ fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with()
     server
         .sql("set global sql_auto_is_null = 1, global optimizer_trace = 'enabled=on'")
         .unwrap();
-    for io in crate::rig::DRIVERS {
+    for io in DRIVERS {
         let stage = Stage::before(&server, io, ONE);
         let (mut mine, mut other) = (stage.client(), stage.client());
         mine.run("create or replace table autos (id int auto_increment primary key)");
@@ -60,5 +79,45 @@ fn what_others_did_on_a_connection_is_not_told_whatever_the_server_begins_with()
             let is_told = traced.iter().any(|line| line.contains("mine"));
             assert!(!is_told, "{io}: {traced:?}");
         }
+    }
+}
+
+/// TO SEE THIS RED: take the tracker of GTIDs for one of the client's own at MariaDB, too.
+#[test]
+fn a_tracker_that_a_server_lacks_is_refused_by_it_and_binds_nobody() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = client.all(&["set session session_track_gtids = OWN_GTID"]);
+        heard.extend(other.all(&["select 1"]));
+        heard
+    });
+}
+
+/// TO SEE THIS RED: ask for accounts on connections as the server gives them.
+#[test]
+fn a_changed_password_holds_where_sessions_begin_without_autocommit() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-autocommit");
+    let sql = |text: &str| server.sql(text).unwrap();
+    sql("set global autocommit = 0");
+    for io in DRIVERS {
+        sql("drop user if exists changing@'127.0.0.1'; \
+             create user changing@'127.0.0.1' identified by 'first'");
+        let stage = Stage::before(&server, io, ONE);
+        let enters = |password| {
+            let login = Login {
+                user: "changing",
+                password,
+                schema: None,
+                ..Login::default()
+            };
+            Client::enter(stage.address, &login).is_ok()
+        };
+        assert!(enters("first"), "{io}");
+        sql("alter user changing@'127.0.0.1' identified by 'second'");
+        assert!(!enters("first") && enters("second"), "{io}");
     }
 }

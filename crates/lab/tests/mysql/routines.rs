@@ -1,5 +1,9 @@
 //! What routines do to their session stays with their client, whatever the server tells of it.
 
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
 use evenkeel_lab::{Server, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
@@ -204,4 +208,64 @@ fn a_call_that_commits_very_often_is_answered() {
             }
         }
     }
+}
+
+/// In quotes the name of a function means the server's own, too.
+const QUOTED: [&str; 2] = [
+    "drop function if exists locks_quoted",
+    "create function locks_quoted() returns int reads sql data return `get_lock`('quoted', 0)",
+];
+
+/// TO SEE THIS RED: look for functions of the server's own without quotes only.
+#[test]
+fn what_functions_do_whose_names_are_in_quotes_is_their_client_s_own() {
+    quoted_names_are_seen(shared());
+}
+
+#[test]
+fn so_it_is_at_mysql() {
+    if let Some(why) = rootfs::missing_program("mysqld") {
+        println!("skipped: {why}");
+        return;
+    }
+    let (_lab, server) = own_mysql("mysql-quoted");
+    quoted_names_are_seen(&server);
+}
+
+fn quoted_names_are_seen(server: &Server) {
+    let trust = "set global log_bin_trust_function_creators = 1";
+    server.sql(trust).unwrap();
+    let mut direct = Client::connect(server.address);
+    QUOTED.iter().for_each(|text| direct.run(text));
+    same_as_at(server, ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let mut heard = client.all(&["select locks_quoted()"]);
+        // It comes to its turn when the one who holds the lock has gone.
+        other.query_later("do sleep(0.2); select is_free_lock('quoted')");
+        thread::sleep(Duration::from_millis(100));
+        client.quit();
+        heard.extend(other.reply());
+        heard
+    });
+    same_as_at(server, ONE, asks_in_quotes);
+}
+
+fn asks_in_quotes(address: SocketAddr) -> Vec<String> {
+    let mut heard = Vec::new();
+    for (leaves, asked) in [
+        ("select 1 union select 2", "select `found_rows`() > 1"),
+        (
+            "create or replace table counted select 1 as a union select 2",
+            "select `row_count`() > 1",
+        ),
+        ("do last_insert_id(7)", "select `last_insert_id`()"),
+        ("select 1 union select 2", "select \"found_rows\"() > 1"),
+    ] {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        other.run("set sql_mode = 'ANSI_QUOTES'");
+        other.run("select 1");
+        client.query(leaves);
+        heard.extend(other.all(&[asked]));
+    }
+    heard
 }

@@ -71,8 +71,9 @@ const RIGHTS: &str = "\
     GRANT SHOW VIEW, TRIGGER ON *.* TO monitor@'127.0.0.1';\
     GRANT SELECT ON mysql.proc TO monitor@'127.0.0.1'";
 
-const SCHEMA: [&str; 5] = [
+const SCHEMA: [&str; 6] = [
     "create function here() returns int no sql return @@port",
+    "create function locks() returns int no sql return get_lock('job', 0)",
     "create table counters (id int primary key, v bigint not null)",
     "insert into counters select seq, 0 from seq_0_to_15",
     "create table things (id int primary key, what text)",
@@ -154,6 +155,16 @@ fn no_transaction_that_may_write_begins_at_a_replica() {
     assert_eq!(client.value(LOCKING), primary, "behind a cursor");
 }
 
+/// A lock by name is taken at one server, where nobody at another knows of it.
+const NAMED: [&str; 5] = [
+    "select get_lock('job', 0)",
+    "do release_lock('job')",
+    "select is_free_lock('job')",
+    "select `is_used_lock`('job')",
+    "select locks()",
+];
+
+/// TO SEE THIS RED: let what is READ ONLY lock by name.
 #[test]
 fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there() {
     let stage = Stage::of_mariadb("auto", "consistency = \"eventual\"");
@@ -168,6 +179,14 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
         let told = client.refusal(text);
         assert!(!told.contains("bound to a replica"), "{text}: {told}");
     }
+    // That is an own lock at each server, READ ONLY or not.
+    for text in NAMED {
+        let told = client.refusal(text);
+        assert!(told.starts_with("1290 "), "{text}: {told}");
+    }
+    let told = client.prepare("lock", "select get_lock(?, 0)");
+    assert!(told[0].starts_with("error 1290 "), "{told:?}");
+    assert_ne!(client.value(WHERE), primary, "it goes on");
     client.run("commit");
     for text in [
         LOCKING,

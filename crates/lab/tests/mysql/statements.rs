@@ -410,3 +410,32 @@ fn a_write_is_prepared_elsewhere_if_its_server_ends_meanwhile() {
         assert!(heard[0].starts_with("ok rows=1 "), "{io}: {heard:?}");
     }
 }
+
+/// Servers read a string when they prepare its statement.
+///
+/// TO SEE THIS RED: take it for one of the character set in which it is executed.
+#[test]
+fn a_variable_that_was_prepared_has_the_character_set_of_then() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        let shown = "select hex(@a), collation(@a), @b is null";
+        let mut heard = Vec::new();
+        for (then, now) in [
+            ("names utf8mb4", "names latin1"),
+            ("names latin1", "names utf8mb4 collate utf8mb4_bin"),
+            ("sql_mode = 'EMPTY_STRING_IS_NULL'", "sql_mode = ''"),
+        ] {
+            client.run(&format!("set {then}"));
+            client.prepare("sets", "set @a = 'é', @b = ''");
+            client.run(&format!("set {now}"));
+            heard.extend(client.execute("sets", &[]));
+            heard.extend(client.all(&["set names utf8mb4", shown]));
+            other.query_later("set @a = 'x'");
+            heard.extend(client.all(&[shown]));
+            client.reset();
+            other.reply();
+            heard.extend(client.all(&[shown]));
+        }
+        heard
+    });
+}

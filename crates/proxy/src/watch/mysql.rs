@@ -227,7 +227,7 @@ impl keeper::Monitor for Monitor {
 }
 
 async fn learn(connection: &mut Conn) -> Result<Dialect, Trouble> {
-    let variables = Row::of_pairs(&rows(connection, dialect::VARIABLES).await?);
+    let variables = variables(connection).await?;
     let mut dialect = Dialect::new(&variables)?;
     if let Some(query) = dialect.may_see_workers() {
         match connection.query_drop(query).await {
@@ -241,6 +241,13 @@ async fn learn(connection: &mut Conn) -> Result<Dialect, Trouble> {
         connection.query_drop(setup).await?;
     }
     Ok(dialect)
+}
+
+/// First of all on each connection: with autocommit off, as by a server's own default, the first
+/// question would begin a transaction, and all that follow be answered by its snapshot.
+async fn variables(connection: &mut Conn) -> Result<Row, Error> {
+    connection.query_drop("SET autocommit = 1").await?;
+    Ok(Row::of_pairs(&rows(connection, dialect::VARIABLES).await?))
 }
 
 async fn rows(connection: &mut Conn, query: &str) -> Result<Vec<Row>, Error> {

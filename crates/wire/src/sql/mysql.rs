@@ -195,6 +195,9 @@ fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (Stat
         let traits = set::traits(set::assignments(&behind).as_deref());
         statement.traits.add(traits);
     }
+    if matches!(kind, Kind::SetTransaction { scope, .. } if scope == Scope::Global) {
+        statement.traits.add(Traits::SETS_GLOBAL);
+    }
     (statement, end)
 }
 

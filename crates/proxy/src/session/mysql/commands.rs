@@ -391,7 +391,9 @@ impl<'a> Session<'a> {
         let interner = self.worker.interner();
         let status = self.status();
         let schema = self.journal.schema();
-        let mut nobody_s = OnServer::new(self.begin.fresh.pairs(), schema, interner);
+        let version = &self.begin.version;
+        let mut nobody_s = OnServer::new(self.begin.fresh.pairs(), schema, interner)
+            .at(version.mariadb, version.number());
         let on = match &mut self.server {
             Some(server) => &mut server.settings,
             None => &mut nobody_s,

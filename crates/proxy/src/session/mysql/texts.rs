@@ -53,12 +53,19 @@ impl Session<'_> {
         meaning
     }
 
-    /// What a text means that was prepared where texts were read so; `None`: they could not be.
-    fn read_prepared(&self, text: &[u8], dialect: Option<Dialect>) -> Meaning {
+    /// What a text means that was prepared within these.
+    fn read_prepared(&self, text: &[u8], within: &Within) -> Meaning {
+        let [mode, client, collation, ..] = &within.reading;
+        let [mode, client, collation] =
+            [mode, client, collation].map(|value| value.as_deref().unwrap_or_default());
+        let dialect = self.journal.dialect_in(mode, client);
         let routines = self.service.knowledge.routines();
         let lookup = routines.as_deref().map(|routines| routines as &dyn Lookup);
         let mut meaning = match dialect {
-            Some(Dialect::Mysql(modes)) => mysql::read(text, modes, lookup).of_prepared(),
+            Some(Dialect::Mysql(modes)) => {
+                let meaning = mysql::read(text, modes, lookup);
+                meaning.of_prepared(mode, client, collation)
+            }
             _ => Meaning::unreadable(),
         };
         self.shared.asked.note(meaning.needs);
@@ -73,7 +80,7 @@ impl Session<'_> {
 
     pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
         let (within, catalog) = (self.within(), self.catalog());
-        let read = || self.read_prepared(text, self.journal.dialect());
+        let read = || self.read_prepared(text, &within);
         let statement = self
             .shared
             .statements
@@ -96,12 +103,7 @@ impl Session<'_> {
         if statement.catalog == catalog {
             return Arc::clone(statement);
         }
-        let [mode, client, ..] = &statement.within.reading;
-        let (mode, client) = (mode.as_deref(), client.as_deref());
-        let dialect = self
-            .journal
-            .dialect_in(mode.unwrap_or_default(), client.unwrap_or_default());
-        let read = || self.read_prepared(&statement.text, dialect);
+        let read = || self.read_prepared(&statement.text, &statement.within);
         let current = self.shared.statements.renewed(statement, catalog, read);
         self.numbers.renew(number, current)
     }

@@ -212,7 +212,8 @@ impl Session<'_> {
             self.let_go(Condition::Unclean);
             return Ok(());
         }
-        match is_harmful && !(is_one && self.is_in_read_only()) {
+        let is_by_name = meaning.locks_by_name();
+        match is_by_name || is_harmful && !(is_one && self.is_in_read_only()) {
             true => Err(Complaint::bound_to_replica()),
             // The server has an answer to it.
             false => Ok(()),

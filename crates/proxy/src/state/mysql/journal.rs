@@ -386,6 +386,10 @@ impl Journal {
         self.is_by_place = on.is_by_place;
         self.done = 0;
         self.sent_in = (!meaning.effects.is_empty()).then(|| self.now.clone());
+        if meaning.read_for != 0 && meaning.read_for != on.version {
+            // A comment says something else there, or nothing.
+            self.bind(Pin::Unknown);
+        }
         let begins = meaning.statements.iter().any(apply::may_begin);
         let mut effects = meaning.effects.iter();
         let begins = begins || effects.any(|effect| effect.does == Does::Savepoint);

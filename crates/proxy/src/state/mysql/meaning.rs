@@ -6,6 +6,7 @@ mod calls;
 mod effects;
 mod kills;
 mod parts;
+mod prepared;
 mod routing;
 mod set;
 mod tables;
@@ -98,6 +99,9 @@ pub struct Meaning {
     pub makes_program: bool,
     /// Its text's, under which it is counted; zero: none.
     pub digest: u64,
+    /// The version of the servers that it was read for, if it has a comment that others may read
+    /// otherwise; else 0.
+    pub(super) read_for: u32,
     /// Each of its statements has just one reply.
     pub(super) is_counted: bool,
 }
@@ -230,6 +234,16 @@ impl Meaning {
             && !self.is_of_literal
     }
 
+    /// Whether it takes or asks for a lock by name: each server has its own, and gives it in READ
+    /// ONLY transactions, too. What nobody knows may do so, but is mostly harmless.
+    #[must_use]
+    pub fn locks_by_name(&self) -> bool {
+        let mut statements = self.statements.iter();
+        let pins = |pin| self.effects.iter().any(|one| one.does == Does::Pin(pin));
+        statements.any(|one| one.traits.any(Traits::NAMED_LOCK))
+            || pins(Pin::NamedLock) && !pins(Pin::Unknown)
+    }
+
     /// Of a text that cannot be read, because its character set hides what it says.
     #[must_use]
     pub fn unreadable() -> Meaning {
@@ -279,20 +293,6 @@ impl Meaning {
         let end = effects.partition_point(|effect| effect.statement <= statement);
         effects.get(begin..end).unwrap_or_default()
     }
-
-    /// The same of a statement that COM_STMT_PREPARE has prepared: it names tables of the schema
-    /// that was the session's then.
-    #[must_use]
-    pub fn of_prepared(mut self) -> Meaning {
-        let is_drop = |does: &Does| matches!(does, Does::Unmake(Thing::TemporaryTable, _));
-        self.effects.retain(|one| !is_drop(&one.does));
-        for effect in &mut self.effects {
-            if let Does::Make(Thing::TemporaryTable, _) = effect.does {
-                effect.does = Does::Unknown(Thing::TemporaryTable);
-            }
-        }
-        self
-    }
 }
 
 impl Thing {
@@ -334,12 +334,14 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         return Meaning {
             hint: facts.hint().map(owned_hint),
             is_of_literal: true,
+            read_for: inner.read_for.max(reader.read_for(&facts)),
             ..inner
         };
     }
     let mut meaning = Meaning {
         hint: facts.hint().map(owned_hint),
         is_counted: true,
+        read_for: reader.read_for(&facts),
         ..Meaning::default()
     };
     let mut answered = Needs::NONE;
@@ -427,6 +429,15 @@ impl<'a> Reader<'a> {
     /// The tokens of a statement.
     fn tokens(&self, statement: &mysql::Statement) -> mysql::Tokens<'a> {
         mysql::Tokens::new(statement.span.of(self.text), self.modes)
+    }
+
+    /// As of [`Meaning::read_for`].
+    fn read_for(&self, facts: &mysql::Facts<'_>) -> u32 {
+        let mut statements = facts.statements();
+        match statements.any(|one| one.traits.any(mysql::Traits::VERSIONED)) {
+            true => self.modes.version,
+            false => 0,
+        }
     }
 
     /// The meaning of what a statement contains and does nothing but run: MariaDB's

@@ -28,6 +28,8 @@ pub struct OnServer {
     pub(super) is_doubtful: bool,
     /// See [`tracking::is_by_place`].
     pub(super) is_by_place: bool,
+    /// Of the server.
+    pub(super) version: u32,
 }
 
 /// What the statements that it ran have left on it, and whose that is: numbers of clients.
@@ -59,6 +61,7 @@ pub struct Carried {
     leftovers: Leftovers,
     is_doubtful: bool,
     is_by_place: bool,
+    version: u32,
 }
 
 impl OnServer {
@@ -76,6 +79,7 @@ impl OnServer {
             leftovers: Leftovers::default(),
             is_doubtful: false,
             is_by_place: false,
+            version: 0,
         }
     }
 
@@ -85,6 +89,7 @@ impl OnServer {
         let is_by_place = tracking::is_by_place(mariadb, version);
         OnServer {
             is_by_place,
+            version,
             ..self
         }
     }
@@ -99,6 +104,7 @@ impl OnServer {
             leftovers: self.leftovers,
             is_doubtful: self.is_doubtful,
             is_by_place: self.is_by_place,
+            version: self.version,
         }
     }
 
@@ -112,6 +118,7 @@ impl OnServer {
             leftovers: carried.leftovers,
             is_doubtful: carried.is_doubtful,
             is_by_place: carried.is_by_place,
+            version: carried.version,
         }
     }
 

@@ -173,6 +173,19 @@ pub(super) fn put_name(name: &[u8], out: &mut Vec<u8>) {
     out.push(b'`');
 }
 
+/// [`string_of_variable`], or what the mode makes of it.
+pub(super) fn literal_of_variable(
+    value: &[u8],
+    mode: &[u8],
+    client: &[u8],
+    collation: &[u8],
+) -> Option<Vec<u8>> {
+    match value.is_empty() && has_mode(mode, b"EMPTY_STRING_IS_NULL") {
+        true => None,
+        false => string_of_variable(value, client, collation),
+    }
+}
+
 /// A string of a user variable as a literal with its character set and collation, which means the
 /// same in every session. `client`: the character set that it was written in; `collation`: that of
 /// the connection. `None`: the server converted it in a way that we do not know.

@@ -7,7 +7,7 @@ use mysql_async::{Conn, Error, Row, Value, prelude::Queryable};
 use tokio::sync::{Mutex, Semaphore};
 use zeroize::Zeroizing;
 
-use super::{dialect, rows};
+use super::variables;
 use crate::knowledge::{AccountRow, Accounts, NoLogin, Requires, Way};
 use crate::probe::{
     Account, AskerError, Progress, Target, Tls,
@@ -15,7 +15,7 @@ use crate::probe::{
     words,
 };
 use crate::tls::Names;
-use crate::watch::{WatchError, row::Row as Pairs};
+use crate::watch::WatchError;
 
 const STEP: &str = "asking for an account";
 
@@ -210,7 +210,7 @@ fn told(error: WatchError) -> String {
 
 /// Which dialect, where the server says that we come from, and the usual plugin.
 async fn learn(connection: &mut Conn) -> Result<(bool, String, String), Error> {
-    let variables = Pairs::of_pairs(&rows(connection, dialect::VARIABLES).await?);
+    let variables = variables(connection).await?;
     let mariadb = variables.has("gtid_binlog_state");
     let basics = match mariadb {
         true => MARIADB_BASICS,

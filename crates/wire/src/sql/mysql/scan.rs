@@ -4,6 +4,7 @@ use super::builtin;
 use super::facts::{Kind as StatementKind, Statement, Traits};
 use super::head;
 use super::lexer::{Kind, Token, Tokens};
+use super::names;
 use super::words::{self as w, Role};
 use crate::sql::name::Name;
 use crate::sql::token::Span;
@@ -225,7 +226,9 @@ impl<'t, 'a> Scan<'t, 'a> {
             self.statement.functions.push(name);
             return;
         }
-        let traits = builtin::traits(written);
+        // In quotes a name means the server's own function all the same, but for those that are
+        // words of its grammar.
+        let traits = builtin::traits(&names::identifier(written));
         if traits.any(Traits::READS_INSERT_ID) {
             // Behind the parenthesis, which is the next token.
             let argument = self.tokens.clone().next_token().kind != Kind::Close;

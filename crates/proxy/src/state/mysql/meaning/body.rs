@@ -6,7 +6,7 @@ use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::sql::mysql::{self, Kind, Modes, Scope, Target, Token, TokenKind, Tokens};
 use evenkeel_wire::sql::token::Word;
 
-use super::{ANYTHING, Does, Meaning};
+use super::{ANYTHING, Does, Meaning, calls};
 use crate::state::mysql::values;
 use crate::state::mysql::variables::{self, Treatment};
 
@@ -15,6 +15,9 @@ impl Meaning {
     /// it is run later.
     pub(in crate::state::mysql) fn binds(&self) -> Pins {
         let mut pins = Pins::NONE;
+        if self.read_for != 0 {
+            pins.add(Pin::Unknown);
+        }
         for effect in &self.effects {
             match &effect.does {
                 Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(*pin),
@@ -134,6 +137,9 @@ impl<'a> Look<'a> {
             self.declares = ahead.kind == TokenKind::Comma;
             return;
         }
+        if token.is_name() && ahead.kind == TokenKind::Open {
+            self.call(token.span.of(self.body));
+        }
         match token.kind {
             TokenKind::Broken => self.found.anything = true,
             TokenKind::Semicolon => {
@@ -173,13 +179,24 @@ impl<'a> Look<'a> {
             EXECUTE => found.anything = true,
             NEXT if ahead.is(VALUE) => found.sequence = true,
             NEXTVAL | SETVAL => found.sequence = true,
-            GET_LOCK => found.locks = true,
             FLUSH => self.flushes = true,
             LOCK | EXPORT if self.flushes => found.others.add(Pin::GlobalReadLock),
             LOCK if ahead.is(INSTANCE) => found.others.add(Pin::BackupLock),
+            // GET DIAGNOSTICS tells it, too.
+            ROW_COUNT => found.others.add(Pin::FoundRows),
             BACKUP if ahead.is(STAGE) || ahead.is(LOCK) => found.others.add(Pin::BackupLock),
-            FOUND_ROWS | ROW_COUNT => found.others.add(Pin::FoundRows),
-            LAST_INSERT_ID => found.others.add(Pin::InsertId),
+            _ => {}
+        }
+    }
+
+    /// A function of the server's own; whether its name is in quotes makes no difference.
+    fn call(&mut self, written: &[u8]) {
+        let found = &mut self.found;
+        match &*mysql::identifier(written).to_ascii_lowercase() {
+            b"get_lock" => found.locks = true,
+            b"found_rows" | b"row_count" => found.others.add(Pin::FoundRows),
+            b"last_insert_id" => found.others.add(Pin::InsertId),
+            _ if calls::binds_for_ever(written) => found.others.add(Pin::Unknown),
             _ => {}
         }
     }
@@ -260,14 +277,11 @@ const EXECUTE: Word = Word::of("execute");
 const EXPORT: Word = Word::of("export");
 const FLUSH: Word = Word::of("flush");
 const FOR: Word = Word::of("for");
-const FOUND_ROWS: Word = Word::of("found_rows");
 const FROM: Word = Word::of("from");
-const GET_LOCK: Word = Word::of("get_lock");
 const IMMEDIATE: Word = Word::of("immediate");
 const INSERT: Word = Word::of("insert");
 const INSTANCE: Word = Word::of("instance");
 const INTO: Word = Word::of("into");
-const LAST_INSERT_ID: Word = Word::of("last_insert_id");
 const LOCK: Word = Word::of("lock");
 const LOOP: Word = Word::of("loop");
 const NEXT: Word = Word::of("next");

@@ -125,11 +125,22 @@ fn special(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effe
     let own = statement.span.of(reader.text);
     let mut tokens = reader.tokens(statement);
     while let Some(token) = next_of(&mut tokens) {
-        let written = token.span.of(own).to_ascii_lowercase();
-        if FOR_EVER.iter().any(|prefix| written.starts_with(prefix)) {
+        if token.is_name() && binds_for_ever(token.span.of(own)) {
             effects.pin(Pin::Unknown);
         }
     }
+}
+
+/// Whether a function takes a lock that is not given back for certain.
+pub(super) fn binds_for_ever(written: &[u8]) -> bool {
+    let name = mysql::identifier(written).to_ascii_lowercase();
+    FOR_EVER.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a token is this name, with quotes or without.
+pub(super) fn is_named(token: Token, text: &[u8], name: &[u8]) -> bool {
+    let written = || mysql::identifier(token.span.of(text));
+    token.is_name() && written().eq_ignore_ascii_case(name)
 }
 
 fn next_of(tokens: &mut Tokens<'_>) -> Option<Token> {
@@ -143,9 +154,10 @@ fn locks(reader: &Reader<'_>, statement: &mysql::Statement, effects: &mut Effect
         return does.into_iter().for_each(|does| effects.push(does));
     }
     // In which order a statement takes and gives back, how often, and whether at all, is not said.
+    let own = statement.span.of(reader.text);
     let mut tokens = reader.tokens(statement);
     while let Some(token) = next_of(&mut tokens) {
-        if token.is(GET_LOCK) {
+        if is_named(token, own, b"get_lock") {
             effects.pin(Pin::NamedLock);
         }
     }

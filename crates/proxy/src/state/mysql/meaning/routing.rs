@@ -107,15 +107,16 @@ pub(super) fn answers(kind: mysql::Kind) -> Needs {
 /// Which of FOUND_ROWS() and ROW_COUNT() it calls.
 fn counts(reader: &Reader<'_>, facts: &mysql::Statement) -> Needs {
     let mut needs = Needs::NONE;
+    let own = facts.span.of(reader.text);
     let mut tokens = reader.tokens(facts);
     loop {
         let token = tokens.next_token();
         if token.kind == mysql::TokenKind::End {
             return needs;
         }
-        if token.is(Word::of("found_rows")) {
+        if calls::is_named(token, own, b"found_rows") {
             needs = needs.and(Needs::FOUND_ROWS);
-        } else if token.is(Word::of("row_count")) {
+        } else if calls::is_named(token, own, b"row_count") {
             needs = needs.and(Needs::ROW_COUNT);
         }
     }

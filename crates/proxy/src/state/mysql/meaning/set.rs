@@ -49,7 +49,7 @@ pub(super) fn kind(reader: &Reader<'_>, statement: &mysql::Statement) -> Kind {
         Target::System(scope, name) => {
             let name = name_of(reader, name);
             let next = is_next(reader, scope, &name, one.target);
-            !next && matches!(variables::treatment(&name), Treatment::Told)
+            !next && matches!(treatment(reader, &name), Treatment::Told)
         }
     };
     let asks = !statement.functions.as_slice().is_empty()
@@ -131,7 +131,7 @@ fn tracks(reader: &Reader<'_>, assignments: &[Assignment], effects: &mut Effects
     let of = |one: &Assignment| match one.target {
         Target::System(Scope::Session | Scope::Unwritten, name) => {
             let name = name_of(reader, name);
-            matches!(variables::treatment(&name), Treatment::Ours).then_some((name, one.value))
+            matches!(treatment(reader, &name), Treatment::Ours).then_some((name, one.value))
         }
         _ => None,
     };
@@ -183,7 +183,7 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
         Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
         _ => None,
     };
-    match variables::treatment(&name) {
+    match treatment(reader, &name) {
         Treatment::Told if value == Given::Default && variables::is_guarded(&name) => {
             effects.push(Does::Defaults(name));
         }
@@ -251,6 +251,14 @@ fn name_of(reader: &Reader<'_>, span: Span) -> Box<[u8]> {
     values::bare(span.of(reader.text))
         .to_ascii_lowercase()
         .into()
+}
+
+/// MariaDB lacks the tracker of GTIDs, and says so itself.
+fn treatment(reader: &Reader<'_>, name: &[u8]) -> Treatment {
+    match reader.modes.mariadb && name == b"session_track_gtids" {
+        true => Treatment::Told,
+        false => variables::treatment(name),
+    }
 }
 
 /// `SET @@transaction_isolation = …`, without SESSION, is for the next transaction only;

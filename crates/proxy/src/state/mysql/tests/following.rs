@@ -301,3 +301,32 @@ fn no_text_is_read_in_a_character_set_of_a_number_that_hides_ascii() {
         assert_eq!(then.is_some(), is_read, "{number}");
     }
 }
+
+/// TO SEE THIS RED: take the comment for what the servers do by which it was read.
+#[test]
+fn a_comment_for_some_versions_binds_at_a_server_of_another_version() {
+    for (version, text, is_bound) in [
+        (MARIADB, "SELECT 1 /*M!101200 , GET_LOCK('a', 0) */", false),
+        (110_809, "SELECT 1 /*M!110000 , GET_LOCK('a', 0) */", true),
+        (110_809, "SELECT 1 /*!40101 , 2 */", false),
+        (
+            110_809,
+            "EXECUTE IMMEDIATE 'SELECT 1 /*M!110000 , 2 */'",
+            true,
+        ),
+    ] {
+        let mut scene = Scene::new(1, 1);
+        let fresh = Model::default();
+        let on = OnServer::new(fresh.fresh(), None, &scene.interner);
+        let mut on = on.at(true, version);
+        let journal = &mut scene.clients[0].journal;
+        let meaning = journal.read(text.as_bytes(), None);
+        journal.sent(&meaning, &mut on);
+        assert_eq!(scene.is_bound(0), is_bound, "{text}");
+    }
+    let scene = Scene::new(1, 1);
+    let prepares = b"PREPARE p FROM 'SELECT 1 /*M!110000 , 2 */'";
+    let meaning = scene.clients[0].journal.read(prepares, None);
+    let does = &meaning.effects[0].does;
+    assert!(matches!(does, Does::Prepare(_, pins) if pins.has(Pin::Unknown)));
+}

@@ -101,9 +101,14 @@ fn temporary_tables_have_names() {
         ),
         ("DROP TABLE x; SELECT 1", &[]),
     ]);
-    let made = read("CREATE TEMPORARY TABLE x (a INT)").of_prepared();
+    let made = read("CREATE TEMPORARY TABLE x (a INT)").of_prepared(b"", b"", b"");
     assert_eq!(made.effects[0].does, Does::Unknown(Thing::TemporaryTable));
-    assert!(read("DROP TABLE x").of_prepared().effects.is_empty());
+    assert!(
+        read("DROP TABLE x")
+            .of_prepared(b"", b"", b"")
+            .effects
+            .is_empty()
+    );
 }
 
 #[test]

@@ -47,6 +47,12 @@ fn bodies_of_routines_are_looked_through() {
         ),
         ("CALL p(1)", ""),
         ("RETURN FOUND_ROWS()", "FOUND_ROWS()"),
+        ("RETURN `found_rows`()", "FOUND_ROWS()"),
+        ("RETURN `Get_Lock` ('a', 0)", "advisory or named locks"),
+        (
+            "DO service_get_write_locks('a', 'b', 0)",
+            "something that cannot be told",
+        ),
         ("BEGIN FLUSH TABLES WITH READ LOCK; END", "global read lock"),
         ("FLUSH LOCAL TABLES a FOR EXPORT", "global read lock"),
         (

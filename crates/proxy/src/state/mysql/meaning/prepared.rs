@@ -1,0 +1,31 @@
+//! What a text means that was prepared long before it is run.
+
+use evenkeel_policy::pins::Pin;
+
+use super::{Does, Meaning, Thing, Value};
+use crate::state::mysql::values;
+
+impl Meaning {
+    /// The same of a statement that COM_STMT_PREPARE has prepared: it names tables of the schema
+    /// that was the session's then, and its strings are what they were in this `sql_mode`,
+    /// `character_set_client` and `collation_connection`.
+    #[must_use]
+    pub fn of_prepared(mut self, mode: &[u8], client: &[u8], collation: &[u8]) -> Meaning {
+        let is_drop = |does: &Does| matches!(does, Does::Unmake(Thing::TemporaryTable, _));
+        self.effects.retain(|one| !is_drop(&one.does));
+        for effect in &mut self.effects {
+            if let Does::Make(Thing::TemporaryTable, _) = effect.does {
+                effect.does = Does::Unknown(Thing::TemporaryTable);
+            }
+            if let Does::SetUser { value, .. } = &mut effect.does
+                && let Value::String(string) = value
+            {
+                match values::literal_of_variable(string, mode, client, collation) {
+                    Some(literal) => *value = Value::Same(literal.into()),
+                    None => effect.does = Does::Pin(Pin::Variables),
+                }
+            }
+        }
+        self
+    }
+}
