@@ -269,17 +269,21 @@ fn what_is_said_of_the_next_transaction_only_is_not_the_sessions() {
 fn trackers_are_ours_unless_they_are_mixed_with_others() {
     check(&[
         (
-            "SET SESSION session_track_schema = ON, @@session_track_gtids = 'OWN_GTID'",
+            "SET SESSION session_track_schema = ON, @@session_track_transaction_info = 'STATE'",
             &[
                 "track session_track_schema = ON",
-                "track session_track_gtids = OWN_GTID",
+                "track session_track_transaction_info = STATE",
             ],
         ),
         (
             "SET session_track_schema = DEFAULT",
             &["track session_track_schema"],
         ),
-        ("SET session_track_gtids = ALL_GTIDS", &["Pin(Unknown)"]),
+        // MariaDB has none.
+        (
+            "SET session_track_gtids = OWN_GTID",
+            &["told session_track_gtids"],
+        ),
         ("SET session_track_schema = @a", &["Pin(Unknown)"]),
         ("SET session_track_schema = 1, @a = 1", &["Pin(Unknown)"]),
         (
@@ -289,6 +293,19 @@ fn trackers_are_ours_unless_they_are_mixed_with_others() {
     ]);
     assert!(read("SET session_track_schema = ON").is_ours);
     assert!(!read("SET @a = 1").is_ours && !read("SELECT 1").is_ours);
+    let mysql = Reading {
+        mariadb: false,
+        version: 90_704,
+        ..MARIADB
+    };
+    for (text, is_ours) in [
+        ("SET session_track_gtids = OWN_GTID", true),
+        ("SET session_track_gtids = ALL_GTIDS", false),
+    ] {
+        let meaning = super::read(text.as_bytes(), mysql, Some(&Known));
+        let binds = meaning.effects[0].does == Does::Pin(Pin::Unknown);
+        assert_eq!((meaning.is_ours, binds), (is_ours, !is_ours), "{text}");
+    }
 }
 
 #[test]
