@@ -24,8 +24,6 @@ mod faults;
 mod functions;
 #[path = "postgres/goodbyes.rs"]
 mod goodbyes;
-#[path = "postgres/left.rs"]
-mod left;
 #[path = "postgres/limits.rs"]
 mod limits;
 #[path = "postgres/literals.rs"]

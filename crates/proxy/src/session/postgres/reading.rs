@@ -92,6 +92,5 @@ impl Session<'_> {
     pub(super) fn settings_settled(&mut self) {
         self.rereads = Rereads::Nothing;
         self.hides_tables = false;
-        self.journal.settled();
     }
 }

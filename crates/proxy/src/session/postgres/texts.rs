@@ -179,9 +179,7 @@ impl Session<'_> {
             }
         }
         self.journal.prepares(&statement.meaning.effects);
-        // Though a DEALLOCATE ALL before it is about to be committed.
-        self.journal.bind(Pin::Prepared);
-        self.card.set_pins(self.journal.pins);
+        self.pin(Pin::Prepared);
     }
 
     /// Whether it runs what can be given its name only once all that was sent is answered.
