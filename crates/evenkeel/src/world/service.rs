@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_policy::pool::Cursor;
-use evenkeel_proxy::{Service, now_us};
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::rules::RuleBook;
 use evenkeel_proxy::tls::Acceptor;
+use evenkeel_proxy::{Service, now_us};
 
 use super::database::{Learning, serving, tracks};
 use super::fit::Fit;

@@ -9,7 +9,6 @@ use evenkeel_policy::cluster::Role;
 use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
-use evenkeel_proxy::{Server, Service};
 use evenkeel_proxy::database::{
     Auth, DatabaseService, DatabaseView, FileCredential, FileUser, LoginPlaces, Sizes, Times,
 };
@@ -17,6 +16,7 @@ use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::tls::{
     Acceptor, Authorities, Connector, Identity, SetupError, Speaks, Towards,
 };
+use evenkeel_proxy::{Server, Service};
 use zeroize::Zeroizing;
 
 use crate::config::Address;
