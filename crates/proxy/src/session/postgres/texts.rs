@@ -179,7 +179,9 @@ impl Session<'_> {
             }
         }
         self.journal.prepares(&statement.meaning.effects);
-        self.pin(Pin::Prepared);
+        // Though a DEALLOCATE ALL before it is about to be committed.
+        self.journal.bind(Pin::Prepared);
+        self.card.set_pins(self.journal.pins);
     }
 
     /// Whether it runs what can be given its name only once all that was sent is answered.

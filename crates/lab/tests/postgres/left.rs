@@ -1,0 +1,120 @@
+//! What a client leaves on its connection is nobody else's, however it came about.
+
+use super::script::{Script, prepare};
+use super::stage::{ONE, Stage, admin};
+use crate::rig::DRIVERS;
+
+/// Who comes behind a client that has done this is told `expect`, as at a connection of its own.
+fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
+    for io in DRIVERS {
+        for (number, (script, replies)) in does.iter().enumerate() {
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            let heard = client.ask(script, *replies);
+            let is_refused = heard.iter().any(|line| line.starts_with('E'));
+            assert!(!is_refused, "{io}: {number}: {heard:?}");
+            client.vanish(false);
+            assert_eq!(stage.client().value(asks), expect, "{io}: {number}");
+        }
+    }
+}
+
+/// One after the other: what was answered is known when the next is sent.
+fn leaves_in_turn(does: &[&[&str]], asks: &str, expect: &str) {
+    for io in DRIVERS {
+        for texts in does {
+            let stage = Stage::set(io, ONE);
+            let mut client = stage.client();
+            texts.iter().for_each(|text| client.run(text));
+            client.vanish(false);
+            assert_eq!(stage.client().value(asks), expect, "{io}: {texts:?}");
+        }
+    }
+}
+
+const LOCKS: &str =
+    "select count(*) from pg_locks where locktype = 'advisory' and objid between 4720 and 4729";
+
+const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
+
+/// TO SEE THIS RED: let the release that a DEALLOCATE ALL has queued end what binds behind it.
+#[test]
+fn a_statement_that_sql_was_given_behind_a_deallocate_all_goes_with_its_client() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut client = stage.client();
+        client.run("begin");
+        client.run("deallocate all");
+        client.ask(&prepare("left_given", "select 'mine'"), 1);
+        assert_eq!(client.value("execute left_given"), "mine", "{io}");
+        client.run("commit");
+        client.vanish(false);
+        let told = stage.client().refusal("execute left_given");
+        assert_eq!(told, "26000", "{io}");
+    }
+}
+
+/// TO SEE THIS RED: let a release end what its own transaction has named before it.
+#[test]
+fn what_a_transaction_takes_behind_a_release_by_what_it_named_before_goes_with_its_client() {
+    admin().query(
+        "create table if not exists left_late (a int); grant all on left_late to sbtest;
+         create or replace function left_late() returns trigger language plpgsql as
+           $$ begin perform pg_advisory_lock(4729); return new; end $$;
+         drop trigger if exists late on left_late;
+         create constraint trigger late after insert on left_late
+           deferrable initially deferred for each row execute function left_late()",
+    );
+    let declare = "declare c cursor for \
+                   select pg_advisory_lock(i) from generate_series(4720, 4728) i";
+    let hold = "declare c cursor with hold for \
+                select pg_advisory_lock(i) from generate_series(4720, 4728) i";
+    let unlock = "select pg_advisory_unlock_all()";
+    let insert = "insert into left_late values (1)";
+    leaves_in_turn(
+        &[
+            &["begin", declare, "fetch 1 c", unlock, "fetch 1 c", "commit"],
+            &["begin", declare, unlock, "move 2 c", "commit"],
+            &["begin", hold, unlock, "commit", "close all"],
+            &["begin", insert, unlock, "commit"],
+        ],
+        LOCKS,
+        "0",
+    );
+    let declare = "declare c cursor for select set_config('app.tenant', '7', false)";
+    leaves_in_turn(
+        &[&["begin", declare, "reset all", "fetch c", "commit"]],
+        TENANT,
+        "",
+    );
+    let bind = Script::new()
+        .parse(
+            "",
+            "select pg_advisory_lock(i) from generate_series(4720, 4728) i",
+        )
+        .bind_to("p", "", &[])
+        .sync();
+    let script = Script([Script::new().query("begin").0, bind.0].concat());
+    let script = script.query(unlock).query("fetch 1 p").query("commit");
+    leaves(&[(script, 5)], LOCKS, "0");
+}
+
+/// TO SEE THIS RED: let savepoints count releases by how many are left.
+#[test]
+fn a_release_that_was_rolled_back_ends_nothing() {
+    leaves_in_turn(
+        &[&[
+            "listen left_here",
+            "begin",
+            "reset all",
+            "savepoint s",
+            "select set_config('x.y', current_user, false)",
+            "unlisten *",
+            "rollback to s",
+            "commit",
+            "reset all",
+        ]],
+        "select count(*) from pg_listening_channels()",
+        "0",
+    );
+}
