@@ -4,6 +4,23 @@ use super::script::{Script, prepare};
 use super::stage::{ONE, Stage, admin};
 use crate::rig::DRIVERS;
 
+fn query(text: &str) -> (Script, usize) {
+    (Script::new().query(text), 1)
+}
+
+/// Each text in a query of its own.
+fn queries(texts: &[&str]) -> (Script, usize) {
+    let script = texts
+        .iter()
+        .fold(Script::new(), |all, text| all.query(text));
+    (script, texts.len())
+}
+
+fn run(text: &str, values: &[&str]) -> Script {
+    let script = Script::new().parse("", text).bind("", values);
+    script.execute().sync()
+}
+
 /// Who comes behind a client that has done this is told `expect`, as at a connection of its own.
 fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
     for io in DRIVERS {
@@ -36,6 +53,31 @@ const LOCKS: &str =
     "select count(*) from pg_locks where locktype = 'advisory' and objid between 4720 and 4729";
 
 const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
+
+/// TO SEE THIS RED: let LOCAL be a table's name, or what is named with escapes make nothing.
+#[test]
+fn a_temporary_table_is_its_client_s_however_it_is_made() {
+    let mut by_parameter = Script::new().query("begin");
+    let sets = run("select set_config('search_path', $1, true)", &["pg_temp"]);
+    by_parameter.0.extend(sets.0);
+    let in_path = "select set_config('search_path', E'pg\\x5ftemp', true)";
+    let creates = "create table left_hidden (a int)";
+    leaves(
+        &[
+            query("select 'mine' as a into local temp left_hidden"),
+            query("select 'mine' as a into local temporary table left_hidden"),
+            query("select 'mine' as a into global temp left_hidden"),
+            query("create table U&\"pg_temp\".left_hidden (a int)"),
+            (by_parameter.query(creates).query("commit"), 4),
+            queries(&["begin", in_path, creates, "commit"]),
+            query(&format!("begin; {in_path}; {creates}; commit")),
+            query(&format!("{in_path}; select 1 as a into left_hidden")),
+            query(&format!("{in_path}; do 'begin {creates}; end'")),
+        ],
+        "select count(*) from pg_class where relname = 'left_hidden'",
+        "0",
+    );
+}
 
 /// TO SEE THIS RED: let the release that a DEALLOCATE ALL has queued end what binds behind it.
 #[test]

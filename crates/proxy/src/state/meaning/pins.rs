@@ -84,7 +84,9 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
         }
         Kind::Ddl => {
             let creation = postgres::creation(text, statement, backslashes);
-            if traits.any(Traits::TEMPORARY) && !creation.drops_on_commit {
+            // A schema's name that is written with escapes may be pg_temp.
+            let is_temporary = traits.any(Traits::TEMPORARY) && !creation.drops_on_commit;
+            if is_temporary || traits.any(Traits::OBSCURE) {
                 effects.pin_on_success(Pin::TemporaryTable);
             }
             triggers(reader, statement, effects);

@@ -365,10 +365,13 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
     }
 
-    /// TEMPORARY matters in CREATE and in SELECT INTO; anything else may be called so.
+    /// TEMPORARY matters in CREATE and in SELECT INTO, there also behind LOCAL or GLOBAL; anything
+    /// else may be called so.
     fn temporary(&mut self) {
         let creates = self.statement.kind == StatementKind::Ddl;
-        if creates || self.expect == Expect::Target {
+        let is_qualified = self.last.is(w::LOCAL) || self.last.is(w::GLOBAL);
+        let is_into = is_qualified && self.statement.traits.any(Traits::SELECT_INTO);
+        if creates || is_into || self.expect == Expect::Target {
             self.add(Traits::TEMPORARY);
             return;
         }

@@ -105,6 +105,7 @@ pub(super) const FILTER: Word = Word::of("filter");
 pub(super) const FLOAT: Word = Word::of("float");
 pub(super) const FOR: Word = Word::of("for");
 pub(super) const FROM: Word = Word::of("from");
+pub(super) const GLOBAL: Word = Word::of("global");
 pub(super) const GRANT: Word = Word::of("grant");
 pub(super) const GREATEST: Word = Word::of("greatest");
 pub(super) const GROUP: Word = Word::of("group");
