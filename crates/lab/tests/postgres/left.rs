@@ -160,3 +160,49 @@ fn a_release_that_was_rolled_back_ends_nothing() {
         "0",
     );
 }
+
+const ENTERING: &str = "
+    drop table if exists left_plain, left_emptied cascade; drop view if exists left_enters;
+    create or replace function left_enter() returns text language plpgsql as
+      $$ begin perform set_config('app.tenant', '7', false); return '7'; end $$;
+    create or replace function left_entering() returns trigger language plpgsql as
+      $$ begin perform set_config('app.tenant', '7', false); return null; end $$;
+    create view left_enters as select left_enter() as tenant;
+    create table left_plain (tenant text); insert into left_plain values ('x');
+    create table left_emptied (tenant text);
+    create trigger enters before truncate on left_emptied execute function left_entering();
+    create or replace function left_lists() returns void language plpgsql as
+      $$ begin perform 1 from left_plain, left_enters; end $$;
+    create or replace function left_nests() returns bigint language sql as
+      $$ select count(*) from (left_enters cross join left_plain) $$;
+    create or replace function left_deletes() returns void language plpgsql as $$ begin
+      delete from left_plain p using left_enters e where e.tenant = p.tenant; end $$;
+    create or replace function left_empties() returns void language plpgsql as
+      $$ begin truncate left_plain, left_emptied; end $$;
+    grant all on left_plain, left_emptied, left_enters to sbtest";
+
+/// TO SEE THIS RED: let only what stands right behind FROM, JOIN or INTO be a table.
+#[test]
+fn what_is_run_by_a_table_or_view_is_seen_wherever_that_is_named() {
+    admin().run(ENTERING);
+    let deletes = "delete from left_plain p using left_enters e where e.tenant = p.tenant";
+    leaves(
+        &[
+            query(deletes),
+            query(
+                "merge into left_plain p using left_enters e on e.tenant = p.tenant \
+                 when matched then delete",
+            ),
+            query("begin; truncate left_plain, left_emptied; rollback; select 1"),
+            query("select 1 as distinct from left_enters"),
+            query("select left_lists()"),
+            query("select left_nests()"),
+            query("select left_deletes()"),
+            query(&format!("do 'begin {deletes}; end'")),
+            query("do 'begin perform 1 from left_plain, left_enters; end'"),
+            query("do 'begin perform 1 from (left_enters cross join left_plain); end'"),
+        ],
+        TENANT,
+        "",
+    );
+}
