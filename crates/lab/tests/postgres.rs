@@ -24,6 +24,8 @@ mod faults;
 mod functions;
 #[path = "postgres/goodbyes.rs"]
 mod goodbyes;
+#[path = "postgres/left.rs"]
+mod left;
 #[path = "postgres/limits.rs"]
 mod limits;
 #[path = "postgres/literals.rs"]

@@ -75,3 +75,20 @@ fn what_cannot_be_given_its_name_can_be_once_it_is_possible_again() {
         heard
     });
 }
+
+/// TO SEE THIS RED: let a Close that an error passes over take the name away from SQL.
+#[test]
+fn a_close_that_is_passed_over_leaves_what_sql_was_given() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let mut heard = client.ask(&prepare("s", "select 1"), 1);
+        heard.extend(client.query("execute s"));
+        let passed_over = Script::new().bind("nosuch", &[]).close("s").sync();
+        heard.extend(client.ask(&passed_over, 1));
+        heard.extend(client.query("execute s"));
+        heard.extend(client.ask(&Script::new().close("s").sync(), 1));
+        heard.extend(client.ask(&prepare("s", "select 2"), 1));
+        heard.extend(client.query("execute s"));
+        heard
+    });
+}

@@ -227,6 +227,25 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
     }
 }
 
+/// TO SEE THIS RED: let a batch without its Sync not count.
+#[test]
+fn who_loses_its_server_with_half_a_batch_is_not_let_go_on_with_the_other_half() {
+    for io in DRIVERS {
+        let stage = behind(io, PLAIN, INSERTED, Blow::Silence);
+        let mut client = stage.client();
+        make(&mut client, "halves");
+        for value in ["1", "2", "3"] {
+            let text = format!("insert into halves values ('{value}')");
+            client.ask(&Script::new().parse(value, &text).sync(), 1);
+        }
+        let first = Script::new().bind_to(MARK, "1", &[]).execute_of(MARK, 0);
+        let half = first.sync().bind("2", &[]).execute();
+        let reply = client.ask(&half, 1);
+        assert_eq!(reply, ["E 57P01", "end"], "{io}");
+        assert_eq!(count("halves where a > '1'"), "0", "{io}");
+    }
+}
+
 /// TO SEE THIS RED: go by the status from before the COMMIT.
 #[test]
 fn who_loses_its_server_while_it_commits_is_not_told_to_do_it_again() {

@@ -474,14 +474,20 @@ impl Session<'_> {
                     }
                 } else if let Some(id) = prepared::statement_of(token) {
                     server.prepared.undo(id);
-                    self.names.discarded(token.0);
+                    let _ = self.names.discarded(token.0);
                 }
             }
             Due::CloseDiscarded(token) => match prepared::statement_of(token) {
                 Some(id) => server.prepared.undo(id),
-                None => self.names.discarded(token.0),
+                // Of names only those are closed at servers that SQL was given.
+                None => {
+                    let name = self.names.discarded(token.0);
+                    server.given.extend(name.map(|name| (name, token.0)));
+                }
             },
-            Due::AnswerDiscarded(_, token) => self.names.discarded(token.0),
+            Due::AnswerDiscarded(_, token) => {
+                let _ = self.names.discarded(token.0);
+            }
             Due::Answer(..) => {}
         }
     }

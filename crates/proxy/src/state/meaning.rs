@@ -287,6 +287,15 @@ impl Meaning {
         self.changes_catalog && self.statements.iter().any(changes)
     }
 
+    /// Whether it makes something that need not say whether it is temporary.
+    #[must_use]
+    pub fn makes_tables(&self) -> bool {
+        let makes = |one: &Statement| {
+            matches!(one.kind, Kind::Ddl | Kind::Routine) || one.traits.any(Traits::MAKES_TABLE)
+        };
+        self.changes_catalog && self.statements.iter().any(makes)
+    }
+
     /// Whether a statement of it is a CALL or DO, which may commit before it ends.
     #[must_use]
     pub fn runs_procedures(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use evenkeel_wire::postgres::backend::CommandTag;
+use evenkeel_wire::postgres::conversation::Request;
 
 use crate::counters::work::Ran;
 
@@ -26,6 +27,8 @@ struct Unit {
     run: Option<u64>,
     /// How many statements its text has as we read it; zero: that is not known, or none.
     statements: usize,
+    /// A message of it was sent, or answered by us.
+    has_begun: bool,
 }
 
 impl Asked {
@@ -43,6 +46,20 @@ impl Asked {
     pub(super) fn runs_text(&mut self, digest: u64, statements: usize) {
         self.runs(digest);
         self.draft.statements = statements;
+    }
+
+    /// A message was sent that ends nothing.
+    pub(super) fn begins(&mut self, request: Request) {
+        let is_data = matches!(
+            request,
+            Request::CopyData | Request::CopyEnd | Request::Flush
+        );
+        self.draft.has_begun |= !is_data;
+    }
+
+    /// Whether a part of a batch is sent whose Sync has not come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.draft.has_begun
     }
 
     /// All of it is sent.

@@ -211,6 +211,9 @@ impl Session<'_> {
             // Up to here the message has decided of itself; what is left of it follows.
             self.passing = sending;
             self.unit.has_sent(request);
+            if !ends_a_unit(request) {
+                self.asked.begins(request);
+            }
         }
         Ok(())
     }

@@ -159,6 +159,7 @@ impl Session<'_> {
         self.hides_tables |= meaning.hides_tables;
         self.drew |= meaning.draws;
         self.rereads = self.rereads.max(meaning.rereads);
+        self.bind_by_path(meaning);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
             // FETCH in SQL runs it, too, which is no Execute.

@@ -92,5 +92,6 @@ impl Session<'_> {
     pub(super) fn settings_settled(&mut self) {
         self.rereads = Rereads::Nothing;
         self.hides_tables = false;
+        self.journal.settled();
     }
 }

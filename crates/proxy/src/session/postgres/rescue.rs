@@ -208,7 +208,9 @@ impl Session<'_> {
             self.figures().lost.add(u64::from(is_transaction));
             return Err(End::ServerEnded(detail));
         }
-        let is_single = self.unit.is_sent && self.asked.under_way() == 1;
+        // The rest of a batch that has begun behind it would be taken for one of its own.
+        let is_all = self.unit.is_sent && !self.asked.has_begun();
+        let is_single = is_all && self.asked.under_way() == 1;
         // It may be committed, and must not be done again on our word.
         let is_transaction = is_transaction && !self.effects.may_end_transaction();
         if is_transaction || is_bound || !is_single {

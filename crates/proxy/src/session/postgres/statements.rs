@@ -197,12 +197,14 @@ impl Names {
         self.undone();
     }
 
-    /// An error made the server pass over the oldest of that token which is under way.
-    pub(crate) fn discarded(&mut self, token: u64) {
+    /// An error made the server pass over the oldest of that token which is under way: which name
+    /// is what it was before.
+    pub(crate) fn discarded(&mut self, token: u64) -> Option<Box<[u8]>> {
         let is_it = |undo: &Undo| undo.token == token && !undo.is_answered;
-        if let Some(index) = self.undo.iter().position(is_it) {
-            self.take_back(index);
-        }
+        let index = self.undo.iter().position(is_it)?;
+        let name = self.undo.get(index).map(|undo| undo.name.clone());
+        self.take_back(index);
+        name
     }
 
     fn take_back(&mut self, index: usize) {

@@ -16,7 +16,7 @@ use super::server::ServerConnection;
 use super::statements::{self};
 use super::unit::text_of_query;
 use super::{End, Session, sequences};
-use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
+use crate::state::meaning::{self, Does, Effect, Lookup, Meaning, Rereads};
 use crate::state::templates::Within;
 
 impl Session<'_> {
@@ -75,10 +75,20 @@ impl Session<'_> {
         self.hides_tables |= meaning.hides_tables;
         self.drew |= meaning.draws;
         self.rereads = self.rereads.max(meaning.rereads);
+        self.bind_by_path(meaning);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
         }
         self.effects.note(meaning)
+    }
+
+    /// What a plain CREATE makes is temporary where `pg_temp` comes first in a search path that is
+    /// the transaction's alone, and of which a text need not tell.
+    pub(super) fn bind_by_path(&mut self, meaning: &Meaning) {
+        if self.rereads > Rereads::Nothing && meaning.makes_tables() {
+            self.hides_tables = true;
+            self.pin(Pin::TemporaryTable);
+        }
     }
 
     pub(super) fn pin(&mut self, pin: Pin) {
@@ -179,7 +189,9 @@ impl Session<'_> {
             }
         }
         self.journal.prepares(&statement.meaning.effects);
-        self.pin(Pin::Prepared);
+        // Though a DEALLOCATE ALL before it is about to be committed.
+        self.journal.bind(Pin::Prepared);
+        self.card.set_pins(self.journal.pins);
     }
 
     /// Whether it runs what can be given its name only once all that was sent is answered.

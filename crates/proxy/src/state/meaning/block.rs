@@ -128,6 +128,7 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
     effects.rereads |= !sets.anything && sets_what_is_read_by(code, &whole);
     let mut tokens = Tokens::new(code, false);
     let mut last = Token::default();
+    let mut dropped = Dropped::default();
     let mut token = tokens.next_token();
     while token.kind != Kind::End {
         let next = tokens.next_token();
@@ -143,7 +144,7 @@ fn read(reader: &Reader<'_>, code: &[u8], dynamic: bool, effects: &mut Effects<'
             }
             Kind::Word if token.is(SET) && next.is(LOCAL) => set_locally(code, &tokens, effects),
             Kind::Word if is_temporary(token, last, next) => {
-                match drops_on_commit(tokens.clone()) {
+                match dropped.on_commit(token, &tokens) {
                     true => effects.hides = true,
                     false => effects.pin_on_success(Pin::TemporaryTable),
                 }
@@ -226,15 +227,36 @@ fn is_temporary(token: Token, last: Token, next: Token) -> bool {
     (token.is(TEMP) || token.is(TEMPORARY)) && makes
 }
 
-/// ON COMMIT DROP before the end of the statement.
-fn drops_on_commit(mut tokens: Tokens<'_>) -> bool {
-    let mut last = [Token::default(); 2];
-    loop {
-        let token = tokens.next_token();
-        match token.kind {
-            Kind::End | Kind::Semicolon => return false,
-            Kind::Word if token.is(DROP) && last[0].is(ON) && last[1].is(COMMIT) => return true,
-            _ => last = [last[1], token],
+/// Whether ON COMMIT DROP comes before the end of a statement. What was found holds for all that
+/// stands before it, so that nothing is read twice.
+#[derive(Default)]
+struct Dropped {
+    is_so: bool,
+    until: u32,
+}
+
+impl Dropped {
+    fn on_commit(&mut self, token: Token, behind: &Tokens<'_>) -> bool {
+        if token.span.start >= self.until {
+            *self = Dropped::find(behind.clone());
+        }
+        self.is_so
+    }
+
+    fn find(mut tokens: Tokens<'_>) -> Dropped {
+        let mut last = [Token::default(); 2];
+        loop {
+            let token = tokens.next_token();
+            let until = match token.kind {
+                Kind::End => u32::MAX,
+                _ => token.span.end,
+            };
+            let is_end = matches!(token.kind, Kind::End | Kind::Semicolon);
+            let is_so = token.is(DROP) && last[0].is(ON) && last[1].is(COMMIT);
+            if is_end || is_so {
+                return Dropped { is_so, until };
+            }
+            last = [last[1], token];
         }
     }
 }

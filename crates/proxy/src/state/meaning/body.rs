@@ -103,6 +103,7 @@ impl Body {
     fn note_names(&mut self, code: &[u8]) {
         let mut tokens = Tokens::new(code, false);
         let (mut before, mut token) = (Token::default(), tokens.next_token());
+        let mut listing = Listing::default();
         while token.kind != Kind::End {
             let next = tokens.next_token();
             self.defines |= DEFINING.contains(&token.word);
@@ -113,8 +114,14 @@ impl Body {
                 if is_name && next.kind == Kind::Open {
                     self.calls.insert(name());
                 }
-                if is_name && NAMING.iter().any(|word| before.is(*word)) {
+                let is_next = matches!(before.kind, Kind::Comma | Kind::Open);
+                if is_name && listing.may_name(before.word, is_next) {
                     self.relations.insert(name());
+                }
+                match token.kind {
+                    Kind::Word => listing.passes(token.word),
+                    Kind::Semicolon => listing = Listing::default(),
+                    _ => {}
                 }
                 before = token;
             }
@@ -133,6 +140,7 @@ impl Body {
             ..Body::default()
         };
         let mut last: Box<[u8]> = Box::default();
+        let mut listing = Listing::default();
         for span in words(code) {
             let written = span.of(code);
             let word: Box<[u8]> = written.to_ascii_lowercase().into();
@@ -142,9 +150,12 @@ impl Body {
             if rest.trim_ascii_start().first() == Some(&b'(') {
                 body.calls.insert(word.clone());
             }
-            if NAMING.contains(&word_of(&last)) {
+            let before = code.get(..span.start as usize).unwrap_or_default();
+            let is_next = matches!(before.trim_ascii_end().last(), Some(b',' | b'('));
+            if listing.may_name(word_of(&last), is_next) {
                 body.relations.insert(word.clone());
             }
+            listing.passes(word_of(&word));
             last = word;
         }
         body
@@ -170,6 +181,25 @@ impl Body {
     }
 }
 
+/// A list of tables and views: `FROM a, (b CROSS JOIN …)`.
+#[derive(Default)]
+struct Listing {
+    goes_on: bool,
+}
+
+impl Listing {
+    /// Whether a name may be that of a table. `before`: the word before it; `is_next`: a comma or a
+    /// parenthesis is.
+    fn may_name(&self, before: Word, is_next: bool) -> bool {
+        NAMING.contains(&before) || self.goes_on && is_next
+    }
+
+    fn passes(&mut self, word: Word) {
+        self.goes_on |= LISTING.contains(&word);
+        self.goes_on &= !ENDING.contains(&word);
+    }
+}
+
 /// A statement that is all of a text.
 pub(super) fn whole(text: &[u8]) -> Statement {
     Statement {
@@ -184,8 +214,26 @@ pub(super) fn whole(text: &[u8]) -> Statement {
 /// A statement within a text of another language is hardly longer.
 const SQL_LENGTH: usize = 1_000;
 
+/// These begin a list of tables.
+const LISTING: [Word; 3] = [Word::of("from"), Word::of("truncate"), Word::of("using")];
+
+/// No list of tables goes on behind these.
+const ENDING: [Word; 11] = [
+    Word::of("begin"),
+    Word::of("group"),
+    Word::of("having"),
+    Word::of("into"),
+    Word::of("limit"),
+    Word::of("order"),
+    Word::of("returning"),
+    Word::of("select"),
+    Word::of("set"),
+    Word::of("values"),
+    Word::of("where"),
+];
+
 /// Behind these words stands the name of a table or view.
-const NAMING: [Word; 8] = [
+const NAMING: [Word; 9] = [
     Word::of("copy"),
     Word::of("from"),
     Word::of("into"),
@@ -194,6 +242,7 @@ const NAMING: [Word; 8] = [
     Word::of("table"),
     Word::of("truncate"),
     Word::of("update"),
+    Word::of("using"),
 ];
 
 /// Statements that begin with these run event triggers.

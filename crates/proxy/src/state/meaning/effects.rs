@@ -62,7 +62,7 @@ impl<'a> Effects<'a> {
         let is_run = statement.kind != (Kind::Explain { analyze: false });
         binds.has(Pin::TemporaryTable)
             || self.hides
-            || is_run && statement.traits.any(Traits::TEMPORARY)
+            || is_run && statement.traits.any(Traits::TEMPORARY.and(Traits::OBSCURE))
     }
 
     pub(super) fn push(&mut self, does: Does) {

@@ -84,7 +84,9 @@ pub(super) fn collect(reader: &Reader<'_>, statement: &Statement, effects: &mut 
         }
         Kind::Ddl => {
             let creation = postgres::creation(text, statement, backslashes);
-            if traits.any(Traits::TEMPORARY) && !creation.drops_on_commit {
+            // A schema's name that is written with escapes may be pg_temp.
+            let is_temporary = traits.any(Traits::TEMPORARY) && !creation.drops_on_commit;
+            if is_temporary || traits.any(Traits::OBSCURE) {
                 effects.pin_on_success(Pin::TemporaryTable);
             }
             triggers(reader, statement, effects);
@@ -260,22 +262,30 @@ fn relations(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'
     if statement.tables.is_cut() || statement.functions.is_cut() {
         all_names(reader, statement, effects);
     }
-    if tables.is_empty() && changes(statement) {
+    if statement.kind == Kind::Write && truncates(reader, statement) {
+        all_changed(reader, statement, effects);
+    } else if tables.is_empty() && changes(statement) {
         first_table(reader, statement, effects);
     }
 }
 
 fn relation(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut Effects<'_>) {
     let is_own = || postgres::defines_query(reader.text, statement, name, reader.backslashes);
+    let is_unknown = |catalog: &dyn Lookup| catalog.relation(name) == Volatility::Unknown;
+    // What its views and triggers call may be another, and those may be new.
+    if reader.doubts_functions && reader.catalog.is_some_and(is_unknown) && !is_own() {
+        return block::anything(reader, effects);
+    }
+    known_relation(reader, statement, name, effects);
+}
+
+fn known_relation(
+    reader: &Reader<'_>,
+    statement: &Statement,
+    name: &[u8],
+    effects: &mut Effects<'_>,
+) {
     match reader.catalog {
-        // What its views and triggers call may be another, and those may be new.
-        Some(catalog)
-            if reader.doubts_functions
-                && catalog.relation(name) == Volatility::Unknown
-                && !is_own() =>
-        {
-            block::anything(reader, effects);
-        }
         Some(_) if changes(statement) => changed(reader, name, effects),
         Some(catalog) if reader.doubts_functions && catalog.runs_code(name, false) => {
             block::anything(reader, effects);
@@ -315,32 +325,49 @@ fn triggers(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_
     }
 }
 
-/// A statement with more names than are listed: any may be that of a function or a table.
+/// A statement with more names than are listed: any may be that of a function or a table. Which of
+/// them are its own queries is not looked for: each time all of it would be read.
 fn all_names(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    if reader.doubts_functions && reader.catalog.is_some() {
+        block::anything(reader, effects);
+    }
+    each_name(reader, statement, |name| {
+        function(reader, name, effects);
+        known_relation(reader, statement, name, effects);
+    });
+}
+
+/// `TRUNCATE [TABLE] name, …`: which of its words are names does not matter.
+fn all_changed(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
+    each_name(reader, statement, |name| changed(reader, name, effects));
+}
+
+fn truncates(reader: &Reader<'_>, statement: &Statement) -> bool {
+    let first = statement.span.of(reader.text).get(..b"truncate".len());
+    first.is_some_and(|first| first.eq_ignore_ascii_case(b"truncate"))
+}
+
+fn each_name(reader: &Reader<'_>, statement: &Statement, mut does: impl FnMut(&[u8])) {
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
     loop {
         let token = tokens.next_token();
         match token.kind {
             TokenKind::End => return,
-            TokenKind::Word | TokenKind::QuotedName => {
-                let name = identifier(token.span.of(own));
-                function(reader, &name, effects);
-                relation(reader, statement, &name, effects);
-            }
+            TokenKind::Word | TokenKind::QuotedName => does(&identifier(token.span.of(own))),
             _ => {}
         }
     }
 }
 
-/// `COPY [BINARY] [schema.]name`, `TRUNCATE [ONLY] [schema.]name`, `REFRESH MATERIALIZED VIEW
-/// [CONCURRENTLY] [schema.]name`: it is not among the tables of the statement.
+/// `COPY [BINARY] [schema.]name`, `REFRESH MATERIALIZED VIEW [CONCURRENTLY]
+/// [schema.]name`: it is not among the tables of the statement.
 fn first_table(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>) {
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
     let words = match tokens.next_token().is(Word::of("refresh")) {
         true => ["materialized", "view", "concurrently"].as_slice(),
-        false => &["binary", "only"],
+        false => &["binary"],
     };
     let mut name = tokens.next_token();
     while words.iter().any(|word| name.is(Word::of(word))) {

@@ -4,6 +4,7 @@ use super::*;
 
 mod bodies;
 mod leaving;
+mod lengths;
 mod settings;
 mod unnamed;
 

@@ -100,12 +100,13 @@ fn definition(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<
     }
     let own = statement.span.of(reader.text);
     let mut tokens = Tokens::new(own, reader.backslashes);
+    let is_local = postgres::sets_locally(reader.text, statement, reader.backslashes);
     loop {
         let token = tokens.next_token();
         match token.kind {
             TokenKind::End => break,
             _ if token.is_name() => {
-                named(reader, statement, &identifier(token.span.of(own)), effects)
+                named(reader, &identifier(token.span.of(own)), is_local, effects)
             }
             _ => {}
         }
@@ -121,16 +122,16 @@ fn definition(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<
     }
 }
 
-fn named(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut Effects<'_>) {
+/// `is_local`: all that it sets ends with the transaction.
+fn named(reader: &Reader<'_>, name: &[u8], is_local: bool, effects: &mut Effects<'_>) {
     let Some(catalog) = reader.catalog else {
         return;
     };
     if reader.doubts_functions && catalog.is_of_users(name) {
         return block::anything(reader, effects);
     }
-    let is_local = || postgres::sets_locally(reader.text, statement, reader.backslashes);
     let own = match name {
-        b"set_config" if is_local() => Pins::NONE,
+        b"set_config" if is_local => Pins::NONE,
         name => pins::of_function(name),
     };
     let called = catalog.binds(name).unwrap_or(Pins::NONE);

@@ -1,6 +1,6 @@
 //! What one client has set, through transactions and savepoints.
 
-use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Isolation, Modes};
 
 use super::super::meaning::{Does, Effect, Meaning};
@@ -24,6 +24,9 @@ pub struct Journal {
     pub reported: Reported,
     /// What statements bind that PREPARE in SQL has made, each time one of them is run.
     prepared: Pins,
+    /// What has been named since nothing was open may still be run, whatever ends its bonds before:
+    /// by FETCH of a cursor or portal, or by a trigger that waits for COMMIT.
+    late: Pins,
     startup: Settings,
     now: Settings,
     /// Of these, what texts are read by.
@@ -47,6 +50,7 @@ impl Journal {
         Journal {
             pins: values::bound_by(&startup),
             prepared: Pins::NONE,
+            late: Pins::NONE,
             reported: Reported::new(told),
             reading: ReadBy::of(&startup),
             now: startup.clone(),
@@ -95,21 +99,30 @@ impl Journal {
         for effect in &meaning.effects {
             if let Does::Pin(pin) = effect.does {
                 self.pins.add(pin);
+                self.late.add(pin);
             }
         }
     }
 
     /// It may be run at any time, and its end may not be told.
     pub fn may_run(&mut self, meaning: &Meaning) {
+        let mut pins = Pins::NONE;
         for effect in &meaning.effects {
             match &effect.does {
-                Does::PinOnSuccess(pin) => self.pins.add(*pin),
+                Does::PinOnSuccess(pin) => pins.add(*pin),
                 Does::Set { .. } | Does::Reset(_) | Does::ResetAll => {
-                    self.pins = self.pins.and(Pins::of(&[Pin::Settings, Pin::Role]));
+                    pins = pins.and(Pins::of(&[Pin::Settings, Pin::Role]));
                 }
                 _ => {}
             }
         }
+        self.pins = self.pins.and(pins);
+        self.late = self.late.and(pins);
+    }
+
+    /// Nothing is under way, and no transaction open: what was named before is run no more.
+    pub fn settled(&mut self) {
+        self.late = Pins::NONE;
     }
 
     /// A statement of it is complete.
@@ -262,11 +275,18 @@ impl Journal {
     /// One effect of a complete statement.
     fn apply(&mut self, does: &Does) {
         match does {
-            Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
+            Does::Pin(pin) => self.bind(*pin),
+            Does::PinOnSuccess(pin) => {
+                // What else a statement does by itself it does once.
+                if matches!(pin, Pin::Settings | Pin::Role) {
+                    self.late.add(*pin);
+                }
+                self.bind(*pin);
+            }
             Does::Prepare(_) => self.bind(Pin::Prepared),
             Does::Execute(_) => self.executes(),
             Does::DeallocateAll => self.prepared = Pins::NONE,
-            Does::Release(release) => self.pending().releases.push(*release),
+            Does::Release(release) => self.pending().ends(*release),
             Does::Set { name, value } => self.set(name, value),
             Does::Reset(name) => self.follow(Change::Reset(name.clone())),
             Does::ResetAll => self.change(Change::ResetAll),
@@ -294,16 +314,10 @@ impl Journal {
     }
 
     /// Binds, and no earlier statement of the transaction ends it.
-    fn bind(&mut self, pin: Pin) {
+    pub fn bind(&mut self, pin: Pin) {
         self.pins.add(pin);
         if let Some(pending) = &mut self.pending {
-            let mut alone = Pins::NONE;
-            alone.add(pin);
-            pending.releases.retain(|release| {
-                let mut left = alone;
-                left.release(*release);
-                !left.is_empty()
-            });
+            pending.bound(pin);
         }
     }
 
@@ -373,8 +387,13 @@ impl Journal {
     fn commit(&mut self, pending: &mut Pending) {
         pending.committed.append(&mut pending.changes);
         (pending.restored, pending.in_doubt) = (0, 0);
-        for release in pending.releases.drain(..) {
+        for release in pending.take_releases() {
+            if release == Release::DiscardAll {
+                // It closes all cursors, and runs in no transaction.
+                self.late = Pins::NONE;
+            }
             self.pins.release(release);
+            self.pins = self.pins.and(self.late);
         }
     }
 

@@ -17,7 +17,8 @@ pub(super) struct Pending {
     /// By transactions that have ended in the middle of a text.
     pub(super) committed: Vec<Change>,
     pub(super) changes: Vec<Change>,
-    pub(super) releases: Vec<Release>,
+    /// `None`: what is bound since was to be ended by it.
+    releases: Vec<Option<Release>>,
     savepoints: Vec<Savepoint>,
     /// So many of the changes have been looked at for what they owe to the startup message.
     pub(super) restored: usize,
@@ -54,7 +55,30 @@ impl Pending {
     /// A procedure has run, which may have committed what was changed before it, or taken it back.
     pub(super) fn doubt(&mut self) {
         self.in_doubt = self.changes.len();
-        self.releases.clear();
+        self.releases.fill(None);
+    }
+
+    /// Ends pins once it is committed.
+    pub(super) fn ends(&mut self, release: Release) {
+        self.releases.push(Some(release));
+    }
+
+    /// This binds, and nothing of before ends it. Savepoints count releases: each keeps its place.
+    pub(super) fn bound(&mut self, pin: Pin) {
+        for release in &mut self.releases {
+            let mut left = Pins::of(&[pin]);
+            if let Some(release) = release {
+                left.release(*release);
+            }
+            if left.is_empty() {
+                *release = None;
+            }
+        }
+    }
+
+    /// What is committed with it.
+    pub(super) fn take_releases(&mut self) -> impl Iterator<Item = Release> {
+        self.releases.drain(..).flatten()
     }
 
     /// What binds its client: what is in doubt is so or not. `takes_back`: it is rolled back, but

@@ -66,6 +66,9 @@ impl Scene {
             self.journal.failed(Some(&meaning));
         }
         self.owes = self.journal.ready(status, &mut self.on, &self.interner);
+        if status == TransactionStatus::Idle {
+            self.journal.settled();
+        }
     }
 
     fn script(&mut self, texts: &[&str]) {
@@ -302,7 +305,41 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
             ],
             "LISTEN",
         ),
+        (
+            &[
+                "LISTEN a",
+                "BEGIN",
+                "RESET ALL",
+                "SAVEPOINT s",
+                "SELECT set_config('a.b', $1, false)",
+                "UNLISTEN *",
+                "ROLLBACK TO s",
+                "COMMIT",
+                "RESET ALL",
+            ],
+            "LISTEN",
+        ),
         (&["LISTEN a", "BEGIN", "UNLISTEN *"], "LISTEN"),
+        (
+            &[
+                "BEGIN",
+                "DECLARE c CURSOR FOR SELECT pg_advisory_lock(a) FROM t",
+                "SELECT pg_advisory_unlock_all()",
+                "FETCH c",
+                "COMMIT",
+            ],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "BEGIN",
+                "DECLARE c CURSOR FOR SELECT set_config('a.b', 'c', false)",
+                "RESET ALL",
+                "FETCH c",
+                "COMMIT",
+            ],
+            "settings that cannot be followed",
+        ),
         (&["UNLISTEN *; LISTEN a"], "LISTEN"),
         (&["LISTEN a; UNLISTEN *"], ""),
         (&["PREPARE p AS SELECT 1"], "PREPARE in SQL"),

@@ -55,6 +55,8 @@ pub(super) struct Scan<'t, 'a> {
     with: Depths,
     /// The last token ended a source, so that a name here is its alias.
     after_source: bool,
+    /// The last DISTINCT is one of IS DISTINCT FROM.
+    compares: bool,
 }
 
 impl<'t, 'a> Scan<'t, 'a> {
@@ -84,6 +86,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             sources: Depths::default(),
             with: Depths::default(),
             after_source: false,
+            compares: false,
         };
         scan.statement.span = token.span;
         while !scan.at_end() {
@@ -267,6 +270,11 @@ impl<'t, 'a> Scan<'t, 'a> {
             Role::Join => self.expect = Expect::Source,
             Role::Over if called && !self.is_clause() => self.name(false),
             Role::Into => self.target_of_into(),
+            Role::Using => self.using(),
+            Role::Distinct => {
+                self.compares = self.last.is(w::IS) || self.last.is(w::NOT);
+                self.expect = Expect::Anything;
+            }
             Role::Insert => self.writes(),
             Role::Delete => {
                 self.writes();
@@ -305,9 +313,19 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.last.kind == Kind::Close || clause || on_conflict
     }
 
+    /// `DELETE FROM t USING source`, `MERGE INTO t USING source`. The columns of a JOIN's USING are
+    /// taken for sources there, too.
+    fn using(&mut self) {
+        self.expect = match self.statement.traits.any(Traits::WRITES) {
+            true => Expect::Source,
+            false => Expect::Anything,
+        };
+    }
+
     /// FROM begins sources, but not in `extract(x FROM y)` nor in `IS DISTINCT FROM`.
     fn from(&mut self) {
-        if self.selecting.at(self.depth) && !self.last.is(w::DISTINCT) {
+        let is_operand = self.last.is(w::DISTINCT) && self.compares;
+        if self.selecting.at(self.depth) && !is_operand {
             self.sources.set(self.depth, true);
             self.expect = Expect::Source;
         }
@@ -365,10 +383,13 @@ impl<'t, 'a> Scan<'t, 'a> {
         self.expect = Expect::Anything;
     }
 
-    /// TEMPORARY matters in CREATE and in SELECT INTO; anything else may be called so.
+    /// TEMPORARY matters in CREATE and in SELECT INTO, there also behind LOCAL or GLOBAL; anything
+    /// else may be called so.
     fn temporary(&mut self) {
         let creates = self.statement.kind == StatementKind::Ddl;
-        if creates || self.expect == Expect::Target {
+        let is_qualified = self.last.is(w::LOCAL) || self.last.is(w::GLOBAL);
+        let is_into = is_qualified && self.statement.traits.any(Traits::SELECT_INTO);
+        if creates || is_into || self.expect == Expect::Target {
             self.add(Traits::TEMPORARY);
             return;
         }

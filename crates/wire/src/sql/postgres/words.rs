@@ -16,6 +16,10 @@ pub(super) enum Role {
     Join,
     /// A table to write to follows.
     Into,
+    /// USING, behind which DELETE and MERGE have a source.
+    Using,
+    /// DISTINCT, also in IS DISTINCT FROM.
+    Distinct,
     /// INSERT, MERGE.
     Insert,
     /// DELETE.
@@ -105,6 +109,7 @@ pub(super) const FILTER: Word = Word::of("filter");
 pub(super) const FLOAT: Word = Word::of("float");
 pub(super) const FOR: Word = Word::of("for");
 pub(super) const FROM: Word = Word::of("from");
+pub(super) const GLOBAL: Word = Word::of("global");
 pub(super) const GRANT: Word = Word::of("grant");
 pub(super) const GREATEST: Word = Word::of("greatest");
 pub(super) const GROUP: Word = Word::of("group");
@@ -117,6 +122,7 @@ pub(super) const INSERT: Word = Word::of("insert");
 pub(super) const INTERSECT: Word = Word::of("intersect");
 pub(super) const INTERVAL: Word = Word::of("interval");
 pub(super) const INTO: Word = Word::of("into");
+pub(super) const IS: Word = Word::of("is");
 pub(super) const ISOLATION: Word = Word::of("isolation");
 pub(super) const JOIN: Word = Word::of("join");
 pub(super) const KEY: Word = Word::of("key");
@@ -243,8 +249,10 @@ pub(super) fn role(word: Word) -> Role {
         CASE => Role::Case,
         END => Role::End,
         OVER | FILTER | BY | SETS | CONFLICT => Role::Over,
-        AND | OR | NOT | IN | ANY | ALL | SOME | ARRAY | ON | USING | WHEN | THEN | ELSE | AS
-        | DISTINCT | EXISTS | BETWEEN => Role::Operand,
+        USING => Role::Using,
+        DISTINCT => Role::Distinct,
+        AND | OR | NOT | IN | ANY | ALL | SOME | ARRAY | ON | WHEN | THEN | ELSE | AS | EXISTS
+        | BETWEEN => Role::Operand,
         CAST | COALESCE | GREATEST | LEAST | NULLIF | ROW | GROUPING | TREAT | TRIM | EXTRACT
         | BIT | CHAR | CHARACTER | DEC | DECIMAL | FLOAT | NCHAR | NATIONAL | NUMERIC | TIME
         | TIMESTAMP | VARCHAR | INTERVAL | XMLCONCAT | XMLELEMENT | XMLEXISTS | XMLFOREST

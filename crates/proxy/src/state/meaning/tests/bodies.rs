@@ -221,6 +221,20 @@ fn a_body_names_what_it_calls_and_changes() {
             "only t u",
         ),
         (
+            "sql",
+            "SELECT 1 FROM t, app.u x, (v JOIN w ON true)",
+            "",
+            "t u v w",
+        ),
+        ("sql", "DELETE FROM t USING u, v WHERE true", "", "t u v"),
+        ("sql", "TRUNCATE t, u; SELECT a, b", "", "t u"),
+        (
+            "plpython3u",
+            "plpy.execute('select 1 from t, (u cross join v)')",
+            "execute",
+            "t u v",
+        ),
+        (
             "plpgsql",
             "BEGIN EXECUTE 'DELETE FROM t WHERE f()'; END",
             "f",

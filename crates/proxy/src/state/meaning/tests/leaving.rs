@@ -85,6 +85,10 @@ fn temporary_tables_bind_unless_they_go_with_the_transaction() {
         ),
         ("SELECT 1 INTO TEMP x", &[TEMPORARY]),
         ("SELECT 1 INTO pg_temp.x", &[TEMPORARY]),
+        ("SELECT 1 INTO LOCAL TEMP x", &[TEMPORARY]),
+        ("SELECT 1 INTO GLOBAL TEMPORARY TABLE x", &[TEMPORARY]),
+        ("SELECT a FROM local temp", &[]),
+        ("CREATE TABLE U&\"pg_temp\".x (a int)", &[TEMPORARY]),
         ("SELECT 1 INTO x", &[]),
         (
             "CREATE FUNCTION pg_temp.f() RETURNS int RETURN 1",
