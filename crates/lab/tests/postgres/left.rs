@@ -72,7 +72,12 @@ fn a_temporary_table_is_its_client_s_however_it_is_made() {
             queries(&["begin", in_path, creates, "commit"]),
             query(&format!("begin; {in_path}; {creates}; commit")),
             query(&format!("{in_path}; select 1 as a into left_hidden")),
-            query(&format!("{in_path}; do 'begin {creates}; end'")),
+            queries(&[
+                "begin",
+                in_path,
+                &format!("do 'begin {creates}; end'"),
+                "commit",
+            ]),
         ],
         "select count(*) from pg_class where relname = 'left_hidden'",
         "0",

@@ -290,9 +290,7 @@ impl Meaning {
     /// Whether it makes something that need not say whether it is temporary.
     #[must_use]
     pub fn makes_tables(&self) -> bool {
-        let makes = |one: &Statement| {
-            matches!(one.kind, Kind::Ddl | Kind::Routine) || one.traits.any(Traits::MAKES_TABLE)
-        };
+        let makes = |one: &Statement| one.kind == Kind::Ddl || one.traits.any(Traits::MAKES_TABLE);
         self.changes_catalog && self.statements.iter().any(makes)
     }
 

@@ -158,8 +158,7 @@ impl Session<'_> {
         self.changes_functions |= meaning.changes_functions;
         self.hides_tables |= meaning.hides_tables;
         self.drew |= meaning.draws;
-        self.rereads = self.rereads.max(meaning.rereads);
-        self.bind_by_path(meaning);
+        self.take_rereads(meaning);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
             // FETCH in SQL runs it, too, which is no Execute.

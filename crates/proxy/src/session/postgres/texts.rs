@@ -74,8 +74,7 @@ impl Session<'_> {
         self.changes_functions |= meaning.changes_functions;
         self.hides_tables |= meaning.hides_tables;
         self.drew |= meaning.draws;
-        self.rereads = self.rereads.max(meaning.rereads);
-        self.bind_by_path(meaning);
+        self.take_rereads(meaning);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
         }
@@ -84,8 +83,16 @@ impl Session<'_> {
 
     /// What a plain CREATE makes is temporary where `pg_temp` comes first in a search path that is
     /// the transaction's alone, and of which a text need not tell.
-    pub(super) fn bind_by_path(&mut self, meaning: &Meaning) {
-        if self.rereads > Rereads::Nothing && meaning.makes_tables() {
+    pub(super) fn take_rereads(&mut self, meaning: &Meaning) {
+        let before = self.rereads;
+        self.rereads = before.max(meaning.rereads);
+        let is_made_by = match meaning.makes_tables() {
+            true => self.rereads,
+            // A block of code may; of what it sets itself its own code tells.
+            false if meaning.changes_plans() => before,
+            false => Rereads::Nothing,
+        };
+        if is_made_by > Rereads::Nothing {
             self.hides_tables = true;
             self.pin(Pin::TemporaryTable);
         }

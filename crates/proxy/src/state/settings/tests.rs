@@ -305,41 +305,7 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
             ],
             "LISTEN",
         ),
-        (
-            &[
-                "LISTEN a",
-                "BEGIN",
-                "RESET ALL",
-                "SAVEPOINT s",
-                "SELECT set_config('a.b', $1, false)",
-                "UNLISTEN *",
-                "ROLLBACK TO s",
-                "COMMIT",
-                "RESET ALL",
-            ],
-            "LISTEN",
-        ),
         (&["LISTEN a", "BEGIN", "UNLISTEN *"], "LISTEN"),
-        (
-            &[
-                "BEGIN",
-                "DECLARE c CURSOR FOR SELECT pg_advisory_lock(a) FROM t",
-                "SELECT pg_advisory_unlock_all()",
-                "FETCH c",
-                "COMMIT",
-            ],
-            "advisory or named locks",
-        ),
-        (
-            &[
-                "BEGIN",
-                "DECLARE c CURSOR FOR SELECT set_config('a.b', 'c', false)",
-                "RESET ALL",
-                "FETCH c",
-                "COMMIT",
-            ],
-            "settings that cannot be followed",
-        ),
         (&["UNLISTEN *; LISTEN a"], "LISTEN"),
         (&["LISTEN a; UNLISTEN *"], ""),
         (&["PREPARE p AS SELECT 1"], "PREPARE in SQL"),
@@ -379,6 +345,48 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
         ),
         (
             &["BEGIN", "SET ROLE admin", "SET wal_compression = on"],
+            "settings that cannot be followed",
+        ),
+    ] {
+        assert_eq!(pins(texts), expect, "{texts:?}");
+    }
+}
+
+#[test]
+fn a_release_ends_neither_what_may_still_run_nor_anything_once_it_is_rolled_back() {
+    for (texts, expect) in [
+        (
+            &[
+                "LISTEN a",
+                "BEGIN",
+                "RESET ALL",
+                "SAVEPOINT s",
+                "SELECT set_config('a.b', $1, false)",
+                "UNLISTEN *",
+                "ROLLBACK TO s",
+                "COMMIT",
+                "RESET ALL",
+            ][..],
+            "LISTEN",
+        ),
+        (
+            &[
+                "BEGIN",
+                "DECLARE c CURSOR FOR SELECT pg_advisory_lock(a) FROM t",
+                "SELECT pg_advisory_unlock_all()",
+                "FETCH c",
+                "COMMIT",
+            ],
+            "advisory or named locks",
+        ),
+        (
+            &[
+                "BEGIN",
+                "DECLARE c CURSOR FOR SELECT set_config('a.b', 'c', false)",
+                "RESET ALL",
+                "FETCH c",
+                "COMMIT",
+            ],
             "settings that cannot be followed",
         ),
     ] {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Catalog;
 use crate::state::meaning::read_in_doubt;
 
-/// Even unoptimized and on a busy machine; what reads the rest of a text at each word takes minutes.
+/// Even unoptimized and on a busy machine. To read the rest of a text at each word takes longer.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// TO SEE THIS RED: look for ON COMMIT DROP anew at each TEMP.
