@@ -137,6 +137,8 @@ struct Session<'a> {
     owes_restore: bool,
     /// What the open transaction may have changed about how texts are read.
     rereads: Rereads,
+    /// The transaction's search path may hold `pg_temp`: it was set by what its text does not tell.
+    has_untold_path: bool,
     /// It drew from a sequence on the connection that it has, for all that is known.
     drew: bool,
     /// What others drew may be remembered on that connection.

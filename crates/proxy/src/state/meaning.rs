@@ -179,6 +179,11 @@ pub struct Meaning {
     pub acts_outside: bool,
     /// What it changes about how the texts behind it are read.
     pub rereads: Rereads,
+    /// What it leaves behind may come later than its end: by a cursor, a statement that it
+    /// prepares, or a trigger that waits for COMMIT.
+    pub may_run_later: bool,
+    /// It may set the search path by what it does not tell, be it for its transaction.
+    pub sets_path: bool,
     /// It may write: who must see it needs a position sampled after its commit.
     pub writes: bool,
     /// Its text's, under which it is counted; zero: none.
@@ -320,6 +325,8 @@ impl Meaning {
         Meaning {
             hint,
             rereads: Rereads::Anything,
+            sets_path: true,
+            may_run_later: true,
             ..Meaning::unreadable()
         }
     }
@@ -346,6 +353,8 @@ impl Meaning {
             may_ask: true,
             acts_outside: true,
             rereads: Rereads::Nothing,
+            sets_path: false,
+            may_run_later: false,
             writes: true,
             digest: 0,
         }
@@ -384,6 +393,8 @@ pub fn read_in_doubt(
         may_ask: false,
         acts_outside: false,
         rereads: Rereads::Nothing,
+        sets_path: false,
+        may_run_later: false,
         writes: false,
         digest: 0,
     };
@@ -408,8 +419,10 @@ pub fn read_in_doubt(
         meaning.asks |= effects.asks;
         meaning.may_ask |= effects.may_ask;
         meaning.acts_outside |= routing::acts_outside(&reader, statement);
+        meaning.may_run_later |= meaning.acts_outside || routing::may_run_later(statement);
         let rereads = rereads::of(&reader, statement, &effects);
         meaning.rereads = meaning.rereads.max(rereads);
+        meaning.sets_path |= rereads::sets_path(&reader, statement, &effects);
         if meaning.effects.len() > EFFECTS_MAX {
             return Meaning::too_much(meaning.hint);
         }

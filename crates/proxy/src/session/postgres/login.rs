@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_wire::postgres::frame::Frame;
-use evenkeel_wire::postgres::login::{Accept, Accepted, Authenticated, Refusal};
+use evenkeel_wire::postgres::login::{Accept, Accepted, Authenticated};
 use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, first};
 use evenkeel_wire::postgres::{Fault, Parsed, build, frame};
 use zeroize::Zeroizing;
@@ -304,7 +304,7 @@ impl<'a> Door<'a> {
             let (accepted, length) = loop {
                 match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
                     Parsed::Frame(frame, length) => {
-                        break (self.hear(wish, accept, frame, &mut out).await, length);
+                        break (self.hear(wish, accept, frame, &mut out).await?, length);
                     }
                     Parsed::Incomplete { .. } => self.receive(stream, bytes).await?,
                     Parsed::Invalid(fault) => return Err(Complaint::protocol(fault).into()),
@@ -332,9 +332,9 @@ impl<'a> Door<'a> {
         accept: Accept,
         frame: Frame<'_>,
         out: &mut Vec<u8>,
-    ) -> Accepted {
+    ) -> Result<Accepted, Outside> {
         if !accept.is_costly() {
-            return accept.message(frame, out);
+            return Ok(accept.message(frame, out));
         }
         let pace = &self.own.pace;
         pace.wait(self.address(), &wish.user).await;
@@ -342,10 +342,13 @@ impl<'a> Door<'a> {
         // A password is the last message: there is nothing to say behind it.
         let work = move || accept.message(Frame { tag, body: &body }, &mut Vec::new());
         let accepted = hashing::elsewhere(work).await;
-        if matches!(accepted, Some(Accepted::Done(_))) {
+        if !matches!(accepted, Some(Accepted::Refused(_))) {
             pace.refund(self.address(), &wish.user);
         }
-        accepted.unwrap_or(Accepted::Refused(Refusal::WrongPassword))
+        accepted.ok_or_else(|| {
+            let text = "too many passwords are being checked: try again";
+            Complaint::new(b"57P03", text).into()
+        })
     }
 
     fn proved(&self, proof: Proof, client: &Authenticated) -> Result<Proof, Outside> {

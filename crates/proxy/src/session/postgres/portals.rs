@@ -128,6 +128,7 @@ impl Session<'_> {
         let portal = portal_of(header, message);
         let unknown = Arc::new(Meaning::unreadable());
         self.rereads = self.rereads.max(Rereads::Anything);
+        self.has_untold_path = true;
         self.portals.bind(portal, &unknown, self.segment);
     }
 

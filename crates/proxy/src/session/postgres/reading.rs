@@ -91,6 +91,7 @@ impl Session<'_> {
     /// No transaction is open and nothing under way: the settings are what they are known to be.
     pub(super) fn settings_settled(&mut self) {
         self.rereads = Rereads::Nothing;
+        self.has_untold_path = false;
         self.hides_tables = false;
         self.journal.settled();
     }

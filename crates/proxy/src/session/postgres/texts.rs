@@ -16,7 +16,7 @@ use super::server::ServerConnection;
 use super::statements::{self};
 use super::unit::text_of_query;
 use super::{End, Session, sequences};
-use crate::state::meaning::{self, Does, Effect, Lookup, Meaning, Rereads};
+use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
 use crate::state::templates::Within;
 
 impl Session<'_> {
@@ -84,17 +84,18 @@ impl Session<'_> {
     /// What a plain CREATE makes is temporary where `pg_temp` comes first in a search path that is
     /// the transaction's alone, and of which a text need not tell.
     pub(super) fn take_rereads(&mut self, meaning: &Meaning) {
-        let before = self.rereads;
-        self.rereads = before.max(meaning.rereads);
-        let is_made_by = match meaning.makes_tables() {
-            true => self.rereads,
+        let before = self.has_untold_path;
+        self.rereads = self.rereads.max(meaning.rereads);
+        self.has_untold_path |= meaning.sets_path;
+        let may_be_temporary = match meaning.makes_tables() {
+            true => self.has_untold_path,
             // A block of code may; of what it sets itself its own code tells.
-            false if meaning.changes_plans() => before,
-            false => Rereads::Nothing,
+            false => meaning.changes_plans() && before,
         };
-        if is_made_by > Rereads::Nothing {
+        if may_be_temporary {
             self.hides_tables = true;
-            self.pin(Pin::TemporaryTable);
+            self.journal.takes(Pin::TemporaryTable);
+            self.card.set_pins(self.journal.pins);
         }
     }
 

@@ -107,6 +107,11 @@ impl Body {
         while token.kind != Kind::End {
             let next = tokens.next_token();
             self.defines |= DEFINING.contains(&token.word);
+            match token.kind {
+                Kind::Open => listing.opens(),
+                Kind::Close => listing.closes(),
+                _ => {}
+            }
             // `INTO schema.name`
             if next.kind != Kind::Dot && token.kind != Kind::Dot {
                 let name = || identifier(token.span.of(code)).into();
@@ -185,6 +190,8 @@ impl Body {
 #[derive(Default)]
 struct Listing {
     goes_on: bool,
+    /// Whether it went on around each parenthesis that is open, the innermost first.
+    around: u64,
 }
 
 impl Listing {
@@ -192,6 +199,16 @@ impl Listing {
     /// parenthesis is.
     fn may_name(&self, before: Word, is_next: bool) -> bool {
         NAMING.contains(&before) || self.goes_on && is_next
+    }
+
+    fn opens(&mut self) {
+        self.around = self.around << 1 | u64::from(self.goes_on);
+    }
+
+    /// A query within has ended, and no list around it.
+    fn closes(&mut self) {
+        self.goes_on = self.around & 1 == 1;
+        self.around >>= 1;
     }
 
     fn passes(&mut self, word: Word) {

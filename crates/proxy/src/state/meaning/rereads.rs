@@ -1,5 +1,7 @@
 //! What a statement may change about how its session's next texts are read.
 
+use std::borrow::Cow;
+
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::sql::facts::{Discard, Kind, Statement, Traits};
 use evenkeel_wire::sql::postgres;
@@ -63,6 +65,17 @@ fn of_statement(reader: &Reader<'_>, statement: &Statement) -> Rereads {
             each.max().unwrap_or_default()
         }
     }
+}
+
+/// Whether it may set the search path by a function, which a parameter may have told.
+pub(super) fn sets_path(reader: &Reader<'_>, statement: &Statement, effects: &Effects<'_>) -> bool {
+    let sets = Traits::SETS_LITERALS.and(Traits::SETS_UNKNOWN);
+    let is_path = |name: Option<Cow<'_, [u8]>>| {
+        name.is_none_or(|name| name.eq_ignore_ascii_case(b"search_path"))
+    };
+    let mut names = postgres::names_set(reader.text, statement, reader.backslashes);
+    // Functions set what their bodies say, which is not looked at here.
+    effects.rereads || statement.traits.any(sets) && names.any(is_path)
 }
 
 /// Of one that is set, in lower case.

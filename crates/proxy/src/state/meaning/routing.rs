@@ -95,6 +95,24 @@ pub(super) fn names_routine(reader: &Reader<'_>, facts: &facts::Statement) -> bo
 /// What is called, and what brings such.
 const ROUTINES: [&str; 4] = ["function", "procedure", "routine", "extension"];
 
+/// Whether some of what it does may come behind its end.
+pub(super) fn may_run_later(statement: &facts::Statement) -> bool {
+    use facts::Kind as Found;
+    let ends = matches!(
+        statement.kind,
+        Found::Empty
+            | Found::Select
+            | Found::Begin(_)
+            | Found::Commit { .. }
+            | Found::Rollback { .. }
+            | Found::Set(_)
+            | Found::Reset(_)
+            | Found::ResetAll
+            | Found::Discard(_)
+    );
+    !ends
+}
+
 fn kind(reader: &Reader<'_>, facts: &facts::Statement) -> Kind {
     use facts::Kind as Found;
     match facts.kind {

@@ -97,11 +97,18 @@ impl Journal {
     /// A text is on its way to the server.
     pub fn sent(&mut self, meaning: &Meaning) {
         for effect in &meaning.effects {
-            if let Does::Pin(pin) = effect.does {
-                self.pins.add(pin);
-                self.late.add(pin);
+            match effect.does {
+                Does::Pin(pin) if meaning.may_run_later => self.takes(pin),
+                Does::Pin(pin) => self.pins.add(pin),
+                _ => {}
             }
         }
+    }
+
+    /// Binds, whatever has been released, or will be, while this may still be run.
+    pub fn takes(&mut self, pin: Pin) {
+        self.pins.add(pin);
+        self.late.add(pin);
     }
 
     /// It may be run at any time, and its end may not be told.
@@ -109,7 +116,7 @@ impl Journal {
         let mut pins = Pins::NONE;
         for effect in &meaning.effects {
             match &effect.does {
-                Does::PinOnSuccess(pin) => pins.add(*pin),
+                Does::Pin(pin) | Does::PinOnSuccess(pin) => pins.add(*pin),
                 Does::Set { .. } | Does::Reset(_) | Does::ResetAll => {
                     pins = pins.and(Pins::of(&[Pin::Settings, Pin::Role]));
                 }
@@ -136,6 +143,12 @@ impl Journal {
         }
         for effect in effects {
             self.apply(&effect.does);
+            // What else a statement does by itself it does once.
+            if let Does::PinOnSuccess(pin @ (Pin::Settings | Pin::Role)) = effect.does
+                && meaning.may_run_later
+            {
+                self.late.add(pin);
+            }
         }
         let kind = meaning.statements.get(statement).map(|one| one.kind);
         if kind == Some(Kind::Routine) {
@@ -275,14 +288,7 @@ impl Journal {
     /// One effect of a complete statement.
     fn apply(&mut self, does: &Does) {
         match does {
-            Does::Pin(pin) => self.bind(*pin),
-            Does::PinOnSuccess(pin) => {
-                // What else a statement does by itself it does once.
-                if matches!(pin, Pin::Settings | Pin::Role) {
-                    self.late.add(*pin);
-                }
-                self.bind(*pin);
-            }
+            Does::Pin(pin) | Does::PinOnSuccess(pin) => self.bind(*pin),
             Does::Prepare(_) => self.bind(Pin::Prepared),
             Does::Execute(_) => self.executes(),
             Does::DeallocateAll => self.prepared = Pins::NONE,

@@ -232,6 +232,7 @@ impl<'a> Door<'a> {
             was_cancelled: false,
             owes_restore: false,
             rereads: Rereads::Nothing,
+            has_untold_path: false,
             drew: false,
             inherits_draws: false,
             token: evenkeel_policy::causality::Token::new(),
