@@ -140,6 +140,8 @@ fn a_text_that_leaves_too_much_behind_binds_and_keeps_its_hint() {
     let too_much = meaning::Meaning {
         hint: Some(meaning::Hint::Primary),
         rereads: meaning::Rereads::Anything,
+        sets_path: true,
+        may_run_later: true,
         ..meaning::Meaning::unreadable()
     };
     assert_eq!(read(1_001), too_much);
