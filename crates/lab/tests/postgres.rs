@@ -64,6 +64,8 @@ mod sizes;
 mod stage;
 #[path = "postgres/statements.rs"]
 mod statements;
+#[path = "postgres/trials.rs"]
+mod trials;
 #[path = "postgres/unnamed.rs"]
 mod unnamed;
 #[path = "postgres/unseen.rs"]

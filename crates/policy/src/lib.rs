@@ -13,6 +13,7 @@ pub mod pool;
 pub mod ramp;
 pub mod route;
 pub mod rules;
+pub mod trials;
 pub mod waiting;
 
 pub use balance::Algorithm;

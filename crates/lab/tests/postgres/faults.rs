@@ -287,6 +287,8 @@ fn a_name_whose_parse_was_lost_with_its_server_can_be_given_again() {
         client.run("create table if not exists lost (a int)");
         let text = "insert into lost values (1)";
         let prepare = Script::new().parse("s", text).describe("s").sync();
+        // What the server is asked behind the statement is over.
+        std::thread::sleep(Duration::from_millis(200));
         server.freeze().unwrap();
         client.tell(&prepare);
         assert!(client.is_silent_for(Duration::from_millis(300)));

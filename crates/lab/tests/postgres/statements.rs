@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
-use super::stage::{Setup, Stage, admin, same_as_direct};
+use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
 const TWO: Setup<'static> = Setup {
@@ -211,6 +211,33 @@ fn the_unnamed_statement_lasts_over_syncs_to_the_next_parse_or_query() {
 }
 
 #[test]
+fn an_unnamed_statement_that_was_closed_on_another_connection_is_gone() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let mut client = stage.client();
+        let mut others: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        let close = || Script::new().close("");
+        let gone = ["E 26000", "Z Idle"];
+
+        client.ask(&prepare("", "select 'mine'"), 1);
+        others[0].run("begin");
+        let passed_over = Script::new().bind("nosuch", &[]).close("").sync();
+        assert_eq!(client.ask(&passed_over, 1), gone, "{io}");
+        let own = client.ask(&execute("", &[]), 1);
+        assert_eq!(own, ["2", "D mine", "C SELECT 1", "Z Idle"], "{io}");
+
+        others[1].run("begin");
+        assert_eq!(client.ask(&close().sync(), 1), ["3", "Z Idle"], "{io}");
+        assert_eq!(client.ask(&execute("", &[]), 1), gone, "{io}");
+
+        client.ask(&prepare("", "select 'mine'"), 1);
+        others[2].run("begin");
+        let at_once = client.ask(&close().describe("").sync(), 1);
+        assert_eq!(at_once, ["3", "E 26000", "Z Idle"], "{io}");
+    }
+}
+
+#[test]
 fn a_failed_parse_leaves_no_unnamed_statement() {
     same_as_direct(TWO, |address| {
         let mut client = Client::connect(address);
@@ -384,7 +411,7 @@ fn an_unnamed_statement_too_long_to_be_kept_is_never_the_one_before_it() {
 #[test]
 fn a_plan_whose_result_has_changed_is_refused_once_and_can_be_prepared_anew() {
     for io in DRIVERS {
-        let stage = Stage::set(io, Setup::default());
+        let stage = Stage::set(io, ONE);
         let mut client = stage.client();
         client.run("drop table if exists changing");
         client.run("create table changing (a int)");

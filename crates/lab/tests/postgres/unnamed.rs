@@ -21,7 +21,7 @@ const FUNCTIONS: &str = "
     create table plain (a int); insert into plain values (1);";
 
 /// A database of its own: what it has binds everybody in it.
-fn database(name: &'static str, functions: &str, rest: &str) -> Login<'static> {
+pub(crate) fn database(name: &'static str, functions: &str, rest: &str) -> Login<'static> {
     let superuser = |database| {
         let login = Login {
             user: "postgres",

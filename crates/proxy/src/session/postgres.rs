@@ -25,6 +25,7 @@ pub(crate) mod server;
 pub(crate) mod shared;
 mod statements;
 mod texts;
+mod trial;
 mod unit;
 mod unnamed;
 mod written;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use evenkeel_policy::causality;
-use evenkeel_wire::postgres::conversation::{Due, Sending};
+use evenkeel_wire::postgres::conversation::Sending;
 use evenkeel_wire::postgres::requests::Requests;
 use rustc_hash::FxHashMap;
 
@@ -139,6 +140,8 @@ struct Session<'a> {
     rereads: Rereads,
     /// The transaction's search path may hold `pg_temp`: it was set by what its text does not tell.
     has_untold_path: bool,
+    /// Statements on trial that were run on the connection that it has.
+    on_trial: Vec<u64>,
     /// It drew from a sequence on the connection that it has, for all that is known.
     drew: bool,
     /// What others drew may be remembered on that connection.
@@ -178,6 +181,8 @@ enum Stage {
     Waiting,
     /// Our own SETs, which make these settings; `None`: within a transaction, whose end decides.
     Preparing(Option<Settings>),
+    /// What is left on its connection, of which so many rows tell.
+    Asking(u64),
     /// The end of what failed, to run it elsewhere.
     Rescue,
 }
@@ -461,37 +466,6 @@ impl Session<'_> {
     /// A replica works at a unit: the next one may have to go elsewhere.
     fn is_paused(&self) -> bool {
         self.is_next_unit_of_replica() && self.walker.is_at_border()
-    }
-
-    /// An error has made a request undone.
-    fn passed_over(&mut self, due: Due, server: &mut ServerConnection) {
-        match due {
-            Due::ParseDiscarded(token) => {
-                if let Some(id) = prepared::unnamed_of(token) {
-                    if server.unnamed == id {
-                        server.unnamed = 0;
-                    }
-                    if self.unnamed.id == id {
-                        self.unnamed.lost();
-                    }
-                } else if let Some(id) = prepared::statement_of(token) {
-                    server.prepared.undo(id);
-                    let _ = self.names.discarded(token.0);
-                }
-            }
-            Due::CloseDiscarded(token) => match prepared::statement_of(token) {
-                Some(id) => server.prepared.undo(id),
-                // Of names only those are closed at servers that SQL was given.
-                None => {
-                    let name = self.names.discarded(token.0);
-                    server.given.extend(name.map(|name| (name, token.0)));
-                }
-            },
-            Due::AnswerDiscarded(_, token) => {
-                let _ = self.names.discarded(token.0);
-            }
-            Due::Answer(..) => {}
-        }
     }
 
     fn does(&self, doing: Doing) {

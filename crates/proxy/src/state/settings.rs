@@ -3,6 +3,7 @@
 mod differing;
 mod interner;
 mod journal;
+pub(crate) mod leftover;
 mod pending;
 mod proofs;
 mod reading;

@@ -5,10 +5,10 @@ pub(crate) mod greeting;
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use self::greeting::{Greeter, Greeting};
 use super::server::ServerConnection;
+use super::shared::Habits;
 use crate::knowledge::{Catalog, Database};
 use crate::service::database::DatabaseService;
 use crate::state::meaning::Meaning;
@@ -26,8 +26,7 @@ pub(crate) struct Known {
     greeter: RefCell<Greeter>,
     /// What its texts mean.
     pub(crate) templates: RefCell<Templates<Arc<Meaning>>>,
-    /// Somebody has asked for `currval` or `lastval`, on whichever worker.
-    asks_sequences: Arc<AtomicBool>,
+    pub(crate) habits: Arc<Habits>,
     /// Once a client has come in, and so it is there.
     database: OnceCell<Arc<Database>>,
 }
@@ -44,7 +43,7 @@ impl Known {
             greeting: own.map_or_else(Arc::default, |own| own.greetings.of(who)),
             greeter: RefCell::default(),
             templates: RefCell::default(),
-            asks_sequences: own.map_or_else(Arc::default, |own| own.asks_sequences(who)),
+            habits: own.map_or_else(Arc::default, |own| own.habits(who)),
             database: OnceCell::new(),
         }
     }
@@ -105,11 +104,11 @@ impl Account {
 
     /// Whether any client of it has ever asked what its session drew from a sequence.
     pub(crate) fn asks_sequences(&self) -> bool {
-        self.known.asks_sequences.load(Relaxed)
+        self.known.habits.asks_sequences()
     }
 
     pub(crate) fn asked_sequences(&self) {
-        self.known.asks_sequences.store(true, Relaxed);
+        self.known.habits.asked_sequences();
     }
 
     /// What a client with these settings begins with; `None`: a server must be asked first.

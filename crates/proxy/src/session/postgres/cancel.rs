@@ -77,8 +77,13 @@ pub(in crate::session) async fn send(worker: &Rc<Worker>, service: &Service, tar
     let Some((process, secret)) = key else {
         return;
     };
-    let Ok(mut stream) = join::dial_beside(worker, service, target).await else {
-        return;
+    let mut stream = match join::dial_beside(worker, service, target).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            let (server, why) = (&target.pooled.server.name, error.message);
+            tracing::warn!(%server, why, "a query was not cancelled: no connection for it");
+            return;
+        }
     };
     let mut out = Vec::new();
     let key = CancelKey {

@@ -9,7 +9,7 @@ use evenkeel_wire::postgres::conversation::Token;
 
 use evenkeel_wire::sql::facts::Discard;
 
-use super::prepared::{PARSE, UNNAMED, UNREAD};
+use super::prepared::{PARSE, UNNAMED, UNREAD, unnamed_of};
 use crate::state::meaning::{Does, Effect, Meaning};
 
 /// The statement without a name, as the client knows it.
@@ -21,8 +21,10 @@ pub(super) struct Unnamed {
     pub(super) meaning: Option<Arc<Meaning>>,
     /// The server has taken its Parse.
     pub(super) is_parsed: bool,
-    /// In which batch a Parse of it is under way.
+    /// In which batch a Parse or Close of it is under way.
     pub(super) open: Option<u64>,
+    /// A Close of it is under way.
+    pub(super) is_closing: bool,
 }
 
 impl Unnamed {
@@ -31,12 +33,48 @@ impl Unnamed {
         (self.id != UNREAD).then_some(&self.text)
     }
 
+    /// Whether nobody may have it any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.id == 0 || self.is_closing
+    }
+
+    /// The server has prepared what a token stands for.
+    pub(super) fn parsed(&mut self, token: Token) {
+        if unnamed_of(token).is_some_and(|id| id == self.id) {
+            self.is_parsed = true;
+            if !self.is_closing {
+                self.open = None;
+            }
+        }
+    }
+
+    /// It has closed that.
+    pub(super) fn closed(&mut self, token: Token) {
+        if unnamed_of(token).is_some_and(|id| id == self.id) {
+            *self = Unnamed::default();
+        }
+    }
+
+    /// The server passed over a Close of what a token stands for.
+    pub(super) fn stays(&mut self, token: Token) {
+        if unnamed_of(token).is_some_and(|id| id == self.id) {
+            self.settled();
+        }
+    }
+
+    /// Nothing is under way any more.
+    pub(super) fn settled(&mut self) {
+        self.open = None;
+        self.is_closing = false;
+    }
+
     /// The server passed over its Parse, or is gone. A Parse of ours can be repeated; the client's
     /// was for nothing.
     pub(super) fn lost(&mut self) {
-        if self.open.take().is_some() {
+        if self.open.is_some() {
             self.id *= u64::from(self.is_parsed);
         }
+        self.settled();
     }
 }
 

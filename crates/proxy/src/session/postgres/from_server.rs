@@ -13,7 +13,7 @@ use evenkeel_wire::postgres::conversation::{Delivery, Due, Settled, Token};
 use super::complaint::Complaint;
 use super::effects::discards_draws;
 use super::from_client::will_end;
-use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of, unnamed_of};
+use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of};
 use super::rescue::{mishap_of, warns_of_end};
 use super::server::ServerConnection;
 use super::{End, Session, Stage};
@@ -190,9 +190,8 @@ impl Session<'_> {
         let is_said = matches!(reply.settled, Settled::Ready | Settled::Failed { .. });
         walked.is_undecidable |= is_said && !server.conversation.is_certain();
         match reply.settled {
-            Settled::Parsed(token) | Settled::Closed(token) => {
-                self.prepared(server, token, reply.delivery);
-            }
+            Settled::Parsed(token) => self.prepared(server, token, reply.delivery),
+            Settled::Closed(token) => self.closed(server, token, reply.delivery),
             Settled::Nothing => {}
             Settled::Suspended(token) => {
                 self.unit.has_done |= reply.delivery == Delivery::Forward;
@@ -201,8 +200,9 @@ impl Session<'_> {
             }
             Settled::Completed { token, nth } => {
                 let nth = usize::try_from(nth).unwrap_or(usize::MAX);
-                if reply.delivery == Delivery::Forward {
-                    self.has_done(event, nth);
+                match reply.delivery {
+                    Delivery::Forward => self.has_done(event, nth),
+                    Delivery::Swallow => self.hear_what_is_left(event),
                 }
                 walked.has_committed |= self.completed(server, token, nth);
             }
@@ -225,7 +225,7 @@ impl Session<'_> {
                 self.failed(token, sqlstate, walked);
             }
             Settled::Fatal(_) if self.is_nothing_to_its_client(was_idle) => {
-                walked.has_left = was_idle;
+                walked.has_left = was_idle || self.is_asking();
                 walked.broken = Some("ended the connection".to_owned());
                 return Delivery::Swallow;
             }
@@ -239,7 +239,8 @@ impl Session<'_> {
 
     /// What a server says last to who has nothing there any more, or nothing yet.
     fn is_nothing_to_its_client(&self, was_idle: bool) -> bool {
-        was_idle && self.may_go_on_elsewhere() || self.is_preparing()
+        let is_ours = self.is_preparing() || self.is_asking();
+        is_ours || was_idle && self.may_go_on_elsewhere()
     }
 
     /// An error may tell that what is prepared there is not what it was taken for.
@@ -296,18 +297,25 @@ impl Session<'_> {
         effects.iter().any(|effect| effect.does == Does::Commit)
     }
 
-    /// A statement is there, or is gone.
+    /// A statement is there.
     fn prepared(&mut self, server: &mut ServerConnection, token: Token, delivery: Delivery) {
+        self.unnamed.parsed(token);
+        self.answered(server, token, delivery);
+    }
+
+    /// It is gone.
+    fn closed(&mut self, server: &mut ServerConnection, token: Token, delivery: Delivery) {
+        self.unnamed.closed(token);
+        self.answered(server, token, delivery);
+    }
+
+    fn answered(&mut self, server: &mut ServerConnection, token: Token, delivery: Delivery) {
         if delivery == Delivery::Forward {
             // What we prepare for another name may be the same statement.
             self.names.answered(token.0);
         }
         if let Some(id) = statement_of(token) {
             server.prepared.confirm(id);
-        }
-        if unnamed_of(token).is_some_and(|id| id == self.unnamed.id) {
-            self.unnamed.is_parsed = true;
-            self.unnamed.open = None;
         }
     }
 
@@ -401,7 +409,7 @@ impl Session<'_> {
             return;
         }
         server.prepared.settled();
-        self.unnamed.open = None;
+        self.unnamed.settled();
         self.effects.settled();
         self.asked.settled();
         if server.conversation.status() == TransactionStatus::Idle {
@@ -456,6 +464,9 @@ impl Session<'_> {
         if walked.ours_ended && matches!(self.stage, Stage::Preparing(_)) {
             let went_well = self.refused_setting.1.is_empty();
             return self.settings_placed(went_well);
+        }
+        if let (true, Stage::Asking(rows)) = (walked.ours_ended, &self.stage) {
+            return self.heard_what_is_left(*rows);
         }
         if walked.is_ready {
             self.unit.is_sent = false;

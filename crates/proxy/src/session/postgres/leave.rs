@@ -43,7 +43,7 @@ impl Session<'_> {
             farewell => farewell,
         };
         match farewell {
-            Farewell::Keep if is_quiet => self.borrower.give_back(server, Condition::Clean),
+            Farewell::Keep if is_quiet || self.is_asking() => self.give_back_behind(server),
             Farewell::Reset if is_quiet => {
                 let home = Rc::clone(self.worker);
                 let renew =

@@ -119,6 +119,7 @@ impl Session<'_> {
         let dialect = statement.within.dialect();
         self.shared.enter(digest, &statement.text, dialect);
         self.asked.runs(digest);
+        self.runs(digest);
         self.take_hold(portal_of(header, message), &statement.meaning);
     }
 
@@ -147,6 +148,7 @@ impl Session<'_> {
         self.unit.is_atomic &= is_atomic(&meaning);
         self.unit.may_commit |= may_commit(&meaning);
         self.asked.runs(meaning.digest);
+        self.runs(meaning.digest);
         self.take_hold(portal, &meaning);
         self.unnamed.meaning = Some(meaning);
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use evenkeel_wire::flight::Flight;
 use evenkeel_wire::postgres::backend::{Report, SqlState};
 use evenkeel_wire::postgres::boundaries::Event;
-use evenkeel_wire::postgres::conversation::{Answer, Origin, Request, Sending, Token};
+use evenkeel_wire::postgres::conversation::{Answer, Due, Origin, Request, Sending, Token};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::postgres::names::{Name, names, parse_parts};
 use evenkeel_wire::postgres::{Parsed, build};
 
 use super::complaint::Complaint;
-use super::effects::takes_statements_away;
+use super::effects::{Unnamed, takes_statements_away};
 use super::server::ServerConnection;
 use super::statements::Names;
 use super::statements::{self, NAME_PREFIX, is_ours, name_of};
@@ -274,10 +274,10 @@ impl Session<'_> {
             if self.guard_unnamed(flight, request) {
                 return Ok(self.refuse_asking(flight, header, name, message.len()));
             }
-            match request {
-                Request::Close => self.unnamed_is_gone(),
-                _ => self.replay_unnamed(flight),
+            if request == Request::Close {
+                return Ok(self.close_unnamed(flight, message.len()));
             }
+            self.replay_unnamed(flight);
             if request == Request::Bind {
                 self.bind_unnamed(header, message);
             }
@@ -305,15 +305,6 @@ impl Session<'_> {
         let named = (header, name, message.len());
         let token = Token(PARSE | statement.id);
         Ok(self.send_renamed(flight, request, token, named, &statement.name()))
-    }
-
-    /// Whose unnamed statement the server has does not matter: it is closed. Of the client's own
-    /// the server says itself that it is there no more.
-    fn unnamed_is_gone(&mut self) {
-        let own = self.unnamed.id;
-        if let Some(server) = self.server.as_mut().filter(|server| server.unnamed != own) {
-            server.unnamed = 0;
-        }
     }
 
     /// No statement is called so: the server's own error tells the words.
@@ -438,7 +429,44 @@ impl Session<'_> {
         }
     }
 
+    /// An error has made a request undone.
+    pub(super) fn passed_over(&mut self, due: Due, server: &mut ServerConnection) {
+        match due {
+            Due::ParseDiscarded(token) => {
+                if let Some(id) = unnamed_of(token) {
+                    if server.unnamed == id {
+                        server.unnamed = 0;
+                    }
+                    if self.unnamed.id == id {
+                        self.unnamed.lost();
+                    }
+                } else if let Some(id) = statement_of(token) {
+                    server.prepared.undo(id);
+                    let _ = self.names.discarded(token.0);
+                }
+            }
+            Due::CloseDiscarded(token) if unnamed_of(token).is_some() => {
+                self.unnamed.stays(token);
+            }
+            Due::CloseDiscarded(token) => match statement_of(token) {
+                Some(id) => server.prepared.undo(id),
+                // Of names only those are closed at servers that SQL was given.
+                None => {
+                    let name = self.names.discarded(token.0);
+                    server.given.extend(name.map(|name| (name, token.0)));
+                }
+            },
+            Due::AnswerDiscarded(_, token) => {
+                let _ = self.names.discarded(token.0);
+            }
+            Due::Answer(..) => {}
+        }
+    }
+
     pub(super) fn forget_name(&mut self, name: &[u8]) {
+        if name.is_empty() {
+            self.unnamed = Unnamed::default();
+        }
         self.names.remove((0, self.segment), name);
         self.names.settled();
     }

@@ -29,7 +29,10 @@ impl Session<'_> {
             self.unit.renew();
             return self.go_on_with_same();
         }
-        self.let_go(Condition::Clean)
+        match self.asks_what_is_left() {
+            true => Ok(()),
+            false => self.let_go(Condition::Clean),
+        }
     }
 
     /// Whether nothing of this client is on its connection between two units.
@@ -60,6 +63,7 @@ impl Session<'_> {
     pub(super) fn forget_connection(&mut self) {
         self.asked.forget();
         self.portals.clear();
+        self.on_trial.clear();
         self.settings_settled();
         self.stalled = false;
         self.clears = false;

@@ -106,6 +106,7 @@ impl Session<'_> {
         self.journal.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
         self.names.undone();
+        self.unnamed.settled();
         self.unit.rescues += 1;
         self.journal.lost();
         self.stage = Stage::Rescue;
@@ -137,7 +138,10 @@ impl Session<'_> {
                 true => condition,
                 false => Condition::Unclean,
             };
-            self.borrower.give_back(server, condition);
+            match condition {
+                Condition::Clean => self.give_back_behind(server),
+                Condition::Unclean => self.borrower.give_back(server, condition),
+            }
         }
         let kept = self.unit.kept.take().unwrap_or_default();
         let behind = std::mem::replace(&mut self.held, kept);
@@ -163,6 +167,10 @@ impl Session<'_> {
 
     /// The server is gone, or cannot be followed.
     pub(super) fn server_lost(&mut self, why: &str) -> Result<(), End> {
+        if self.is_asking() {
+            // Its client has had its answer.
+            return self.let_go(Condition::Unclean);
+        }
         let Some(server) = self.server.take() else {
             return Ok(());
         };

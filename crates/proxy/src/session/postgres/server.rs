@@ -57,6 +57,13 @@ pub(crate) struct Luggage {
     reported: Reports,
 }
 
+/// What was answered to queries of ours.
+#[derive(Default)]
+struct Heard {
+    refused: Option<Complaint>,
+    rows: u64,
+}
+
 impl Connection for ServerConnection {
     type Known = Known;
 
@@ -194,8 +201,9 @@ impl ServerConnection {
         sending == Sending::Forward
     }
 
-    /// Runs queries of ours to their end, for a connection that nobody uses.
-    pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<(), Complaint> {
+    /// Runs queries of ours to their end, for a connection that nobody uses; how many rows the last
+    /// one had.
+    pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<u64, Complaint> {
         let mut out = Vec::new();
         for text in texts {
             if !self.ask(text, Token::default(), &mut out) {
@@ -204,7 +212,7 @@ impl ServerConnection {
         }
         let sent = self.lent.stream.send(worker, &out).await;
         sent.map_err(|error| self.broken(error))?;
-        let mut refused = None;
+        let mut heard = Heard::default();
         while self.conversation.owed() > 0 {
             let mut bytes = std::mem::take(&mut self.held);
             match self.lent.stream.receive(worker, &mut bytes).await {
@@ -212,11 +220,11 @@ impl ServerConnection {
                 Ok(false) => return Err(self.broken("closed the connection")),
                 Err(error) => return Err(self.broken(error)),
             }
-            let taken = self.hear(worker, &bytes, &mut refused)?;
+            let taken = self.hear(worker, &bytes, &mut heard)?;
             bytes.drain(..taken);
             self.held = bytes;
         }
-        refused.map_or(Ok(()), Err)
+        heard.refused.map_or(Ok(heard.rows), Err)
     }
 
     /// Whether its client can call it by its own name in SQL.
@@ -245,7 +253,7 @@ impl ServerConnection {
         &mut self,
         worker: &Worker,
         bytes: &[u8],
-        refused: &mut Option<Complaint>,
+        heard: &mut Heard,
     ) -> Result<usize, Complaint> {
         let mut at = 0;
         loop {
@@ -268,8 +276,9 @@ impl ServerConnection {
                 Event::Error(report) => {
                     let text = String::from_utf8_lossy(report.text());
                     let complaint = Complaint::new(&report.sqlstate().0, text);
-                    refused.get_or_insert(complaint);
+                    heard.refused.get_or_insert(complaint);
                 }
+                Event::CommandComplete(tag) => heard.rows = tag.rows().unwrap_or_default(),
                 _ => {}
             }
             match self.conversation.reply(&event).map(|reply| reply.settled) {

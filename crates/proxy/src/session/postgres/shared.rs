@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use evenkeel_policy::trials::Trials;
 
 use super::account::greeting::Greetings;
 use super::login::Verifiers;
@@ -21,14 +23,23 @@ pub(crate) struct Shared {
     pub(crate) mock_secret: [u8; 32],
     /// Of passwords that are sent as they are.
     pub(crate) pace: Pace,
-    asking: Mutex<HashMap<OfWho, Arc<AtomicBool>>>,
+    habits: Mutex<HashMap<OfWho, Arc<Habits>>>,
+}
+
+/// What was found of the clients of a user in a database, on whichever worker.
+#[derive(Debug, Default)]
+pub(crate) struct Habits {
+    /// Somebody has asked what its session drew from a sequence.
+    asks_sequences: AtomicBool,
+    /// What their statements leave behind, against what was read of them.
+    trials: Mutex<Trials>,
 }
 
 /// A user in a database.
 type OfWho = (Arc<str>, Arc<str>);
 
 /// Those without a session that have not asked are forgotten when there are more.
-const ASKING_MAX: usize = 1_000;
+const HABITS_MAX: usize = 1_000;
 
 impl Shared {
     pub(crate) fn new() -> Self {
@@ -38,18 +49,34 @@ impl Shared {
             verifiers: Verifiers::default(),
             mock_secret: secret(),
             pace: Pace::default(),
-            asking: Mutex::default(),
+            habits: Mutex::default(),
         }
     }
 
-    /// Whether any client of this user in this database has ever asked what its session drew from a
-    /// sequence.
-    pub(crate) fn asks_sequences(&self, who: &Who) -> Arc<AtomicBool> {
-        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        if asking.len() > ASKING_MAX {
-            asking.retain(|_, asks| asks.load(Relaxed) || Arc::strong_count(asks) > 1);
+    pub(crate) fn habits(&self, who: &Who) -> Arc<Habits> {
+        let mut habits = lock(&self.habits);
+        if habits.len() > HABITS_MAX {
+            habits.retain(|_, one| one.asks_sequences() || Arc::strong_count(one) > 1);
         }
         let of_who = (Arc::clone(&who.user), Arc::clone(&who.database));
-        Arc::clone(asking.entry(of_who).or_default())
+        Arc::clone(habits.entry(of_who).or_default())
     }
+}
+
+impl Habits {
+    pub(crate) fn asks_sequences(&self) -> bool {
+        self.asks_sequences.load(Relaxed)
+    }
+
+    pub(crate) fn asked_sequences(&self) {
+        self.asks_sequences.store(true, Relaxed);
+    }
+
+    pub(crate) fn trials(&self) -> MutexGuard<'_, Trials> {
+        lock(&self.trials)
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

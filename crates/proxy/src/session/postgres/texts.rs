@@ -59,6 +59,7 @@ impl Session<'_> {
         }
         self.asked
             .runs_text(meaning.digest, meaning.statements.len());
+        self.runs(meaning.digest);
         self.prepare_for_execute(flight, &meaning);
         let token = self.meant(&meaning);
         Ok(self.send(flight, Request::Query, token, message.len()))

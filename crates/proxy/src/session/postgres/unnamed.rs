@@ -66,7 +66,28 @@ impl Session<'_> {
             unnamed.types.extend_from_slice(types);
             unnamed.meaning = Some(meaning);
             unnamed.is_parsed = false;
+            unnamed.is_closing = false;
             unnamed.open = Some(self.segment);
+        }
+        sending
+    }
+
+    /// Whose unnamed statement the server has does not matter: it is closed.
+    pub(super) fn close_unnamed(&mut self, flight: &mut Flight<'_, '_>, length: usize) -> Sending {
+        let own = self.unnamed.id;
+        let token = match own {
+            0 | UNREAD => Token(0),
+            own => Token(UNNAMED | own),
+        };
+        let sending = self.send(flight, Request::Close, token, length);
+        if sending == Sending::Forward
+            && let Some(server) = &mut self.server
+        {
+            if server.unnamed != own {
+                server.unnamed = 0;
+            }
+            self.unnamed.is_closing = own != UNREAD;
+            self.unnamed.open = Some(self.segment);
         }
         sending
     }
@@ -77,7 +98,7 @@ impl Session<'_> {
             return;
         };
         let is_kept = self.unnamed.id != UNREAD;
-        if self.unnamed.id == 0 || !is_kept && server.unnamed != UNREAD {
+        if self.unnamed.is_gone() || !is_kept && server.unnamed != UNREAD {
             // What the server may have is another client's, or nobody can prepare it again.
             let close = server
                 .conversation

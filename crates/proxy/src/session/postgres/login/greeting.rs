@@ -233,6 +233,7 @@ impl<'a> Door<'a> {
             owes_restore: false,
             rereads: Rereads::Nothing,
             has_untold_path: false,
+            on_trial: Vec::new(),
             drew: false,
             inherits_draws: false,
             token: evenkeel_policy::causality::Token::new(),

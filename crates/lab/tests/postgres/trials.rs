@@ -1,0 +1,116 @@
+//! What statements leave behind that their texts do not show, and nobody has read.
+
+use super::client::Client;
+use super::script::Script;
+use super::stage::{ONE, Stage, admin};
+use super::unnamed::database;
+use crate::rig::DRIVERS;
+
+const MADE: &str = "
+    create function trial_makes() returns text language plpgsql as $$
+      begin create table trial_hidden (a text); insert into trial_hidden values ('mine');
+      return 'made'; end $$;";
+
+/// The path is told by nothing but a parameter.
+fn in_temporary_path(makes: &str) -> (Script, usize) {
+    let sets = Script::new()
+        .parse("", "select set_config('search_path', $1, true)")
+        .bind("", &["pg_temp, public"]);
+    let mut script = Script::new().query("begin");
+    script.0.extend(sets.execute().sync().0);
+    (script.query(makes).query("commit"), 4)
+}
+
+fn makes(client: &mut Client) {
+    let (script, replies) = in_temporary_path("select trial_makes()");
+    let heard = client.ask(&script, replies);
+    let is_refused = heard.iter().any(|line| line.starts_with('E'));
+    assert!(!is_refused, "{heard:?}");
+}
+
+/// What the server was asked last on a connection.
+fn last_query(backend: &str) -> String {
+    admin().value(&format!(
+        "select query from pg_stat_activity where pid = {backend}"
+    ))
+}
+
+const HIDDEN: &str = "select to_regclass('pg_temp.trial_hidden') is not null";
+
+/// In front of a database of its own: where anything else changes there, all is on trial anew.
+fn set(io: &str, name: &'static str) -> (Stage, impl Fn(&Stage) -> Client) {
+    let login = database(name, MADE, "");
+    let stage = Stage::set_as(io, ONE, &login);
+    (stage, move |stage: &Stage| {
+        Client::enter(stage.address, &login).unwrap()
+    })
+}
+
+/// TO SEE THIS RED: let a connection go back without asking what is left on it.
+#[test]
+fn what_a_statement_leaves_unseen_nobody_else_meets() {
+    for io in DRIVERS {
+        let (stage, enter) = set(io, "trials_met");
+        makes(&mut enter(&stage));
+        assert_eq!(enter(&stage).value(HIDDEN), "f", "{io}: who left");
+        let mut client = enter(&stage);
+        makes(&mut client);
+        let own = client.value("select a from trial_hidden");
+        assert_eq!(own, "mine", "{io}: it is bound");
+        client.vanish(false);
+        assert_eq!(enter(&stage).value(HIDDEN), "f", "{io}: who stayed");
+    }
+}
+
+/// All but the statement that leaves something is on trial no more.
+fn passes(client: &mut Client) {
+    let (harmless, replies) = in_temporary_path("select 1");
+    let backend = client.backend();
+    let mut is_passed = || {
+        client.ask(&harmless, replies);
+        last_query(&backend) == "commit"
+    };
+    // Once more when the catalog has been read.
+    assert!(
+        (0..100)
+            .map(|_| is_passed())
+            .filter(|passed| *passed)
+            .nth(20)
+            .is_some()
+    );
+}
+
+/// TO SEE THIS RED: forget what was found.
+#[test]
+fn what_has_left_something_unseen_binds_from_then_on() {
+    for io in DRIVERS {
+        let (stage, enter) = set(io, "trials_bound");
+        passes(&mut enter(&stage));
+        makes(&mut enter(&stage));
+        let mut client = enter(&stage);
+        let backend = client.backend();
+        makes(&mut client);
+        assert_eq!(last_query(&backend), "commit", "{io}");
+        let own = client.value("select a from trial_hidden");
+        assert_eq!(own, "mine", "{io}");
+    }
+}
+
+/// TO SEE THIS RED: ask each time.
+#[test]
+fn what_has_left_nothing_for_some_times_is_not_asked_about() {
+    for io in DRIVERS {
+        let (stage, enter) = set(io, "trials_passed");
+        let mut client = enter(&stage);
+        let backend = client.backend();
+        let text = "select 'trial', 1";
+        client.run(text);
+        enter(&stage).run("select 1");
+        let asked = last_query(&backend);
+        assert!(asked.contains("pg_my_temp_schema"), "{io}: {asked}");
+        for _ in 0..20 {
+            client.run(text);
+        }
+        assert_eq!(last_query(&backend), text, "{io}");
+    }
+}
