@@ -20,6 +20,8 @@ pub(crate) struct Cast<'a> {
     pub(crate) primary: Option<usize>,
     /// The replicas that take reads.
     pub(crate) replicas: Vec<usize>,
+    /// How servers of MySQL read texts.
+    pub(crate) modes: Modes,
 }
 
 /// What is known of the functions and tables that a text names.
@@ -80,7 +82,7 @@ pub(crate) fn explain(
 ) -> Result<Explanation, String> {
     let sql = &question.sql;
     let read = match cast.service.protocol {
-        Protocol::Mysql => of_mysql(sql, known),
+        Protocol::Mysql => of_mysql(sql, cast.modes, known),
         Protocol::Postgres | Protocol::Tcp => of_postgres(sql, known),
     };
     let hint = read.hint.as_ref().map(|hint| hint_of(hint, cast));
@@ -145,14 +147,14 @@ fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
     }
 }
 
-fn of_mysql(sql: &str, known: &Known<'_>) -> Read {
+fn of_mysql(sql: &str, modes: Modes, known: &Known<'_>) -> Read {
     use mysql::Does;
     let lookup: Option<&dyn mysql::Lookup> = match known {
         Known::Routines(routines) => Some(*routines),
         Known::Nothing(_) | Known::Catalog(..) => None,
         Known::Nobody => Some(&Trusting),
     };
-    let meaning = mysql::read(sql.as_bytes(), Modes::default(), lookup);
+    let meaning = mysql::read(sql.as_bytes(), modes, lookup);
     let mut binds = Pins::NONE;
     for effect in &meaning.effects {
         match &effect.does {
@@ -187,6 +189,7 @@ pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation,
         service,
         primary: Some(0),
         replicas: (1..service.servers.len()).collect(),
+        modes: Modes::default(),
     };
     let mut explanation = explain(question, &cast, &Known::Nobody)?;
     // Which server is what is not in the file.
@@ -283,6 +286,7 @@ fn assumed(known: &Known<'_>) -> Vec<String> {
             "functions and tables that it names only read: no process runs that knows them"
                 .to_owned(),
             "a primary is there, and all other servers are replicas that take reads".to_owned(),
+            "comments that are meant for some kinds or versions of servers are comments".to_owned(),
         ]),
     }
     assumed
@@ -340,6 +344,7 @@ mod tests {
             service: &plan.services[0],
             primary: Some(0),
             replicas: vec![1],
+            modes: Modes::default(),
         };
         let question = Question {
             sql: sql.to_owned(),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use evenkeel_policy::places::Places;
 use evenkeel_policy::pool::{Pick, Pool, Request, Tried};
+use evenkeel_wire::sql::mysql::Modes;
 
 use crate::clock;
 use crate::counters::ServiceCounters;
@@ -138,6 +139,12 @@ impl Service {
         let new = Arc::new(view);
         let before = self.view.swap(Arc::clone(&new));
         before.sizes() != new.sizes()
+    }
+
+    /// How MySQL's servers read the texts of clients that have set nothing; `None`: no server has
+    /// greeted yet, or they are others'.
+    pub fn mysql_modes(&self) -> Option<Modes> {
+        self.database.as_ref()?.of_mysql()?.modes(&self.view())
     }
 
     /// Clients being served or waiting.

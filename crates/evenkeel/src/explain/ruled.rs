@@ -4,7 +4,6 @@ use evenkeel_policy::rules::{Destination, Verdict};
 use evenkeel_proxy::rules::{RuleBook, Said};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
-use evenkeel_wire::sql::mysql::Modes;
 
 use super::Cast;
 use crate::config::plan::Protocol;
@@ -43,7 +42,7 @@ impl Ruled {
             });
         }
         let dialect = match cast.service.protocol {
-            Protocol::Mysql => Dialect::Mysql(Modes::default()),
+            Protocol::Mysql => Dialect::Mysql(cast.modes),
             Protocol::Postgres | Protocol::Tcp => Dialect::Postgres { backslashes: false },
         };
         let book = RuleBook::new(rules(plans, tried), Vec::new());
@@ -70,6 +69,7 @@ impl Ruled {
         Cast {
             service: cast.service,
             primary: cast.primary,
+            modes: cast.modes,
             replicas: replicas.filter(is_among).collect(),
         }
     }

@@ -28,6 +28,7 @@ impl World {
             replicas: replicas
                 .filter_map(|(index, is_replica)| is_replica.then_some(index))
                 .collect(),
+            modes: service.service.mysql_modes().unwrap_or_default(),
         };
         if plan.protocol == Protocol::Mysql {
             return explain_mysql(service, question, &cast);

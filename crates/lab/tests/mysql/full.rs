@@ -1,19 +1,56 @@
 //! A server that has no more connections to give is not dead: whoever needs one waits.
 
 use super::client::{Client, Login};
-use super::stage::{Setup, Stage, sql};
+use super::limits::was_ended;
+use super::stage::{Setup, Stage, shared, sql};
 use crate::rig::DRIVERS;
+
+/// A user who may have so many connections.
+fn may_have(user: &'static str, connections: u32) -> Login<'static> {
+    sql(&format!("drop user if exists {user}@'127.0.0.1'"));
+    sql(&format!(
+        "create user {user}@'127.0.0.1' identified by 'few' with max_user_connections {connections}"
+    ));
+    sql(&format!("grant all on sbtest.* to {user}@'127.0.0.1'"));
+    Login {
+        user,
+        password: "few",
+        ..Login::default()
+    }
+}
+
+/// A query is ended by another connection of its user.
+///
+/// TO SEE THIS RED: try once, and say nothing.
+#[test]
+fn a_time_limit_waits_for_the_connection_that_it_needs_and_tells_when_there_is_none() {
+    let login = may_have("two", 2);
+    let setup = Setup {
+        service: "query_timeout_ms = 300",
+        ..Setup::default()
+    };
+    for io in DRIVERS {
+        let stage = Stage::set(io, setup);
+        let mut client = Client::with(stage.address, &login);
+        client.value("select 1");
+        let mut direct = Client::with(shared().address, &login);
+        client.query_later("select sleep(3)");
+        direct.value("select sleep(0.8)");
+        drop(direct);
+        assert!(was_ended(&client.reply()), "{io}: there was room at last");
+
+        let mut direct = Client::with(shared().address, &login);
+        client.query_later("select sleep(3)");
+        assert_eq!(client.reply()[1], "row 0", "{io}");
+        direct.value("select 1");
+        let log = stage.balancer.log();
+        assert!(log.contains("a query was not cancelled"), "{io}: {log}");
+    }
+}
 
 #[test]
 fn a_user_whose_connections_are_all_in_use_waits_for_one() {
-    sql("drop user if exists few@'127.0.0.1'");
-    sql("create user few@'127.0.0.1' identified by 'few' with max_user_connections 1");
-    sql("grant all on sbtest.* to few@'127.0.0.1'");
-    let login = Login {
-        user: "few",
-        password: "few",
-        ..Login::default()
-    };
+    let login = may_have("few", 1);
     let setup = Setup {
         pool: "size = 4",
         ..Setup::default()

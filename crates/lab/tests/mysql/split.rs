@@ -2,7 +2,7 @@
 //! the primary, whichever that is.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_lab::{ClusterKind, Scene, Server, eventually};
 
@@ -156,7 +156,8 @@ fn no_transaction_that_may_write_begins_at_a_replica() {
 }
 
 /// A lock by name is taken at one server, where nobody at another knows of it.
-const NAMED: [&str; 5] = [
+const NAMED: [&str; 6] = [
+    "prepare locker from 'select get_lock(''job'', 0)'",
     "select get_lock('job', 0)",
     "do release_lock('job')",
     "select is_free_lock('job')",
@@ -407,6 +408,32 @@ fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
     assert_eq!(stage.client().value(elsewhere), "sbtest");
     let told = client.refusal("select database()");
     assert!(told.starts_with("1049 "), "{told}");
+}
+
+/// As drivers do whose clients share connections among schemas.
+///
+/// TO SEE THIS RED: take COM_INIT_DB for what nobody knows.
+#[test]
+fn who_goes_to_another_schema_while_there_is_no_primary_reads_there() {
+    let stage = Stage::of_mariadb("auto", "[service.pool]\nwait_ms = 30000");
+    let old = stage.primary();
+    let mut client = stage.client();
+    stage.scene.wait_caught_up().unwrap();
+    old.kill().unwrap();
+    let begun = Instant::now();
+    let told = client.init_db("information_schema");
+    assert!(
+        told[0].starts_with("ok "),
+        "{told:?} {:?} {}",
+        begun.elapsed(),
+        stage.balancer.log()
+    );
+    assert_eq!(client.value("select database()"), "information_schema");
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]

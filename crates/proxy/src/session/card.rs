@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use evenkeel_policy::pins::{Pin, Pins};
 
 use crate::cancel;
 use crate::clock;
+use crate::dice::dice;
 use crate::engine::worker::{SWEEP_INTERVAL, Worker};
 use crate::service::database::{DatabaseView, Times};
 use crate::service::rules::Ruling;
@@ -123,9 +124,11 @@ impl Card {
 
     /// The same for a client that knows only the lower half of it, and may say KILL with it: no
     /// number that a server has given to a connection, of which clients hear, too, and none that a
-    /// process before or after this one gives out.
+    /// process before or after this one gives out; nor, but for a rare chance, another Evenkeel
+    /// behind the same address.
     pub(crate) fn draw_number(generation: u32) -> u64 {
-        let id = Self::draw_id();
+        static FIRST: LazyLock<u64> = LazyLock::new(|| dice() >> 36);
+        let id = Self::draw_id() + *FIRST;
         let mark = u64::from(1 << 2 | generation & 3) << NUMBER_BITS;
         (id >> NUMBER_BITS) << 32 | mark | id & ((1 << NUMBER_BITS) - 1)
     }

@@ -3,12 +3,18 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::join;
+use super::server::ServerConnection;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::upstream::cancelling::Cancelling;
 use crate::upstream::lending::Connection;
+
+/// A server that has no connection to give is asked again, so often in all.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// False: it may still be carried out.
 pub(in crate::session) async fn send(
@@ -19,7 +25,7 @@ pub(in crate::session) async fn send(
     let Some((number, _)) = *target.key.borrow() else {
         return true;
     };
-    let Ok(mut connection) = join::open_beside(worker, service, target).await else {
+    let Some(mut connection) = open(worker, service, target).await else {
         return true;
     };
     // Another server has connections of the same numbers.
@@ -36,4 +42,24 @@ pub(in crate::session) async fn send(
     let is_over = connection.is_idle();
     connection.part("cancel request sent");
     is_over
+}
+
+/// `None`: it was not to be had, which an operator can read.
+async fn open(
+    worker: &Rc<Worker>,
+    service: &Arc<Service>,
+    target: &Cancelling,
+) -> Option<Box<ServerConnection>> {
+    for tries_left in (0..TRIES).rev() {
+        match join::open_beside(worker, service, target).await {
+            Ok(connection) => return Some(connection),
+            Err(error) if error.is_full() && tries_left > 0 => compio::time::sleep(PAUSE).await,
+            Err(error) => {
+                let (server, why) = (&target.pooled.server.name, error.message);
+                tracing::warn!(%server, why, "a query was not cancelled: no connection for it");
+                return None;
+            }
+        }
+    }
+    None
 }

@@ -65,12 +65,17 @@ impl<'a> Session<'a> {
                 Look::Done
             }
             Command::ProcessKill(id) => self.kill(u64::from(id), false),
-            Command::InitDb(_) => Look::Send(What::InitDb, Sense::Nothing),
+            Command::InitDb(_) => Look::Send(What::InitDb, self.of_schema()),
             Command::FieldList { .. } => Look::Send(What::FieldList, Sense::Nothing),
             Command::BinlogDump { .. } => Look::Send(What::Binlog, Sense::Nothing),
             Command::Ping => Look::Send(What::Ping, Sense::Nothing),
             Command::Other { code, .. } => Look::Send(other(code), Sense::Nothing),
         })
+    }
+
+    /// COM_INIT_DB is as a text that names a schema, whichever.
+    fn of_schema(&self) -> Sense {
+        Sense::Text(Arc::new(self.journal.read(b"USE any", None)))
     }
 
     /// COM_QUERY; all of the text is here, or it is too long to be read.

@@ -22,6 +22,9 @@ use crate::state::mysql::{Hold, Question};
 /// How long a client that asks at all has time to ask, while others wait for a connection.
 const ASKED_MS: u64 = 50;
 
+/// The same of one that will ask: it may be far away.
+const PROMISED_MS: u64 = 1_000;
+
 /// How often it is looked whether others wait.
 const LOOK_MS: u64 = 250;
 
@@ -97,12 +100,14 @@ impl Session<'_> {
             Hold::Briefly if self.others_wait() => None,
             Hold::Briefly => Some(after(Hold::BRIEFLY_MS)),
             Hold::UntilNext => Some(after(ASKED_MS)),
+            Hold::Promised => Some(after(PROMISED_MS)),
         };
     }
 
     /// That moment is over.
     pub(super) fn held_long_enough(&mut self) {
-        let is_asked = matches!(self.journal.hold(&self.shared.asked), Hold::UntilNext);
+        let hold = self.journal.hold(&self.shared.asked);
+        let is_asked = matches!(hold, Hold::UntilNext | Hold::Promised);
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
             // An error may have kept it, and its question was put off.

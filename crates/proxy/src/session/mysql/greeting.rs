@@ -10,6 +10,7 @@ use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::greeting::Greeting;
 use evenkeel_wire::mysql::password::{self, Nonce};
 use evenkeel_wire::mysql::{build, build::GreetingFields};
+use evenkeel_wire::sql::mysql::Modes;
 use tokio::sync::Notify;
 
 use super::join;
@@ -220,6 +221,16 @@ impl Faces {
             Seen::Face(face) => Some(&**face),
             _ => None,
         }))
+    }
+
+    /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
+    pub(super) fn modes(&self, view: &View) -> Option<Modes> {
+        let version = self.known(view, true)?.version;
+        Some(Modes {
+            mariadb: version.mariadb,
+            version: version.number(),
+            ..Modes::default()
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {

@@ -1,7 +1,10 @@
 //! What the workers of a service share that speaks MySQL, beside what every database has.
 
+use evenkeel_wire::sql::mysql::Modes;
+
 use super::login::Logins;
 use super::statements::Interned;
+use crate::service::View;
 use crate::state::mysql::Asked;
 
 /// As long as the service lives.
@@ -11,4 +14,11 @@ pub(crate) struct Shared {
     /// What statements have asked about the ones before them.
     pub(crate) asked: Asked,
     pub(super) logins: Logins,
+}
+
+impl Shared {
+    /// How texts of clients are read that have set nothing; `None`: no server has greeted yet.
+    pub(crate) fn modes(&self, view: &View) -> Option<Modes> {
+        self.logins.faces.modes(view)
+    }
 }

@@ -149,9 +149,9 @@ impl Session<'_> {
         if self.unit.primary_only || !self.takes_part_in_split() {
             return Wanted::Primary;
         }
-        if self.is_better_at_primary(own) {
+        if self.is_better_at_primary(view, own) {
             // What a setting did has ended with the connection on which it was made.
-            self.unit.is_read = self.may_be_set_again();
+            self.unit.is_read = self.may_be_set_again() || matches!(self.unit.what, What::InitDb);
             return Wanted::Primary;
         }
         let reading = Reading {
@@ -242,12 +242,15 @@ impl Session<'_> {
     }
 
     /// What binds when it does not follow had better bind to the primary, while there is one; so
-    /// does COMMIT, which by `completion_type` begins a transaction.
-    fn is_better_at_primary(&self, own: &DatabaseView) -> bool {
+    /// does COMMIT, which by `completion_type` begins a transaction. A schema may not be at
+    /// replicas.
+    fn is_better_at_primary(&self, view: &View, own: &DatabaseView) -> bool {
         let meaning = self.unit.sense.meaning();
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
-        let may_bind = ends || self.only_sets();
-        may_bind && own.primary.is_some() && self.service.line.is_calm()
+        let may_bind = ends || self.only_sets() || matches!(self.unit.what, What::InitDb);
+        let primary = own.primary.and_then(|index| view.servers.get(index));
+        let is_untried = primary.is_some_and(|server| !self.unit.tried.contains(&server.id));
+        may_bind && is_untried && self.service.line.is_calm()
     }
 
     /// Settings to literals, and nothing else.

@@ -100,6 +100,8 @@ pub enum Hold {
     Briefly,
     /// Until the client's next command.
     UntilNext,
+    /// The same: it has said that it will ask.
+    Promised,
 }
 
 impl Hold {
@@ -125,7 +127,10 @@ impl Left {
         let counted = self.rows && asked.any(Needs::FOUND_ROWS);
         let ran = self.ran && asked.any(Needs::ROW_COUNT);
         let warned = self.diagnostics && asked.any(Needs::DIAGNOSTICS);
-        if self.found_rows || counted || ran || warned {
+        if self.found_rows {
+            return Hold::Promised;
+        }
+        if counted || ran || warned {
             return Hold::UntilNext;
         }
         match self.diagnostics {

@@ -240,7 +240,10 @@ impl Meaning {
     pub fn locks_by_name(&self) -> bool {
         let mut statements = self.statements.iter();
         let pins = |pin| self.effects.iter().any(|one| one.does == Does::Pin(pin));
+        let will_lock = |pins: &Pins| pins.has(Pin::NamedLock) && !pins.has(Pin::Unknown);
+        let mut effects = self.effects.iter();
         statements.any(|one| one.traits.any(Traits::NAMED_LOCK))
+            || effects.any(|one| matches!(&one.does, Does::Prepare(_, pins) if will_lock(pins)))
             || pins(Pin::NamedLock) && !pins(Pin::Unknown)
     }
 
