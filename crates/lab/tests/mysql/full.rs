@@ -1,9 +1,11 @@
 //! A server that has no more connections to give is not dead: whoever needs one waits.
 
+use evenkeel_lab::eventually;
+
 use super::client::{Client, Login};
 use super::limits::was_ended;
 use super::stage::{Setup, Stage, shared, sql};
-use crate::rig::DRIVERS;
+use crate::rig::{DRIVERS, LIMIT};
 
 /// A user who may have so many connections.
 fn may_have(user: &'static str, connections: u32) -> Login<'static> {
@@ -17,6 +19,12 @@ fn may_have(user: &'static str, connections: u32) -> Login<'static> {
         password: "few",
         ..Login::default()
     }
+}
+
+/// Straight to the server, as soon as connections that have just closed are gone there.
+fn beside(login: &Login<'_>) -> Client {
+    let entered = || Ok(Client::enter(shared().address, login).ok());
+    eventually(LIMIT, "room for a connection", entered).unwrap()
 }
 
 /// A query is ended by another connection of its user.
@@ -33,13 +41,13 @@ fn a_time_limit_waits_for_the_connection_that_it_needs_and_tells_when_there_is_n
         let stage = Stage::set(io, setup);
         let mut client = Client::with(stage.address, &login);
         client.value("select 1");
-        let mut direct = Client::with(shared().address, &login);
+        let mut direct = beside(&login);
         client.query_later("select sleep(3)");
         direct.value("select sleep(0.8)");
         drop(direct);
         assert!(was_ended(&client.reply()), "{io}: there was room at last");
 
-        let mut direct = Client::with(shared().address, &login);
+        let mut direct = beside(&login);
         client.query_later("select sleep(3)");
         assert_eq!(client.reply()[1], "row 0", "{io}");
         direct.value("select 1");
