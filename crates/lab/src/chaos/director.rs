@@ -233,6 +233,7 @@ impl Director<'_> {
     fn carry_out(&mut self, event: Event) -> Result<Option<SystemTime>> {
         let primary = self.primary()?;
         let replica = self.other_than(&primary)?;
+        eprintln!("  primary {}, by chance {}", primary.name, replica.name);
         let gone = |end: Result<()>| {
             end?;
             sleep(FREEZE);
