@@ -72,24 +72,39 @@ impl Trials {
     /// The server was asked behind these statements of one client, and told what they left. True:
     /// it is one of them that has left it, which is known from now on.
     pub fn told(&mut self, digests: &[u64], left: Pins) -> bool {
-        let standing = match (left.is_empty(), digests) {
-            (true, _) => None,
-            (false, [_]) => Some(Standing::Leaves(left)),
-            // Which of them it was, their next runs tell.
-            (false, _) => return false,
-        };
         if self.known.len() + digests.len() > KNOWN_MAX {
             self.known.clear();
         }
-        for digest in digests {
-            let known = self.known.entry(*digest).or_insert(Standing::Passed(0));
-            match (standing, &mut *known) {
-                (Some(leaves), _) => *known = leaves,
-                (None, Standing::Passed(runs)) => *runs = runs.saturating_add(1).min(RUNS),
-                (None, Standing::Leaves(_)) => {}
-            }
+        if left.is_empty() {
+            digests.iter().for_each(|digest| self.passed(*digest));
+            return false;
         }
-        standing.is_some()
+        let suspect = self.suspect(digests);
+        if let Some(digest) = suspect {
+            self.known.insert(digest, Standing::Leaves(left));
+        }
+        suspect.is_some()
+    }
+
+    /// Which of them it was: of several the one that has never left nothing. If there are more,
+    /// their next runs tell.
+    fn suspect(&self, digests: &[u64]) -> Option<u64> {
+        if let [only] = digests {
+            return Some(*only);
+        }
+        let is_new = |digest: &&u64| !self.known.contains_key(*digest);
+        let mut suspects = digests.iter().filter(is_new);
+        suspects
+            .next()
+            .filter(|_| suspects.next().is_none())
+            .copied()
+    }
+
+    fn passed(&mut self, digest: u64) {
+        let known = self.known.entry(digest).or_insert(Standing::Passed(0));
+        if let Standing::Passed(runs) = known {
+            *runs = runs.saturating_add(1).min(RUNS);
+        }
     }
 
     /// The servers do not tell: nobody is on trial.
@@ -129,6 +144,16 @@ mod tests {
         trials.told(&[7], Pins::NONE);
         assert_eq!(trials.verdict(7, 0), Verdict::Leaves(lock), "not each time");
         assert_eq!(trials.verdict(8, 0), Verdict::OnTrial);
+    }
+
+    #[test]
+    fn among_those_that_have_left_nothing_before_the_new_one_has_left_it() {
+        let (mut trials, lock) = (Trials::default(), Pins::of(&[Pin::NamedLock]));
+        passes(&mut trials, 8, 1);
+        assert!(trials.told(&[8, 7], lock));
+        assert_eq!(trials.verdict(7, 1), Verdict::Leaves(lock));
+        assert_eq!(trials.verdict(8, 1), Verdict::OnTrial);
+        assert!(trials.told(&[8], lock), "this time it was alone");
     }
 
     #[test]

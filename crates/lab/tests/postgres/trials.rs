@@ -1,10 +1,12 @@
 //! What statements leave behind that their texts do not show, and nobody has read.
 
+use evenkeel_lab::eventually;
+
 use super::client::Client;
 use super::script::Script;
 use super::stage::{ONE, Stage, admin};
 use super::unnamed::database;
-use crate::rig::DRIVERS;
+use crate::rig::{DRIVERS, LIMIT};
 
 const MADE: &str = "
     create function trial_makes() returns text language plpgsql as $$
@@ -112,5 +114,29 @@ fn what_has_left_nothing_for_some_times_is_not_asked_about() {
             client.run(text);
         }
         assert_eq!(last_query(&backend), text, "{io}");
+    }
+}
+
+/// TO SEE THIS RED: read on from a client while its server is asked.
+#[test]
+fn what_is_sent_and_left_while_the_server_is_asked_is_done() {
+    const ROUNDS: usize = 20;
+    admin().query("create table if not exists trial_left (a text)");
+    admin().query("grant all on trial_left to sbtest");
+    for io in DRIVERS {
+        admin().query("truncate trial_left");
+        let stage = Stage::set(io, ONE);
+        for round in 0..ROUNDS {
+            let mut client = stage.client();
+            client.run(&format!("select 1 as trial_{round}"));
+            let text = format!("insert into trial_left values ('{round}')");
+            client.tell(&Script::new().query(&text).terminate());
+            client.vanish(false);
+        }
+        let count = "select count(*) from trial_left";
+        let all = eventually(LIMIT, "all rows", || {
+            Ok((admin().value(count) == ROUNDS.to_string()).then_some(()))
+        });
+        all.unwrap_or_else(|error| panic!("{io}: {error}: {}", admin().value(count)));
     }
 }

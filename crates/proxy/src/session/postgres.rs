@@ -361,6 +361,11 @@ impl Session<'_> {
                 }
                 Poll::Pending => false,
             },
+            (Stage::Asking(_), _) => {
+                // For a moment only; who sends on and leaves at once is to have it done.
+                self.is_server_sent(context);
+                false
+            }
             _ => {
                 // Our SETs can be longer than what goes out at once.
                 self.is_server_sent(context);
