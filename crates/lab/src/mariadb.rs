@@ -244,7 +244,7 @@ pub(crate) struct Template {
 struct Mariadb {
     client: Client,
     template: PathBuf,
-    /// How often it was emptied.
+    /// How often it was emptied, or found dead.
     generation: AtomicU32,
     place: Place,
 }
@@ -264,7 +264,9 @@ impl Kind for Mariadb {
 
     fn arguments_now(&self, own: &Server) -> Result<Vec<String>> {
         // Unique among all labs of this machine, as the port is. A server that was emptied needs a
-        // new one: it would skip, as its own, what it wrote when it was primary.
+        // new one: it would skip, as its own, what it wrote when it was primary. So does one that
+        // died: its temporary tables live on in the logs of others, by server id and thread number,
+        // and take what its later threads of those numbers write.
         let generation = self.generation.load(Ordering::Relaxed);
         let id = u32::from(self.place.address.port()) + generation * ID_STEP;
         let mut arguments = vec![format!("--server-id={id}")];

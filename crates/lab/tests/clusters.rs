@@ -234,6 +234,51 @@ fn namespaces_of_a_lab_whose_reaper_was_killed_too_are_removed_by_the_next_lab()
     assert_eq!(names_of(dead), (0, false));
 }
 
+/// A log tells of a temporary table, and not of the death that ended it: whoever applies all of it
+/// keeps the table, for the thread of that number at the server of that number.
+#[test]
+fn a_mariadb_that_applies_all_of_a_log_has_every_row_of_one_that_died_with_temporary_tables() {
+    const THREAD: &str = "SET pseudo_thread_id = 1000000";
+    let lab = Lab::new("test-temporary").unwrap();
+    let cluster = lab.mariadb(MariadbOptions {
+        replicas: 2,
+        ..MariadbOptions::default()
+    });
+    let cluster = cluster.unwrap();
+    let old = &cluster.primary;
+    old.sql("CREATE TABLE sbtest.t (id INT PRIMARY KEY)")
+        .unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let table = "CREATE TEMPORARY TABLE sbtest.t (id INT PRIMARY KEY)";
+            let ended = old.sql(&format!("{THREAD}; {table}; DO SLEEP(60)"));
+            assert!(ended.is_err(), "it died too late");
+        });
+        eventually(LIMIT, "temporary tables at a replica", || {
+            let open = cluster.replicas[0].sql("SHOW STATUS LIKE 'Slave_open_temp_tables'")?;
+            Ok(open.ends_with('1').then_some(()))
+        })
+        .unwrap();
+        cluster.wait_caught_up().unwrap();
+        old.kill().unwrap();
+    });
+    lab.fail_over(old).unwrap();
+    let new = lab.primary_of(old).unwrap();
+    lab.rejoin(old).unwrap();
+    lab.promote(old).unwrap();
+    old.sql(&format!("{THREAD}; INSERT INTO sbtest.t VALUES (1)"))
+        .unwrap();
+    lab.promote(&new).unwrap();
+
+    let replicas = cluster.replicas.iter();
+    let other = replicas.clone().find(|replica| replica.name != new.name);
+    let other = other.unwrap();
+    // Now it must be made anew.
+    insert(other, "sbtest.t", 13);
+    lab.rejoin(other).unwrap();
+    assert_all_have(&[old, other], &new, "sbtest.t", "1");
+}
+
 /// Not a test of its own: the process that a test above kills.
 #[test]
 fn child_process_that_holds_namespaces() {

@@ -90,6 +90,7 @@ impl Replication for Mariadb {
             self.retire(own)?;
             self.client.sql("STOP SLAVE")?;
         } else {
+            self.be_another();
             own.start()?;
         }
         let state = "SELECT @@gtid_binlog_state";
@@ -98,7 +99,7 @@ impl Replication for Mariadb {
             let data = self.place.directory.join("data");
             fs::remove_dir_all(&data)?;
             copy_directory(&self.template, &data)?;
-            self.generation.fetch_add(1, Ordering::Relaxed);
+            self.be_another();
         }
         self.follow(own, primary)
     }
@@ -123,6 +124,11 @@ impl Replication for Mariadb {
 }
 
 impl Mariadb {
+    /// From its next start on it has another server id.
+    fn be_another(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn cut_clients(&self) -> Result<()> {
         let users = self.client.sql(
             "SELECT DISTINCT user FROM information_schema.processlist WHERE id <> CONNECTION_ID() \
