@@ -8,6 +8,9 @@ use crate::pins::Pins;
 /// So many runs that left nothing make a statement a trusted one.
 const RUNS: u8 = 5;
 
+/// So many statements on trial are told apart on one connection.
+pub const ON_TRIAL_MAX: usize = 32;
+
 /// So many statements are remembered.
 const KNOWN_MAX: usize = 4_096;
 
@@ -24,7 +27,8 @@ pub enum Verdict {
     Trusted,
     /// Before another client gets its connection, the server is to be asked.
     OnTrial,
-    /// It has left more than was read of it: that binds.
+    /// It has left more than was read of it: that binds, and the server is to be asked all the
+    /// same before another client gets its connection.
     Leaves(Pins),
 }
 
@@ -53,15 +57,19 @@ impl Trials {
             self.known.clear();
         }
         match self.known.get(&digest) {
-            _ if self.is_off => Verdict::Trusted,
             Some(Standing::Leaves(pins)) => Verdict::Leaves(*pins),
+            _ if self.is_off => Verdict::Trusted,
             Some(Standing::Passed(RUNS)) => Verdict::Trusted,
             _ => Verdict::OnTrial,
         }
     }
 
-    /// Whether the server may be asked now, which is charged for.
-    pub fn may_ask(&mut self, now_ms: u64) -> bool {
+    /// Whether the server may be asked behind these statements now, which is charged for. Behind
+    /// one that has left something before it always may.
+    pub fn may_ask(&mut self, digests: &[u64], now_ms: u64) -> bool {
+        if self.leaver(digests).is_some() {
+            return true;
+        }
         let may = self.due_ms.saturating_sub(now_ms) < EACH_MS * AT_ONCE;
         if may {
             self.due_ms = self.due_ms.max(now_ms) + EACH_MS;
@@ -79,16 +87,40 @@ impl Trials {
             digests.iter().for_each(|digest| self.passed(*digest));
             return false;
         }
-        let suspect = self.suspect(digests);
+        let known = self.leaver(digests);
+        let before = known.map_or(Pins::NONE, |(_, pins)| pins);
+        let suspect = known.map(|(digest, _)| digest);
+        let suspect = suspect.or_else(|| self.suspect(digests));
         if let Some(digest) = suspect {
-            self.known.insert(digest, Standing::Leaves(left));
+            let leaves = Standing::Leaves(before.and(left));
+            self.known.insert(digest, leaves);
         }
         suspect.is_some()
     }
 
+    /// Whether one of them has left something before.
+    pub fn has_leaver(&self, digests: &[u64]) -> bool {
+        self.leaver(digests).is_some()
+    }
+
+    /// The first of them that has left something before, and what.
+    fn leaver(&self, digests: &[u64]) -> Option<(u64, Pins)> {
+        let mut found = digests.iter().filter_map(|digest| {
+            let standing = self.known.get(digest)?;
+            match standing {
+                Standing::Leaves(pins) => Some((*digest, *pins)),
+                Standing::Passed(_) => None,
+            }
+        });
+        found.next()
+    }
+
     /// Which of them it was: of several the one that has never left nothing. If there are more,
-    /// their next runs tell.
+    /// their next runs tell; and where there was no room for all of them, others may have been it.
     fn suspect(&self, digests: &[u64]) -> Option<u64> {
+        if digests.len() >= ON_TRIAL_MAX {
+            return None;
+        }
         if let [only] = digests {
             return Some(*only);
         }
@@ -107,7 +139,7 @@ impl Trials {
         }
     }
 
-    /// The servers do not tell: nobody is on trial.
+    /// The servers do not tell: nobody is on trial any more.
     pub fn end(&mut self) {
         self.is_off = true;
     }
@@ -159,8 +191,9 @@ mod tests {
     #[test]
     fn who_never_sends_a_statement_twice_is_asked_about_now_and_then() {
         let mut trials = Trials::default();
-        let asked =
-            |trials: &mut Trials, now_ms| (0..1_000).filter(|_| trials.may_ask(now_ms)).count();
+        let asked = |trials: &mut Trials, now_ms| {
+            (0..1_000).filter(|_| trials.may_ask(&[7], now_ms)).count()
+        };
         assert_eq!(asked(&mut trials, 1_000), 200);
         assert_eq!(asked(&mut trials, 2_000), 20);
         for digest in 1..20_000 {
@@ -170,9 +203,34 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_on_trial_where_servers_do_not_tell() {
+    fn what_has_left_something_is_asked_about_at_any_pace_and_leaves_all_that_it_ever_left() {
+        let (lock, table) = (
+            Pins::of(&[Pin::NamedLock]),
+            Pins::of(&[Pin::TemporaryTable]),
+        );
         let mut trials = Trials::default();
+        trials.told(&[7], lock);
+        assert!((0..1_000).all(|_| trials.may_ask(&[8, 7], 1_000)));
+        assert!(trials.told(&[8, 7], table));
+        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(lock.and(table)));
+        assert_eq!(trials.verdict(8, 0), Verdict::OnTrial);
+    }
+
+    #[test]
+    fn of_more_than_are_told_apart_nobody_is_the_one() {
+        let mut trials = Trials::default();
+        let many: Vec<u64> = (1..=ON_TRIAL_MAX as u64).collect();
+        trials.told(&many[1..], Pins::NONE);
+        assert!(!trials.told(&many, Pins::of(&[Pin::NamedLock])));
+        assert_eq!(trials.verdict(1, 0), Verdict::OnTrial);
+    }
+
+    #[test]
+    fn nobody_is_on_trial_where_servers_do_not_tell() {
+        let (mut trials, lock) = (Trials::default(), Pins::of(&[Pin::NamedLock]));
+        trials.told(&[8], lock);
         trials.end();
-        assert_eq!(trials.verdict(7, 1), Verdict::Trusted);
+        assert_eq!(trials.verdict(7, 0), Verdict::Trusted);
+        assert_eq!(trials.verdict(8, 0), Verdict::Leaves(lock), "it is known");
     }
 }

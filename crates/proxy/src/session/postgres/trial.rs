@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::Pins;
-use evenkeel_policy::trials::Verdict;
+use evenkeel_policy::trials::{ON_TRIAL_MAX, Verdict};
 use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::conversation::Token;
 use tracing::warn;
@@ -17,9 +17,6 @@ use super::{End, Session, Stage};
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::state::settings::leftover;
-
-/// So many statements on trial are told apart on one connection.
-const ON_TRIAL_MAX: usize = 32;
 
 /// The server does not let this user look.
 const INSUFFICIENT_PRIVILEGE: [u8; 5] = *b"42501";
@@ -41,6 +38,10 @@ impl Session<'_> {
                 }
             }
             Verdict::Leaves(left) => {
+                // What was sent before it may yet release what it leaves: then the server is asked.
+                if !self.on_trial.contains(&digest) {
+                    self.on_trial.push(digest);
+                }
                 self.journal.pins = self.journal.pins.and(left);
                 self.card.set_pins(self.journal.pins);
             }
@@ -50,7 +51,7 @@ impl Session<'_> {
     /// Before the connection goes to another client, the server is asked what is left on it, as
     /// long as something is on trial. True: its answer decides what follows.
     pub(super) fn asks_what_is_left(&mut self) -> bool {
-        let may_ask = !self.on_trial.is_empty() && self.account.may_ask_what_is_left();
+        let may_ask = self.may_ask_what_is_left();
         let Some(server) = self.server.as_mut().filter(|_| may_ask) else {
             return false;
         };
@@ -84,7 +85,9 @@ impl Session<'_> {
         self.stage = Stage::Ready;
         let (sqlstate, text) = std::mem::take(&mut self.refused_setting);
         if sqlstate != [0; 5] {
-            let is_blind = self.account.is_blind(sqlstate, &text);
+            let acts_as = self.server.as_ref().is_some_and(|server| server.acts_as());
+            let on_trial = std::mem::take(&mut self.on_trial);
+            let is_blind = !acts_as && self.account.is_blind(sqlstate, &text, &on_trial);
             return self.let_go(match is_blind {
                 true => Condition::Clean,
                 false => Condition::Unclean,
@@ -98,10 +101,14 @@ impl Session<'_> {
         self.release_if_idle()
     }
 
+    fn may_ask_what_is_left(&self) -> bool {
+        !self.on_trial.is_empty() && self.account.may_ask_what_is_left(&self.on_trial)
+    }
+
     /// Nothing is known that the client, which has gone elsewhere, has left on the connection.
     pub(super) fn give_back_behind(&mut self, server: Box<ServerConnection>) {
+        let may_ask = self.is_asking() || self.may_ask_what_is_left();
         let on_trial = std::mem::take(&mut self.on_trial);
-        let may_ask = self.is_asking() || self.account.may_ask_what_is_left();
         if on_trial.is_empty() || !may_ask {
             return self.borrower.give_back(server, Condition::Clean);
         }
@@ -115,8 +122,9 @@ impl Session<'_> {
 }
 
 impl Account {
-    fn may_ask_what_is_left(&self) -> bool {
-        self.known.habits.trials().may_ask(clock::now_ms())
+    fn may_ask_what_is_left(&self, on_trial: &[u64]) -> bool {
+        let mut trials = self.known.habits.trials();
+        trials.may_ask(on_trial, clock::now_ms())
     }
 
     fn told_what_is_left(&self, on_trial: &[u64], left: Pins) {
@@ -126,18 +134,30 @@ impl Account {
         }
     }
 
-    /// Whether it may not look at what is left, and so is not asked again.
-    fn is_blind(&self, sqlstate: [u8; 5], text: &str) -> bool {
-        let is_blind = sqlstate == INSUFFICIENT_PRIVILEGE;
-        if is_blind {
-            self.known.habits.trials().end();
-            tell_blind(self, text);
+    /// Whether it may not look at what is left, and so is not asked again, but for what is known to
+    /// have left something.
+    fn is_blind(&self, sqlstate: [u8; 5], text: &str, on_trial: &[u64]) -> bool {
+        if sqlstate != INSUFFICIENT_PRIVILEGE {
+            return false;
         }
-        is_blind
+        let mut trials = self.known.habits.trials();
+        if trials.has_leaver(on_trial) {
+            return false;
+        }
+        trials.end();
+        drop(trials);
+        tell_blind(self, text);
+        true
     }
 }
 
 impl ServerConnection {
+    /// Whether what it may look at is another role's business than that of its login.
+    fn acts_as(&self) -> bool {
+        let settings = self.settings.settings();
+        settings.get(b"role").is_some() || settings.get(b"session_authorization").is_some()
+    }
+
     /// Asks what is left on it, and takes it away.
     async fn is_fit_behind(
         &mut self,
@@ -148,7 +168,8 @@ impl ServerConnection {
         let left = match self.left(worker).await {
             Ok(left) => left,
             Err(complaint) => {
-                let is_blind = account.is_blind(complaint.sqlstate.0, &complaint.message);
+                let (sqlstate, why) = (complaint.sqlstate.0, &complaint.message);
+                let is_blind = !self.acts_as() && account.is_blind(sqlstate, why, on_trial);
                 return if is_blind { Ok(()) } else { Err(complaint) };
             }
         };
