@@ -270,8 +270,8 @@ fn a_mariadb_that_applies_all_of_a_log_has_every_row_of_one_that_died_with_tempo
         .unwrap();
     lab.promote(&new).unwrap();
 
-    let replicas = cluster.replicas.iter();
-    let other = replicas.clone().find(|replica| replica.name != new.name);
+    let mut replicas = cluster.replicas.iter();
+    let other = replicas.find(|replica| replica.name != new.name);
     let other = other.unwrap();
     // Now it must be made anew.
     insert(other, "sbtest.t", 13);

@@ -26,8 +26,18 @@ fn in_temporary_path(texts: &[&str]) -> (Script, usize) {
     (script.query("commit"), 3 + texts.len())
 }
 
+/// None but the login's own role may look at locks.
+const BLIND: &str = "-- superuser
+    revoke select on pg_catalog.pg_locks from public; grant select on pg_catalog.pg_locks to sbtest;";
+
+const MAKES: &str = "select trial_makes()";
+
 fn makes(client: &mut Client) {
-    let (script, replies) = in_temporary_path(&["select trial_makes()"]);
+    does(client, &[MAKES]);
+}
+
+fn does(client: &mut Client, texts: &[&str]) {
+    let (script, replies) = in_temporary_path(texts);
     let heard = client.ask(&script, replies);
     let is_refused = heard.iter().any(|line| line.starts_with('E'));
     assert!(!is_refused, "{heard:?}");
@@ -107,19 +117,41 @@ fn what_is_known_to_leave_something_binds_though_its_transaction_released_as_muc
     for io in DRIVERS {
         let (stage, enter) = set(io, "trials_released");
         passes(&mut enter(&stage));
-        let (releases, replies) = in_temporary_path(&["discard temp"]);
         let mut client = enter(&stage);
         for _ in 0..20 {
-            client.ask(&releases, replies);
+            does(&mut client, &["discard temp"]);
         }
         client.vanish(false);
         makes(&mut enter(&stage));
-        let both = ["discard temp", "select trial_makes()"];
-        let (makes_behind, replies) = in_temporary_path(&both);
-        let mut client = enter(&stage);
-        client.ask(&makes_behind, replies);
-        client.vanish(false);
+        does(&mut enter(&stage), &["discard temp", MAKES]);
         assert_eq!(enter(&stage).value(HIDDEN), "f", "{io}");
+    }
+}
+
+/// TO SEE THIS RED: end the trials whatever role could not look.
+#[test]
+fn a_role_that_may_not_look_at_what_is_left_ends_nobody_elses_trial() {
+    admin().query(
+        "do $$ begin create role trial_tenant; exception when duplicate_object then null; end $$",
+    );
+    admin().query("grant trial_tenant to sbtest");
+    for io in DRIVERS {
+        let login = database("trials_blind", "", BLIND);
+        let stage = Stage::set_as(io, ONE, &login);
+        let enter = || Client::enter(stage.address, &login).unwrap();
+        let mut tenant = enter();
+        let backend = tenant.backend();
+        tenant.run("set role trial_tenant");
+        tenant.run("select 'of a tenant'");
+        tenant.run("select 1");
+        assert_ne!(tenant.backend(), backend, "{io}: nobody could look");
+        tenant.vanish(false);
+        let mut client = enter();
+        let backend = client.backend();
+        client.run("select 'of nobody', 2");
+        enter().run("select 1");
+        let asked = last_query(&backend);
+        assert!(asked.contains("pg_my_temp_schema"), "{io}: {asked}");
     }
 }
 
