@@ -84,3 +84,5 @@ mod triggers;
 mod types;
 #[path = "mysql/upgrade.rs"]
 mod upgrade;
+#[path = "mysql/writers.rs"]
+mod writers;

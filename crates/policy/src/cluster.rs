@@ -70,6 +70,9 @@ pub enum Role {
 pub struct Verdict {
     /// The one that takes writes.
     pub primary: Option<u64>,
+    /// Who could take writes at this moment without harm: the primary, and beside it whatever nodes
+    /// of Galera are not behind.
+    pub writers: Vec<u64>,
     /// A role for each member, in the order of the configuration.
     pub roles: Vec<(u64, Role)>,
     /// Ask these at once over fresh connections: one of them is about to become the primary.
@@ -139,6 +142,7 @@ impl Cluster {
             lapse: None,
             verdict: Verdict {
                 primary: None,
+                writers: Vec::new(),
                 roles: Vec::new(),
                 verify: Vec::new(),
                 problems: Vec::new(),

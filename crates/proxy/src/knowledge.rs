@@ -23,7 +23,7 @@ pub use accounts::{AccountRow, Accounts, Requires, Way};
 pub use catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 pub use databases::{Database, Databases};
 pub use logins::{Login, NoLogin, Request, Verifier};
-pub use positions::{Applied, Positions, Track};
+pub use positions::{Applied, EPOCH_STEP, Positions, Track};
 pub use routines::Routines;
 
 use logins::Desk;

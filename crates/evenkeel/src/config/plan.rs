@@ -24,7 +24,7 @@ pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub use rule::{RulePlan, RuleTo};
-pub use split::{Consistency, FailoverPlan, SplitPlan};
+pub use split::{Consistency, FailoverPlan, SplitPlan, Writers};
 pub use tls::{OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};
 
 /// Everything one process is asked to do. Immutable: a reload makes a new one.
@@ -187,6 +187,12 @@ pub struct ServicePlan {
 }
 
 impl ServicePlan {
+    /// Whether several servers take its writes, if they can.
+    pub fn has_several_writers(&self) -> bool {
+        let database = self.database.as_deref();
+        database.is_some_and(|database| database.split.writers == Writers::All)
+    }
+
     /// A service with every default of its protocol and nothing of its own yet.
     pub fn with_defaults(name: String, protocol: Protocol) -> ServicePlan {
         let tcp = ServicePlan {

@@ -69,6 +69,7 @@ impl Ruled {
         Cast {
             service: cast.service,
             primary: cast.primary,
+            writers: cast.writers.clone(),
             modes: cast.modes,
             replicas: replicas.filter(is_among).collect(),
         }

@@ -365,6 +365,7 @@ impl World {
         }
         let nobody = Verdict {
             primary: None,
+            writers: Vec::new(),
             roles: Vec::new(),
             verify: Vec::new(),
             problems: Vec::new(),

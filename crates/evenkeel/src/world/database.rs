@@ -276,7 +276,7 @@ impl Learning {
     fn brief(&mut self, seen: Seen) {
         let track = self.knowledge.track();
         track.list(&seen.replicas);
-        let begins = self.era.begins_with(seen.primary);
+        let begins = self.era.begins_with(seen.primary, seen.has_several_writers);
         if begins || track.positions().primary != seen.primary {
             track.set_primary(seen.primary, begins);
         }
@@ -299,6 +299,10 @@ impl Learning {
 #[derive(Default)]
 struct Seen {
     primary: Option<u64>,
+    /// Those that live and take the service's writes.
+    writers: Vec<u64>,
+    /// Several do, if they can.
+    has_several_writers: bool,
     /// Those that live, with their lag.
     replicas: Vec<(u64, Option<u64>)>,
     /// Those that live and were not refused.
@@ -371,19 +375,21 @@ impl World {
             if self.services[index].learning.is_none() {
                 continue;
             }
-            let seen = self.seen(index);
-            let primary = seen.primary;
+            let mut seen = self.seen(index);
+            let writers = std::mem::take(&mut seen.writers);
             if let Some(learning) = &mut self.services[index].learning {
                 learning.brief(seen);
             }
-            self.publish_cast(index, primary);
+            self.publish_cast(index, writers);
         }
     }
 
     fn seen(&self, index: usize) -> Seen {
         let plan = &self.services[index].plan;
         let mut seen = Seen {
-            tracks: tracks(plan),
+            // Where several write, none of them can say for all how far they are.
+            tracks: tracks(plan) && !plan.has_several_writers(),
+            has_several_writers: plan.has_several_writers(),
             ..Seen::default()
         };
         for one in &plan.servers {
@@ -391,34 +397,54 @@ impl World {
             let up = state.filter(|state| state.health.standing() != Standing::Down);
             let Some(state) = up else { continue };
             let id = state.server.id;
-            let cluster = self.cluster_of(&one.address);
-            seen.add(
-                id,
-                cluster.map_or(&Role::Unknown, |cluster| cluster.duty(id)),
-            );
+            let Some(cluster) = self.cluster_of(&one.address) else {
+                seen.add(id, &Role::Unknown);
+                continue;
+            };
+            seen.add(id, cluster.duty_in(plan, id));
+            if seen.has_several_writers && cluster.may_write(id) {
+                seen.writers.push(id);
+            }
+        }
+        if !seen.has_several_writers {
+            seen.writers.extend(seen.primary);
         }
         seen
     }
 
     /// A new part of a server reaches the sessions, and who waits for a primary goes on.
-    fn publish_cast(&mut self, index: usize, primary: Option<u64>) {
+    fn publish_cast(&mut self, index: usize, writers: Vec<u64>) {
         if self.cast_has_changed(index) {
             self.publish(index);
         }
-        let before = self.services[index].primary;
-        if !before.is_some_and(|former| self.is_leaving(former)) {
-            self.services[index].primary = primary;
-            self.cut_at_former(index, before.filter(|_| before != primary));
+        let before = std::mem::replace(&mut self.services[index].writers, writers);
+        for former in before {
+            match self.services[index].writers.contains(&former) {
+                true => {}
+                false if self.may_end(index, former) => {
+                    self.services[index].writers.push(former);
+                }
+                false => self.cut_at_former(index, former),
+            }
         }
         serving::tell_turn(&self.services[index].service);
     }
 
-    fn cut_at_former(&self, index: usize, former: Option<u64>) {
-        if former.is_some() {
-            let service_id = self.services[index].service.id;
-            self.engine
-                .cut(Some(service_id), former, CutReason::PrimaryChanged);
+    /// Whether what is under way at a server that takes a service's writes no more may end.
+    fn may_end(&self, index: usize, former: u64) -> bool {
+        let plan = &self.services[index].plan;
+        if !plan.has_several_writers() {
+            return self.is_leaving(former);
         }
+        let addresses = plan.servers.iter().map(|one| &one.address);
+        let mut clusters = addresses.filter_map(|address| self.cluster_of(address));
+        clusters.any(|cluster| cluster.may_finish(former))
+    }
+
+    fn cut_at_former(&self, index: usize, former: u64) {
+        let service_id = self.services[index].service.id;
+        self.engine
+            .cut(Some(service_id), Some(former), CutReason::PrimaryChanged);
     }
 
     /// Sessions doubt what these servers are thought to be.

@@ -11,6 +11,7 @@ use evenkeel_policy::waiting::{Primary, Ticket, Trouble};
 use smallvec::SmallVec;
 
 use super::card::{Card, Doing};
+use super::home::{Home, Writer};
 use super::placing::{At, Wanted};
 use crate::clock;
 use crate::counters::work::{Done, Ran};
@@ -38,6 +39,7 @@ pub(super) struct Borrower<'a, C: Connection> {
     card: Rc<Card>,
     /// Where what it does is counted.
     pub(super) usage: Arc<Usage>,
+    home: Home,
     /// Where its connection goes, or the one that is waited for.
     pub(super) at: Option<At>,
     place: Rc<Place<C>>,
@@ -96,6 +98,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
             account: Rc::clone(account),
             card: Rc::clone(card),
             usage: service.usage(worker.index, &account.who, &card.database()),
+            home: Home::default(),
             at: None,
             place: Place::new(),
             wait: None,
@@ -109,6 +112,24 @@ impl<'a, C: Connection> Borrower<'a, C> {
         let (worker, who) = (self.worker.index, &self.account.who);
         self.usage = self.service.usage(worker, who, &database);
         self.card.set_database(database);
+    }
+
+    /// Who takes its writes.
+    pub(super) fn writer(&self, view: &View) -> Writer {
+        let none = Writer {
+            index: None,
+            epoch: 0,
+        };
+        let own = view.database.as_ref();
+        own.map_or(none, |own| self.home.writer(view, own))
+    }
+
+    /// Before it is decided where its next work goes: where several servers take writes, one of
+    /// them is its home. `failed`: those that were tried.
+    pub(super) fn settle(&mut self, view: &View, failed: &[u64]) {
+        if let Some(own) = &view.database {
+            self.home.settle(view, own, failed);
+        }
     }
 
     /// Where its connection goes.
@@ -145,8 +166,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     fn ask_primary(&mut self, view: &View) -> Got<C> {
-        let primary = view.database.as_ref().and_then(|own| own.primary);
-        let Some(index) = primary else {
+        let Some(index) = self.writer(view).index else {
             return match self.wait_for_another_primary() {
                 Got::Again => Got::Denied(Denial::NO_PRIMARY),
                 got => got,
@@ -177,7 +197,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     fn ask_at(&mut self, view: &View, index: usize, is_reserved: bool) -> Got<C> {
-        self.at = At::new(view, index, is_reserved);
+        self.at = At::new(view, self.writer(view), index, is_reserved);
         self.ask_there(view)
     }
 
@@ -261,12 +281,13 @@ impl<'a, C: Connection> Borrower<'a, C> {
     /// Whether it has chosen the primary, and another one has followed since: the old one may still
     /// take writes, and they are lost.
     pub(super) fn is_at_former_primary(&self, view: &View) -> bool {
-        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+        let Some(at) = self.at.as_ref().filter(|at| !at.is_replica) else {
             return false;
         };
-        let primary = own.primary.and_then(|index| view.servers.get(index));
+        let Writer { index, epoch } = self.writer(view);
+        let primary = index.and_then(|index| view.servers.get(index));
         let is_other = primary.is_none_or(|primary| primary.id != at.server.id);
-        !at.is_replica && (is_other || own.epoch != at.epoch)
+        is_other || epoch != at.epoch
     }
 
     /// What has come of waiting for a primary.
@@ -292,6 +313,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
     /// takes writes.
     pub(super) fn turn_elsewhere(
         &mut self,
+        view: &View,
         is_read: bool,
         tried: &mut SmallVec<[u64; 2]>,
     ) -> Got<C> {
@@ -300,12 +322,24 @@ impl<'a, C: Connection> Borrower<'a, C> {
                 tried.push(at.server.id);
                 Got::Again
             }
-            _ => self.wait_for_another_primary(),
+            at => {
+                let failed = at.filter(|_| Home::is_of(view));
+                tried.extend(failed.map(|at| at.server.id));
+                self.turn_to_another_writer(view, tried)
+            }
         }
     }
 
-    /// The server that should be the primary is none now: back to those who wait for one.
-    pub(super) fn wait_for_another_primary(&mut self) -> Got<C> {
+    /// The server that should take its writes does not now: another one may, or it waits for that.
+    pub(super) fn turn_to_another_writer(&mut self, view: &View, tried: &[u64]) -> Got<C> {
+        match Home::has_another(view, tried) {
+            true => Got::Again,
+            false => self.wait_for_another_primary(),
+        }
+    }
+
+    /// Back to those who wait for a primary.
+    fn wait_for_another_primary(&mut self) -> Got<C> {
         if let Some(ticket) = self.resumed.take() {
             let turn = self.service.line.wait_on(ticket);
             return self.wait_for_turn(ticket, turn);
@@ -384,7 +418,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
         let Some(own) = &view.database else {
             return false;
         };
-        let leaves = self.is_better(wanted.index(own), view, own);
+        let leaves = self.is_better(wanted.index(self.writer(view)), view, own);
         wanted.forgo(own);
         if leaves {
             self.leave_lines();
@@ -401,8 +435,8 @@ impl<'a, C: Connection> Borrower<'a, C> {
         if here == there {
             return self.is_at_former_primary(view);
         }
-        let may_serve =
-            |here: usize| own.primary == Some(here) || own.readers.members()[here].accepting;
+        let writer = self.writer(view).index;
+        let may_serve = |here: usize| writer == Some(here) || own.readers.members()[here].accepting;
         let is_left = self.is_at_former_primary(view) || !here.is_some_and(may_serve);
         is_left || there.is_some_and(|there| self.has_room(view, there))
     }

@@ -1,8 +1,10 @@
 //! Which statements go to replicas, and what happens to the others while there is no primary.
 
-/// `[service.split]`: reads on replicas.
+/// `[service.split]`: where writes go, and reads on replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPlan {
+    /// Who takes writes. Default one.
+    pub writers: Writers,
     /// Known reads are spread over the servers. Default false: all goes to the primary.
     pub reads: bool,
     /// The primary takes its share of the reads too, by its weight. Default true.
@@ -25,6 +27,7 @@ pub struct SplitPlan {
 impl Default for SplitPlan {
     fn default() -> SplitPlan {
         SplitPlan {
+            writers: Writers::One,
             reads: false,
             primary_reads: true,
             consistency: Consistency::ReadYourWrites,
@@ -32,6 +35,25 @@ impl Default for SplitPlan {
             stale_ms: 1_000,
             galera_wait: false,
             lag_ms_max: None,
+        }
+    }
+}
+
+/// Who takes a service's writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// The primary.
+    One,
+    /// Every node of Galera that is not behind: each session has one of them for its home.
+    All,
+}
+
+impl Writers {
+    /// The word used in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Writers::One => "one",
+            Writers::All => "all",
         }
     }
 }

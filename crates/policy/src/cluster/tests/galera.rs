@@ -161,3 +161,59 @@ fn what_is_under_way_at_a_node_may_end_as_long_as_the_node_goes_on() {
     bench.loses(1);
     assert!(!bench.cluster.may_finish(1), "down");
 }
+
+#[test]
+fn every_node_that_is_not_behind_could_write_beside_the_primary() {
+    let mut bench = Bench::new(3);
+    bench.hears(2, node());
+    let verdict = bench.cluster.verdict();
+    let nobody: [u64; 0] = [];
+    assert_eq!(verdict.writers, nobody, "which cluster is this?");
+    bench.all_say(&[(1, node()), (2, node()), (3, node())]);
+    assert_eq!(bench.cluster.verdict().writers, [1, 2, 3]);
+    type Hurt = fn(&mut Galera);
+    let table: [Hurt; 6] = [
+        |node| node.state = GaleraState::Donor,
+        |node| node.state = GaleraState::Joined,
+        |node| node.read_only = true,
+        |node| node.set_aside = true,
+        |node| node.in_primary_component = false,
+        |node| node.cluster_uuid = "other".to_owned(),
+    ];
+    for hurt in table {
+        let mut changed = node();
+        hurt(&mut changed);
+        assert_eq!(
+            bench.hears(2, changed.clone()).writers,
+            [1, 3],
+            "{changed:?}"
+        );
+        assert_eq!(bench.hears(2, node()).writers, [1, 2, 3]);
+    }
+    bench.cluster.fell_silent(3);
+    assert_eq!(bench.cluster.verdict().writers, [1, 2]);
+}
+
+#[test]
+fn the_others_go_on_writing_while_the_next_primary_is_asked_again() {
+    let mut bench = Bench::new(3);
+    for id in [1, 2, 3] {
+        bench.hears(id, node());
+    }
+    bench.hears_fresh(1, node());
+    let verdict = bench.loses(1);
+    assert_eq!((verdict.primary, verdict.writers), (None, vec![2, 3]));
+}
+
+#[test]
+fn nodes_that_cannot_be_told_to_wait_do_not_write_beside_each_other() {
+    let deaf = Galera {
+        causal: false,
+        ..node()
+    };
+    let mut bench = Bench::new(2);
+    let verdict = bench.all_say(&[(1, deaf.clone()), (2, deaf.clone())]);
+    assert_eq!(verdict.writers, [1]);
+    bench.hears(2, node());
+    assert_eq!(bench.hears(1, deaf).writers, [2], "one that can be told to");
+}

@@ -158,7 +158,9 @@ impl Session<'_> {
         self.stage = Stage::Ready;
         self.forget_connection();
         if was_primary && primary_only {
-            let got = self.borrower.wait_for_another_primary();
+            let view = self.seat.service().view();
+            let tried = &self.unit.tried;
+            let got = self.borrower.turn_to_another_writer(&view, tried);
             return self.follow(got);
         }
         // Another connection, perhaps to the same server: if that is down it will be found out.
