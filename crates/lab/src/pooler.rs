@@ -61,6 +61,8 @@ pub struct PoolerOptions {
     pub reads: bool,
     /// Further lines of Evenkeel's `[[service]]`.
     pub extra: String,
+    /// Further lines of its `[service.split]`.
+    pub split: String,
 }
 
 impl Default for PoolerOptions {
@@ -71,6 +73,7 @@ impl Default for PoolerOptions {
             size: 20,
             reads: false,
             extra: String::new(),
+            split: String::new(),
         }
     }
 }
@@ -296,12 +299,13 @@ fn pooling(
          [[service]]\nname = {protocol:?}\nprotocol = {protocol:?}\nlisten = \"{listen}\"\n\
          max_connections = 20000\nservers = [\n{}]\n{}\n\
          [service.monitor]\nuser = {account:?}\npassword = {account:?}\n\
-         [service.pool]\nmode = {:?}\nsize = {}\n[service.split]\nreads = {}\n",
+         [service.pool]\nmode = {:?}\nsize = {}\n[service.split]\nreads = {}\n{}\n",
         servers.concat(),
         options.extra,
         options.mode.name(),
         options.size,
         options.reads,
+        options.split,
     )
 }
 
@@ -327,6 +331,7 @@ mod tests {
         let options = PoolerOptions {
             reads: true,
             extra: "query_timeout_ms = 5".to_owned(),
+            split: "wait_ms = 7".to_owned(),
             ..PoolerOptions::default()
         };
         let config = pooling(PoolerKind::Epoll, listen, &[], &options);
@@ -337,5 +342,6 @@ mod tests {
         assert_eq!(service["protocol"].as_str(), Some("postgres"));
         assert_eq!(service["pool"]["mode"].as_str(), Some("transaction"));
         assert_eq!(service["split"]["reads"].as_bool(), Some(true));
+        assert_eq!(service["split"]["wait_ms"].as_integer(), Some(7));
     }
 }

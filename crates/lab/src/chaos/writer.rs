@@ -200,7 +200,7 @@ impl Writer<'_> {
         };
         let notes = &self.stage.notes;
         notes.compare(&session.name, &nonce, rows.value(0, 0));
-        self.see(session, nonce, &rows);
+        self.see(session, format!("{nonce} {what}"), &rows);
         for stray in session.client.strays() {
             notes.wrong(Wrong::Foreign, format!("{}: {stray}", session.name));
         }
