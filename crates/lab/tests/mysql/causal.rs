@@ -9,7 +9,7 @@ use evenkeel_wire::mysql::build;
 
 use super::client::Client;
 use super::split::{Stage, write_and_read};
-use crate::rig::{DRIVERS, wait_until};
+use crate::rig::{DRIVERS, service, wait_until};
 
 const PORT: &str = "select here()";
 const WAIT: &str = "galera_wait = true";
@@ -76,6 +76,41 @@ fn a_read_that_a_node_cannot_answer_in_time_is_answered_by_the_primary() {
         assert!(took < Duration::from_millis(500), "{took:?}");
         stage.scene.wait_caught_up().unwrap();
     }
+}
+
+/// Clients leave in the middle of a transaction, on connections that others had better not get.
+pub(crate) fn leave_transactions(stage: &Stage, begin: &str) {
+    let mut clients: Vec<Client> = (0..12).map(|_| stage.client()).collect();
+    for client in &mut clients {
+        client.run(begin);
+        client.run(PORT);
+    }
+    clients.into_iter().for_each(|client| client.vanish(false));
+    stage.wait("the ends of their sessions", || {
+        let status = stage.balancer.status().unwrap();
+        service(&status, "db")["sessions"]["current"] == 0
+    });
+}
+
+/// A node whose connection was reset does not let it wait any more, whatever it is told.
+#[test]
+fn a_connection_on_which_somebody_left_a_transaction_does_not_wait_in_vain() {
+    let stage = Stage::of(ClusterKind::Galera, "auto", WAIT);
+    stage.client().run(BIG);
+    stage.scene.wait_caught_up().unwrap();
+    leave_transactions(&stage, "start transaction read only");
+    let [old, new, _] = &stage.scene.servers[..] else {
+        panic!("three nodes");
+    };
+    let mut client = stage.client();
+    new.cpu_share(5).unwrap();
+    client.run("update big set v = 7");
+    old.sql("set global wsrep_desync = on").unwrap();
+    stage.wait_primary(new);
+    let applied = new.sql("select min(v) from sbtest.big").unwrap();
+    let row = client.value("/* evenkeel: primary */ select v, here() from big where id = 30000");
+    assert_eq!(row, format!("7|{}", port(new)));
+    assert_eq!(applied, "0", "it had applied all before: nothing was shown");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::{ClusterKind, Scene, Server};
 
+use super::causal::leave_transactions;
 use super::client::Client;
 use super::split::{Stage, prepare};
 use crate::rig::{DRIVERS, engine, loopback};
@@ -101,6 +102,7 @@ fn a_session_that_moves_waits_for_what_it_wrote_before() {
         let stage = stage("auto", further);
         stage.client().run(BIG);
         stage.scene.wait_caught_up().unwrap();
+        leave_transactions(&stage, "begin");
         let mut client = stage.client();
         let home = client.value("/* evenkeel: primary */ select here()");
         let (old, others): (Vec<_>, Vec<_>) = stage

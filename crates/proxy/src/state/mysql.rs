@@ -31,6 +31,7 @@ mod calming;
 mod collations;
 mod differing;
 mod facts;
+mod forgetful;
 mod identity;
 mod journal;
 mod leftover;
@@ -46,6 +47,7 @@ pub(in crate::state) use facts::Facts;
 
 pub use calming::{TELLING, calming};
 pub use differing::{Difference, difference};
+pub use forgetful::{CLUSTERING, is_forgetful};
 pub use identity::{IDENTIFYING, identity};
 pub use journal::{Beginning, Journal, Question, Reply};
 pub use leftover::{Asked, Hold, Needs};

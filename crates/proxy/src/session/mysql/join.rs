@@ -49,6 +49,8 @@ pub(crate) struct Fresh {
     /// Switches off what the server's own defaults would have the next client find; most have
     /// none.
     pub(super) calming: Option<Box<str>>,
+    /// Once it is reset, it does not wait for its cluster any more.
+    pub(super) is_forgetful: bool,
 }
 
 impl Fresh {
@@ -172,6 +174,7 @@ async fn join(
         variables: followed,
         version: Arc::clone(&version),
         calming: calming.map(String::into_boxed_str),
+        is_forgetful: state::is_forgetful(others()),
     });
     Ok(Joined {
         stream: line.stream,
@@ -229,8 +232,10 @@ fn question() -> String {
     let followed = state::FOLLOWED.join("','");
     let telling = state::TELLING.join("','");
     let identifying = state::IDENTIFYING.join("','");
+    let clustering = state::CLUSTERING.join("','");
     format!(
-        "SHOW SESSION VARIABLES WHERE Variable_name IN ('{followed}','{telling}','{identifying}')"
+        "SHOW SESSION VARIABLES WHERE Variable_name IN \
+         ('{followed}','{telling}','{identifying}','{clustering}')"
     )
 }
 

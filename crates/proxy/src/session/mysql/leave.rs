@@ -90,7 +90,7 @@ impl Session<'_> {
         };
         match farewell {
             Farewell::Keep if is_quiet => self.borrower.give_back(server, Condition::Clean),
-            Farewell::Reset if is_quiet => {
+            Farewell::Reset if is_quiet && server.can_be_renewed() => {
                 let home = Rc::clone(self.worker);
                 let renew = async move |server: &mut ServerConnection| {
                     server.renew(&home).await.is_ok() && server.is_idle()

@@ -217,7 +217,8 @@ impl Session<'_> {
             self.journal.keep(left);
             self.pins_changed();
         } else {
-            self.let_go(match is_clean && left.is_empty() {
+            let is_good = self.server.as_ref().is_some_and(|one| one.can_be_renewed());
+            self.let_go(match is_clean && left.is_empty() && is_good {
                 true => Condition::Clean,
                 false => Condition::Unclean,
             });

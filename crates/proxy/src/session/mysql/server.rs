@@ -146,6 +146,11 @@ impl ServerConnection {
         self.conversation.is_idle() && self.is_between_replies() && self.lent.stream.is_sent()
     }
 
+    /// Whether it is as good as a new one behind a reset.
+    pub(crate) fn can_be_renewed(&self) -> bool {
+        !self.fresh.is_forgetful
+    }
+
     /// Whether a cursor is open, or a value was sent in advance: which statements have it is the
     /// client's business, and none of them may go.
     pub(crate) fn holds_for_statements(&self) -> bool {

@@ -9,7 +9,9 @@ pub const TELLING: &[&str] = &["optimizer_trace", "profiling", "sql_auto_is_null
 /// What switches off those that are on; `None`: none is.
 #[must_use]
 pub fn calming<'a>(values: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<String> {
-    let each = values.filter_map(|(name, value)| {
+    let tells = |name: &[u8]| TELLING.iter().any(|one| one.as_bytes() == name);
+    let telling = values.filter(|(name, _)| tells(name));
+    let each = telling.filter_map(|(name, value)| {
         let Treatment::Binds(_, harmless) = treatment(name) else {
             return None;
         };
