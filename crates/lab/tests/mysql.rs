@@ -64,6 +64,8 @@ mod replication;
 mod routines;
 #[path = "mysql/rules.rs"]
 mod rules;
+#[path = "mysql/semisync.rs"]
+mod semisync;
 #[path = "mysql/settings.rs"]
 mod settings;
 #[path = "mysql/sha2.rs"]

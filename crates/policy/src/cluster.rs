@@ -233,6 +233,13 @@ impl Cluster {
         })
     }
 
+    /// Whether members said of themselves last that they could write beside others.
+    #[must_use]
+    pub fn has_beside(&self) -> bool {
+        let mut said = self.members.iter().filter_map(|one| one.said.as_ref());
+        said.any(|said| matches!(said, Said::Galera(one) if one.causal))
+    }
+
     /// Whether nothing is known of a member yet: nobody is promoted before something is.
     #[must_use]
     pub fn awaits(&self, server: u64) -> bool {

@@ -187,12 +187,6 @@ pub struct ServicePlan {
 }
 
 impl ServicePlan {
-    /// Whether several servers take its writes, if they can.
-    pub fn has_several_writers(&self) -> bool {
-        let database = self.database.as_deref();
-        database.is_some_and(|database| database.split.writers == Writers::All)
-    }
-
     /// A service with every default of its protocol and nothing of its own yet.
     pub fn with_defaults(name: String, protocol: Protocol) -> ServicePlan {
         let tcp = ServicePlan {

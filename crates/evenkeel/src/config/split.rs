@@ -71,10 +71,10 @@ pub(super) fn check_writers(
         let help = "remove it";
         problems.error(&table.key_place("writers"), "E_PROTOCOL_KEY", message, help);
     } else if split.consistency == Consistency::Global {
-        let message = "`consistency = \"global\"` cannot be had with `writers = \"all\"`: a session \
-                       does not wait for what others write at other nodes";
-        let help = "set `writers = \"one\"`, or have the nodes wait before each statement by \
-                    `wsrep_sync_wait = 7` in their own configuration, and remove `consistency`";
+        let message = "`consistency = \"global\"` cannot be had with `writers = \"all\"`: a \
+                       session does not wait for what others write at other nodes";
+        let help = "set `writers = \"one\"`; or remove `consistency`, and have the nodes wait \
+                    before each statement by `wsrep_sync_wait = 7` in their own configuration";
         problems.error(&table.key_place("consistency"), "E_BOTH", message, help);
     }
 }

@@ -11,7 +11,7 @@ use evenkeel_lab::{ClusterKind, Scene, Server};
 use super::causal::leave_transactions;
 use super::client::Client;
 use super::split::{Stage, prepare};
-use crate::rig::{DRIVERS, engine, loopback};
+use crate::rig::{DRIVERS, engine, loopback, service};
 
 const PORT: &str = "select here()";
 
@@ -293,4 +293,31 @@ fn explain_and_status_say_who_writes() {
         assert!(told.contains(&server.name), "{told}");
     }
     assert!(told.contains("the session's home"), "{told}");
+    let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+    assert_eq!(counts(&homes(&mut clients)), [1, 1, 1]);
+    let status = stage.balancer.status().unwrap();
+    assert_eq!(
+        status["clusters"][0]["writers"].as_array().unwrap().len(),
+        3
+    );
+    let service = service(&status, "db");
+    assert_eq!(service["database"]["problems"], serde_json::json!([]));
+    for server in service["servers"].as_array().unwrap() {
+        assert_eq!(server["role"]["role"], "writer");
+        assert_eq!(server["at_home"], 1);
+    }
+}
+
+#[test]
+fn servers_that_cannot_write_beside_each_other_do_not_and_the_status_says_so() {
+    let scene = Scene::start(ClusterKind::Mariadb).unwrap();
+    prepare(&scene);
+    let split = "[service.split]\nwriters = \"all\"";
+    let stage = Stage::before(scene, loopback(), &engine("auto"), split);
+    let mut clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
+    let there = homes(&mut clients);
+    assert_eq!(there, BTreeMap::from([(stage.port_of_primary(), 6)]));
+    let status = stage.balancer.status().unwrap();
+    let problems = service(&status, "db")["database"]["problems"].to_string();
+    assert!(problems.contains("has no effect"), "{problems}");
 }

@@ -1,5 +1,7 @@
 //! Which statements go to replicas, and what happens to the others while there is no primary.
 
+use super::ServicePlan;
+
 /// `[service.split]`: where writes go, and reads on replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPlan {
@@ -46,6 +48,14 @@ pub enum Writers {
     One,
     /// Every node of Galera that is not behind: each session has one of them for its home.
     All,
+}
+
+impl ServicePlan {
+    /// Whether several servers take its writes, if they can.
+    pub fn has_several_writers(&self) -> bool {
+        let database = self.database.as_deref();
+        database.is_some_and(|database| database.split.writers == Writers::All)
+    }
 }
 
 impl Writers {

@@ -61,6 +61,11 @@ impl ClusterState {
         self.verdict.writers.contains(&server_id)
     }
 
+    /// Whether several members could write beside each other, if they were not behind.
+    pub(in crate::world) fn has_beside(&self) -> bool {
+        self.cluster.has_beside()
+    }
+
     /// Whether what is under way at a member may end though it takes nothing new.
     pub(in crate::world) fn may_finish(&self, server_id: u64) -> bool {
         self.cluster.may_finish(server_id)

@@ -214,6 +214,7 @@ fn nodes_that_cannot_be_told_to_wait_do_not_write_beside_each_other() {
     let mut bench = Bench::new(2);
     let verdict = bench.all_say(&[(1, deaf.clone()), (2, deaf.clone())]);
     assert_eq!(verdict.writers, [1]);
+    assert!(!bench.cluster.has_beside() && trio().cluster.has_beside());
     bench.hears(2, node());
     assert_eq!(bench.hears(1, deaf).writers, [2], "one that can be told to");
 }

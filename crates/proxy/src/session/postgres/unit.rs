@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use evenkeel_policy::route::{self, Decision, Kind, Statement, Target, Traits, Volatility};
-use evenkeel_wire::postgres::Parsed;
-use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::Request;
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::names::{names, parse_parts};
 use evenkeel_wire::postgres::requests::Step;
+use evenkeel_wire::postgres::{Parsed, TransactionStatus, build};
 use smallvec::SmallVec;
 
 use super::behind::Stray;

@@ -1,0 +1,125 @@
+//! Semi-synchronous replication of MariaDB: a commit waits until a replica has it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::Server;
+
+use super::client::Client;
+use super::split::Stage;
+
+const CLIENTS: &str = "select variable_value from information_schema.global_status \
+    where variable_name = 'rpl_semi_sync_master_clients'";
+
+const REPLICA: &str = "set global rpl_semi_sync_slave_enabled = 1; \
+    stop slave io_thread; start slave io_thread";
+
+/// Every server can be the primary of the other two; nobody gives up waiting for a replica.
+fn stage() -> Stage {
+    let stage = Stage::of_mariadb("auto", "");
+    for server in &stage.scene.servers {
+        server
+            .sql(
+                "set global rpl_semi_sync_master_timeout = 60000; \
+                 set global rpl_semi_sync_master_wait_point = AFTER_SYNC",
+            )
+            .unwrap();
+    }
+    stage.replicas().iter().for_each(follow);
+    let primary = stage.primary();
+    let enable = "set global rpl_semi_sync_master_enabled = 1";
+    primary.sql(enable).unwrap();
+    stage.wait("two replicas that acknowledge", || {
+        primary.sql(CLIENTS).unwrap().trim() == "2"
+    });
+    stage
+}
+
+fn follow(replica: &Server) {
+    replica.sql(REPLICA).unwrap();
+}
+
+/// Writes rows until it is over, and notes those that were acknowledged.
+fn write(stage: &Stage, ids: &AtomicU64, is_over: &AtomicBool) -> Vec<u64> {
+    let (mut client, mut acknowledged) = (stage.client(), Vec::new());
+    while !is_over.load(Relaxed) {
+        let id = ids.fetch_add(1, Relaxed);
+        let told = client.query(&format!("insert into things values ({id}, 'x')"));
+        match told.last().map_or("end", String::as_str) {
+            "end" => client = stage.client(),
+            last if last.starts_with("error") => {}
+            _ => acknowledged.push(id),
+        }
+    }
+    acknowledged
+}
+
+#[test]
+fn a_failover_loses_nothing_that_was_acknowledged() {
+    let stage = stage();
+    let (ids, is_over) = (AtomicU64::new(1), AtomicBool::new(false));
+    let all = Mutex::new(Vec::new());
+    let died_at = thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let acknowledged = write(&stage, &ids, &is_over);
+                all.lock().unwrap().extend(acknowledged);
+            });
+        }
+        thread::sleep(Duration::from_secs(1));
+        let died_at = ids.load(Relaxed);
+        let old = stage.primary();
+        old.kill().unwrap();
+        stage.scene.lab.fail_over(&old).unwrap();
+        stage.wait_primary(&stage.primary());
+        thread::sleep(Duration::from_secs(1));
+        is_over.store(true, Relaxed);
+        died_at
+    });
+    let acknowledged = all.into_inner().unwrap();
+    let there = stage.primary().sql("select id from sbtest.things").unwrap();
+    let there: Vec<u64> = there.lines().map(|id| id.trim().parse().unwrap()).collect();
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|id| !there.contains(id))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?} of {}", acknowledged.len());
+    let before = acknowledged.iter().filter(|id| **id < died_at).count();
+    assert!(before > 100 && acknowledged.len() > before, "{before}");
+}
+
+#[test]
+fn a_primary_that_waits_for_its_replicas_is_not_taken_for_dead() {
+    let stage = stage();
+    let replicas = stage.replicas();
+    replicas.iter().for_each(|one| one.freeze().unwrap());
+    let primary = stage.primary();
+    let mut reader = stage.client();
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let begun = Instant::now();
+            stage.client().run("insert into things values (1, 'x')");
+            begun.elapsed()
+        });
+        let end = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < end {
+            let begun = Instant::now();
+            let port = reader.value("/* evenkeel: primary */ select here()");
+            assert_eq!(port, primary.address.port().to_string());
+            let took = begun.elapsed();
+            assert!(took < Duration::from_secs(1), "{took:?}");
+            assert_eq!(stage.cluster()["primary"], primary.name.as_str());
+            thread::sleep(Duration::from_millis(50));
+        }
+        replicas.iter().for_each(|one| one.thaw().unwrap());
+        let waited = writing.join().unwrap();
+        assert!(
+            waited > Duration::from_secs(2),
+            "nothing was shown: {waited:?}"
+        );
+    });
+    let mut direct = Client::connect(primary.address);
+    assert_eq!(direct.value("select count(*) from things"), "1");
+}
