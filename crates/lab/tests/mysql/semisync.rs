@@ -70,7 +70,12 @@ fn a_failover_loses_nothing_that_was_acknowledged() {
         }
         thread::sleep(Duration::from_secs(1));
         let died_at = ids.load(Relaxed);
-        let old = stage.primary();
+        let (old, replicas) = (stage.primary(), stage.replicas());
+        // What it acknowledged now would be nowhere else.
+        for replica in &replicas {
+            replica.sql("stop slave io_thread").unwrap();
+        }
+        thread::sleep(Duration::from_millis(200));
         old.kill().unwrap();
         stage.scene.lab.fail_over(&old).unwrap();
         stage.wait_primary(&stage.primary());
