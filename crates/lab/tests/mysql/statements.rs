@@ -164,6 +164,40 @@ fn what_is_left_of_a_long_value_that_lost_its_beginning_is_in_no_later_one() {
     }
 }
 
+/// A client that has told the types of its parameters once need not do it again, also where what
+/// told them was refused: for want of a connection, by a rule, or with a transaction that is lost.
+#[test]
+fn types_that_came_with_an_execution_that_was_not_run_are_known_all_the_same() {
+    const RULE: &str = "[[service.rule]]\nname = \"no\"\nuser = \"sbtest\"\n\
+                        match = \"nothing\"\nreject = \"not now\"";
+    for io in DRIVERS {
+        let setup = Setup {
+            pool: "size = 1\nwait_ms = 200",
+            tables: RULE,
+            ..ONE
+        };
+        let stage = Stage::set(io, setup);
+        let (mut client, mut other) = (stage.client(), stage.client());
+        client.prepare("s", "select ? + 1");
+        client.prepare("ruled", "select 'ruled', ?");
+        other.run("begin");
+        other.run("select 1");
+        let told = client.execute("s", &[Value::Number(5)]);
+        assert!(told[0].starts_with("error 1040"), "{io}: {told:?}");
+        other.run("commit");
+        let without = stage.balancer.config();
+        let with = without.replace("nothing", "ruled");
+        stage.balancer.reload(&with).unwrap();
+        let told = client.execute("ruled", &[Value::Number(5)]);
+        assert!(told[0].starts_with("error 1148"), "{io}: {told:?}");
+        let heard = client.execute_again("s", &[Value::Number(6)]);
+        assert!(heard.contains(&"row 7".to_owned()), "{io}: {heard:?}");
+        stage.balancer.reload(&without).unwrap();
+        let heard = client.execute_again("ruled", &[Value::Number(6)]);
+        assert!(heard.contains(&"row ruled|6".to_owned()), "{io}: {heard:?}");
+    }
+}
+
 #[test]
 fn long_data_and_cursors_stay_with_their_client() {
     same_as_direct(

@@ -187,17 +187,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The command reaches no server, whatever it is.
-    pub(super) fn is_not_executed(&mut self, payload: &[u8]) {
-        use frontend::Request as Command;
-        let statement = match frontend::request(payload, self.entrance.agreed) {
-            Ok(Command::Execute(execute)) => execute.statement,
-            Ok(Command::BulkExecute { statement, .. } | Command::Reset(statement)) => statement,
-            _ => return,
-        };
-        self.takes_data_away(self.numbers.number(statement));
-    }
-
     /// COM_STMT_SEND_LONG_DATA is never answered, not even where it fails.
     fn look_at_long_data(&mut self, statement: StatementId) -> Look {
         let server = self.server.as_ref();

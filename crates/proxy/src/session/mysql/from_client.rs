@@ -101,34 +101,29 @@ impl Session<'_> {
         }
         self.rest = Rest::begin(header);
         let length = self.rest.span(bytes);
-        let payload = &bytes[HEADER_LENGTH..length.min(header.frame_length())];
+        let packet = &bytes[..length.min(header.frame_length())];
         let lost = match hears_of_loss(first) {
             true => self.lost.take(),
             false => None,
         };
         let look = match lost {
-            Some(complaint) => {
-                self.is_not_executed(payload);
-                Look::Refuse(complaint)
-            }
+            Some(complaint) => Look::Refuse(complaint),
             None => {
                 self.ruling = None;
-                self.look(payload)?
+                self.look(&packet[HEADER_LENGTH..])?
             }
         };
         let refused = match &look {
             Look::Send(what, _) => self.refused_by_rule(what),
             Look::Done | Look::Refuse(_) => None,
         };
-        if refused.is_some() {
-            self.is_not_executed(payload);
-        }
         match refused.map_or(look, Look::Refuse) {
             Look::Done => {
                 self.hold(&bytes[length..]);
                 input.used_up(self.worker);
             }
             Look::Refuse(complaint) => {
+                self.is_not_executed(packet);
                 self.hold(&bytes[length..]);
                 input.used_up(self.worker);
                 self.tell(complaint);

@@ -240,7 +240,10 @@ impl Session<'_> {
     /// The command is not run: its client is told why, and goes on with the next.
     pub(super) fn refuse(&mut self, complaint: Complaint) -> Result<(), End> {
         self.stage = Stage::Command;
+        let command = std::mem::take(&mut self.unit.command);
         let Unit { what, .. } = self.drop_unit();
+        self.learn_types(&what, &command);
+        self.worker.keep_spare(command);
         self.borrower.let_next_follow();
         if self.server.is_none() {
             self.borrower.at = None;

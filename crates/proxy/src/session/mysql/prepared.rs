@@ -248,6 +248,37 @@ impl Session<'_> {
         Some(Given::Types(command.get(at..at + length)?))
     }
 
+    /// The command reaches no server, whatever it is.
+    pub(super) fn is_not_executed(&mut self, packet: &[u8]) {
+        use frontend::Request as Command;
+        let payload = packet.get(HEADER_LENGTH..).unwrap_or_default();
+        let number = |statement| self.numbers.number(statement);
+        let what = match frontend::request(payload, self.entrance.agreed) {
+            Ok(Command::Execute(execute)) => What::Execute(number(execute.statement)),
+            Ok(Command::BulkExecute { statement, .. }) => What::Bulk(number(statement)),
+            Ok(Command::Reset(statement)) => What::ResetStatement(number(statement)),
+            _ => return,
+        };
+        self.learn_types(&what, packet);
+        if let Some(number) = what.number() {
+            self.takes_data_away(number);
+        }
+    }
+
+    /// An execution is not run, and its client may leave out the types that came with it from now
+    /// on, as MariaDB's libraries do.
+    pub(super) fn learn_types(&mut self, what: &What, packet: &[u8]) {
+        let given = match *what {
+            What::Execute(number) => self.types_of_execute(packet, number),
+            What::Bulk(number) => self.types_of_bulk(packet, number),
+            _ => None,
+        };
+        if let (Some(number), Some(Given::Types(types))) = (what.number(), given) {
+            // Without room for them they are asked for when it is run.
+            let _ = self.numbers.bind(number, types);
+        }
+    }
+
     /// The types of an execution count for those behind it.
     fn bound(&mut self, number: u32, types: &[u8]) -> Result<(), Complaint> {
         if !self.numbers.bind(number, types) {
