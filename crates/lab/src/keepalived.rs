@@ -114,14 +114,12 @@ fn configuration(options: &KeepalivedOptions, room: &str) -> String {
     };
     let router = shared.octets()[3];
     let advert_s = f64::from(options.advert_ms) / 1000.0;
-    // The second announcement of the address comes after 5 s by default, and the first may be lost.
     format!(
         "global_defs {{\n    router_id {own}\n    script_user root\n\
          \x20   enable_script_security\n}}\n\
          vrrp_script balancer_lives {{\n    script \"/bin/sh {room}/alive.sh\"\n    interval 1\n}}\n\
          vrrp_instance shared_address {{\n    version 3\n    state {state}\n    priority {priority}\n\
          \x20   interface eth0\n    virtual_router_id {router}\n    advert_int {advert_s}\n\
-         \x20   garp_master_delay 1\n\
          \x20   unicast_src_ip {own}\n    unicast_peer {{\n        {peer}\n    }}\n\
          \x20   virtual_ipaddress {{\n        {shared}/24\n    }}\n\
          \x20   track_script {{\n        balancer_lives\n    }}\n}}\n"
