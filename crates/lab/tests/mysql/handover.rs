@@ -28,7 +28,7 @@ const ROUNDS: [&[&str]; 3] = [
 ];
 
 /// Until it is told to end; how many rounds there were, and the longest one.
-fn count(stage: &Stage, id: usize, is_over: &AtomicBool) -> (u64, Duration) {
+pub(crate) fn count(stage: &Stage, id: usize, is_over: &AtomicBool) -> (u64, Duration) {
     let mut client = stage.client();
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     while !is_over.load(Relaxed) {

@@ -10,6 +10,7 @@ use evenkeel_lab::{ClusterKind, Scene, Server};
 
 use super::causal::leave_transactions;
 use super::client::Client;
+use super::handover::count;
 use super::split::{Stage, prepare};
 use crate::rig::{DRIVERS, engine, loopback, service};
 
@@ -161,39 +162,6 @@ fn the_sessions_of_a_node_that_dies_go_on_elsewhere_and_come_back_with_it() {
         let seen = client.value(&format!("select v from counters where id = {id}"));
         assert_eq!(seen, (100 + id).to_string());
     }
-}
-
-/// Bound to its connection in each round, and to nothing between two of them.
-const ROUNDS: [&[&str]; 3] = [
-    &["update counters set v = v + 1 where id = {id}"],
-    &[
-        "begin",
-        "update counters set v = v + 1 where id = {id}",
-        "select sleep(0.02)",
-        "commit",
-    ],
-    &[
-        "select get_lock('lock {id}', 1)",
-        "update counters set v = v + 1 where id = {id}",
-        "select release_lock('lock {id}')",
-    ],
-];
-
-/// Until it is told to end; how many rounds there were, and the longest one.
-fn count(stage: &Stage, id: usize, is_over: &AtomicBool) -> (u64, Duration) {
-    let mut client = stage.client();
-    let (mut rounds, mut longest) = (0, Duration::ZERO);
-    while !is_over.load(Relaxed) {
-        let begun = Instant::now();
-        for text in ROUNDS[id % ROUNDS.len()] {
-            client.run(&text.replace("{id}", &id.to_string()));
-        }
-        rounds += 1;
-        let seen = client.value(&format!("select v from counters where id = {id}"));
-        assert_eq!(seen, rounds.to_string(), "what it wrote");
-        longest = longest.max(begun.elapsed());
-    }
-    (rounds, longest)
 }
 
 /// A node is set aside by its operator, drained by ours, and named the primary, and nobody hears of
