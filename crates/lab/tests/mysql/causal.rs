@@ -11,14 +11,14 @@ use super::client::Client;
 use super::split::{Stage, write_and_read};
 use crate::rig::{DRIVERS, service, wait_until};
 
-const PORT: &str = "select here()";
+pub(crate) const PORT: &str = "select here()";
 const WAIT: &str = "galera_wait = true";
 
 /// So many rows take a node, at a fifth of a processor, far longer to apply than a read may wait.
-const BIG: &str = "create table big (id int primary key, v int not null); \
+pub(crate) const BIG: &str = "create table big (id int primary key, v int not null); \
     insert into big select seq, 0 from seq_1_to_30000";
 
-fn port(server: &Server) -> String {
+pub(crate) fn port(server: &Server) -> String {
     server.address.port().to_string()
 }
 

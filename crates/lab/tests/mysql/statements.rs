@@ -165,7 +165,7 @@ fn what_is_left_of_a_long_value_that_lost_its_beginning_is_in_no_later_one() {
 }
 
 /// A client that has told the types of its parameters once need not do it again, also where what
-/// told them was refused: for want of a connection, by a rule, or with a transaction that is lost.
+/// told them was refused: for want of a connection, or by a rule.
 #[test]
 fn types_that_came_with_an_execution_that_was_not_run_are_known_all_the_same() {
     const RULE: &str = "[[service.rule]]\nname = \"no\"\nuser = \"sbtest\"\n\

@@ -6,19 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::{ClusterKind, Scene, Server};
+use evenkeel_lab::{ClusterKind, Scene};
 
-use super::causal::leave_transactions;
+use super::causal::{BIG, PORT, leave_transactions, port};
 use super::client::Client;
 use super::handover::count;
 use super::split::{Stage, prepare};
 use crate::rig::{DRIVERS, engine, loopback, service};
-
-const PORT: &str = "select here()";
-
-/// So many rows take a node, at a twentieth of a processor, seconds to apply.
-const BIG: &str = "create table big (id int primary key, v int not null); \
-    insert into big select seq, 0 from seq_1_to_30000";
 
 /// `further` lines of `[service.split]`.
 fn stage(io: &str, further: &str) -> Stage {
@@ -36,10 +30,6 @@ fn is_bound(stage: &Stage) -> bool {
     client.run(PORT);
     let told = stage.balancer.command(&["clients"]).unwrap();
     String::from_utf8_lossy(&told.stdout).contains("unknown")
-}
-
-fn port(server: &Server) -> String {
-    server.address.port().to_string()
 }
 
 /// How many of the clients are at home where.

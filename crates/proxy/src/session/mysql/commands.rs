@@ -168,8 +168,11 @@ impl<'a> Session<'a> {
         if matches!(what, What::LongData(_)) {
             return true;
         }
-        self.takes_data_away(number);
-        matches!(what, What::Execute(_) | What::Bulk(_))
+        let is_run = matches!(what, What::Execute(_) | What::Bulk(_));
+        if !is_run {
+            self.takes_data_away(number);
+        }
+        is_run
     }
 
     /// What was sent in advance is gone with the execution, also with one that is not run: as at a

@@ -1,6 +1,6 @@
 //! Servers whose connections do not wait for what their cluster has committed (`wsrep_sync_wait`)
 //! any more once they were reset: nodes of Galera, by `COM_RESET_CONNECTION` and `COM_CHANGE_USER`
-//! (codership/galera issue 613; seen with MariaDB 10.11.19).
+//! (codership/galera issue 613; behind a reset seen with 10.11.19).
 
 /// Asked for behind a login; servers have it or not.
 pub const CLUSTERING: &[&str] = &["wsrep_on"];
