@@ -43,18 +43,34 @@ pub struct Trials {
     is_off: bool,
 }
 
+/// The result of a statement's runs so far.
 #[derive(Debug, Clone, Copy)]
 enum Standing {
+    /// Consecutive runs that left nothing.
     Passed(u8),
+    /// State was found after one of its runs, and another statement may have left it. Consecutive
+    /// runs since then that left nothing.
+    Suspected(u8),
+    /// State that this statement, and no other, has left.
     Leaves(Pins),
+}
+
+/// The server's report of the state on a connection after statements on trial.
+#[derive(Debug, Clone, Copy)]
+pub struct Finding {
+    /// State that was there.
+    pub left: Pins,
+    /// Whether the connection held no such state before its client got it, and all statements since
+    /// are among these, or trusted.
+    pub is_of_these: bool,
 }
 
 impl Trials {
     /// A statement is run. `catalog`: which state of what it may call.
     pub fn verdict(&mut self, digest: u64, catalog: u64) -> Verdict {
         if self.catalog != catalog {
+            self.forget();
             self.catalog = catalog;
-            self.known.clear();
         }
         match self.known.get(&digest) {
             Some(Standing::Leaves(pins)) => Verdict::Leaves(*pins),
@@ -64,10 +80,21 @@ impl Trials {
         }
     }
 
-    /// Whether the server may be asked behind these statements now, which is charged for. Behind
-    /// one that has left something before it always may.
+    /// Drops every verdict: statements are on trial again. Called for a change of the catalog, and
+    /// when an operator renews the connections.
+    pub fn forget(&mut self) {
+        self.known.clear();
+        self.is_off = false;
+    }
+
+    /// Whether the server may be asked after these statements now, which is charged for. After one
+    /// that left something before, or may have, it always may.
     pub fn may_ask(&mut self, digests: &[u64], now_ms: u64) -> bool {
-        if self.leaver(digests).is_some() {
+        let is_due = |digest: &u64| {
+            let standing = self.known.get(digest);
+            matches!(standing, Some(Standing::Leaves(_) | Standing::Suspected(_)))
+        };
+        if digests.iter().any(is_due) {
             return true;
         }
         let may = self.due_ms.saturating_sub(now_ms) < EACH_MS * AT_ONCE;
@@ -77,25 +104,30 @@ impl Trials {
         may
     }
 
-    /// The server was asked behind these statements of one client, and told what they left. True:
-    /// it is one of them that has left it, which is known from now on.
-    pub fn told(&mut self, digests: &[u64], left: Pins) -> bool {
+    /// The server was asked after these statements of one client. Returns the statement that left
+    /// what was found, if that is certain: it is known from then on. Otherwise all of them are
+    /// suspected, and their next runs decide.
+    pub fn found(&mut self, digests: &[u64], finding: Finding) -> Option<u64> {
         if self.known.len() + digests.len() > KNOWN_MAX {
             self.known.clear();
         }
-        if left.is_empty() {
+        if finding.left.is_empty() {
             digests.iter().for_each(|digest| self.passed(*digest));
-            return false;
+            return None;
         }
         let known = self.leaver(digests);
         let before = known.map_or(Pins::NONE, |(_, pins)| pins);
-        let suspect = known.map(|(digest, _)| digest);
-        let suspect = suspect.or_else(|| self.suspect(digests));
-        if let Some(digest) = suspect {
-            let leaves = Standing::Leaves(before.and(left));
-            self.known.insert(digest, leaves);
+        let of_these = known.map(|(digest, _)| digest);
+        let of_these = of_these.or_else(|| self.only_suspect(digests));
+        let culprit = of_these.filter(|_| finding.is_of_these);
+        match culprit {
+            Some(digest) => {
+                let leaves = Standing::Leaves(before.and(finding.left));
+                self.known.insert(digest, leaves);
+            }
+            None => digests.iter().for_each(|digest| self.suspect(*digest)),
         }
-        suspect.is_some()
+        culprit
     }
 
     /// Whether one of them has left something before.
@@ -109,23 +141,29 @@ impl Trials {
             let standing = self.known.get(digest)?;
             match standing {
                 Standing::Leaves(pins) => Some((*digest, *pins)),
-                Standing::Passed(_) => None,
+                Standing::Passed(_) | Standing::Suspected(_) => None,
             }
         });
         found.next()
     }
 
-    /// Which of them it was: of several the one that has never left nothing. If there are more,
-    /// their next runs tell; and where there was no room for all of them, others may have been it.
-    fn suspect(&self, digests: &[u64]) -> Option<u64> {
+    /// The statement that must have left what was found: the only one, or of several the one that
+    /// has never left nothing. Where there was no room for all of them, others may have been it.
+    fn only_suspect(&self, digests: &[u64]) -> Option<u64> {
         if digests.len() >= ON_TRIAL_MAX {
             return None;
         }
         if let [only] = digests {
             return Some(*only);
         }
-        let is_new = |digest: &&u64| !self.known.contains_key(*digest);
-        let mut suspects = digests.iter().filter(is_new);
+        let has_passed = |digest: &u64| {
+            let standing = self.known.get(digest);
+            matches!(
+                standing,
+                Some(Standing::Passed(1..) | Standing::Suspected(1..))
+            )
+        };
+        let mut suspects = digests.iter().filter(|digest| !has_passed(digest));
         suspects
             .next()
             .filter(|_| suspects.next().is_none())
@@ -134,12 +172,22 @@ impl Trials {
 
     fn passed(&mut self, digest: u64) {
         let known = self.known.entry(digest).or_insert(Standing::Passed(0));
-        if let Standing::Passed(runs) = known {
-            *runs = runs.saturating_add(1).min(RUNS);
+        match known {
+            Standing::Passed(runs) => *runs = runs.saturating_add(1).min(RUNS),
+            Standing::Suspected(runs) if *runs + 1 >= RUNS => *known = Standing::Passed(RUNS),
+            Standing::Suspected(runs) => *runs += 1,
+            Standing::Leaves(_) => {}
         }
     }
 
-    /// The servers do not tell: nobody is on trial any more.
+    fn suspect(&mut self, digest: u64) {
+        let known = self.known.entry(digest).or_insert(Standing::Suspected(0));
+        if !matches!(known, Standing::Leaves(_)) {
+            *known = Standing::Suspected(0);
+        }
+    }
+
+    /// The servers do not answer the question: no statement is on trial any more.
     pub fn end(&mut self) {
         self.is_off = true;
     }
@@ -150,15 +198,39 @@ mod tests {
     use super::*;
     use crate::pins::Pin;
 
+    const LOCK: Pins = Pins::of(&[Pin::NamedLock]);
+    const TABLE: Pins = Pins::of(&[Pin::TemporaryTable]);
+
+    /// State that these statements must have left: the connection held none before.
+    fn left(left: Pins) -> Finding {
+        Finding {
+            left,
+            is_of_these: true,
+        }
+    }
+
+    /// State that may be of an earlier statement.
+    fn met(left: Pins) -> Finding {
+        Finding {
+            left,
+            is_of_these: false,
+        }
+    }
+
+    const NOTHING: Finding = Finding {
+        left: Pins::NONE,
+        is_of_these: true,
+    };
+
     fn passes(trials: &mut Trials, digest: u64, times: u8) {
         for _ in 0..times {
             assert_eq!(trials.verdict(digest, 1), Verdict::OnTrial);
-            trials.told(&[digest], Pins::NONE);
+            trials.found(&[digest], NOTHING);
         }
     }
 
     #[test]
-    fn a_statement_is_trusted_behind_some_runs_until_what_it_calls_changes() {
+    fn a_statement_is_trusted_after_some_runs_until_what_it_calls_changes() {
         let mut trials = Trials::default();
         passes(&mut trials, 7, RUNS);
         assert_eq!(trials.verdict(7, 1), Verdict::Trusted);
@@ -167,29 +239,53 @@ mod tests {
     }
 
     #[test]
-    fn what_a_statement_alone_has_left_binds_by_it() {
-        let (mut trials, lock) = (Trials::default(), Pins::of(&[Pin::NamedLock]));
-        assert!(!trials.told(&[7, 8], lock), "it may be either");
+    fn state_that_a_statement_alone_has_left_pins_by_it() {
+        let mut trials = Trials::default();
+        assert_eq!(trials.found(&[7, 8], left(LOCK)), None, "it may be either");
         assert_eq!(trials.verdict(7, 0), Verdict::OnTrial);
-        assert!(trials.told(&[7], lock));
-        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(lock));
-        trials.told(&[7], Pins::NONE);
-        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(lock), "not each time");
+        assert_eq!(trials.found(&[7], left(LOCK)), Some(7));
+        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(LOCK));
+        trials.found(&[7], NOTHING);
+        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(LOCK), "not each time");
         assert_eq!(trials.verdict(8, 0), Verdict::OnTrial);
     }
 
     #[test]
-    fn among_those_that_have_left_nothing_before_the_new_one_has_left_it() {
-        let (mut trials, lock) = (Trials::default(), Pins::of(&[Pin::NamedLock]));
+    fn among_statements_that_left_nothing_before_the_new_one_has_left_it() {
+        let mut trials = Trials::default();
         passes(&mut trials, 8, 1);
-        assert!(trials.told(&[8, 7], lock));
-        assert_eq!(trials.verdict(7, 1), Verdict::Leaves(lock));
+        assert_eq!(trials.found(&[8, 7], left(LOCK)), Some(7));
+        assert_eq!(trials.verdict(7, 1), Verdict::Leaves(LOCK));
         assert_eq!(trials.verdict(8, 1), Verdict::OnTrial);
-        assert!(trials.told(&[8], lock), "this time it was alone");
+        assert_eq!(trials.found(&[8], left(LOCK)), Some(8), "it was alone");
     }
 
     #[test]
-    fn who_never_sends_a_statement_twice_is_asked_about_now_and_then() {
+    fn state_that_an_earlier_statement_may_have_left_condemns_none() {
+        let mut trials = Trials::default();
+        assert_eq!(trials.found(&[7], met(LOCK)), None);
+        assert_eq!(trials.verdict(7, 0), Verdict::OnTrial);
+        assert!((0..1_000).all(|_| trials.may_ask(&[7], 1_000)), "suspected");
+        for _ in 0..RUNS {
+            trials.found(&[7], NOTHING);
+        }
+        assert_eq!(trials.verdict(7, 0), Verdict::Trusted);
+        trials.found(&[8], left(LOCK));
+        trials.found(&[8], met(TABLE));
+        assert_eq!(trials.verdict(8, 0), Verdict::Leaves(LOCK));
+    }
+
+    #[test]
+    fn verdicts_are_forgotten_when_connections_are_renewed() {
+        let mut trials = Trials::default();
+        trials.found(&[7], left(LOCK));
+        trials.end();
+        trials.forget();
+        assert_eq!(trials.verdict(7, 0), Verdict::OnTrial);
+    }
+
+    #[test]
+    fn clients_that_never_repeat_a_statement_are_asked_about_at_a_limited_rate() {
         let mut trials = Trials::default();
         let asked = |trials: &mut Trials, now_ms| {
             (0..1_000).filter(|_| trials.may_ask(&[7], now_ms)).count()
@@ -197,40 +293,36 @@ mod tests {
         assert_eq!(asked(&mut trials, 1_000), 200);
         assert_eq!(asked(&mut trials, 2_000), 20);
         for digest in 1..20_000 {
-            trials.told(&[digest], Pins::NONE);
+            trials.found(&[digest], NOTHING);
         }
         assert!(trials.known.len() <= KNOWN_MAX);
     }
 
     #[test]
-    fn what_has_left_something_is_asked_about_at_any_pace_and_leaves_all_that_it_ever_left() {
-        let (lock, table) = (
-            Pins::of(&[Pin::NamedLock]),
-            Pins::of(&[Pin::TemporaryTable]),
-        );
+    fn a_statement_that_left_something_is_asked_about_each_time_and_keeps_all_its_pins() {
         let mut trials = Trials::default();
-        trials.told(&[7], lock);
+        trials.found(&[7], left(LOCK));
         assert!((0..1_000).all(|_| trials.may_ask(&[8, 7], 1_000)));
-        assert!(trials.told(&[8, 7], table));
-        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(lock.and(table)));
+        assert_eq!(trials.found(&[8, 7], left(TABLE)), Some(7));
+        assert_eq!(trials.verdict(7, 0), Verdict::Leaves(LOCK.and(TABLE)));
         assert_eq!(trials.verdict(8, 0), Verdict::OnTrial);
     }
 
     #[test]
-    fn of_more_than_are_told_apart_nobody_is_the_one() {
+    fn of_more_than_are_told_apart_none_is_condemned() {
         let mut trials = Trials::default();
         let many: Vec<u64> = (1..=ON_TRIAL_MAX as u64).collect();
-        trials.told(&many[1..], Pins::NONE);
-        assert!(!trials.told(&many, Pins::of(&[Pin::NamedLock])));
+        trials.found(&many[1..], NOTHING);
+        assert_eq!(trials.found(&many, left(LOCK)), None);
         assert_eq!(trials.verdict(1, 0), Verdict::OnTrial);
     }
 
     #[test]
-    fn nobody_is_on_trial_where_servers_do_not_tell() {
-        let (mut trials, lock) = (Trials::default(), Pins::of(&[Pin::NamedLock]));
-        trials.told(&[8], lock);
+    fn no_statement_is_on_trial_where_servers_do_not_answer() {
+        let mut trials = Trials::default();
+        trials.found(&[8], left(LOCK));
         trials.end();
         assert_eq!(trials.verdict(7, 0), Verdict::Trusted);
-        assert_eq!(trials.verdict(8, 0), Verdict::Leaves(lock), "it is known");
+        assert_eq!(trials.verdict(8, 0), Verdict::Leaves(LOCK), "it is known");
     }
 }

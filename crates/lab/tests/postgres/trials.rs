@@ -8,7 +8,7 @@ use super::client::Client;
 use super::script::Script;
 use super::stage::{ONE, Stage, admin};
 use super::unnamed::database;
-use crate::rig::{DRIVERS, LIMIT};
+use crate::rig::{DRIVERS, LIMIT, done};
 
 const MADE: &str = "
     create function trial_makes() returns text language plpgsql as $$
@@ -95,13 +95,19 @@ fn passes(client: &mut Client) {
     );
 }
 
+/// The statement has left something twice: the first time it may have been of an earlier one.
+fn condemns(stage: &Stage, enter: impl Fn(&Stage) -> Client) {
+    passes(&mut enter(stage));
+    makes(&mut enter(stage));
+    makes(&mut enter(stage));
+}
+
 /// TO SEE THIS RED: forget what was found.
 #[test]
 fn what_has_left_something_unseen_binds_from_then_on() {
     for io in DRIVERS {
         let (stage, enter) = set(io, "trials_bound");
-        passes(&mut enter(&stage));
-        makes(&mut enter(&stage));
+        condemns(&stage, &enter);
         let mut client = enter(&stage);
         let backend = client.backend();
         makes(&mut client);
@@ -196,6 +202,138 @@ fn what_is_sent_and_left_while_the_server_is_asked_is_done() {
             });
             there.unwrap_or_else(|error| panic!("{io} {round}: {error}"));
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Ways to set the modes of one transaction, each a whole transaction.
+const MODES: [&[&str]; 6] = [
+    &[
+        "begin",
+        "set transaction isolation level serializable",
+        "select 1",
+        "commit",
+    ],
+    &["begin", "set transaction read only", "select 1", "rollback"],
+    &[
+        "begin",
+        "set transaction isolation level serializable, read only, deferrable",
+        "commit",
+    ],
+    &[
+        "begin isolation level repeatable read",
+        "select 1",
+        "commit",
+    ],
+    &[
+        "begin",
+        "select set_config('transaction_read_only', 'on', true)",
+        "commit",
+    ],
+    &[
+        "begin",
+        "set local transaction_isolation = 'serializable'",
+        "commit",
+    ],
+];
+
+/// TO SEE THIS RED: take the three settings of the transaction for state that is left.
+#[test]
+fn modes_of_a_transaction_pin_no_client_and_condemn_no_statement() {
+    for io in DRIVERS {
+        for (round, texts) in MODES.iter().enumerate() {
+            let (stage, enter) = set(io, "trials_modes");
+            let mut first = enter(&stage);
+            texts.iter().for_each(|text| first.run(text));
+            let mut second = enter(&stage);
+            let free = second.value("select 'the first is free'");
+            assert_eq!(free, "the first is free", "{io} {round}");
+            second.run("select 'a statement', 'of another client'");
+            let mut third = enter(&stage);
+            let free = third.value("select 'the second is free'");
+            assert_eq!(free, "the second is free", "{io} {round}");
+            first.run("discard all");
+            first.run("select 'after discard', 'all'");
+            assert_eq!(third.value("select 'free'"), "free", "{io} {round}");
+        }
+    }
+}
+
+const MAY_MAKE: &str = "
+    create function trial_may_make(make bool) returns text language plpgsql as $$
+      begin if make then create table trial_hidden (a text); end if; return 'done'; end $$;";
+
+/// TO SEE THIS RED: condemn a statement whatever its connection held before.
+#[test]
+fn state_of_an_earlier_client_condemns_no_statement_of_a_later_one() {
+    for io in DRIVERS {
+        let login = database("trials_earlier", MAY_MAKE, "");
+        let stage = Stage::set_as(io, ONE, &login);
+        let enter = || Client::enter(stage.address, &login).unwrap();
+        let mut first = enter();
+        let backend = first.backend();
+        let (harmless, replies) = in_temporary_path(&["select trial_may_make(false)"]);
+        let mut is_trusted = || {
+            first.ask(&harmless, replies);
+            last_query(&backend) == "commit"
+        };
+        // Once more when the catalog has been read.
+        let trusted = (0..100).filter(|_| is_trusted()).nth(20);
+        assert!(trusted.is_some(), "{io}");
+        does(&mut first, &["select trial_may_make(true)"]);
+
+        let new = "select 'new', 'of a later client'";
+        let mut second = enter();
+        assert_eq!(second.value(HIDDEN), "t", "{io}: the table was left unseen");
+        second.run(new);
+        second.vanish(false);
+
+        let mut third = enter();
+        assert_eq!(third.value(HIDDEN), "f", "{io}: the connection was renewed");
+        third.run(new);
+        third.run(HIDDEN);
+        assert_eq!(enter().value("select 'free'"), "free", "{io}");
+    }
+}
+
+/// TO SEE THIS RED: keep the verdicts over `reconnect`.
+#[test]
+fn renewed_connections_forget_which_statements_have_left_something() {
+    for io in DRIVERS {
+        let (stage, enter) = set(io, "trials_renewed");
+        condemns(&stage, &enter);
+        let is_condemned = || {
+            let mut client = enter(&stage);
+            let backend = client.backend();
+            makes(&mut client);
+            last_query(&backend) == "commit"
+        };
+        assert!(is_condemned(), "{io}");
+        done(&stage.balancer, &["reconnect", "pool"]);
+        assert!(!is_condemned(), "{io}: it is on trial again");
+    }
+}
+
+/// TO SEE THIS RED: leave the names out.
+#[test]
+fn the_log_names_the_service_the_statement_and_the_state_that_it_left() {
+    for io in DRIVERS {
+        let (stage, enter) = set(io, "trials_named");
+        condemns(&stage, &enter);
+        let line = eventually(LIMIT, "a warning", || {
+            let log = stage.balancer.log();
+            let mut lines = log.lines();
+            let line =
+                lines.find(|line| line.contains("it left state that its text does not show"));
+            Ok(line.map(str::to_owned))
+        });
+        let line = line.unwrap_or_else(|error| panic!("{io}: {error}"));
+        for part in [
+            "service=\"pool\"",
+            "trial_makes",
+            "temporary tables (trial_hidden",
+        ] {
+            assert!(line.contains(part), "{io}: {part}: {line}");
         }
     }
 }

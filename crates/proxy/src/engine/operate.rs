@@ -61,7 +61,12 @@ impl Engine {
 
     /// Every connection to a database (`None`: to all) closes as soon as nobody uses it; new ones
     /// are opened as they are needed.
+    /// What was found of statements there is forgotten.
     pub fn reconnect(&self, service: &Service, database: Option<&str>) {
+        let own = service.database.as_ref();
+        if let Some(own) = own.and_then(|own| own.of_postgres()) {
+            own.forget_trials(database);
+        }
         self.outdate(service, |one| {
             database.is_none_or(|name| *name == *one.who.database)
         });

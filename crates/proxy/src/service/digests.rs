@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::digest::normalised;
+use evenkeel_wire::sql::digest::{self, normalised};
 
 use crate::clock;
 use crate::counters::work::{Count, Done, Work, Worked};
@@ -26,6 +26,13 @@ impl DatabaseService {
         if let (Some(digests), Some(dialect)) = (&*self.digests(), dialect) {
             digests.enter(digest, || normalised(text, dialect));
         }
+    }
+
+    /// The text of a statement without its literals, or its digest where that is not counted apart.
+    pub(crate) fn statement_of(&self, digest: u64) -> String {
+        let digests = self.digests();
+        let text = digests.as_ref().and_then(|digests| digests.text(digest));
+        text.unwrap_or_else(|| format!("digest {}", digest::Digest(digest)))
     }
 }
 
@@ -141,6 +148,12 @@ impl Digests {
                 Err(_) => {}
             }
         }
+    }
+
+    /// The text of a statement that is counted apart.
+    fn text(&self, digest: u64) -> Option<String> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get(&digest).map(|first| first.text.to_string())
     }
 
     fn note(&self, digest: u64, text: String) {

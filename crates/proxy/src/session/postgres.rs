@@ -48,6 +48,7 @@ use self::portals::Portals;
 use self::server::ServerConnection;
 use self::shared::Shared;
 use self::statements::Names;
+use self::trial::Trial;
 use self::unit::Unit;
 use crate::engine::live::Live;
 use crate::engine::worker::Worker;
@@ -64,6 +65,7 @@ use crate::session::hello;
 use crate::session::input::Input;
 use crate::socket::{Chunk, Socket};
 use crate::state::meaning::Rereads;
+use crate::state::settings::leftover::Rows;
 use crate::state::settings::{Journal, Settings};
 use crate::stream::Stream;
 
@@ -140,8 +142,8 @@ struct Session<'a> {
     rereads: Rereads,
     /// The transaction's search path may hold `pg_temp`: it was set by what its text does not tell.
     has_untold_path: bool,
-    /// Statements on trial that were run on the connection that it has.
-    on_trial: Vec<u64>,
+    /// Statements that were run on the connection that it has.
+    trial: Trial,
     /// It drew from a sequence on the connection that it has, for all that is known.
     drew: bool,
     /// What others drew may be remembered on that connection.
@@ -181,8 +183,8 @@ enum Stage {
     Waiting,
     /// Our own SETs, which make these settings; `None`: within a transaction, whose end decides.
     Preparing(Option<Settings>),
-    /// What is left on its connection, of which so many rows tell.
-    Asking(u64),
+    /// The rows that report what is left on its connection.
+    Asking(Rows),
     /// The end of what failed, to run it elsewhere.
     Rescue,
 }

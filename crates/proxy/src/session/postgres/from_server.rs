@@ -145,6 +145,7 @@ impl Session<'_> {
         remainder: usize,
     ) {
         let of_last = remainder.min(passed);
+        self.hear_rows(flight.rest().get(..passed).unwrap_or_default());
         deliver(flight, server.passing, of_last);
         if passed > of_last {
             self.give_due(server, flight);
@@ -184,6 +185,7 @@ impl Session<'_> {
                 return Delivery::Swallow;
             }
         };
+        self.hear_answer(server, event);
         if let Event::ParameterStatus(report) = event {
             return self.reported(server, *report, reply.delivery);
         }
@@ -200,9 +202,8 @@ impl Session<'_> {
             }
             Settled::Completed { token, nth } => {
                 let nth = usize::try_from(nth).unwrap_or(usize::MAX);
-                match reply.delivery {
-                    Delivery::Forward => self.has_done(event, nth),
-                    Delivery::Swallow => self.hear_what_is_left(event),
+                if reply.delivery == Delivery::Forward {
+                    self.has_done(event, nth);
                 }
                 walked.has_committed |= self.completed(server, token, nth);
             }
@@ -465,8 +466,8 @@ impl Session<'_> {
             let went_well = self.refused_setting.1.is_empty();
             return self.settings_placed(went_well);
         }
-        if let (true, Stage::Asking(rows)) = (walked.ours_ended, &self.stage) {
-            return self.heard_what_is_left(*rows);
+        if walked.ours_ended && self.is_asking() {
+            return self.heard_what_is_left();
         }
         if walked.is_ready {
             self.unit.is_sent = false;

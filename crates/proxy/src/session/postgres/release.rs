@@ -3,6 +3,7 @@
 use evenkeel_policy::lending::Condition;
 
 use super::server::ServerConnection;
+use super::trial::Trial;
 use super::{End, Session, Stage};
 use crate::session::card::Doing;
 
@@ -43,6 +44,7 @@ impl Session<'_> {
 
     pub(super) fn let_go(&mut self, condition: Condition) -> Result<(), End> {
         self.releases = false;
+        self.leaves_unasked();
         if let Some(server) = self.server.take() {
             self.borrower.at = None;
             // The next connection is made fit anyway.
@@ -63,7 +65,7 @@ impl Session<'_> {
     pub(super) fn forget_connection(&mut self) {
         self.asked.forget();
         self.portals.clear();
-        self.on_trial.clear();
+        self.trial = Trial::default();
         self.settings_settled();
         self.stalled = false;
         self.clears = false;

@@ -17,6 +17,7 @@ use super::statements::Prepared;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
+use crate::state::settings::leftover::Rows;
 use crate::state::settings::{Carried, Interner, OnServer, is_of_server};
 use crate::stream::Stream;
 use crate::upstream::join::JoinError;
@@ -40,6 +41,8 @@ pub(crate) struct ServerConnection {
     pub(crate) given: Vec<(Box<[u8]>, u64)>,
     /// What it drew from sequences may be remembered there.
     pub(crate) holds_draws: bool,
+    /// The server has reported that no client's state was left on it, and nothing ran since.
+    pub(crate) is_checked: bool,
     /// What was set on it, and what it reports.
     pub(crate) settings: OnServer,
     /// What it reported in its login, as it spells it.
@@ -53,6 +56,7 @@ pub(crate) struct Luggage {
     prepared: Prepared,
     unnamed: u64,
     holds_draws: bool,
+    is_checked: bool,
     settings: Carried,
     reported: Reports,
 }
@@ -61,7 +65,7 @@ pub(crate) struct Luggage {
 #[derive(Default)]
 struct Heard {
     refused: Option<Complaint>,
-    rows: u64,
+    rows: Rows,
 }
 
 impl Connection for ServerConnection {
@@ -99,6 +103,7 @@ impl Connection for ServerConnection {
             prepared: own.prepared,
             unnamed: own.unnamed,
             holds_draws: own.holds_draws,
+            is_checked: own.is_checked,
             settings: own.settings.export(),
             reported: own.reported,
         };
@@ -119,6 +124,7 @@ impl Connection for ServerConnection {
             unnamed: luggage.unnamed,
             given: Vec::new(),
             holds_draws: luggage.holds_draws,
+            is_checked: luggage.is_checked,
             settings: OnServer::import(&luggage.settings, worker.interner()),
             reported: luggage.reported,
         }))
@@ -142,6 +148,7 @@ impl ServerConnection {
             unnamed: 0,
             given: Vec::new(),
             holds_draws: false,
+            is_checked: true,
             settings: OnServer::new([], worker.interner()),
             reported: Vec::new(),
         })
@@ -201,9 +208,13 @@ impl ServerConnection {
         sending == Sending::Forward
     }
 
-    /// Runs queries of ours to their end, for a connection that nobody uses; how many rows the last
-    /// one had.
-    pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<u64, Complaint> {
+    /// Runs queries of ours to their end, for a connection that nobody uses; the rows of the last
+    /// one that has any.
+    pub(crate) async fn run(
+        &mut self,
+        worker: &Worker,
+        texts: &[&[u8]],
+    ) -> Result<Rows, Complaint> {
         let mut out = Vec::new();
         for text in texts {
             if !self.ask(text, Token::default(), &mut out) {
@@ -244,6 +255,7 @@ impl ServerConnection {
         self.unnamed = 0;
         self.given.clear();
         self.holds_draws = false;
+        self.is_checked = true;
         self.settings.discarded(worker.interner());
         Ok(())
     }
@@ -263,8 +275,14 @@ impl ServerConnection {
                     passed,
                     event,
                     length,
-                } => (event, passed + length),
-                Step::Wait { passed, .. } => return Ok(at + passed),
+                } => {
+                    heard.rows.add(rest.get(..passed).unwrap_or_default());
+                    (event, passed + length)
+                }
+                Step::Wait { passed, .. } => {
+                    heard.rows.add(rest.get(..passed).unwrap_or_default());
+                    return Ok(at + passed);
+                }
                 Step::Invalid(fault) => return Err(self.broken(fault)),
             };
             at += length;
@@ -278,7 +296,8 @@ impl ServerConnection {
                     let complaint = Complaint::new(&report.sqlstate().0, text);
                     heard.refused.get_or_insert(complaint);
                 }
-                Event::CommandComplete(tag) => heard.rows = tag.rows().unwrap_or_default(),
+                Event::RowDescription => heard.rows.begin(self.boundaries.remainder()),
+                Event::CommandComplete(tag) => heard.rows.end(tag.rows().unwrap_or_default()),
                 _ => {}
             }
             match self.conversation.reply(&event).map(|reply| reply.settled) {

@@ -63,6 +63,16 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Statements are on trial again, in a database or (`None`) in all of them.
+    pub(crate) fn forget_trials(&self, database: Option<&str>) {
+        let habits = lock(&self.habits);
+        let of_database = |of: &OfWho| database.is_none_or(|name| *name == *of.1);
+        let meant = habits.iter().filter(|(of, _)| of_database(of));
+        meant.for_each(|(_, one)| one.trials().forget());
+    }
+}
+
 impl Habits {
     pub(crate) fn asks_sequences(&self) -> bool {
         self.asks_sequences.load(Relaxed)

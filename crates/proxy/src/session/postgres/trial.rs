@@ -2,10 +2,10 @@
 //! server is asked before another client gets the connection, while they are on trial.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::pins::Pins;
-use evenkeel_policy::trials::{ON_TRIAL_MAX, Verdict};
+use evenkeel_policy::trials::{Finding, ON_TRIAL_MAX, Verdict};
 use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::conversation::Token;
 use tracing::warn;
@@ -16,35 +16,51 @@ use super::server::ServerConnection;
 use super::{End, Session, Stage};
 use crate::clock;
 use crate::engine::worker::Worker;
-use crate::state::settings::leftover;
+use crate::service::Service;
+use crate::state::settings::leftover::{self, Leftover};
 
 /// The server does not let this user look.
 const INSUFFICIENT_PRIVILEGE: [u8; 5] = *b"42501";
+
+/// Statements that a client has run on the connection that it has.
+#[derive(Default)]
+pub(super) struct Trial {
+    /// Those on trial, by their digests.
+    digests: Vec<u64>,
+    /// Trusted ones ran, too.
+    trusted_ran: bool,
+    /// Ones that were not read ran, too: state that is found may be theirs.
+    unread_ran: bool,
+}
+
+impl Trial {
+    /// Whether no statement was run.
+    fn is_empty(&self) -> bool {
+        self.digests.is_empty() && !self.trusted_ran && !self.unread_ran
+    }
+}
 
 impl Session<'_> {
     /// A statement is run that was read; zero: it was not, and binds already.
     pub(super) fn runs(&mut self, digest: u64) {
         if digest == 0 {
+            self.trial.unread_ran = true;
             return;
         }
         let catalog = self.account.catalog_version();
         let verdict = self.account.known.habits.trials().verdict(digest, catalog);
+        let digests = &mut self.trial.digests;
         match verdict {
-            Verdict::Trusted => {}
-            Verdict::OnTrial => {
-                let is_noted = self.on_trial.contains(&digest);
-                if !is_noted && self.on_trial.len() < ON_TRIAL_MAX {
-                    self.on_trial.push(digest);
-                }
-            }
-            Verdict::Leaves(left) => {
-                // What was sent before it may yet release what it leaves: then the server is asked.
-                if !self.on_trial.contains(&digest) {
-                    self.on_trial.push(digest);
-                }
-                self.journal.pins = self.journal.pins.and(left);
-                self.card.set_pins(self.journal.pins);
-            }
+            Verdict::Trusted => self.trial.trusted_ran = true,
+            _ if digests.contains(&digest) => {}
+            Verdict::OnTrial if digests.len() < ON_TRIAL_MAX => digests.push(digest),
+            Verdict::OnTrial => self.trial.unread_ran = true,
+            // What was sent before it may yet release what it leaves: then the server is asked.
+            Verdict::Leaves(_) => digests.push(digest),
+        }
+        if let Verdict::Leaves(left) = verdict {
+            self.journal.pins = self.journal.pins.and(left);
+            self.card.set_pins(self.journal.pins);
         }
     }
 
@@ -64,7 +80,7 @@ impl Session<'_> {
         // If it fails, the next receive says so.
         let _ = server.lent.stream.send_own(self.worker, out);
         self.refused_setting = ([0; 5], String::new());
-        self.stage = Stage::Asking(0);
+        self.stage = Stage::Asking(leftover::Rows::default());
         true
     }
 
@@ -73,75 +89,96 @@ impl Session<'_> {
         matches!(self.stage, Stage::Asking(_))
     }
 
-    /// How many rows the answer to a question of ours has: what is left, if it is that.
-    pub(super) fn hear_what_is_left(&mut self, event: &Event<'_>) {
-        if let (Stage::Asking(rows), Event::CommandComplete(tag)) = (&mut self.stage, event) {
-            *rows = tag.rows().unwrap_or_default();
+    /// Bytes of rows that answer a question of ours.
+    pub(super) fn hear_rows(&mut self, bytes: &[u8]) {
+        if let Stage::Asking(rows) = &mut self.stage {
+            rows.add(bytes);
         }
     }
 
-    /// The server has said what is left on the connection of so many rows.
-    pub(super) fn heard_what_is_left(&mut self, rows: u64) -> Result<(), End> {
-        self.stage = Stage::Ready;
+    /// The answer to the question begins, or ends.
+    pub(super) fn hear_answer(&mut self, server: &ServerConnection, event: &Event<'_>) {
+        match (&mut self.stage, event) {
+            (Stage::Asking(rows), Event::RowDescription) => {
+                rows.begin(server.boundaries.remainder());
+            }
+            (Stage::Asking(rows), Event::CommandComplete(tag)) => {
+                rows.end(tag.rows().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+
+    /// The server has reported what is left on the connection.
+    pub(super) fn heard_what_is_left(&mut self) -> Result<(), End> {
+        let Stage::Asking(rows) = std::mem::replace(&mut self.stage, Stage::Ready) else {
+            return Ok(());
+        };
+        let trial = std::mem::take(&mut self.trial);
         let (sqlstate, text) = std::mem::take(&mut self.refused_setting);
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
         if sqlstate != [0; 5] {
-            let acts_as = self.server.as_ref().is_some_and(|server| server.acts_as());
-            let on_trial = std::mem::take(&mut self.on_trial);
-            let is_blind = !acts_as && self.account.is_blind(sqlstate, &text, &on_trial);
+            let acts_as = server.acts_as();
+            server.is_checked = false;
+            let is_blind = !acts_as && self.account.is_blind(sqlstate, &text, &trial);
             return self.let_go(match is_blind {
                 true => Condition::Clean,
                 false => Condition::Unclean,
             });
         }
-        let left = leftover::of_answer(rows);
-        self.account.told_what_is_left(&self.on_trial, left);
-        self.on_trial.clear();
-        self.journal.pins = self.journal.pins.and(left);
+        let left = rows.read();
+        server.checked(&trial, &left, &self.account, self.seat.service());
+        self.journal.pins = self.journal.pins.and(left.pins);
         self.card.set_pins(self.journal.pins);
         self.release_if_idle()
     }
 
     fn may_ask_what_is_left(&self) -> bool {
-        !self.on_trial.is_empty() && self.account.may_ask_what_is_left(&self.on_trial)
+        !self.trial.digests.is_empty() && self.account.may_ask_what_is_left(&self.trial)
+    }
+
+    /// The connection goes back without a question: statements that ran on it may have left state.
+    pub(super) fn leaves_unasked(&mut self) {
+        let is_empty = self.trial.is_empty();
+        if let Some(server) = &mut self.server {
+            server.is_checked &= is_empty;
+        }
     }
 
     /// Nothing is known that the client, which has gone elsewhere, has left on the connection.
-    pub(super) fn give_back_behind(&mut self, server: Box<ServerConnection>) {
+    pub(super) fn give_back_behind(&mut self, mut server: Box<ServerConnection>) {
         let may_ask = self.is_asking() || self.may_ask_what_is_left();
-        let on_trial = std::mem::take(&mut self.on_trial);
-        if on_trial.is_empty() || !may_ask {
+        let trial = std::mem::take(&mut self.trial);
+        if trial.digests.is_empty() || !may_ask {
+            server.is_checked &= trial.is_empty();
             return self.borrower.give_back(server, Condition::Clean);
         }
         let (home, account) = (Rc::clone(self.worker), Rc::clone(&self.account));
+        let service = Arc::clone(self.seat.service());
         let is_fit = async move |server: &mut ServerConnection| {
-            let fit = server.is_fit_behind(&on_trial, &account, &home).await;
-            fit.is_ok()
+            let fit = server.is_fit_behind(&trial, &account, &service, &home);
+            fit.await.is_ok()
         };
         self.borrower.give_back_renewed(server, is_fit);
     }
 }
 
 impl Account {
-    fn may_ask_what_is_left(&self, on_trial: &[u64]) -> bool {
+    fn may_ask_what_is_left(&self, trial: &Trial) -> bool {
         let mut trials = self.known.habits.trials();
-        trials.may_ask(on_trial, clock::now_ms())
-    }
-
-    fn told_what_is_left(&self, on_trial: &[u64], left: Pins) {
-        let is_found = self.known.habits.trials().told(on_trial, left);
-        if !left.is_empty() {
-            tell_left(self, left, on_trial, is_found);
-        }
+        trials.may_ask(&trial.digests, clock::now_ms())
     }
 
     /// Whether it may not look at what is left, and so is not asked again, but for what is known to
     /// have left something.
-    fn is_blind(&self, sqlstate: [u8; 5], text: &str, on_trial: &[u64]) -> bool {
+    fn is_blind(&self, sqlstate: [u8; 5], text: &str, trial: &Trial) -> bool {
         if sqlstate != INSUFFICIENT_PRIVILEGE {
             return false;
         }
         let mut trials = self.known.habits.trials();
-        if trials.has_leaver(on_trial) {
+        if trials.has_leaver(&trial.digests) {
             return false;
         }
         trials.end();
@@ -161,45 +198,74 @@ impl ServerConnection {
     /// Asks what is left on it, and takes it away.
     async fn is_fit_behind(
         &mut self,
-        on_trial: &[u64],
+        trial: &Trial,
         account: &Account,
+        service: &Service,
         worker: &Worker,
     ) -> Result<(), Complaint> {
         let left = match self.left(worker).await {
             Ok(left) => left,
             Err(complaint) => {
+                self.is_checked = false;
                 let (sqlstate, why) = (complaint.sqlstate.0, &complaint.message);
-                let is_blind = !self.acts_as() && account.is_blind(sqlstate, why, on_trial);
+                let is_blind = !self.acts_as() && account.is_blind(sqlstate, why, trial);
                 return if is_blind { Ok(()) } else { Err(complaint) };
             }
         };
-        account.told_what_is_left(on_trial, left);
-        match left.is_empty() {
+        self.checked(trial, &left, account, service);
+        match left.pins.is_empty() {
             true => Ok(()),
             false => self.renew(worker).await,
         }
     }
 
+    /// The server has reported what is left on it.
+    fn checked(&mut self, trial: &Trial, left: &Leftover, account: &Account, service: &Service) {
+        let finding = Finding {
+            left: left.pins,
+            is_of_these: self.is_checked && !trial.unread_ran,
+        };
+        self.is_checked = left.pins.is_empty();
+        let culprit = {
+            let mut trials = account.known.habits.trials();
+            trials.found(&trial.digests, finding)
+        };
+        if !left.pins.is_empty() {
+            warn_left(account, service, (left, trial, culprit));
+        }
+    }
+
     /// What the server says is left on it beside the settings that are known.
-    async fn left(&mut self, worker: &Worker) -> Result<Pins, Complaint> {
+    async fn left(&mut self, worker: &Worker) -> Result<Leftover, Complaint> {
         let mut text = Vec::new();
         leftover::question(self.settings.settings(), &mut text);
-        let told = self.run(worker, &[&text]).await?;
-        Ok(leftover::of_answer(told))
+        let rows = self.run(worker, &[&text]).await?;
+        Ok(rows.read())
     }
 }
 
-fn tell_left(account: &Account, left: Pins, on_trial: &[u64], is_found: bool) {
-    let digests: Vec<String> = on_trial.iter().map(|one| format!("{one:016x}")).collect();
-    let then = match is_found {
-        true => "it binds its clients from now on",
-        false => "which of them, their next runs tell",
+fn warn_left(
+    account: &Account,
+    service: &Service,
+    (left, trial, culprit): (&Leftover, &Trial, Option<u64>),
+) {
+    let database = service.database.as_ref();
+    let text = |digest: &u64| database.map_or_else(String::new, |own| own.statement_of(*digest));
+    let statements: Vec<_> = match &culprit {
+        Some(digest) => vec![text(digest)],
+        None => trial.digests.iter().map(text).collect(),
+    };
+    let outcome = match culprit {
+        Some(_) => "pins its clients from now on: it left state that its text does not show",
+        None => "checked on the next runs: after them, state was found that no text shows",
     };
     warn!(
+        service = &*service.name,
         user = &*account.who.user,
         database = &*account.who.database,
-        digests = digests.join(" "),
-        "statements left more on their connection than their text tells: {left}; {then}",
+        statement = statements.join("; "),
+        left = left.names,
+        "{outcome}",
     );
 }
 

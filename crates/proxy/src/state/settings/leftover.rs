@@ -1,80 +1,176 @@
-//! The question what is left on a server connection that nobody should have left there, and its
-//! answer: as many rows as the number whose bits say what there is.
+//! The question which state is left on a server connection that no client should have left there,
+//! and its answer: a row for each kind that there is, with names.
+
+use std::fmt::Write as _;
 
 use evenkeel_policy::pins::{Pin, Pins};
 
 use super::{Settings, values};
 
-/// What there may be, and how to find out. Of the settings those follow that are known.
+/// Kinds of state, and the name of what there is of each; NULL: there is none. Of the settings
+/// those follow that are known.
 const ASKED: [(Pin, &str); 7] = [
     (
         Pin::TemporaryTable,
-        "pg_catalog.pg_my_temp_schema() <> 0 AND (\
-         EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.pg_my_temp_schema()) OR \
-         EXISTS (SELECT FROM pg_catalog.pg_proc WHERE pronamespace = pg_catalog.pg_my_temp_schema()) OR \
-         EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace = pg_catalog.pg_my_temp_schema()))",
+        "CASE WHEN pg_catalog.pg_my_temp_schema() <> 0 THEN (\
+         SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.pg_my_temp_schema() UNION ALL \
+         SELECT proname FROM pg_catalog.pg_proc WHERE pronamespace = pg_catalog.pg_my_temp_schema() UNION ALL \
+         SELECT typname FROM pg_catalog.pg_type WHERE typnamespace = pg_catalog.pg_my_temp_schema() LIMIT 1) END",
     ),
     (
         Pin::NamedLock,
-        "EXISTS (SELECT FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND \
-         pid = pg_catalog.pg_backend_pid())",
+        "(SELECT CASE classid WHEN 0 THEN pg_catalog.format('%s', objid) \
+         ELSE pg_catalog.format('%s, %s', classid, objid) END \
+         FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid() LIMIT 1)",
     ),
     (
         Pin::Listen,
-        "EXISTS (SELECT FROM pg_catalog.pg_listening_channels())",
+        "(SELECT channel FROM pg_catalog.pg_listening_channels() AS channel LIMIT 1)",
     ),
     (
         Pin::HeldCursor,
-        "EXISTS (SELECT FROM pg_catalog.pg_cursors WHERE is_holdable)",
+        "(SELECT name FROM pg_catalog.pg_cursors WHERE is_holdable LIMIT 1)",
     ),
     (
         Pin::Prepared,
-        "EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql)",
+        "(SELECT name FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 1)",
     ),
     (
         // It is in no list, and may be of the login.
         Pin::Role,
-        "pg_catalog.current_setting('role') <> 'none' AND NOT EXISTS (SELECT FROM \
-         pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) AS one WHERE one LIKE 'role=%')",
+        "(SELECT pg_catalog.current_setting('role') \
+         WHERE pg_catalog.current_setting('role') <> 'none' AND NOT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting, \
+         pg_catalog.unnest(setconfig) AS one WHERE one LIKE 'role=%'))",
     ),
     (
         Pin::Settings,
-        "EXISTS (SELECT FROM pg_catalog.pg_settings WHERE source = 'session' AND \
-         pg_catalog.lower(name) <> ALL (ARRAY[''",
+        "(SELECT pg_catalog.string_agg(name, ', ') FROM pg_catalog.pg_settings \
+         WHERE source = 'session' AND pg_catalog.lower(name) <> ALL (ARRAY[",
     ),
 ];
 
+/// Settings of the transaction, which each transaction begins anew; their source stays `session`
+/// once SET TRANSACTION has set them, also after DISCARD ALL.
+const OF_TRANSACTION: &str =
+    "'transaction_isolation','transaction_read_only','transaction_deferrable'";
+
+/// More of the names is not shown.
+const NAMES_LENGTH_MAX: usize = 200;
+
+/// More of an answer is not read: names can be 64 bytes each, and there are seven rows.
+const ANSWER_LENGTH_MAX: usize = 16 * 1024;
+
+/// State that the server reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Leftover {
+    /// Kinds of it.
+    pub(crate) pins: Pins,
+    /// Names of it, for people.
+    pub(crate) names: String,
+}
+
+/// Rows of the answer as they come: DataRow messages, cut anywhere.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    bytes: Vec<u8>,
+    /// Bytes still to come of what is no row.
+    skipped: usize,
+    /// How many there are, as the server reports at their end.
+    count: u64,
+}
+
 /// Writes the question. `known`: the settings that are to be there.
 pub(crate) fn question(known: &Settings, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"SELECT FROM pg_catalog.generate_series(1, 0");
+    out.extend_from_slice(b"SELECT kind, name FROM (VALUES ");
     let acts_as = known.get(b"role").is_some();
-    for (bit, (pin, condition)) in ASKED.iter().enumerate() {
+    for (kind, (pin, name)) in ASKED.iter().enumerate() {
         if *pin == Pin::Role && acts_as {
             continue;
         }
-        out.extend_from_slice(b" + CASE WHEN ");
-        out.extend_from_slice(condition.as_bytes());
+        let comma = if kind == 0 { "" } else { ", " };
+        out.extend_from_slice(format!("{comma}({kind}, {name}").as_bytes());
         if *pin == Pin::Settings {
+            out.extend_from_slice(OF_TRANSACTION.as_bytes());
             for (name, _) in known.iter() {
                 out.push(b',');
                 values::literal(out, name);
             }
             out.extend_from_slice(b"]))");
         }
-        out.extend_from_slice(format!(" THEN {} ELSE 0 END", 1 << bit).as_bytes());
+        out.push(b')');
     }
-    out.push(b')');
+    out.extend_from_slice(b") AS found (kind, name) WHERE name IS NOT NULL");
 }
 
-/// What there is, of the number of rows.
-pub(crate) fn of_answer(rows: u64) -> Pins {
-    let mut left = Pins::NONE;
-    for (bit, (pin, _)) in ASKED.iter().enumerate() {
-        if rows >> bit & 1 == 1 {
-            left.add(*pin);
-        }
+impl Rows {
+    /// Rows follow after so many bytes, the rest of their RowDescription.
+    pub(crate) fn begin(&mut self, after: usize) {
+        self.bytes.clear();
+        self.skipped = after;
     }
-    left
+
+    /// More bytes of DataRow messages, or of the RowDescription before them.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        let skipped = self.skipped.min(bytes.len());
+        self.skipped -= skipped;
+        let bytes = bytes.get(skipped..).unwrap_or_default();
+        let room = ANSWER_LENGTH_MAX.saturating_sub(self.bytes.len());
+        let bytes = bytes.get(..room).unwrap_or(bytes);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The server has sent all of them.
+    pub(crate) fn end(&mut self, count: u64) {
+        self.count = count;
+    }
+
+    /// The answer, once it is complete.
+    pub(crate) fn read(&self) -> Leftover {
+        let mut left = Leftover::default();
+        let (mut at, mut read) = (0, 0);
+        while let Some((kind, name, length)) = row(self.bytes.get(at..).unwrap_or_default()) {
+            at += length;
+            read += 1;
+            let Some((pin, _)) = ASKED.get(kind) else {
+                left.pins.add(Pin::Unknown);
+                continue;
+            };
+            left.pins.add(*pin);
+            let comma = if left.names.is_empty() { "" } else { ", " };
+            let _ = write!(
+                left.names,
+                "{comma}{} ({})",
+                pin.as_str(),
+                String::from_utf8_lossy(name)
+            );
+        }
+        if read < self.count {
+            // It was longer than is read: there is something.
+            left.pins.add(Pin::Unknown);
+        }
+        let length = left.names.floor_char_boundary(NAMES_LENGTH_MAX);
+        left.names.truncate(length);
+        left
+    }
+}
+
+/// The columns of the DataRow message at the beginning, and its length (protocol-message-formats,
+/// "DataRow").
+fn row(bytes: &[u8]) -> Option<(usize, &[u8], usize)> {
+    let rest = bytes.strip_prefix(b"D")?;
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let length = 1 + usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    let (columns, rest) = rest.split_first_chunk::<2>()?;
+    let (kind, rest) = column(rest)?;
+    let (name, _) = column(rest)?;
+    let kind = str::from_utf8(kind).ok()?.parse().ok()?;
+    (*columns == [0, 2]).then_some((kind, name, length))
+}
+
+fn column(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    rest.split_at_checked(length)
 }
 
 #[cfg(test)]
@@ -82,11 +178,42 @@ mod tests {
     use super::super::Interner;
     use super::*;
 
+    fn data_row(kind: &str, name: &str) -> Vec<u8> {
+        let mut body = vec![0, 2];
+        for column in [kind, name] {
+            body.extend_from_slice(&u32::try_from(column.len()).unwrap().to_be_bytes());
+            body.extend_from_slice(column.as_bytes());
+        }
+        let length = u32::try_from(body.len() + 4).unwrap();
+        [&b"D"[..], &length.to_be_bytes(), &body].concat()
+    }
+
+    fn read(bytes: &[u8], rows: u64) -> Leftover {
+        let mut collected = Rows::default();
+        collected.begin(3);
+        collected.add(b"the");
+        bytes.iter().for_each(|byte| collected.add(&[*byte]));
+        collected.end(rows);
+        collected.read()
+    }
+
     #[test]
-    fn the_rows_of_the_answer_say_what_there_is() {
-        assert_eq!(of_answer(0), Pins::NONE);
-        let pins = Pins::of(&[Pin::NamedLock, Pin::Settings]);
-        assert_eq!(of_answer(2 + 64), pins);
+    fn the_rows_of_the_answer_name_the_state_that_there_is() {
+        assert_eq!(read(b"", 0), Leftover::default());
+        let bytes = [data_row("1", "7"), data_row("6", "jit, work_mem")].concat();
+        let left = read(&bytes, 2);
+        assert_eq!(left.pins, Pins::of(&[Pin::NamedLock, Pin::Settings]));
+        let names = "advisory or named locks (7), settings that cannot be followed (jit, work_mem)";
+        assert_eq!(left.names, names);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_read_to_its_end_is_not_taken_for_nothing() {
+        let row = data_row("1", "7");
+        assert!(read(&row[..9], 1).pins.has(Pin::Unknown));
+        let long = data_row("6", &"x".repeat(ANSWER_LENGTH_MAX));
+        assert!(read(&long, 1).pins.has(Pin::Unknown));
+        assert!(read(&data_row("60", "x"), 1).pins.has(Pin::Unknown));
     }
 
     #[test]
@@ -95,8 +222,7 @@ mod tests {
         let mut out = Vec::new();
         question(&interner.of([(&b"a.b'c"[..], &b"1"[..])]), &mut out);
         let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("ARRAY['',"), "{text}");
+        assert!(text.contains("'transaction_deferrable',"), "{text}");
         assert!(text.contains("a.b''c"), "{text}");
-        assert!(text.ends_with("THEN 64 ELSE 0 END)"), "{text}");
     }
 }

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::super::account::Account;
 use super::super::complaint::Complaint;
 use super::super::server::ServerConnection;
+use super::super::trial::Trial;
 use super::super::{Session, Stage, TEXT_LENGTH_MAX, Unit};
 use super::credential::Proof;
 use super::{Door, Outside, Wish};
@@ -233,7 +234,7 @@ impl<'a> Door<'a> {
             owes_restore: false,
             rereads: Rereads::Nothing,
             has_untold_path: false,
-            on_trial: Vec::new(),
+            trial: Trial::default(),
             drew: false,
             inherits_draws: false,
             token: evenkeel_policy::causality::Token::new(),
