@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
 pub use control::{Command, ControlHandle, KillWhich, Reply, Request, Stopped};
 pub use database::{
-    ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, IdleStatus, PoolStatus,
-    RuleStatus, UsageStatus, WorkStatus,
+    ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, IdleStatus,
+    PinCauseStatus, PoolStatus, RuleStatus, UsageStatus, WorkStatus,
 };
 pub use explain::{Explanation, Question, RuleFit, StatementStatus};
 pub use timeline::{EventKind, Severity, TimelineEvent};

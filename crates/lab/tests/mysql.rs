@@ -16,6 +16,8 @@ mod baked;
 mod bulk;
 #[path = "mysql/causal.rs"]
 mod causal;
+#[path = "mysql/causes.rs"]
+mod causes;
 #[path = "mysql/client.rs"]
 mod client;
 #[path = "mysql/commands.rs"]

@@ -12,6 +12,8 @@ mod batches;
 mod before_login;
 #[path = "postgres/cancels.rs"]
 mod cancels;
+#[path = "postgres/causes.rs"]
+mod causes;
 #[path = "postgres/client.rs"]
 mod client;
 #[path = "postgres/encryption.rs"]

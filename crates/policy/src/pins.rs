@@ -129,7 +129,7 @@ pub enum Farewell {
 }
 
 /// The pins of one client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Pins(u32);
 
 impl Pin {
@@ -171,6 +171,24 @@ impl Pin {
 
 /// What a statement leaves behind only until the next one.
 const OF_STATEMENT: Pins = Pins::of(&[Pin::FoundRows, Pin::Warnings, Pin::InsertId]);
+
+/// Reasons that end by themselves, with the transaction, the result or the next statement, or that
+/// pin nobody alone.
+const PASSING: Pins = Pins::of(&[
+    Pin::Replication,
+    Pin::Transaction,
+    Pin::AutocommitOff,
+    Pin::Xa,
+    Pin::Streaming,
+    Pin::Cursor,
+    Pin::LongData,
+    Pin::Recall,
+    Pin::Hiding,
+    Pin::Reading,
+    Pin::FoundRows,
+    Pin::Warnings,
+    Pin::InsertId,
+]);
 
 /// What DISCARD ALL leaves behind. A loaded library stays; the generator of random() and what
 /// languages keep, too.
@@ -231,6 +249,24 @@ impl Pins {
     #[must_use]
     pub const fn without(self, pin: Pin) -> Pins {
         Pins(self.0 & !pin.bit())
+    }
+
+    /// Those of these reasons that are not among the others.
+    #[must_use]
+    pub const fn except(self, others: Pins) -> Pins {
+        Pins(self.0 & !others.0)
+    }
+
+    /// Those of these reasons that are among the others, too.
+    #[must_use]
+    pub const fn within(self, others: Pins) -> Pins {
+        Pins(self.0 & others.0)
+    }
+
+    /// The reasons that last beyond the transaction, until the client ends them.
+    #[must_use]
+    pub const fn lasting(self) -> Pins {
+        self.except(PASSING)
     }
 
     /// Binds for the reasons of both.

@@ -10,6 +10,7 @@ mod input;
 mod interned;
 pub(crate) mod mysql;
 pub(crate) mod pace;
+pub(crate) mod pinning;
 mod placing;
 pub(crate) mod postgres;
 mod refuse;

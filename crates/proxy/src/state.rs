@@ -8,5 +8,8 @@
 
 pub mod meaning;
 pub mod mysql;
+mod pin_source;
 pub mod settings;
 pub mod templates;
+
+pub use pin_source::PinSource;

@@ -69,6 +69,11 @@ pub(crate) fn connections() -> Connections {
                 server: Some("db1".into()),
                 server_pid: Some(4711),
                 pins: vec!["LISTEN".into()],
+                pinned_by: vec![PinCauseStatus {
+                    reason: "LISTEN".into(),
+                    statement: "listen orders".into(),
+                    ..PinCauseStatus::default()
+                }],
                 from_client: 100,
                 to_client: 2_000,
             },
@@ -162,6 +167,12 @@ fn pooled() -> DatabaseStatus {
         digests_max: 1_000,
         clients: vec![count("idle", 4), count("active", 1)],
         pins: vec![count("LISTEN", 1)],
+        pin_causes: vec![PinCauseStatus {
+            reason: "LISTEN".into(),
+            statement: "listen orders".into(),
+            pinned_total: Some(1),
+            ..PinCauseStatus::default()
+        }],
         problems: vec!["the account sees no triggers of the schema 'shop'".into()],
         rules: vec![RuleStatus {
             name: "reports".into(),

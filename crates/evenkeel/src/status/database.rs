@@ -27,6 +27,9 @@ pub struct DatabaseStatus {
     /// How many clients are bound to their server connection, by reason; reasons without any are
     /// left out.
     pub pins: Vec<CountStatus>,
+    /// Statements that have pinned clients to a server connection since the start, the most
+    /// frequent first; at most ten.
+    pub pin_causes: Vec<PinCauseStatus>,
     /// What the servers do not let Evenkeel's account know, and what to do about it.
     pub problems: Vec<String>,
     /// The rules for statements, in order.
@@ -98,6 +101,39 @@ pub struct UsageStatus {
     pub from_clients: u64,
     /// Bytes to them.
     pub to_clients: u64,
+}
+
+/// A statement that pinned clients to a server connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PinCauseStatus {
+    /// The reason.
+    pub reason: String,
+    /// The setting, function, table or other object that pins; empty: the statement names it.
+    pub object: String,
+    /// The statement without its literals; empty: the login.
+    pub statement: String,
+    /// How often it has pinned a client since the start; not given for one client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned_total: Option<u64>,
+}
+
+impl PinCauseStatus {
+    /// The statement, or what stands for it.
+    pub fn text(&self) -> &str {
+        match self.statement.is_empty() {
+            true => "the login",
+            false => &self.statement,
+        }
+    }
+
+    /// The reason, with the object in brackets.
+    pub fn described(&self) -> String {
+        match self.object.is_empty() {
+            true => self.reason.clone(),
+            false => format!("{} ({})", self.reason, self.object),
+        }
+    }
 }
 
 /// A rule for statements.
@@ -207,10 +243,30 @@ pub struct ClientStatus {
     pub server_pid: Option<u32>,
     /// What binds it to that connection.
     pub pins: Vec<String>,
+    /// Statements that did, the first one first; none for what ends with the transaction or the
+    /// next statement.
+    pub pinned_by: Vec<PinCauseStatus>,
     /// Bytes from it.
     pub from_client: u64,
     /// Bytes to it.
     pub to_client: u64,
+}
+
+impl ClientStatus {
+    /// Its pins, each with the setting or object that holds it.
+    pub fn bound_by(&self) -> String {
+        let object = |pin: &String| {
+            let mut causes = self.pinned_by.iter();
+            let cause = causes.find(|cause| cause.reason.split(", ").any(|one| one == pin));
+            cause.filter(|cause| !cause.object.is_empty())
+        };
+        let pins = self.pins.iter().map(|pin| match object(pin) {
+            Some(cause) => format!("{pin} ({})", cause.object),
+            None => pin.clone(),
+        });
+        let pins: Vec<_> = pins.collect();
+        pins.join(", ")
+    }
 }
 
 /// One idle server connection.

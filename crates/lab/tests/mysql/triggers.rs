@@ -130,6 +130,8 @@ const ACCOUNTS: &str = "\
     GRANT TRIGGER ON `sb_est`.* TO blind@'127.0.0.1';";
 
 fn an_account_is_told(server: &Server, io: &str) {
+    let table = "create table if not exists other.of_triggers (a int)";
+    server.sql(table).unwrap();
     let stage = stage(server, io, "blind");
     let complaint = |stage: &Stage| {
         let problems = problems(stage);
@@ -189,4 +191,45 @@ fn mysql_tells_of_triggers_as_mariadb_does() {
     let stage = Stage::before(server, "auto", TWO);
     is_its_client_s(&stage, "auto");
     assert_eq!(problems(&stage), Value::Array(Vec::new()));
+}
+
+/// TO SEE THIS RED: complain of every schema, or of a server without tables.
+#[test]
+fn schemas_without_tables_give_no_warning() {
+    const SPLIT: Setup<'_> = Setup {
+        tables: "[service.split]\nreads = true",
+        ..TWO
+    };
+    let (_lab, server) = own();
+    let accounts = format!("{ACCOUNTS} GRANT SLAVE MONITOR ON *.* TO blind@'127.0.0.1'");
+    server.sql(&accounts).unwrap();
+    let own = "user = \"evenkeel\"\npassword = \"evenkeel\"";
+    for io in DRIVERS {
+        server.sql("create database bare").unwrap();
+        let stage = Stage::start(
+            |address| {
+                let blind = "user = \"blind\"\npassword = \"blind\"";
+                config(&server, address, io, SPLIT).replace(own, blind)
+            },
+            |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+        );
+        let mut client = stage.client();
+        client.run("create table first_table (a int)");
+        client.run("drop table first_table");
+        client.run("create or replace view seen as select 1");
+        client.run("drop view seen");
+        server.sql("create table bare.t (a int)").unwrap();
+        wait_until(
+            &stage.balancer,
+            "a complaint of a schema that has a table",
+            || {
+                client.run("create or replace view seen as select 1");
+                problems(&stage).to_string().contains("'bare'")
+            },
+        );
+        let log = stage.balancer.log();
+        let warned = log.lines().filter(|line| line.contains("sees no"));
+        assert_eq!(warned.count(), 1, "{io}: {log}");
+        server.sql("drop database bare").unwrap();
+    }
 }

@@ -11,6 +11,7 @@ use super::worker::Worker;
 use super::{Engine, Order};
 use crate::clock;
 use crate::service::Service;
+use crate::service::database::PinCause;
 use crate::service::figures::Census;
 use crate::session::card::Card;
 pub use crate::session::card::Doing;
@@ -38,6 +39,8 @@ pub struct SessionInfo {
     pub server_process: Option<u32>,
     /// What binds it to that connection.
     pub pins: Pins,
+    /// Why the lasting ones of these hold.
+    pub causes: Vec<Arc<PinCause>>,
     /// Bytes from it.
     pub from_client: u64,
     /// Bytes to it.
@@ -110,6 +113,7 @@ fn session(live: &Live, card: &Card) -> SessionInfo {
         server_process: target.as_ref().and_then(|target| target.process()),
         server: target.map(|target| Arc::clone(&target.pooled.server.name)),
         pins: card.pins(),
+        causes: card.causes(),
         from_client: live.from_client.get(),
         to_client: live.to_client.get(),
     }

@@ -36,6 +36,8 @@ pub struct Routines {
     views: Named<Option<Pins>>,
     /// Any of these leaves or asks something.
     has_bonds: bool,
+    /// Whoever asked sees all tables.
+    sees_tables: bool,
     /// Schemas whose triggers are hidden.
     blind: Vec<String>,
 }
@@ -80,6 +82,8 @@ pub struct Trigger {
 pub struct Listed {
     /// It is a MariaDB.
     pub mariadb: bool,
+    /// Whoever asked sees all tables: where none is listed, there is none.
+    pub sees_tables: bool,
     /// Names of tables.
     pub tables: Vec<String>,
     /// Views.
@@ -104,6 +108,7 @@ impl Routines {
             triggers: Named::default(),
             views: Named::default(),
             has_bonds: false,
+            sees_tables: listed.sees_tables,
             blind: listed.blind.clone(),
         };
         for routine in &listed.routines {
@@ -170,6 +175,12 @@ impl Routines {
     #[must_use]
     pub fn blind(&self) -> &[String] {
         &self.blind
+    }
+
+    /// Whether all tables are visible: where none is known, there is none.
+    #[must_use]
+    pub fn sees_tables(&self) -> bool {
+        self.sees_tables
     }
 
     /// How many functions, and tables and views, are known by name.

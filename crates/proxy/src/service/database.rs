@@ -24,6 +24,7 @@ use super::line::Line;
 use super::rules::{Hits, RuleBook};
 use crate::knowledge::Knowledge;
 use crate::server::Server;
+use crate::session::pinning::PinCauses;
 use crate::session::{mysql, postgres};
 use crate::state::meaning::Hint;
 use crate::tls::{Acceptor, Connector, Towards};
@@ -31,6 +32,7 @@ use crate::upstream::join::JoinError;
 use crate::upstream::lender::{Lender, Who};
 
 pub use super::doorstep::LoginPlaces;
+pub use crate::session::pinning::{PinCause, PinCount};
 pub use crate::upstream::lender::pause::Paused;
 
 /// How a database is served from now on; replaced with its [`View`](super::View).
@@ -236,6 +238,7 @@ pub struct DatabaseService {
     hits: Mutex<HashMap<Box<str>, Arc<Hits>>>,
     /// None: statements are not counted apart.
     digests: ArcSwapOption<Digests>,
+    pin_causes: PinCauses,
     /// By worker, user and database: each has one writer, and there is one of each for ever.
     usages: Mutex<HashMap<Whose, UsageOf>>,
 }
@@ -272,6 +275,16 @@ fn counter(counters: &Mutex<HashMap<u64, Arc<Load>>>, server_id: u64) -> Arc<Loa
 }
 
 impl DatabaseService {
+    /// What has pinned sessions to server connections, the most frequent cause first.
+    pub fn pin_causes(&self) -> Vec<PinCount> {
+        self.pin_causes.all()
+    }
+
+    /// A session was pinned. Returns whether its cause is a new one.
+    pub(crate) fn pinned(&self, cause: &Arc<PinCause>) -> bool {
+        self.pin_causes.count(cause)
+    }
+
     /// For PostgreSQL: nothing is open and nobody waits.
     pub fn postgres(
         workers: usize,
@@ -312,6 +325,7 @@ impl DatabaseService {
             at_home: Mutex::default(),
             hits: Mutex::default(),
             digests: ArcSwapOption::empty(),
+            pin_causes: PinCauses::default(),
             usages: Mutex::default(),
         }
     }

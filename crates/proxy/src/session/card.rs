@@ -17,6 +17,8 @@ use crate::dice::dice;
 use crate::engine::worker::{SWEEP_INTERVAL, Worker};
 use crate::service::database::{DatabaseView, Times};
 use crate::service::rules::Ruling;
+use crate::session::pinning::PinCause;
+use crate::state::PinSource;
 use crate::upstream::cancelling::Cancelling;
 use crate::upstream::lending::Lent;
 
@@ -85,6 +87,8 @@ pub(crate) struct Card {
     transaction_since_us: Cell<u64>,
     target: RefCell<Option<Rc<Cancelling>>>,
     pins: Cell<Pins>,
+    /// Why the lasting ones of its pins hold.
+    causes: RefCell<Vec<Arc<PinCause>>>,
     /// How long its client may say nothing while it does nothing, by the client's own wish; zero:
     /// as the service says.
     idle_limit_ms: Cell<u64>,
@@ -160,6 +164,7 @@ impl Card {
             transaction_since_us: Cell::new(0),
             target: RefCell::default(),
             pins: Cell::new(Pins::NONE),
+            causes: RefCell::default(),
             idle_limit_ms: Cell::new(0),
             deadline_ms: Cell::new(0),
             query_limit_ms: Cell::new(None),
@@ -195,8 +200,37 @@ impl Card {
         self.pins.get()
     }
 
-    pub(crate) fn set_pins(&self, pins: Pins) {
-        self.pins.set(pins);
+    /// Why the lasting ones of its pins hold, the first cause first.
+    pub(crate) fn causes(&self) -> Vec<Arc<PinCause>> {
+        self.causes.borrow().clone()
+    }
+
+    /// These pins hold from now on. `source`: names the cause of new ones that last. Returns that
+    /// cause, if there is one.
+    pub(crate) fn set_pins(
+        &self,
+        pins: Pins,
+        source: impl FnOnce(Pins) -> PinSource,
+    ) -> Option<Arc<PinCause>> {
+        let before = self.pins.replace(pins).lasting();
+        let lasting = pins.lasting();
+        if before == lasting {
+            return None;
+        }
+        let mut causes = self.causes.borrow_mut();
+        causes.retain(|cause| !cause.pins.within(lasting).is_empty());
+        let new = lasting.except(before);
+        if new.is_empty() {
+            return None;
+        }
+        let PinSource { statement, object } = source(new);
+        let cause = Arc::new(PinCause {
+            pins: new,
+            statement,
+            object,
+        });
+        causes.push(Arc::clone(&cause));
+        Some(cause)
     }
 
     pub(crate) fn is_at(&self, server_id: u64) -> bool {

@@ -64,6 +64,7 @@ use crate::session::card::{Card, Doing};
 use crate::session::hello;
 use crate::session::input::Input;
 use crate::socket::{Chunk, Socket};
+use crate::state::PinSource;
 use crate::state::meaning::Rereads;
 use crate::state::settings::leftover::Rows;
 use crate::state::settings::{Journal, Settings};
@@ -71,6 +72,9 @@ use crate::stream::Stream;
 
 /// A Query or Parse longer than this is not read but passed on, and binds its session.
 const TEXT_LENGTH_MAX: usize = 1024 * 1024;
+
+/// Such a text, for people.
+const LONG_TEXT: &str = "a text of more than 1 MiB";
 
 /// What a waiting client may send ahead.
 const HELD_LENGTH_MAX: usize = 64 * 1024;
@@ -144,6 +148,8 @@ struct Session<'a> {
     has_untold_path: bool,
     /// Statements that were run on the connection that it has.
     trial: Trial,
+    /// The statement that pins if anything does now.
+    source: Option<Arc<PinSource>>,
     /// It drew from a sequence on the connection that it has, for all that is known.
     drew: bool,
     /// What others drew may be remembered on that connection.

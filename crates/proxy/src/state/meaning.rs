@@ -18,12 +18,16 @@ pub use parts::parts;
 pub use pins::of_function;
 pub use rereads::{Rereads, sets_anything};
 
+use std::sync::Arc;
+
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
+use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::facts::Discard;
 use evenkeel_wire::sql::{hint, postgres};
 use smallvec::{SmallVec, smallvec};
 
+use super::PinSource;
 use crate::knowledge::Catalog;
 
 /// A text that leaves more behind is not followed: each of its executions would take up so much.
@@ -188,6 +192,10 @@ pub struct Meaning {
     pub writes: bool,
     /// Its text's, under which it is counted; zero: none.
     pub digest: u64,
+    /// The first object of it that pins, for people.
+    pub object: Option<Box<str>>,
+    /// The text, for people, if it may pin.
+    pub source: Option<Arc<PinSource>>,
 }
 
 /// Where a comment wants a text to run.
@@ -357,6 +365,41 @@ impl Meaning {
             may_run_later: false,
             writes: true,
             digest: 0,
+            object: None,
+            source: None,
+        }
+    }
+
+    /// Takes the text along, to be shown if it pins.
+    pub(crate) fn name_source(&mut self, text: &[u8], dialect: Option<Dialect>) {
+        let mut effects = self.effects.iter();
+        if effects.any(|effect| effect.does.may_pin()) {
+            self.source = Some(PinSource::of(text, dialect, self.object.as_deref()));
+        }
+    }
+}
+
+impl Does {
+    /// Whether it may pin its session beyond the transaction.
+    fn may_pin(&self) -> bool {
+        match self {
+            Does::Pin(_)
+            | Does::PinOnSuccess(_)
+            | Does::Set { .. }
+            | Does::Prepare(_)
+            | Does::Execute(_) => true,
+            Does::Release(_)
+            | Does::Reset(_)
+            | Does::ResetAll
+            | Does::SetTransaction(_)
+            | Does::Commit
+            | Does::Rollback
+            | Does::Savepoint(_)
+            | Does::ReleaseSavepoint(_)
+            | Does::RollbackTo(_)
+            | Does::Deallocate(_)
+            | Does::DeallocateAll
+            | Does::Discard(_) => false,
         }
     }
 }
@@ -397,6 +440,8 @@ pub fn read_in_doubt(
         may_run_later: false,
         writes: false,
         digest: 0,
+        object: None,
+        source: None,
     };
     let mut reader = Reader {
         text,
@@ -414,6 +459,7 @@ pub fn read_in_doubt(
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::Effects::of(index, &mut meaning.effects);
         effects::collect(&reader, statement, &mut effects);
+        meaning.object = meaning.object.take().or_else(|| effects.object.take());
         meaning.hides_tables |= effects.hides_tables(statement);
         meaning.draws |= effects.draws;
         meaning.asks |= effects.asks;

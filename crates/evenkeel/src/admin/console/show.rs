@@ -203,7 +203,7 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
             0
         };
         let (wait, wait_us) = split(waits_ms);
-        let bound_by = client.pins.join(", ");
+        let bound_by = client.bound_by();
         vec![
             text("C"),
             text(&client.user),
@@ -221,6 +221,10 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
             text(&client.doing),
             client.server.clone(),
             (!bound_by.is_empty()).then_some(bound_by),
+            client
+                .pinned_by
+                .first()
+                .map(|cause| cause.text().to_owned()),
             text(&one.service.name),
         ]
     };

@@ -228,6 +228,7 @@ const POOL_COLUMNS = ["Database", "User", "Server", "Connections", "Idle", "Wait
 const WORK_COLUMNS = ["Queries", "Failed", "Rows sent", "Rows changed", "Time", "Mean", "95 %"];
 const USER_COLUMNS = ["Database", "User", "Transactions", ...WORK_COLUMNS];
 const DIGEST_COLUMNS = ["Statement", "On replicas", ...WORK_COLUMNS, "Last run"];
+const CAUSE_COLUMNS = ["Statement", "Reason", "Times"];
 const RULE_COLUMNS = ["Rule", "Does", "Statements"];
 
 function poolsView() {
@@ -243,9 +244,10 @@ function poolsView() {
   const pools = plainTable("pools", POOL_COLUMNS, poolKey, poolValues);
   const users = plainTable("pools", USER_COLUMNS, userKey, userValues);
   const digests = plainTable("pools digests", DIGEST_COLUMNS, (one) => one.digest, digestValues);
+  const causes = plainTable("pools digests", CAUSE_COLUMNS, causeKey, causeValues);
   const problems = make("p", "failed");
   const rules = plainTable("rules", RULE_COLUMNS, (rule) => rule.name, ruleValues);
-  const tables = [pools, rules, users, digests].map((table) => table.root);
+  const tables = [pools, rules, causes, users, digests].map((table) => table.root);
   const root = make("div", "", numbers, problems, paused, bound, ...tables);
   const update = (pooled) => {
     updatePoolFigures(figures, pooled);
@@ -254,6 +256,8 @@ function poolsView() {
     setText(paused, names && `Paused by command: ${names}. Clients wait.`);
     const pins = pooled.pins.map((pin) => `${count(pin.count)} by ${pin.what}`).join(", ");
     setText(bound, pins && `Clients bound to their server connection: ${pins}.`);
+    causes.update(pooled.pin_causes, "Statements that pinned clients to a server connection");
+    causes.root.hidden = pooled.pin_causes.length === 0;
     pools.update(pooled.pools, `Pools, ${pooled.pool_mode} mode, at most ${count(pooled.pool_size)} connections each`);
     rules.update(pooled.rules, "Rules, in order");
     users.update(pooled.users, "Users, since the start");
@@ -265,6 +269,12 @@ function poolsView() {
   return { root, update };
 }
 
+const causeKey = (cause) => [cause.statement, cause.reason, cause.object].join("\u0000");
+const causeValues = (cause) => [
+  cause.statement || "the login",
+  cause.object ? `${cause.reason} (${cause.object})` : cause.reason,
+  count(cause.pinned_total),
+];
 const poolKey = (pool) => [pool.database, pool.user, pool.server].join("\u0000");
 const userKey = (user) => [user.database, user.user].join("\u0000");
 

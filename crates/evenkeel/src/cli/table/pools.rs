@@ -2,9 +2,12 @@
 
 use super::{aligned, bytes};
 use crate::status::{
-    ClientStatus, Connections, DatabaseStatus, DigestStatus, PoolStatus, RuleStatus, UsageStatus,
-    WorkStatus,
+    ClientStatus, Connections, DatabaseStatus, DigestStatus, PinCauseStatus, PoolStatus,
+    RuleStatus, UsageStatus, WorkStatus,
 };
+
+/// Statements that pin clients, of which `evenkeel status` shows so many.
+const PIN_CAUSES_SHOWN: usize = 3;
 
 /// What `evenkeel pools` prints.
 pub(in crate::cli) fn rendered(status: &DatabaseStatus) -> String {
@@ -75,6 +78,8 @@ pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
             .map(|pin| format!("{} by {}", pin.count, pin.what))
             .collect();
         lines.push(format!("  bound clients: {}", pins.join(", ")));
+        let causes = status.pin_causes.iter().take(PIN_CAUSES_SHOWN);
+        lines.extend(causes.map(|cause| format!("  pinned by {}", cause_line(cause))));
     }
     let problems = status.problems.iter();
     lines.extend(problems.map(|problem| format!("  problem: {problem}")));
@@ -91,6 +96,11 @@ pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
     lines
 }
 
+fn cause_line(cause: &PinCauseStatus) -> String {
+    let times = cause.pinned_total.unwrap_or_default();
+    format!("{}: {}, {times} times", cause.text(), cause.described())
+}
+
 fn rule(rule: &RuleStatus) -> String {
     let not = if rule.active { "" } else { " (not active)" };
     format!("{}{not} {} times", rule.name, rule.hits_total)
@@ -99,7 +109,17 @@ fn rule(rule: &RuleStatus) -> String {
 /// What `evenkeel clients` prints.
 pub(in crate::cli) fn clients(connections: &Connections) -> String {
     let head = [
-        "ID", "USER", "DATABASE", "FROM", "DOING", "FOR", "AGE", "SERVER", "PID", "BOUND BY",
+        "ID",
+        "USER",
+        "DATABASE",
+        "FROM",
+        "DOING",
+        "FOR",
+        "AGE",
+        "SERVER",
+        "PID",
+        "BOUND BY",
+        "STATEMENT",
     ];
     let mut lines = table(head, connections.clients.iter().map(client_row));
     let head = ["", "USER", "DATABASE", "SERVER", "PID", "AGE"];
@@ -191,7 +211,7 @@ pub(in crate::cli) fn digests(digests: &[DigestStatus]) -> String {
     table(head, digests.iter().map(row)).join("\n")
 }
 
-fn client_row(client: &ClientStatus) -> [String; 10] {
+fn client_row(client: &ClientStatus) -> [String; 11] {
     [
         client.id.to_string(),
         client.user.clone(),
@@ -202,7 +222,12 @@ fn client_row(client: &ClientStatus) -> [String; 10] {
         span(client.age_ms),
         client.server.clone().unwrap_or_default(),
         number(client.server_pid),
-        client.pins.join(", "),
+        client.bound_by(),
+        client
+            .pinned_by
+            .first()
+            .map_or("", PinCauseStatus::text)
+            .to_owned(),
     ]
 }
 

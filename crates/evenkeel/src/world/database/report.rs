@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_proxy::counters::work::Worked;
-use evenkeel_proxy::database::DatabaseService;
+use evenkeel_proxy::database::{DatabaseService, PinCause};
 use evenkeel_proxy::engine::describe::{Described, Doing, IdleInfo, SessionInfo};
 use evenkeel_proxy::figures::{Count, Figures};
 
@@ -12,13 +12,16 @@ use super::digests::{self, work};
 use crate::config::plan::{DatabasePlan, PoolMode, RulePlan, RuleTo, ServicePlan};
 use crate::status::{
     ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, Histogram, IdleStatus,
-    PoolStatus, RuleStatus, UsageStatus,
+    PinCauseStatus, PoolStatus, RuleStatus, UsageStatus,
 };
 use crate::world::report::histogram;
 use crate::world::service::ServiceState;
 
 /// So many statements are in every status; the others are asked for.
 const DIGESTS_SHOWN: usize = 20;
+
+/// Statements that pin clients, in every status.
+const PIN_CAUSES_SHOWN: usize = 10;
 
 /// None: it does not speak a database's protocol.
 pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
@@ -40,6 +43,7 @@ pub(in crate::world) fn status(offer: &ServiceState) -> Option<DatabaseStatus> {
             .iter()
             .filter_map(|pin| bound(figures, *pin))
             .collect(),
+        pin_causes: pin_causes(shared),
         problems: offer
             .knowledge
             .as_ref()
@@ -203,6 +207,24 @@ pub(in crate::world) fn connections(plan: &ServicePlan, told: Vec<Described>) ->
     all
 }
 
+fn pin_causes(shared: &DatabaseService) -> Vec<PinCauseStatus> {
+    let causes = shared.pin_causes().into_iter().take(PIN_CAUSES_SHOWN);
+    let counted = causes.map(|one| PinCauseStatus {
+        pinned_total: Some(one.sessions),
+        ..pin_cause(&one.cause)
+    });
+    counted.collect()
+}
+
+fn pin_cause(cause: &PinCause) -> PinCauseStatus {
+    PinCauseStatus {
+        reason: cause.pins.to_string(),
+        object: cause.object.to_string(),
+        statement: cause.statement.to_string(),
+        pinned_total: None,
+    }
+}
+
 fn client(plan: &ServicePlan, one: SessionInfo) -> ClientStatus {
     ClientStatus {
         id: one.id,
@@ -217,6 +239,7 @@ fn client(plan: &ServicePlan, one: SessionInfo) -> ClientStatus {
         server: one.server.map(|server| name_of(plan, &server)),
         server_pid: one.server_process,
         pins: one.pins.iter().map(|pin| pin.as_str().to_owned()).collect(),
+        pinned_by: one.causes.iter().map(|cause| pin_cause(cause)).collect(),
         from_client: one.from_client,
         to_client: one.to_client,
     }

@@ -18,6 +18,8 @@ use super::server::{ServerConnection, session_state};
 use super::statements::{READING, Statement, Within};
 use super::unit::{Sense, What};
 use crate::clock;
+use crate::session::pinning;
+use crate::state::PinSource;
 use crate::state::mysql::{self, Journal, Lookup, Meaning, Reply};
 use crate::state::settings::Settings;
 use crate::state::templates;
@@ -46,6 +48,7 @@ impl Session<'_> {
         let meaning = templates.meaning(text, within, is_fixed, || {
             let mut meaning = self.read(text);
             meaning.digest = digest(text, dialect).0;
+            meaning.name_source(text, Some(dialect));
             Arc::new(meaning)
         });
         self.shared.asked.note(meaning.needs);
@@ -70,6 +73,7 @@ impl Session<'_> {
         };
         self.shared.asked.note(meaning.needs);
         meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
+        meaning.name_source(text, dialect);
         meaning
     }
 
@@ -109,7 +113,17 @@ impl Session<'_> {
     }
 
     pub(super) fn pins_changed(&self) {
-        self.card.set_pins(self.journal.pins);
+        let source = |new| {
+            let source = effective(&self.unit.what, &self.unit.sense)
+                .and_then(|meaning| meaning.source.as_deref());
+            let statement = source.map(|source| source.statement.clone());
+            let object = self.journal.names_of(new).into();
+            PinSource {
+                statement: statement.unwrap_or_default(),
+                object,
+            }
+        };
+        pinning::pin(self.seat.service(), &self.card, self.journal.pins, source);
     }
 
     /// What the command leaves behind takes hold as it is sent.

@@ -301,7 +301,7 @@ impl Session<'_> {
             Request::FunctionCall => {
                 // Nobody looks up what it calls.
                 self.forget_draws(flight);
-                self.pin(Pin::Unknown);
+                self.pin_for(Pin::Unknown, "a FunctionCall message");
                 self.asked.runs(0);
                 self.unit.is_sent = true;
                 self.unit.may_write = true;

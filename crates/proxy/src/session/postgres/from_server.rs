@@ -19,6 +19,7 @@ use super::server::ServerConnection;
 use super::{End, Session, Stage};
 use crate::relay::Way;
 use crate::session::input::Input;
+use crate::session::pinning;
 use crate::socket::Chunk;
 use crate::state::meaning::Does;
 
@@ -288,6 +289,8 @@ impl Session<'_> {
             return false;
         };
         self.journal.succeeded(meaning, statement);
+        let (service, source) = (self.seat.service(), meaning.source.as_deref());
+        pinning::pin_by(service, &self.card, self.journal.pins, source);
         forget_statements(meaning, statement, server, &mut self.names);
         if discards_draws(meaning, statement) {
             server.holds_draws = false;
@@ -336,14 +339,6 @@ impl Session<'_> {
         }
     }
 
-    /// Something that we asked ourselves was refused.
-    fn own_failed(&mut self, event: &Event<'_>) {
-        if let Event::Error(report) = event {
-            let text = String::from_utf8_lossy(report.text()).into_owned();
-            self.refused_setting = (report.sqlstate().0, text);
-        }
-    }
-
     /// What we had asked a server for is not so.
     fn is_not_as_asked(&mut self, server: &mut ServerConnection, token: Option<Token>) {
         server.given.retain(|(_, by)| token != Some(Token(*by)));
@@ -359,7 +354,10 @@ impl Session<'_> {
     ) -> Delivery {
         let Some((name, value)) = report else {
             // Longer than what is followed.
-            self.pin(Pin::Settings);
+            self.pin_for(
+                Pin::Settings,
+                "a reported setting that is longer than is followed",
+            );
             return delivery;
         };
         let interner = self.worker.interner();
@@ -377,7 +375,10 @@ impl Session<'_> {
     fn ready(&mut self, server: &mut ServerConnection) {
         if !self.asked.is_as_read() {
             // Whatever its text was, it may have left anything behind.
-            self.pin(Pin::Unknown);
+            self.pin_for(
+                Pin::Unknown,
+                "a text of which the server ran more than was read",
+            );
             self.unit.may_write = true;
         }
         let ran = self.asked.ended();
@@ -393,7 +394,7 @@ impl Session<'_> {
         if self.drew && self.account.asks_sequences() {
             self.journal.pins.add(Pin::Sequence);
         }
-        self.card.set_pins(self.journal.pins);
+        self.pins_changed();
         self.settle(server);
         self.unit.since_us = self.borrower.ends_work(self.unit.since_us, &ran, is_idle);
         if server.conversation.owed() > 0 {

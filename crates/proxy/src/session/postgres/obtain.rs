@@ -2,6 +2,7 @@
 //! its unit.
 
 use evenkeel_policy::lending::Condition;
+use evenkeel_wire::postgres::boundaries::Event;
 use evenkeel_wire::postgres::conversation::Token;
 use evenkeel_wire::postgres::requests::Step;
 use evenkeel_wire::postgres::{TransactionStatus, build};
@@ -18,6 +19,14 @@ use crate::session::card::Doing;
 use crate::session::placing::Wanted;
 
 impl Session<'_> {
+    /// Something that we asked ourselves was refused.
+    pub(super) fn own_failed(&mut self, event: &Event<'_>) {
+        if let Event::Error(report) = event {
+            let text = String::from_utf8_lossy(report.text()).into_owned();
+            self.refused_setting = (report.sqlstate().0, text);
+        }
+    }
+
     /// Asks for a connection for the unit ahead, whose bytes the caller has. True: it is there, and
     /// they can go. False: they are to be held.
     pub(super) fn obtain(&mut self, wanted: &Wanted, view: &View) -> Result<bool, End> {

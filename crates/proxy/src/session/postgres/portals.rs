@@ -167,7 +167,7 @@ impl Session<'_> {
             // FETCH in SQL runs it, too, which is no Execute.
             if !portal.is_empty() {
                 self.journal.may_run(meaning);
-                self.card.set_pins(self.journal.pins);
+                self.pins_changed();
             }
         }
     }

@@ -15,7 +15,9 @@ use super::prepared::{NOT_ITS_NAME, names_ours, take_given};
 use super::server::ServerConnection;
 use super::statements::{self};
 use super::unit::text_of_query;
-use super::{End, Session, sequences};
+use super::{End, LONG_TEXT, Session, sequences};
+use crate::session::pinning;
+use crate::state::PinSource;
 use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
 use crate::state::templates::Within;
 
@@ -40,7 +42,7 @@ impl Session<'_> {
         if !is_whole {
             self.forget_draws(flight);
             self.unit.may_write = true;
-            self.pin(Pin::Unknown);
+            self.pin_for(Pin::Unknown, LONG_TEXT);
             self.asked.runs(0);
             return Ok(self.send(flight, Request::Query, Token(0), message.len()));
         }
@@ -95,14 +97,27 @@ impl Session<'_> {
         };
         if may_be_temporary {
             self.hides_tables = true;
+            self.source.clone_from(&meaning.source);
             self.journal.takes(Pin::TemporaryTable);
-            self.card.set_pins(self.journal.pins);
+            self.pins_changed();
         }
+    }
+
+    /// The card shows the pins of the journal.
+    pub(super) fn pins_changed(&self) {
+        let (service, source) = (self.seat.service(), self.source.as_deref());
+        pinning::pin_by(service, &self.card, self.journal.pins, source);
+    }
+
+    /// Pins for something that is not a statement that was read, in words.
+    pub(super) fn pin_for(&mut self, pin: Pin, words: &str) {
+        self.source = Some(PinSource::unread(words));
+        self.pin(pin);
     }
 
     pub(super) fn pin(&mut self, pin: Pin) {
         self.journal.pins.add(pin);
-        self.card.set_pins(self.journal.pins);
+        self.pins_changed();
     }
 
     /// The name of a DEALLOCATE, if the client has prepared it by the protocol.
@@ -200,7 +215,7 @@ impl Session<'_> {
         self.journal.prepares(&statement.meaning.effects);
         // Though a DEALLOCATE ALL before it is about to be committed.
         self.journal.bind(Pin::Prepared);
-        self.card.set_pins(self.journal.pins);
+        self.pins_changed();
     }
 
     /// Whether it runs what can be given its name only once all that was sent is answered.
@@ -232,7 +247,8 @@ impl Session<'_> {
     pub(super) fn take_pins(&mut self, meaning: &Meaning) {
         self.clears |= self.is_to_be_awaited(meaning);
         self.journal.sent(meaning);
-        self.card.set_pins(self.journal.pins);
+        self.source.clone_from(&meaning.source);
+        self.pins_changed();
     }
 
     /// Whether what comes behind it must not be sent before its end.
@@ -289,6 +305,7 @@ impl Session<'_> {
     fn read_prepared(&self, text: &[u8], dialect: Option<Dialect>) -> Meaning {
         let mut meaning = self.read_as(text, dialect);
         meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
+        meaning.name_source(text, dialect);
         meaning
     }
 

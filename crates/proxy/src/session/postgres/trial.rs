@@ -2,6 +2,7 @@
 //! server is asked before another client gets the connection, while they are on trial.
 
 use std::rc::Rc;
+use std::slice;
 use std::sync::Arc;
 
 use evenkeel_policy::lending::Condition;
@@ -17,6 +18,7 @@ use super::{End, Session, Stage};
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::service::Service;
+use crate::state::PinSource;
 use crate::state::settings::leftover::{self, Leftover};
 
 /// The server does not let this user look.
@@ -59,8 +61,9 @@ impl Session<'_> {
             Verdict::Leaves(_) => digests.push(digest),
         }
         if let Verdict::Leaves(left) = verdict {
+            self.source = Some(PinSource::named(self.shared.statement_of(digest), ""));
             self.journal.pins = self.journal.pins.and(left);
-            self.card.set_pins(self.journal.pins);
+            self.pins_changed();
         }
     }
 
@@ -130,8 +133,12 @@ impl Session<'_> {
         }
         let left = rows.read();
         server.checked(&trial, &left, &self.account, self.seat.service());
+        if !left.pins.is_empty() {
+            let statements = statements(self.seat.service(), &trial.digests);
+            self.source = Some(PinSource::named(statements, left.names()));
+        }
         self.journal.pins = self.journal.pins.and(left.pins);
-        self.card.set_pins(self.journal.pins);
+        self.pins_changed();
         self.release_if_idle()
     }
 
@@ -244,17 +251,20 @@ impl ServerConnection {
     }
 }
 
+/// The texts of statements, without their literals.
+fn statements(service: &Service, digests: &[u64]) -> String {
+    let database = service.database.as_ref();
+    let text = |digest: &u64| database.map(|own| own.statement_of(*digest));
+    let texts: Vec<_> = digests.iter().filter_map(text).collect();
+    texts.join("; ")
+}
+
 fn warn_left(
     account: &Account,
     service: &Service,
     (left, trial, culprit): (&Leftover, &Trial, Option<u64>),
 ) {
-    let database = service.database.as_ref();
-    let text = |digest: &u64| database.map_or_else(String::new, |own| own.statement_of(*digest));
-    let statements: Vec<_> = match &culprit {
-        Some(digest) => vec![text(digest)],
-        None => trial.digests.iter().map(text).collect(),
-    };
+    let digests = culprit.as_ref().map_or(&*trial.digests, slice::from_ref);
     let outcome = match culprit {
         Some(_) => "pins its clients from now on: it left state that its text does not show",
         None => "checked on the next runs: after them, state was found that no text shows",
@@ -263,8 +273,8 @@ fn warn_left(
         service = &*service.name,
         user = &*account.who.user,
         database = &*account.who.database,
-        statement = statements.join("; "),
-        left = left.names,
+        statement = statements(service, digests),
+        left = %left,
         "{outcome}",
     );
 }

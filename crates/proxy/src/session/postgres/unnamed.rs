@@ -7,17 +7,17 @@ use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Origin, Request, Sending, Token};
 use evenkeel_wire::postgres::frontend::Target;
 
-use super::Session;
 use super::effects::Unnamed;
 use super::prepared::{UNNAMED, UNREAD};
 use super::statements::new_id;
+use super::{LONG_TEXT, Session};
 
 impl Session<'_> {
     /// Too long to be read: it is prepared here under its own name, and stays here.
     pub(super) fn parse_unread(&mut self, flight: &mut Flight<'_, '_>, message: &[u8]) -> Sending {
         self.forget_draws(flight);
         self.unit.may_write = true;
-        self.pin(Pin::Unknown);
+        self.pin_for(Pin::Unknown, LONG_TEXT);
         let sending = self.send(flight, Request::Parse, Token(0), message.len());
         if sending == Sending::Forward
             && message.get(5) == Some(&0)

@@ -27,6 +27,8 @@ pub(super) struct Effects<'a> {
     pub(super) hides: bool,
     /// The same of settings by which texts are read.
     pub(super) rereads: bool,
+    /// The setting, function, table or view that pins.
+    pub(super) object: Option<Box<str>>,
     /// How many effects the list had before.
     before: usize,
     /// The pins of it that the list has already.
@@ -45,6 +47,7 @@ impl<'a> Effects<'a> {
             may_ask: false,
             hides: false,
             rereads: false,
+            object: None,
             pins: Pins::NONE,
             pins_on_success: Pins::NONE,
         }
@@ -70,6 +73,16 @@ impl<'a> Effects<'a> {
             statement: self.statement,
             does,
         });
+    }
+
+    /// Collects the effects of an object, which is named as what pins if it does and is the first.
+    pub(super) fn of_object(&mut self, what: &str, name: &[u8], collect: impl FnOnce(&mut Self)) {
+        let before = (self.pins, self.pins_on_success);
+        collect(self);
+        if self.object.is_none() && before != (self.pins, self.pins_on_success) {
+            let name = String::from_utf8_lossy(name);
+            self.object = Some(format!("{what} {name}").into());
+        }
     }
 
     /// A pin, once.
@@ -183,9 +196,15 @@ fn set(reader: &Reader<'_>, setting: Setting, effects: &mut Effects<'_>) {
 /// A setting changed in a way that cannot be followed, for longer than its transaction; `None`: not
 /// even which.
 fn unfollowed(name: Option<&[u8]>, effects: &mut Effects<'_>) {
-    effects.pin_on_success(Pin::Settings);
-    if name.is_none_or(values::is_role) {
-        effects.pin_on_success(Pin::Role);
+    let collect = |effects: &mut Effects<'_>| {
+        effects.pin_on_success(Pin::Settings);
+        if name.is_none_or(values::is_role) {
+            effects.pin_on_success(Pin::Role);
+        }
+    };
+    match name {
+        Some(name) => effects.of_object("setting", name, collect),
+        None => collect(effects),
     }
 }
 

@@ -107,10 +107,14 @@ fn planned(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>
         return;
     };
     for name in statement.functions.as_slice() {
-        users_function(reader, catalog, &name.name_in(reader.text), effects);
+        let name = name.name_in(reader.text);
+        effects.of_object("function", &name, |effects| {
+            users_function(reader, catalog, &name, effects);
+        });
     }
     for table in statement.tables.as_slice() {
-        bind(catalog.views(&table.name_in(reader.text)), effects);
+        let name = table.name_in(reader.text);
+        effects.of_object("view", &name, |effects| bind(catalog.views(&name), effects));
     }
 }
 
@@ -126,10 +130,13 @@ fn called(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_>)
         effects.pin(Pin::Seed);
     }
     if traits.any(Traits::SETS_UNKNOWN) && !sets_locally(reader, statement) {
-        effects.pin_on_success(Pin::Settings);
-        if may_set_role(reader, statement) {
-            effects.pin_on_success(Pin::Role);
-        }
+        let name = set_by_function(reader, statement);
+        effects.of_object("setting", &name, |effects| {
+            effects.pin_on_success(Pin::Settings);
+            if may_set_role(reader, statement) {
+                effects.pin_on_success(Pin::Role);
+            }
+        });
     }
     if traits.any(Traits::ADVISORY_LOCK) && statement.functions.is_cut() {
         effects.pin(Pin::NamedLock);
@@ -171,6 +178,10 @@ fn only_unlocks(reader: &Reader<'_>, statement: &Statement) -> bool {
 
 /// What a call of that name binds.
 pub(super) fn function(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
+    effects.of_object("function", name, |effects| call(reader, name, effects));
+}
+
+fn call(reader: &Reader<'_>, name: &[u8], effects: &mut Effects<'_>) {
     if is_for_ever(name) {
         effects.pin(Pin::Unknown);
     } else if runs_text(name) {
@@ -270,6 +281,17 @@ fn relations(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'
 }
 
 fn relation(reader: &Reader<'_>, statement: &Statement, name: &[u8], effects: &mut Effects<'_>) {
+    effects.of_object("table or view", name, |effects| {
+        any_relation(reader, statement, name, effects);
+    });
+}
+
+fn any_relation(
+    reader: &Reader<'_>,
+    statement: &Statement,
+    name: &[u8],
+    effects: &mut Effects<'_>,
+) {
     let is_own = || postgres::defines_query(reader.text, statement, name, reader.backslashes);
     let is_unknown = |catalog: &dyn Lookup| catalog.relation(name) == Volatility::Unknown;
     // What its views and triggers call may be another, and those may be new.
@@ -313,7 +335,7 @@ fn triggers(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_
     let (Some(name), Some(catalog)) = (name, reader.catalog) else {
         return;
     };
-    match catalog.binds(&name) {
+    effects.of_object("function", &name, |effects| match catalog.binds(&name) {
         Some(pins) if !(reader.doubts_functions && catalog.is_of_users(&name)) => {
             pins.iter().for_each(|pin| match pin {
                 // Nothing of it is so yet.
@@ -322,7 +344,7 @@ fn triggers(reader: &Reader<'_>, statement: &Statement, effects: &mut Effects<'_
             });
         }
         _ => block::anything(reader, effects),
-    }
+    });
 }
 
 /// A statement with more names than are listed: any may be that of a function or a table. Which of
@@ -407,6 +429,13 @@ fn sets_locally(reader: &Reader<'_>, statement: &Statement) -> bool {
     }
     !by_view(reader, statement)
         && postgres::sets_locally(reader.text, statement, reader.backslashes)
+}
+
+/// The first setting that `set_config` sets, if the text names one.
+fn set_by_function(reader: &Reader<'_>, statement: &Statement) -> Vec<u8> {
+    let mut names = postgres::names_set(reader.text, statement, reader.backslashes);
+    let name = names.find_map(|name| name.map(|name| name.into_owned()));
+    name.unwrap_or_else(|| b"that the text does not name".to_vec())
 }
 
 fn may_set_role(reader: &Reader<'_>, statement: &Statement) -> bool {

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::collations::{self, Collation};
 use super::leftover::{Asked, Hold, InsertId, Left};
-use super::meaning::{Does, Lookup, Meaning, Thing};
+use super::meaning::{Does, IN_SCHEMA, Lookup, Meaning, Thing};
 use super::server::{self, OnServer};
 use super::tracking::{self, Tracking};
 use super::values;
@@ -86,6 +86,8 @@ pub struct Journal {
     /// Variables that bind as they are now.
     binding: Vec<(Box<[u8]>, Pin)>,
     things: Things,
+    /// The last setting that could not be followed.
+    unfollowed: Box<[u8]>,
     /// What was said of the next transaction only.
     next: Option<Modes>,
     tracking: Tracking,
@@ -151,6 +153,7 @@ impl Journal {
             lasting: Pins::NONE,
             binding: Vec::new(),
             things: Things::default(),
+            unfollowed: Box::default(),
             next: None,
             tracking_begun: tracking.clone(),
             tracking,
@@ -438,6 +441,26 @@ impl Journal {
                 self.things.unknown(thing);
             }
         }
+    }
+
+    /// Pins for a setting that cannot be followed, until a reset.
+    fn bind_setting(&mut self, name: Box<[u8]>) {
+        self.unfollowed = name;
+        self.bind(Pin::Settings);
+    }
+
+    /// Names of what has these pins, for people: settings, tables, locks, statements.
+    #[must_use]
+    pub fn names_of(&self, pins: Pins) -> String {
+        let binding = self.binding.iter().filter(|(_, pin)| pins.has(*pin));
+        let mut names: Vec<_> = binding.map(|(name, _)| &**name).collect();
+        if pins.has(Pin::Settings) && names.is_empty() && !self.unfollowed.is_empty() {
+            names.push(&self.unfollowed);
+        }
+        names.extend(self.things.names(pins));
+        let name = |name: &&[u8]| String::from_utf8_lossy(name).replace(char::from(IN_SCHEMA), ".");
+        let names: Vec<_> = names.iter().map(name).collect();
+        names.join(", ")
     }
 
     /// Takes a pin away if nothing asks for it any more.

@@ -9,9 +9,12 @@ mod parts;
 mod prepared;
 mod routing;
 mod set;
+mod source;
 mod tables;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{Kind, Modes, Statement, Traits, Volatility};
@@ -19,6 +22,7 @@ use evenkeel_wire::sql::hint;
 use evenkeel_wire::sql::mysql::{self, Modes as Reading};
 use smallvec::{SmallVec, smallvec};
 
+use super::super::PinSource;
 use super::super::meaning::EFFECTS_MAX;
 pub use super::super::meaning::Hint;
 use super::leftover::Needs;
@@ -99,6 +103,8 @@ pub struct Meaning {
     pub makes_program: bool,
     /// Its text's, under which it is counted; zero: none.
     pub digest: u64,
+    /// The text, for people, if it may pin.
+    pub source: Option<Arc<PinSource>>,
     /// The version of the servers that it was read for, if it has a comment that others may read
     /// otherwise; else 0.
     pub(super) read_for: u32,

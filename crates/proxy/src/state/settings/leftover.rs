@@ -1,7 +1,7 @@
 //! The question which state is left on a server connection that no client should have left there,
 //! and its answer: a row for each kind that there is, with names.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use evenkeel_policy::pins::{Pin, Pins};
 
@@ -54,7 +54,7 @@ const ASKED: [(Pin, &str); 7] = [
 const OF_TRANSACTION: &str =
     "'transaction_isolation','transaction_read_only','transaction_deferrable'";
 
-/// More of the names is not shown.
+/// Bytes of a name that are shown.
 const NAMES_LENGTH_MAX: usize = 200;
 
 /// More of an answer is not read: names can be 64 bytes each, and there are seven rows.
@@ -65,8 +65,8 @@ const ANSWER_LENGTH_MAX: usize = 16 * 1024;
 pub(crate) struct Leftover {
     /// Kinds of it.
     pub(crate) pins: Pins,
-    /// Names of it, for people.
-    pub(crate) names: String,
+    /// A name of each kind, for people.
+    named: Vec<(Pin, String)>,
 }
 
 /// Rows of the answer as they come: DataRow messages, cut anywhere.
@@ -136,21 +136,33 @@ impl Rows {
                 continue;
             };
             left.pins.add(*pin);
-            let comma = if left.names.is_empty() { "" } else { ", " };
-            let _ = write!(
-                left.names,
-                "{comma}{} ({})",
-                pin.as_str(),
-                String::from_utf8_lossy(name)
-            );
+            let name = String::from_utf8_lossy(name).into_owned();
+            left.named.push((*pin, name));
         }
         if read < self.count {
             // It was longer than is read: there is something.
             left.pins.add(Pin::Unknown);
         }
-        let length = left.names.floor_char_boundary(NAMES_LENGTH_MAX);
-        left.names.truncate(length);
         left
+    }
+}
+
+impl Leftover {
+    /// The names alone, with commas between them.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<_> = self.named.iter().map(|(_, name)| &**name).collect();
+        names.join(", ")
+    }
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (pin, name)) in self.named.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            let name = name.get(..name.floor_char_boundary(NAMES_LENGTH_MAX));
+            write!(f, "{comma}{} ({})", pin.as_str(), name.unwrap_or_default())?;
+        }
+        Ok(())
     }
 }
 
@@ -204,7 +216,8 @@ mod tests {
         let left = read(&bytes, 2);
         assert_eq!(left.pins, Pins::of(&[Pin::NamedLock, Pin::Settings]));
         let names = "advisory or named locks (7), settings that cannot be followed (jit, work_mem)";
-        assert_eq!(left.names, names);
+        assert_eq!(left.to_string(), names);
+        assert_eq!(left.names(), "7, jit, work_mem");
     }
 
     #[test]

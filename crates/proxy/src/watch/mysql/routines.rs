@@ -34,18 +34,36 @@ const SEQUENCES: &str = "SELECT TABLE_NAME AS name FROM information_schema.TABLE
 const DEFAULTS: &str = "SELECT TABLE_NAME AS name, COLUMN_DEFAULT AS body, '' AS sql_mode \
     FROM information_schema.COLUMNS WHERE COLUMN_DEFAULT LIKE '%nextval(%'";
 
-/// Schemas whose triggers it may not see, by privileges of its own: those of its roles are not
-/// looked at.
-const BLIND: &str = "SELECT SCHEMA_NAME AS name FROM information_schema.SCHEMATA, \
-    (SELECT CONCAT(QUOTE(LEFT(who, CHAR_LENGTH(who) - CHAR_LENGTH(host) - 1)), '@', QUOTE(host)) \
-    AS grantee FROM (SELECT CURRENT_USER() AS who, \
-    SUBSTRING_INDEX(CURRENT_USER(), '@', -1) AS host) AS account) AS us \
-    WHERE SCHEMA_NAME NOT IN ('information_schema', 'performance_schema', 'mysql', 'sys') \
+/// The account, as the tables of privileges name it.
+macro_rules! us {
+    () => {
+        "(SELECT CONCAT(QUOTE(LEFT(who, CHAR_LENGTH(who) - CHAR_LENGTH(host) - 1)), \
+         '@', QUOTE(host)) AS grantee FROM (SELECT CURRENT_USER() AS who, \
+         SUBSTRING_INDEX(CURRENT_USER(), '@', -1) AS host) AS account) AS us"
+    };
+}
+
+/// A row if it sees every table, by privileges of its own: those of its roles are not looked at.
+const SEES_TABLES: &str = concat!(
+    "SELECT own.PRIVILEGE_TYPE AS name FROM information_schema.USER_PRIVILEGES AS own, ",
+    us!(),
+    " WHERE own.PRIVILEGE_TYPE IN ('SELECT', 'SHOW VIEW') AND own.GRANTEE = us.grantee LIMIT 1"
+);
+
+/// Schemas whose triggers it may not see, by privileges of its own.
+const BLIND: &str = concat!(
+    "SELECT SCHEMA_NAME AS name FROM information_schema.SCHEMATA, ",
+    us!(),
+    " WHERE SCHEMA_NAME NOT IN ('information_schema', 'performance_schema', 'mysql', 'sys') \
     AND NOT EXISTS (SELECT 1 FROM information_schema.USER_PRIVILEGES AS own \
     WHERE own.PRIVILEGE_TYPE = 'TRIGGER' AND own.GRANTEE = us.grantee) \
     AND NOT EXISTS (SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES AS own \
     WHERE own.PRIVILEGE_TYPE = 'TRIGGER' AND own.GRANTEE = us.grantee \
-    AND SCHEMATA.SCHEMA_NAME LIKE own.TABLE_SCHEMA)";
+    AND SCHEMATA.SCHEMA_NAME LIKE own.TABLE_SCHEMA)"
+);
+
+/// Schemas that have a table: another has no triggers.
+const WITH_TABLES: &str = "SELECT DISTINCT TABLE_SCHEMA AS name FROM information_schema.TABLES";
 
 /// Asks servers, over a connection for each reading.
 pub struct RoutineAsker {
@@ -110,13 +128,20 @@ async fn listed(link: &mut Link) -> Result<Listed, Trouble> {
     if mariadb && !all(connection, SEQUENCES, name).await?.is_empty() {
         triggers.extend(all(connection, DEFAULTS, trigger).await?);
     }
+    let sees_tables = !all(connection, SEES_TABLES, name).await?.is_empty();
+    let mut blind = all(connection, BLIND, name).await?;
+    if sees_tables && !blind.is_empty() {
+        let with_tables = all(connection, WITH_TABLES, name).await?;
+        blind.retain(|schema| with_tables.contains(schema));
+    }
     Ok(Listed {
         mariadb,
+        sees_tables,
         tables: all(connection, TABLES, name).await?,
         views: all(connection, VIEWS, view).await?,
         routines: all(connection, ROUTINES, routine).await?,
         triggers,
-        blind: all(connection, BLIND, name).await?,
+        blind,
     })
 }
 

@@ -65,6 +65,7 @@ const TABLES: &[(&str, Show, &[&str])] = &[
             "doing",
             "server",
             "bound_by",
+            "pinned_by",
             "service",
         ],
     ),

@@ -235,6 +235,7 @@ impl<'a> Door<'a> {
             rereads: Rereads::Nothing,
             has_untold_path: false,
             trial: Trial::default(),
+            source: None,
             drew: false,
             inherits_draws: false,
             token: evenkeel_policy::causality::Token::new(),

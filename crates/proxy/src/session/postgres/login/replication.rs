@@ -19,6 +19,7 @@ use crate::session::card::{Card, Doing};
 use crate::session::home::Writer;
 use crate::session::placing::At;
 use crate::session::visit::{self, Guest};
+use crate::state::PinSource;
 use crate::state::settings::Journal;
 use crate::stream::Stream;
 use crate::upstream::lender::Parameters;
@@ -109,7 +110,7 @@ impl Door<'_> {
     ) -> Box<ServerConnection> {
         borrower.at = Some(at);
         card.has(&server.lent);
-        card.set_pins(Pins::of(&[Pin::Replication]));
+        card.set_pins(Pins::of(&[Pin::Replication]), |_| PinSource::default());
         card.does(Doing::Bound, self.worker);
         server
     }

@@ -391,15 +391,6 @@ impl Journal {
         on.now = interner.with(&on.now, &key, &literal);
     }
 
-    /// The server must have told of a variable that was set.
-    fn expect(&mut self, name: &[u8]) {
-        let name = variables::canonical(name);
-        let other = variables::other_name(name);
-        if !self.has_heard(name) && !other.is_some_and(|other| self.has_heard(other)) {
-            self.bind(Pin::Settings);
-        }
-    }
-
     pub(super) fn has_heard(&self, name: &[u8]) -> bool {
         self.heard.names.iter().any(|heard| **heard == *name)
     }
@@ -414,8 +405,9 @@ impl Journal {
         if self.has_heard(variables::TIMESTAMP) && !meaning.effects.iter().any(is_of_clock) {
             self.bind(Pin::Settings);
         }
-        if self.heard.names.iter().any(|name| is_lent(name, meaning)) {
-            self.bind(Pin::Settings);
+        let mut names = self.heard.names.iter();
+        if let Some(name) = names.find(|name| is_lent(name, meaning)) {
+            self.bind_setting(name.clone());
         }
         let explained = !self.heard.state
             || self.heard.schema

@@ -48,7 +48,7 @@ impl Journal {
         }
         self.heard.names.push(name.into());
         match variables::treatment(name) {
-            Treatment::Told if !is_followable(name, value) => self.bind(Pin::Settings),
+            Treatment::Told if !is_followable(name, value) => self.bind_setting(name.into()),
             Treatment::Told => {
                 if name == variables::COLLATION {
                     self.heard.collation = Some(value.into());
@@ -76,6 +76,15 @@ impl Journal {
             Treatment::Ours if self.is_asked => {}
             Treatment::Ours => self.bind(Pin::Unknown),
             Treatment::Timestamp | Treatment::Elsewhere => {}
+        }
+    }
+
+    /// The server must have told of a variable that was set.
+    pub(super) fn expect(&mut self, name: &[u8]) {
+        let name = variables::canonical(name);
+        let other = variables::other_name(name);
+        if !self.has_heard(name) && !other.is_some_and(|other| self.has_heard(other)) {
+            self.bind_setting(name.into());
         }
     }
 

@@ -66,6 +66,13 @@ impl Things {
         self.unknown.retain(|unknown| *unknown != thing);
     }
 
+    /// Names of those that have these pins.
+    pub(super) fn names(&self, pins: Pins) -> impl Iterator<Item = &[u8]> {
+        let known = self.known.iter();
+        let known = known.filter(move |known| pins.has(known.thing.pin()));
+        known.map(|known| &*known.name)
+    }
+
     pub(super) fn has(&self, thing: Thing) -> bool {
         let mut known = self.known.iter();
         self.unknown.contains(&thing) || known.any(|known| known.thing == thing)

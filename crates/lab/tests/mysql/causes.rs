@@ -1,0 +1,101 @@
+//! Causes of pins: clients, status and log name the statement and the setting or object.
+
+use evenkeel_lab::eventually;
+use serde_json::Value;
+
+use super::stage::{Stage, sql};
+use crate::rig::pool::Setup;
+use crate::rig::{DRIVERS, LIMIT, done};
+
+/// What a client sends, the reason of its pin, the object, and a part of the statement shown.
+const CASES: [(&str, &str, &str, &str); 7] = [
+    (
+        "create temporary table sbtest.cause_t (a int)",
+        "temporary tables",
+        "sbtest.cause_t",
+        "create temporary table",
+    ),
+    (
+        "select get_lock('cause', 1)",
+        "advisory or named locks",
+        "cause",
+        "select get_lock(?)",
+    ),
+    (
+        "prepare s from 'select 1'",
+        "PREPARE in SQL",
+        "s",
+        "prepare s from ?",
+    ),
+    (
+        "set @a = 1 + 1",
+        "user variables that cannot be followed",
+        "",
+        "set @a = ?",
+    ),
+    (
+        "lock tables sbtest.cause_locked read",
+        "LOCK TABLES",
+        "",
+        "lock tables sbtest.cause_locked read",
+    ),
+    (
+        "set @@sql_select_limit = 5 + 0",
+        "settings that cannot be followed",
+        "sql_select_limit",
+        "@@sql_select_limit",
+    ),
+    (
+        "handler sbtest.cause_locked open",
+        "open HANDLER",
+        "cause_locked",
+        "handler sbtest.cause_locked open",
+    ),
+];
+
+fn pinned_by(stage: &Stage, index: usize) -> Option<Value> {
+    let listed = done(&stage.balancer, &["clients", "pool", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let first = &listed["clients"][index]["pinned_by"][0];
+    (!first.is_null()).then(|| first.clone())
+}
+
+/// TO SEE THIS RED: do not note the source of a meaning.
+#[test]
+fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
+    sql("create table if not exists sbtest.cause_locked (a int)");
+    let many = Setup {
+        pool: "size = 20",
+        ..Setup::default()
+    };
+    for io in DRIVERS {
+        let stage = Stage::set(io, many);
+        let mut clients = Vec::new();
+        for (index, (text, reason, object, statement)) in CASES.into_iter().enumerate() {
+            let mut client = stage.client();
+            client.run(text);
+            clients.push(client);
+            let found = eventually(LIMIT, "a cause", || Ok(pinned_by(&stage, index)));
+            let found = found.unwrap_or_else(|error| panic!("{io}: {error}: {text}"));
+            let reasons = found["reason"].as_str().unwrap();
+            assert!(
+                reasons.split(", ").any(|one| one == reason),
+                "{io}: {text}: {found}"
+            );
+            assert_eq!(found["object"], object, "{io}: {text}: {found}");
+            let shown = found["statement"].as_str().unwrap();
+            assert!(shown.contains(statement), "{io}: {text}: {found}");
+        }
+        let causes = stage.status()["database"]["pin_causes"].clone();
+        assert_eq!(
+            causes.as_array().unwrap().len(),
+            CASES.len(),
+            "{io}: {causes}"
+        );
+        let log = stage.balancer.log();
+        let is_named = |line: &&str| {
+            line.contains("session pinned to its server connection") && line.contains("(cause)")
+        };
+        assert!(log.lines().any(|line| is_named(&line)), "{io}: {log}");
+    }
+}
