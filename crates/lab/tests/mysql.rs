@@ -38,6 +38,8 @@ mod full;
 mod globals;
 #[path = "mysql/handover.rs"]
 mod handover;
+#[path = "mysql/ids.rs"]
+mod ids;
 #[path = "mysql/killed.rs"]
 mod killed;
 #[path = "mysql/large.rs"]

@@ -5,10 +5,12 @@
 //! process that has taken over meanwhile. So the key that a client is given at its login says where
 //! the session is, beside a secret that only its client knows.
 //!
-//! Protocol 3.0 has room for 63 bits: 10 for the instance, 2 for the process, 6 and 13 for the
-//! lowest bits of worker and slot (whoever may be meant is compared with the secret), 32 for the
-//! secret. In 3.2 all stands in full behind the same first word, under a MAC.
+//! Protocol 3.0 has room for 63 bits: 19 for the number of the session, 2 for the process, 10 for
+//! the instance, 32 for the secret. In 3.2 all stands in full after the same first word, under a
+//! MAC. The first word is what drivers show as the process id: it is positive, above the ids of
+//! the operating system's processes, and another one for each session.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use evenkeel_wire::postgres::startup::CancelKey;
@@ -17,13 +19,22 @@ use rustls::crypto::ring;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
+use crate::numbers::{Number, Numbers};
+
+pub use crate::numbers::Place;
+
 #[cfg(test)]
 mod tests;
 
 const INSTANCE_BITS: u32 = 10;
 const GENERATION_BITS: u32 = 2;
-const WORKER_BITS: u32 = 6;
-const SLOT_BITS: u32 = 13;
+const NUMBER_BITS: u32 = 19;
+/// Below the number of a session, in the first word.
+const LOWER_BITS: u32 = INSTANCE_BITS + GENERATION_BITS;
+/// Linux gives processes no higher id.
+const PID_MAX: u32 = 1 << 22;
+/// The lowest number of a session: no process of a server has such an id.
+const NUMBER_MIN: u32 = (PID_MAX >> LOWER_BITS) + 1;
 
 /// A secret of protocol 3.0.
 const SHORT_BYTES: usize = 4;
@@ -41,15 +52,14 @@ pub struct Keyring {
     generation: u32,
     keyed: Hmac<Sha256>,
     logins: AtomicU64,
+    numbers: Arc<Numbers>,
 }
 
-/// Where a session is in its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Number of the worker.
-    pub worker: u16,
-    /// The session's number there; another session may have it later.
-    pub slot: u32,
+/// One session's: its number is given to no other one before this is dropped.
+pub struct Key {
+    number: Number,
+    place: Place,
+    secret: Secret,
 }
 
 /// Tells a session from all that have had its place before.
@@ -82,8 +92,6 @@ pub enum Addressee {
 pub struct Claim {
     place: Place,
     secret: Secret,
-    /// Whether the place stands there in full.
-    is_exact: bool,
 }
 
 impl Keyring {
@@ -98,6 +106,7 @@ impl Keyring {
             generation,
             keyed: Hmac::new(&key.into()),
             logins: AtomicU64::new(0),
+            numbers: Numbers::below((1 << NUMBER_BITS) - NUMBER_MIN),
         })
     }
 
@@ -106,16 +115,25 @@ impl Keyring {
         self.generation
     }
 
-    /// A secret for a session that logs in.
-    pub fn secret(&self) -> Secret {
+    /// For a session that logs in; `None`: there are as many as there are numbers.
+    pub fn key(&self, place: Place) -> Option<Key> {
+        Some(Key {
+            number: self.numbers.draw(place)?,
+            place,
+            secret: self.secret(),
+        })
+    }
+
+    fn secret(&self) -> Secret {
         let number = self.logins.fetch_add(1, Relaxed);
         let [a, b, c, d, ..] = self.digest(b"secret", &number.to_be_bytes());
         Secret(u32::from_be_bytes([a, b, c, d]))
     }
 
     /// What to give a client that speaks this minor version of protocol 3.
-    pub fn show(&self, place: Place, secret: Secret, minor: u16) -> Shown {
-        let process = self.process(place);
+    pub fn show(&self, key: &Key, minor: u16) -> Shown {
+        let Key { place, secret, .. } = key;
+        let process = self.process(key.number.value());
         let mut bytes = [0; LONG_BYTES];
         if minor < 2 {
             bytes[..SHORT_BYTES].copy_from_slice(&secret.0.to_be_bytes());
@@ -146,7 +164,7 @@ impl Keyring {
             secret => (secret, false),
         };
         let instance = instance_of(key.process);
-        if !is_length(secret.len()) || instance == 0 {
+        if !is_length(secret.len()) || instance == 0 || number_of(key.process).is_none() {
             return Addressee::Nobody;
         }
         if instance != self.instance {
@@ -162,17 +180,17 @@ impl Keyring {
     }
 
     fn read_short(&self, process: u32, secret: &[u8]) -> Addressee {
-        let generation = process >> (WORKER_BITS + SLOT_BITS) & low(GENERATION_BITS);
+        let generation = process >> INSTANCE_BITS & low(GENERATION_BITS);
         if generation != self.generation & low(GENERATION_BITS) {
             return Addressee::OtherProcess;
         }
+        let place = number_of(process).and_then(|number| self.numbers.place(number));
+        let Some(place) = place else {
+            return Addressee::Nobody;
+        };
         Addressee::Here(Claim {
-            place: Place {
-                worker: (process >> SLOT_BITS & low(WORKER_BITS)) as u16,
-                slot: process & low(SLOT_BITS),
-            },
+            place,
             secret: Secret(word(secret)),
-            is_exact: false,
         })
     }
 
@@ -190,16 +208,14 @@ impl Keyring {
                 slot: word(&body[8..]),
             },
             secret: Secret(word(&body[12..])),
-            is_exact: true,
         })
     }
 
-    /// The first word of a key, positive for those who take it for a process's number.
-    fn process(&self, place: Place) -> u32 {
-        let mut process = u32::from(self.instance);
-        process = process << GENERATION_BITS | self.generation & low(GENERATION_BITS);
-        process = process << WORKER_BITS | u32::from(place.worker) & low(WORKER_BITS);
-        process << SLOT_BITS | place.slot & low(SLOT_BITS)
+    /// The first word of a key, positive for those who take it for a process's id.
+    fn process(&self, number: u32) -> u32 {
+        let process = (number + NUMBER_MIN) << GENERATION_BITS;
+        let process = process | self.generation & low(GENERATION_BITS);
+        process << INSTANCE_BITS | u32::from(self.instance)
     }
 
     fn mac(&self, process: u32, body: &[u8]) -> [u8; MAC_BYTES] {
@@ -231,19 +247,14 @@ impl Shown {
 }
 
 impl Claim {
-    /// The workers that may be meant, of so many.
-    pub fn workers(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        candidates(self.place.worker.into(), WORKER_BITS, self.is_exact, count)
+    /// Where the session is that is meant.
+    pub fn place(&self) -> Place {
+        self.place
     }
 
-    /// The slots that may be meant, of so many.
-    pub fn slots(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        candidates(self.place.slot as usize, SLOT_BITS, self.is_exact, count)
-    }
-
-    /// Whether a session with that secret is meant. Takes the same time whatever the answer.
-    pub fn fits(&self, secret: Secret) -> bool {
-        self.secret.0.ct_eq(&secret.0).into()
+    /// Whether the session with that key is meant. Takes the same time whatever the answer.
+    pub fn fits(&self, key: &Key) -> bool {
+        self.secret.0.ct_eq(&key.secret.0).into()
     }
 }
 
@@ -260,18 +271,14 @@ pub fn passed_on(secret: &[u8]) -> Vec<u8> {
     marked
 }
 
-fn candidates(
-    first: usize,
-    bits: u32,
-    is_exact: bool,
-    count: usize,
-) -> impl Iterator<Item = usize> {
-    let step = if is_exact { usize::MAX } else { 1 << bits };
-    (first..count).step_by(step)
+fn instance_of(process: u32) -> u16 {
+    (process & low(INSTANCE_BITS)) as u16
 }
 
-fn instance_of(process: u32) -> u16 {
-    (process >> (GENERATION_BITS + WORKER_BITS + SLOT_BITS)) as u16
+/// `None`: it is a process's id, or none at all.
+fn number_of(process: u32) -> Option<u32> {
+    let number = (process >> LOWER_BITS).checked_sub(NUMBER_MIN)?;
+    (process >> (LOWER_BITS + NUMBER_BITS) == 0).then_some(number)
 }
 
 fn is_length(bytes: usize) -> bool {

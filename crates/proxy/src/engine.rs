@@ -25,11 +25,13 @@ use thiserror::Error;
 
 use crate::cancel::{Addressee, Claim, Keyring};
 use crate::listen::{Accepted, Listener, ListenerShared};
+use crate::numbers::Numbers;
 use crate::record::CutReason;
 use crate::server::Server;
 use crate::service::database::DatabaseService;
 use crate::service::{Service, View};
-use crate::session::cancel::{Kill, Killed, PassedKill};
+use crate::session::cancel::{self, Kill, Killed, PassedKill};
+use crate::session::mysql;
 use crate::upstream::lease::Registry;
 use crate::upstream::lending::Errand;
 use crate::upstream::queue;
@@ -109,6 +111,8 @@ pub(crate) struct Shared {
     pub(crate) records_wanted: AtomicBool,
     /// Makes and reads the keys of cancel requests.
     pub(crate) keyring: OnceLock<Keyring>,
+    /// Connection ids of MySQL's clients are made of them.
+    pub(crate) connection_numbers: Arc<Numbers>,
     /// Takes cancel requests to the process that this one has taken over from.
     pub(crate) former: ArcSwapOption<Former>,
     events: flume::Sender<Event>,
@@ -233,6 +237,7 @@ impl Engine {
             orders,
             records_wanted: AtomicBool::new(false),
             keyring: OnceLock::new(),
+            connection_numbers: mysql::id::numbers(),
             former: ArcSwapOption::empty(),
             events,
             events_dropped: AtomicU64::new(0),
@@ -290,13 +295,8 @@ impl Engine {
                 return;
             }
             let key = CancelKey { process, secret };
-            let read = shared.keyring.get().map(|ring| ring.read(key));
-            let Some(Addressee::Here(claim)) = read else {
-                return;
-            };
-            for index in claim.workers(shared.orders.len()) {
-                // A worker that is gone has no sessions.
-                let _ = shared.orders[index].send(Order::Cancel(claim));
+            if let Some(Addressee::Here(claim)) = shared.keyring.get().map(|ring| ring.read(key)) {
+                cancel::pass_to_worker(&shared, claim);
             }
         }
     }

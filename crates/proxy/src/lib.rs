@@ -11,6 +11,7 @@ mod dice;
 pub mod engine;
 pub mod knowledge;
 pub mod listen;
+mod numbers;
 pub mod probe;
 mod random;
 pub mod record;

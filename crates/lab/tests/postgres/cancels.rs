@@ -1,5 +1,6 @@
 //! A cancel request reaches the query that it means, wherever that is, and never another.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::eventually;
@@ -142,5 +143,36 @@ fn a_late_cancel_never_hits_who_has_the_connection_now() {
         cancelling.join().unwrap();
         let hit = querying.join().unwrap();
         assert!(count > 10 && hit > 0, "{io}: {count} and {hit}");
+    }
+}
+
+/// Linux gives processes numbers below this.
+const PID_LIMIT: u32 = 1 << 22;
+
+/// One after the other, by two workers.
+const LOGINS: usize = 50;
+
+#[test]
+fn process_ids_are_those_of_no_process_and_each_login_has_another_one() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, ONE);
+        let mut kept = Vec::new();
+        let mut seen = HashSet::new();
+        for count in 0..LOGINS {
+            let client = Client::with(stage.address, &[("application_name", "sleeper")]);
+            let (process, _) = client.key.clone().unwrap();
+            assert!(process > PID_LIMIT, "{io}: {process}");
+            assert!(process.cast_signed() > 0, "{io}: {process}");
+            assert!(seen.insert(process), "{io}: {count} logins");
+            if count % 20 == 0 {
+                kept.push(client);
+            }
+        }
+        for mut client in kept {
+            client.tell(&Script::new().query(SLEEP));
+            wait_active("sleeper");
+            client.cancel();
+            assert_eq!(client.reply()[1], "E 57014", "{io}");
+        }
     }
 }

@@ -2,11 +2,13 @@
 
 use evenkeel_wire::postgres::startup::CancelKey;
 
-use super::{Addressee, Claim, Keyring, Place, passed_on};
+use super::{Addressee, Claim, Keyring, NUMBER_BITS, NUMBER_MIN, Place, instance_of, passed_on};
 
 fn keyring(instance: u16, generation: u32) -> Keyring {
     Keyring::new(instance, generation).unwrap()
 }
+
+const PLACE: Place = Place { worker: 0, slot: 3 };
 
 #[track_caller]
 fn claim(keyring: &Keyring, key: CancelKey<'_>) -> Claim {
@@ -27,58 +29,55 @@ const PLACES: [(u16, u32); 7] = [
 ];
 
 #[test]
-fn a_key_leads_back_to_its_session() {
+fn a_key_leads_back_to_its_session_while_that_is_there() {
     for (instance, generation) in [(1, 0), (1_023, 7), (512, u32::MAX)] {
         let keyring = keyring(instance, generation);
         for (worker, slot) in PLACES {
             for minor in [0, 2] {
                 let place = Place { worker, slot };
-                let secret = keyring.secret();
-                let shown = keyring.show(place, secret, minor);
+                let key = keyring.key(place).unwrap();
+                let shown = keyring.show(&key, minor);
                 let claim = claim(&keyring, shown.key());
-                assert!(claim.fits(secret));
-                assert!(claim.workers(1_024).any(|one| one == usize::from(worker)));
-                assert!(claim.slots(5_000_000).any(|one| one == slot as usize));
-                assert!(claim.slots(slot as usize).all(|one| one < slot as usize));
+                assert!(claim.fits(&key));
+                assert_eq!(claim.place(), place);
+                drop(key);
+                let is_over = matches!(keyring.read(shown.key()), Addressee::Nobody);
+                assert!(is_over || minor == 2);
             }
         }
     }
 }
 
 #[test]
-fn few_sessions_are_compared_and_in_the_newer_protocol_one() {
-    let keyring = keyring(1, 0);
-    let place = Place {
-        worker: 3,
-        slot: 9_000,
-    };
-    let short = claim(&keyring, keyring.show(place, keyring.secret(), 0).key());
-    assert_eq!(short.workers(8).collect::<Vec<_>>(), [3]);
-    assert_eq!(
-        short.slots(20_000).collect::<Vec<_>>(),
-        [808, 9_000, 17_192]
-    );
-    let long = claim(&keyring, keyring.show(place, keyring.secret(), 2).key());
-    assert_eq!(long.workers(1_024).collect::<Vec<_>>(), [3]);
-    assert_eq!(long.slots(20_000).collect::<Vec<_>>(), [9_000]);
-    assert_eq!(
-        long.slots(9_000).count(),
-        0,
-        "a worker with fewer slots has none"
-    );
+fn keys_have_the_lengths_of_the_protocol_and_process_ids_of_no_process() {
+    for instance in [1, 2, 511, 512, 1_023] {
+        for generation in 0..4 {
+            let keyring = keyring(instance, generation);
+            let ends = [0, 1, (1 << NUMBER_BITS) - NUMBER_MIN - 1];
+            for process in ends.map(|number| keyring.process(number)) {
+                assert!(process.cast_signed() > 4_194_304, "{process}");
+                assert_eq!(instance_of(process), instance);
+            }
+            let key = keyring.key(PLACE).unwrap();
+            for (minor, length) in [(0, 4), (2, 32)] {
+                let shown = keyring.show(&key, minor);
+                assert_eq!(shown.key().secret.len(), length);
+                assert!(shown.key().process.cast_signed() > 4_194_304);
+            }
+        }
+    }
 }
 
 #[test]
-fn keys_have_the_lengths_of_the_protocol_and_positive_numbers() {
-    for instance in [1, 2, 511, 512, 1_023] {
-        let keyring = keyring(instance, 3);
-        for (worker, slot) in PLACES {
-            let lengths = [(0, 4), (2, 32)];
-            for (minor, length) in lengths {
-                let shown = keyring.show(Place { worker, slot }, keyring.secret(), minor);
-                assert!(shown.key().process.cast_signed() > 0);
-                assert_eq!(shown.key().secret.len(), length);
-            }
+fn thousands_of_logins_have_different_process_ids_also_at_peers_and_in_other_processes() {
+    let keyrings = [(1, 0), (1, 1), (1, 2), (2, 0), (1_023, 0)];
+    let keyrings = keyrings.map(|(instance, generation)| keyring(instance, generation));
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..20_000 {
+        for keyring in &keyrings {
+            // It leaves at once: the next one has its place, and not its number.
+            let key = keyring.key(PLACE).unwrap();
+            assert!(seen.insert(keyring.show(&key, 0).key().process));
         }
     }
 }
@@ -87,10 +86,10 @@ fn keys_have_the_lengths_of_the_protocol_and_positive_numbers() {
 fn a_later_session_in_the_same_place_is_not_meant() {
     let keyring = keyring(1, 0);
     let place = Place { worker: 1, slot: 5 };
-    let (before, now) = (keyring.secret(), keyring.secret());
+    let (before, now) = (keyring.key(place).unwrap(), keyring.key(place).unwrap());
     for minor in [0, 2] {
-        let shown = keyring.show(place, before, minor);
-        assert!(!claim(&keyring, shown.key()).fits(now));
+        let shown = keyring.show(&before, minor);
+        assert!(!claim(&keyring, shown.key()).fits(&now));
     }
 }
 
@@ -116,9 +115,9 @@ fn a_key_with_any_bit_changed_cancels_nothing_of_its_session() {
         worker: 2,
         slot: 77,
     };
-    let secret = keyring.secret();
+    let own = keyring.key(place).unwrap();
     for minor in [0, 2] {
-        let shown = keyring.show(place, secret, minor);
+        let shown = keyring.show(&own, minor);
         for (process, bytes) in forgeries(shown.key()) {
             let key = CancelKey {
                 process,
@@ -128,7 +127,7 @@ fn a_key_with_any_bit_changed_cancels_nothing_of_its_session() {
                 continue;
             };
             assert_eq!(minor, 0, "what the MAC covers is not even looked up");
-            let is_there = claim.place == place && claim.fits(secret);
+            let is_there = claim.place == place && claim.fits(&own);
             assert!(!is_there, "{process:x} {bytes:x?}");
         }
     }
@@ -137,7 +136,8 @@ fn a_key_with_any_bit_changed_cancels_nothing_of_its_session() {
 #[test]
 fn lengths_that_we_give_to_nobody_are_nobodys() {
     let keyring = keyring(1, 0);
-    let process = keyring.process(Place { worker: 0, slot: 0 });
+    let key = keyring.key(PLACE).unwrap();
+    let process = keyring.show(&key, 0).key().process;
     for length in (0..=256).filter(|length| ![4, 32].contains(length)) {
         let secret = vec![7; length];
         let read = keyring.read(CancelKey {
@@ -146,22 +146,25 @@ fn lengths_that_we_give_to_nobody_are_nobodys() {
         });
         assert!(matches!(read, Addressee::Nobody), "{length}");
     }
-    let zero = CancelKey {
-        process: 1234,
-        secret: &[0; 4],
-    };
-    assert!(
-        matches!(keyring.read(zero), Addressee::Nobody),
-        "a server's own key"
-    );
+    for process in [0, 1, 1_234, (1 << 22) - 1, 1 << 22, u32::MAX] {
+        let of_server = CancelKey {
+            process,
+            secret: &[0; 4],
+        };
+        let read = keyring.read(of_server);
+        assert!(
+            matches!(read, Addressee::Nobody),
+            "a server's own key: {process}"
+        );
+    }
 }
 
 #[test]
 fn a_peers_key_is_passed_on_once() {
     let (ours, peers) = (keyring(1, 0), keyring(2, 0));
     for minor in [0, 2] {
-        let secret = peers.secret();
-        let shown = peers.show(Place { worker: 0, slot: 3 }, secret, minor);
+        let own = peers.key(PLACE).unwrap();
+        let shown = peers.show(&own, minor);
         let key = shown.key();
         assert!(matches!(ours.read(key), Addressee::Peer(2)));
         let marked = passed_on(key.secret);
@@ -169,7 +172,7 @@ fn a_peers_key_is_passed_on_once() {
             secret: &marked,
             ..key
         };
-        assert!(claim(&peers, marked).fits(secret));
+        assert!(claim(&peers, marked).fits(&own));
         assert!(matches!(ours.read(marked), Addressee::Nobody));
     }
 }
@@ -178,13 +181,15 @@ fn a_peers_key_is_passed_on_once() {
 fn the_key_of_a_process_that_was_taken_over_from_is_told_from_ours() {
     let (old, new) = (keyring(1, 4), keyring(1, 5));
     for minor in [0, 2] {
-        let shown = old.show(Place { worker: 0, slot: 3 }, old.secret(), minor);
+        let own = old.key(PLACE).unwrap();
+        let shown = old.show(&own, minor);
         assert!(matches!(new.read(shown.key()), Addressee::OtherProcess));
         assert!(matches!(old.read(shown.key()), Addressee::Here(_)));
     }
     // One that has crashed left the same number behind, but not its keys.
     let again = keyring(1, 4);
-    let shown = old.show(Place { worker: 0, slot: 3 }, old.secret(), 2);
+    let own = old.key(PLACE).unwrap();
+    let shown = old.show(&own, 2);
     assert!(matches!(again.read(shown.key()), Addressee::Nobody));
 }
 
@@ -195,8 +200,8 @@ fn secrets_do_not_repeat_and_are_not_shown() {
     for _ in 0..50 {
         assert!(seen.insert(one.secret().0) && seen.insert(other.secret().0));
     }
-    let secret = one.secret();
-    let shown = one.show(Place { worker: 0, slot: 0 }, secret, 0);
+    let key = one.key(PLACE).unwrap();
+    let shown = one.show(&key, 0);
     let words = format!("{:?}", one.read(shown.key()));
-    assert!(!words.contains(&secret.0.to_string()), "{words}");
+    assert!(!words.contains(&key.secret.0.to_string()), "{words}");
 }

@@ -232,14 +232,11 @@ impl Worker {
 
     fn cancel(self: &Rc<Self>, claim: Claim) {
         let sessions = self.sessions.borrow();
-        let meant = claim.slots(sessions.capacity().max(sessions.len()));
-        for slot in meant {
-            let Some(live) = sessions.get(slot) else {
-                continue;
-            };
-            if let Some(card) = live.card() {
-                cancel::carry_out(self, claim, &card, &live.service);
-            }
+        let Some(live) = sessions.get(claim.place().slot as usize) else {
+            return;
+        };
+        if let Some(card) = live.card() {
+            cancel::carry_out(self, claim, &card, &live.service);
         }
     }
 

@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 use super::card::Card;
 use super::{mysql, postgres};
 use crate::cancel::{Claim, Keyring};
-use crate::engine::Order;
 use crate::engine::live::Live;
 use crate::engine::worker::Worker;
+use crate::engine::{Order, Shared};
 use crate::record::{CutReason, Ending};
 use crate::service::Service;
 use crate::service::database::Own;
@@ -41,6 +41,14 @@ pub(crate) enum Killed {
     Nobody,
 }
 
+/// To the worker that may have the session whose key somebody has shown.
+pub(crate) fn pass_to_worker(shared: &Shared, claim: Claim) {
+    if let Some(orders) = shared.orders.get(usize::from(claim.place().worker)) {
+        // A worker that is gone has no sessions.
+        let _ = orders.send(Order::Cancel(claim));
+    }
+}
+
 /// On the worker that may have the session whose key somebody has shown.
 pub(crate) fn carry_out(
     worker: &Rc<Worker>,
@@ -48,7 +56,7 @@ pub(crate) fn carry_out(
     card: &Rc<Card>,
     service: &Arc<Service>,
 ) {
-    if card.secret.is_some_and(|secret| claim.fits(secret)) {
+    if card.key.as_ref().is_some_and(|key| claim.fits(key)) {
         cancel(worker, card, service);
     }
 }
@@ -105,7 +113,7 @@ pub(crate) fn pass_on(worker: &Worker, service: &Service, wanted: &Kill) -> bool
     let Ok(number) = u32::try_from(wanted.id) else {
         return false;
     };
-    if Card::is_of(number, generation(worker)) {
+    if mysql::id::is_of(number, generation(worker)) {
         return false;
     }
     let former = worker.shared.former.load();
@@ -232,17 +240,6 @@ mod tests {
         // Secrets of cancel requests, also such as were passed on.
         for length in [4, 5, 32, 33] {
             assert_eq!(PassedKill::read(7, &words[..length]), None);
-        }
-    }
-
-    #[test]
-    fn numbers_of_processes_that_follow_each_other_differ() {
-        let number = |generation| Card::draw_number(generation) as u32;
-        let all: Vec<u32> = (5..9).map(number).collect();
-        for (generation, own) in (5..).zip(&all) {
-            let of = all.iter().filter(|one| Card::is_of(**one, generation));
-            assert_eq!(of.collect::<Vec<_>>(), [own]);
-            assert!(!Card::is_of(own & 0x7fff_ffff, generation), "a server's");
         }
     }
 }

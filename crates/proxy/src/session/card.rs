@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use evenkeel_policy::pins::{Pin, Pins};
 
 use crate::cancel;
 use crate::clock;
-use crate::dice::dice;
 use crate::engine::worker::{SWEEP_INTERVAL, Worker};
 use crate::service::database::{DatabaseView, Times};
 use crate::service::rules::Ruling;
@@ -66,9 +65,6 @@ impl Doing {
 /// Sessions so far: what an operator calls the next one.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Of a number that KILL takes, besides the mark of ours and two bits of the generation.
-const NUMBER_BITS: u32 = 29;
-
 /// One session's card.
 pub(crate) struct Card {
     /// Never used again in this process.
@@ -76,8 +72,8 @@ pub(crate) struct Card {
     pub(crate) user: Arc<str>,
     /// Where it is now.
     database: RefCell<Arc<str>>,
-    /// Of the key that cancels what it does; none where there are no such keys.
-    pub(crate) secret: Option<cancel::Secret>,
+    /// Cancels what it does; none where there are no such keys.
+    pub(crate) key: Option<cancel::Key>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) since_ms: u64,
     doing: Cell<Doing>,
@@ -126,28 +122,12 @@ impl Card {
         SESSIONS.fetch_add(1, Relaxed) + 1
     }
 
-    /// The same for a client that knows only the lower half of it, and may say KILL with it: no
-    /// number that a server has given to a connection, of which clients hear, too, and none that a
-    /// process before or after this one gives out; nor, but for a rare chance, another Evenkeel
-    /// behind the same address.
-    pub(crate) fn draw_number(generation: u32) -> u64 {
-        static FIRST: LazyLock<u64> = LazyLock::new(|| dice() >> 36);
-        let id = Self::draw_id() + *FIRST;
-        let mark = u64::from(1 << 2 | generation & 3) << NUMBER_BITS;
-        (id >> NUMBER_BITS) << 32 | mark | id & ((1 << NUMBER_BITS) - 1)
-    }
-
-    /// Whether a process of that generation has given the number out.
-    pub(crate) fn is_of(number: u32, generation: u32) -> bool {
-        number >> NUMBER_BITS == 1 << 2 | generation & 3
-    }
-
     /// Of a user in a database.
     pub(crate) fn new(
         id: u64,
         user: Arc<str>,
         database: Arc<str>,
-        secret: Option<cancel::Secret>,
+        key: Option<cancel::Key>,
         peer: Option<SocketAddr>,
     ) -> Rc<Self> {
         let now_ms = clock::now_ms();
@@ -155,7 +135,7 @@ impl Card {
             id,
             user,
             database: RefCell::new(database),
-            secret,
+            key,
             peer,
             since_ms: now_ms,
             doing: Cell::new(Doing::Idle),

@@ -13,6 +13,7 @@ mod from_client;
 mod from_server;
 pub(crate) mod greeting;
 mod held;
+pub(crate) mod id;
 pub(crate) mod join;
 mod leave;
 mod login;
@@ -48,14 +49,15 @@ use self::statements::Numbers;
 use self::unit::Unit;
 use crate::engine::live::Live;
 use crate::engine::worker::Worker;
-use crate::record::{CutReason, Ending, Record};
+use crate::numbers::Place;
+use crate::record::{Ending, Record};
 use crate::relay::Way;
 use crate::service::Seat;
 use crate::service::database::DatabaseService;
 use crate::service::figures::Figures;
 use crate::service::rules::Ruling;
 use crate::session::borrower::Borrower;
-use crate::session::cancel::Killed;
+use crate::session::cancel::{Killed, generation};
 use crate::session::card::{Card, Doing};
 use crate::session::hello;
 use crate::socket::Socket;
@@ -174,7 +176,7 @@ pub(super) async fn converse(
     worker: &Rc<Worker>,
     seat: &Seat,
     live: &Live,
-    _slot: usize,
+    slot: usize,
     socket: Socket,
     record: &mut Record,
 ) -> Ending {
@@ -190,6 +192,11 @@ pub(super) async fn converse(
     if let Err(ending) = hello::introduce(live, seat.service(), &socket, record).await {
         return ending;
     }
+    // No other client has it until this one is gone.
+    let place = Place::new(worker.index, slot);
+    let Some(number) = worker.shared.connection_numbers.draw(place) else {
+        return Ending::NoServer;
+    };
     let door = Door {
         worker,
         seat,
@@ -198,6 +205,7 @@ pub(super) async fn converse(
         shared,
         lending,
         peer: record.client,
+        id: id::of(&number, generation(worker)),
     };
     let admitting = Box::pin(door.clone().admit(Stream::plain(socket)));
     let mut session = match live.unless_cut(admitting).await {
@@ -213,17 +221,7 @@ pub(super) async fn converse(
         let payload = match outcome {
             Ok(End::ChangesUser(payload)) => payload,
             Ok(end) => return session.end(end).await,
-            Err(interrupt) => {
-                let ending = interrupt.ending();
-                let complaint = Complaint::of_ending(&ending);
-                // Whom another client kills while nothing is asked, no server tells anything.
-                if !matches!(ending, Ending::Cut(CutReason::Command)) || !session.is_waiting_idle()
-                {
-                    let is_answer = session.waits_for_answer();
-                    Box::pin(session.say_last(&complaint, is_answer)).await;
-                }
-                return ending;
-            }
+            Err(interrupt) => return session.end_cut(interrupt.ending()).await,
         };
         // Whoever it is then, what it wrote is to be seen.
         session.counts_writes(Status::default());

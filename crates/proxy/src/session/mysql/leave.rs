@@ -10,7 +10,7 @@ use super::complaint::Complaint;
 use super::login::Changing;
 use super::server::ServerConnection;
 use super::{End, Session, Stage};
-use crate::record::Ending;
+use crate::record::{CutReason, Ending};
 
 impl Session<'_> {
     /// It is over, for a reason of its own.
@@ -28,6 +28,17 @@ impl Session<'_> {
                 Ending::Told(complaint.message)
             }
         }
+    }
+
+    /// It is cut from outside.
+    pub(super) async fn end_cut(mut self, ending: Ending) -> Ending {
+        let complaint = Complaint::of_ending(&ending);
+        // Whom another client kills while nothing is asked, no server tells anything.
+        if !matches!(ending, Ending::Cut(CutReason::Command)) || !self.is_waiting_idle() {
+            let is_answer = self.waits_for_answer();
+            Box::pin(self.say_last(&complaint, is_answer)).await;
+        }
+        ending
     }
 
     /// Its client has said something that has no answer yet.

@@ -38,7 +38,6 @@ use crate::random::secret;
 use crate::record::Ending;
 use crate::service::database::DatabaseService;
 use crate::service::{Seat, View};
-use crate::session::cancel;
 use crate::session::card::Card;
 use crate::session::pace::Pace;
 use crate::stream::Stream;
@@ -80,6 +79,8 @@ pub(super) struct Door<'a> {
     pub(super) shared: Arc<Shared>,
     pub(super) lending: Rc<Lending<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
+    /// The client's connection id is the lower half.
+    pub(super) id: u64,
 }
 
 /// What a client and we agreed on at the beginning; it stays as long as the connection.
@@ -259,9 +260,8 @@ impl<'a> Door<'a> {
         let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
         let offered = least.offered(acceptor.is_some());
         let nonce = Nonce::of_random(secret());
-        let id = Card::draw_number(cancel::generation(self.worker));
         let mut out = Vec::new();
-        least.write((offered, id as u32), &nonce, &mut out);
+        least.write((offered, self.id as u32), &nonce, &mut out);
         talk.say(self.worker, &out).await?;
         let mut payload = talk.packet(self.worker).await?;
         if let Ok(First::SslRequest(_)) = startup::first(&payload) {
@@ -275,6 +275,7 @@ impl<'a> Door<'a> {
             Err(fault) => return Err(words::of_fault(fault).into()),
         };
         let agreed = offered.both(response.capabilities);
+        let id = self.id;
         let entrance = Entrance { id, agreed, nonce };
         Ok(wish_of(entrance, &response, least))
     }

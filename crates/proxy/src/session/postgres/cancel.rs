@@ -8,11 +8,10 @@ use evenkeel_wire::postgres::startup::CancelKey;
 
 use super::join;
 use crate::cancel::Addressee;
-use crate::engine::Order;
 use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::Service;
-use crate::session::cancel::LIMIT;
+use crate::session::cancel::{LIMIT, pass_to_worker};
 use crate::upstream::cancelling::Cancelling;
 use crate::upstream::join::reach;
 
@@ -23,12 +22,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
         return;
     };
     match keyring.read(key) {
-        Addressee::Here(claim) => {
-            for index in claim.workers(shared.orders.len()) {
-                // A worker that is gone has no sessions.
-                let _ = shared.orders[index].send(Order::Cancel(claim));
-            }
-        }
+        Addressee::Here(claim) => pass_to_worker(shared, claim),
         Addressee::OtherProcess => {
             if let Some(forward) = shared.former.load().as_ref() {
                 // A cancel request has no answer, whoever takes it.

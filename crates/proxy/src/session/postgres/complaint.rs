@@ -73,6 +73,11 @@ impl Complaint {
             .hint("See logins_at_once and logins_per_address of the service.")
     }
 
+    /// There is no process id left that no other client has.
+    pub(super) fn out_of_ids() -> Self {
+        Self::new(b"53300", "too many clients: all process ids are in use")
+    }
+
     /// There is no use in waiting for a connection.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         match refusal {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use evenkeel_wire::postgres::conversation::Sending;
 use evenkeel_wire::postgres::requests::Requests;
+use evenkeel_wire::postgres::startup::CancelKey;
 use evenkeel_wire::postgres::{TransactionStatus, build, login};
 use rustc_hash::FxHashMap;
 
@@ -35,7 +36,7 @@ const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 pub(super) struct Greeted {
     pub(super) account: Rc<Account>,
     pub(super) journal: Journal,
-    pub(super) secret: cancel::Secret,
+    pub(super) key: cancel::Key,
     /// Of a client that replicates: the connection that it has from the first, and where that goes.
     pub(super) own: Option<(Box<ServerConnection>, At)>,
 }
@@ -69,12 +70,12 @@ impl<'a> Door<'a> {
         let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
         build::authentication_ok(&mut out);
         account.write_greeting(&journal, &mut out);
-        let secret = self.end_greeting(wish, &mut out)?;
+        let key = self.end_greeting(wish, &mut out)?;
         stream.send(self.worker, &out).await?;
         Ok(Greeted {
             account,
             journal,
-            secret,
+            key,
             own: None,
         })
     }
@@ -84,18 +85,15 @@ impl<'a> Door<'a> {
         &self,
         wish: &Wish,
         out: &mut Vec<u8>,
-    ) -> Result<cancel::Secret, Outside> {
+    ) -> Result<cancel::Key, Outside> {
         let keyring = self.worker.shared.keyring.get().ok_or(Outside::Gone)?;
-        let secret = keyring.secret();
-        let place = cancel::Place {
-            worker: u16::try_from(self.worker.index).unwrap_or(u16::MAX),
-            slot: u32::try_from(self.slot).unwrap_or(u32::MAX),
-        };
-        let shown = keyring.show(place, secret, wish.minor);
-        let key = shown.key();
-        build::backend_key_data(out, key.process, key.secret);
+        let place = cancel::Place::new(self.worker.index, self.slot);
+        let key = keyring.key(place).ok_or_else(Complaint::out_of_ids)?;
+        let shown = keyring.show(&key, wish.minor);
+        let CancelKey { process, secret } = shown.key();
+        build::backend_key_data(out, process, secret);
         build::ready_for_query(out, TransactionStatus::Idle);
-        Ok(secret)
+        Ok(key)
     }
 
     pub(super) fn account(&self, wish: &Wish, proof: Proof) -> Rc<Account> {
@@ -190,7 +188,7 @@ impl<'a> Door<'a> {
             Card::draw_id(),
             user,
             database,
-            Some(greeted.secret),
+            Some(greeted.key),
             self.peer,
         );
         let mut borrower = Borrower::new(

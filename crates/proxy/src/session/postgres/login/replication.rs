@@ -65,13 +65,13 @@ impl Door<'_> {
             build::parameter_status(&mut out, name, value);
         }
         let journal = self.own_journal(server);
-        let secret = self.end_greeting(wish, &mut out)?;
+        let key = self.end_greeting(wish, &mut out)?;
         stream.send(self.worker, &out).await?;
         let own = guest.server.take().map(|server| (server, at));
         Ok(Greeted {
             account,
             journal,
-            secret,
+            key,
             own,
         })
     }

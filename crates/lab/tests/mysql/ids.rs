@@ -1,0 +1,74 @@
+//! Connection ids: a driver that keeps them in a signed int can use them, and nobody gets the id of
+//! a client that was there a moment ago.
+
+use std::collections::HashSet;
+
+use evenkeel_lab::eventually;
+use evenkeel_wire::mysql::frontend::Code;
+
+use super::client::Client;
+use super::limits::was_ended;
+use super::stage::{Setup, Stage, sql};
+use crate::rig::{DRIVERS, LIMIT};
+
+/// One after the other, by two workers.
+const LOGINS: usize = 2_000;
+
+const SLEEP: &str = "select sleep(20) /* by a signed id */";
+
+/// As Connector/J, mysql_thread_id() of older libraries and many others hold it.
+fn signed(client: &Client) -> i32 {
+    client.connection.cast_signed()
+}
+
+fn wait_for_sleep() {
+    let sleeping = || {
+        let query =
+            format!("select count(*) from information_schema.processlist where info = '{SLEEP}'");
+        Ok((sql(&query) == "1").then_some(()))
+    };
+    eventually(LIMIT, "a query that sleeps", sleeping).unwrap();
+}
+
+#[test]
+fn thousands_of_logins_have_positive_ids_and_each_another_one() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let mut kept = Vec::new();
+        let mut seen = HashSet::new();
+        for count in 0..LOGINS {
+            let client = stage.client();
+            assert!(signed(&client) > 0, "{io}: {}", client.connection);
+            assert!(seen.insert(client.connection), "{io}: {count} logins");
+            if count % 500 == 0 {
+                kept.push(client);
+            }
+        }
+        for mut client in kept {
+            let id = client.connection.to_string();
+            assert_eq!(client.value("select connection_id()"), id, "{io}");
+        }
+    }
+}
+
+#[test]
+fn a_driver_that_keeps_its_id_in_a_signed_int_kills_by_it() {
+    for io in DRIVERS {
+        let stage = Stage::set(io, Setup::default());
+        let (mut victim, mut killer) = (stage.client(), stage.client());
+        let id = signed(&victim);
+        victim.query_later(SLEEP);
+        wait_for_sleep();
+        killer.run(&format!("KILL QUERY {id}"));
+        let told = victim.reply();
+        assert!(was_ended(&told), "{io}: {told:?}");
+        assert_eq!(victim.value("select 'alive'"), "alive");
+        let told = killer.command(Code::ProcessKill, &id.to_le_bytes());
+        assert!(told[0].starts_with("ok"), "{io}: {told:?}");
+        assert_eq!(victim.ping().last().map(String::as_str), Some("end"));
+        // A number of the server's own is none of these.
+        let theirs = killer.backend();
+        let told = killer.refusal(&format!("kill query {theirs}"));
+        assert!(told.starts_with("1094 "), "{io}: {told}");
+    }
+}

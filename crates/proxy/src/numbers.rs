@@ -1,0 +1,154 @@
+//! Numbers that clients know their connections by. They are counted up: one is given again only
+//! after all others were, and never while its client is there.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::dice::dice;
+
+/// Where a session is in its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the worker.
+    pub worker: u16,
+    /// The session's number there; another session may have it later.
+    pub slot: u32,
+}
+
+impl Place {
+    pub(crate) fn new(worker: usize, slot: usize) -> Self {
+        Self {
+            worker: u16::try_from(worker).unwrap_or(u16::MAX),
+            slot: u32::try_from(slot).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// Gives numbers below a limit, to all workers.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    limit: u32,
+    given: Mutex<Given>,
+}
+
+#[derive(Debug)]
+struct Given {
+    /// How many were counted so far, with those that were in use and so not given.
+    counted: u64,
+    /// Of the connections that are there.
+    places: FxHashMap<u32, Place>,
+}
+
+/// A number that nobody else has until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Number {
+    numbers: Arc<Numbers>,
+    value: u32,
+    round: u32,
+}
+
+impl Numbers {
+    /// Begins anywhere: a process that is started again soon does not give the same ones.
+    pub(crate) fn below(limit: u32) -> Arc<Self> {
+        Self::starting_at(dice() % u64::from(limit), limit)
+    }
+
+    fn starting_at(counted: u64, limit: u32) -> Arc<Self> {
+        let places = FxHashMap::default();
+        Arc::new(Self {
+            limit,
+            given: Mutex::new(Given { counted, places }),
+        })
+    }
+
+    /// The next one for the connection in this place; `None`: all are in use.
+    pub(crate) fn draw(self: &Arc<Self>, place: Place) -> Option<Number> {
+        let mut given = self.given();
+        if given.places.len() >= self.limit as usize {
+            return None;
+        }
+        loop {
+            let limit = u64::from(self.limit);
+            let (value, round) = (given.counted % limit, given.counted / limit);
+            given.counted += 1;
+            let (value, round) = (value as u32, round as u32);
+            if let Entry::Vacant(free) = given.places.entry(value) {
+                free.insert(place);
+                let numbers = Arc::clone(self);
+                return Some(Number {
+                    numbers,
+                    value,
+                    round,
+                });
+            }
+        }
+    }
+
+    /// Where the connection is that has the number.
+    pub(crate) fn place(&self, value: u32) -> Option<Place> {
+        self.given().places.get(&value).copied()
+    }
+
+    fn given(&self) -> MutexGuard<'_, Given> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Number {
+    pub(crate) fn value(&self) -> u32 {
+        self.value
+    }
+
+    /// How often all numbers had been counted through before.
+    pub(crate) fn round(&self) -> u32 {
+        self.round
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.numbers.given().places.remove(&self.value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place { worker: 1, slot: 7 };
+
+    #[test]
+    fn a_number_comes_again_after_all_others_and_not_while_it_is_in_use() {
+        let numbers = Numbers::starting_at(2, 5);
+        let draw = || numbers.draw(PLACE).unwrap();
+        let kept = draw();
+        let drawn: Vec<u32> = (0..10).map(|_| draw().value()).collect();
+        assert_eq!(kept.value(), 2);
+        assert_eq!(drawn, [3, 4, 0, 1, 3, 4, 0, 1, 3, 4]);
+        drop(kept);
+        assert_eq!([draw().value(), draw().value()], [0, 1]);
+        let again = draw();
+        assert_eq!((again.value(), again.round()), (2, 3));
+    }
+
+    #[test]
+    fn a_number_leads_to_its_place_until_it_is_dropped() {
+        let numbers = Numbers::below(1 << 28);
+        let number = numbers.draw(PLACE).unwrap();
+        let value = number.value();
+        assert_eq!(numbers.place(value), Some(PLACE));
+        drop(number);
+        assert_eq!(numbers.place(value), None);
+    }
+
+    #[test]
+    fn nothing_is_given_when_all_are_in_use() {
+        let numbers = Numbers::below(3);
+        let all: Vec<_> = (0..3).filter_map(|_| numbers.draw(PLACE)).collect();
+        assert!(all.len() == 3 && numbers.draw(PLACE).is_none());
+        drop(all);
+        assert!(numbers.draw(PLACE).is_some());
+    }
+}
