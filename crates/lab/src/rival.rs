@@ -1,7 +1,9 @@
 //! Other balancers as child processes, set up as their documentation advises for two cores.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -102,11 +104,48 @@ impl Haproxy {
         Haproxy::start(program, servers, listen).map(Some)
     }
 
+    /// Starts this machine's in front of these servers, which it checks ten times a second in the
+    /// way that this option says.
+    pub fn checking(option: &str, servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
+        let lines = server_lines(servers, " check inter 100ms");
+        let config = format!(
+            "global\n  stats socket {{room}}/stats\n\
+             defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
+             \x20 timeout check 10s\nlisten all\n  bind {listen}\n  {option}\n{lines}"
+        );
+        let program = Program::here(tool::find("haproxy")?);
+        Rival::haproxy(program, &config, listen).map(Haproxy)
+    }
+
+    /// What it finds each server to be: `UP` or another status, and how its last check ended.
+    pub fn states(&self) -> Result<Vec<String>> {
+        let mut socket = UnixStream::connect(self.0.scratch.path().join("stats"))?;
+        socket.write_all(b"show stat -1 4 -1\n")?;
+        let mut table = String::new();
+        socket.read_to_string(&mut table)?;
+        let mut lines = table
+            .lines()
+            .map(|line| line.split(',').collect::<Vec<_>>());
+        let names = lines.next().unwrap_or_default();
+        let column = |line: &[&str], name| {
+            let at = names.iter().position(|known| *known == name);
+            at.and_then(|at| line.get(at))
+                .copied()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let servers = lines.filter(|line| line.len() > 1);
+        let state = |line: Vec<&str>| {
+            let check = column(&line, "check_status");
+            // Behind an asterisk another check is under way.
+            let last = check.trim_start_matches("* ");
+            format!("{} {last}", column(&line, "status"))
+        };
+        Ok(servers.map(state).collect())
+    }
+
     fn start(program: Program, servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
-        let lines: String = (1..)
-            .zip(servers)
-            .map(|(i, server)| format!("  server s{i} {server}\n"))
-            .collect();
+        let lines = server_lines(servers, "");
         // Two sockets each, and some for itself.
         let connections = files_max() / 2 - 100;
         let config = format!(
@@ -126,6 +165,13 @@ impl Haproxy {
     pub fn cpu_us(&self) -> u64 {
         procfs::cpu_us(&self.pids())
     }
+}
+
+fn server_lines(servers: &[SocketAddr], further: &str) -> String {
+    let numbered = (1..).zip(servers);
+    numbered
+        .map(|(i, server)| format!("  server s{i} {server}{further}\n"))
+        .collect()
 }
 
 impl Rival {

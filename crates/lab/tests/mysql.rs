@@ -32,6 +32,8 @@ mod digests;
 mod door;
 #[path = "mysql/encryption.rs"]
 mod encryption;
+#[path = "mysql/first_command.rs"]
+mod first_command;
 #[path = "mysql/full.rs"]
 mod full;
 #[path = "mysql/globals.rs"]

@@ -22,6 +22,8 @@ mod encryption;
 mod executes;
 #[path = "postgres/faults.rs"]
 mod faults;
+#[path = "postgres/first_command.rs"]
+mod first_command;
 #[path = "postgres/functions.rs"]
 mod functions;
 #[path = "postgres/goodbyes.rs"]

@@ -306,7 +306,7 @@ fn told(report: Report<'_>) -> String {
 }
 
 /// One message as a line: its tag, and what of it does not depend on the server's process.
-fn line(message: &Message<'_>) -> String {
+pub(crate) fn line(message: &Message<'_>) -> String {
     match message {
         Message::Authentication(_) => "R".to_owned(),
         Message::BackendKeyData { .. } => "K".to_owned(),

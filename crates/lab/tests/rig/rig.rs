@@ -9,6 +9,7 @@ pub(crate) mod between;
 pub(crate) mod cluster;
 pub(crate) mod dice;
 pub(crate) mod introduced;
+pub(crate) mod line;
 pub(crate) mod papers;
 pub(crate) mod pool;
 pub(crate) mod storm;

@@ -263,7 +263,7 @@ impl<'a> Session<'a> {
             &parts.account,
             &parts.card,
         );
-        Self {
+        let mut session = Self {
             worker: parts.worker,
             seat: parts.seat,
             live: parts.live,
@@ -293,7 +293,9 @@ impl<'a> Session<'a> {
             holding: None,
             takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
             begin: parts.begin,
-        }
+        };
+        session.hold(&parts.ahead);
+        session
     }
 
     /// Its client has not asked for anything.
@@ -303,6 +305,15 @@ impl<'a> Session<'a> {
 
     fn hold(&mut self, bytes: &[u8]) {
         self.held.push(bytes, || self.worker.spare());
+    }
+
+    /// So many bytes have come from the client.
+    fn count_received(&self, length: usize) {
+        let length = length as u64;
+        let server = self.borrower.server();
+        self.live
+            .moved_at(self.worker, Way::FromClient, length, server);
+        self.borrower.usage.from_clients.add(length);
     }
 
     fn client(&mut self) -> Result<&mut Stream, End> {

@@ -402,11 +402,26 @@ impl Session<'_> {
         if waits { HELD_LENGTH_MAX } else { usize::MAX }
     }
 
-    fn received(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
-        let length = chunk.bytes().len() as u64;
+    /// What came in one piece with the end of the login.
+    fn begin_with(&mut self, ahead: &[u8]) {
+        if !ahead.is_empty() {
+            self.count_received(ahead.len());
+            self.hold(ahead);
+            self.goes_on = true;
+        }
+    }
+
+    /// So many bytes have come from the client.
+    fn count_received(&self, length: usize) {
+        let length = length as u64;
+        let server = self.borrower.server();
         self.live
-            .moved_at(self.worker, Way::FromClient, length, self.borrower.server());
+            .moved_at(self.worker, Way::FromClient, length, server);
         self.borrower.usage.from_clients.add(length);
+    }
+
+    fn received(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
+        self.count_received(chunk.bytes().len());
         if !matches!(self.stage, Stage::Ready) {
             self.hold(chunk.bytes());
             return Ok(());

@@ -110,7 +110,12 @@ impl Session<'_> {
             Some(complaint) => Look::Refuse(complaint),
             None => {
                 self.ruling = None;
-                self.look(&packet[HEADER_LENGTH..])?
+                let look = self.look(&packet[HEADER_LENGTH..]);
+                if look.is_err() {
+                    // Commands after a COM_CHANGE_USER are the new user's.
+                    self.hold(&bytes[length..]);
+                }
+                look?
             }
         };
         let refused = match &look {

@@ -48,19 +48,12 @@ impl Session<'_> {
 
     /// Its client wants to be somebody else.
     pub(super) fn leave_as_user(mut self, payload: Vec<u8>) -> Option<Changing> {
-        let mut client = self.client.take()?;
-        // Nothing can have come behind it that the login would read.
-        if !self.held.is_empty() {
-            let mut out = Vec::new();
-            let text = "bytes behind a login that is not over";
-            Complaint::protocol(text).write(1, &mut out);
-            client.say_goodbye(&out);
-            return None;
-        }
+        let client = self.client.take()?;
         Some(Changing {
             client,
             entrance: self.entrance,
             payload,
+            ahead: self.held.take(self.held.len(), Vec::new),
         })
     }
 

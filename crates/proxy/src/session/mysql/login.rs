@@ -99,6 +99,8 @@ pub(super) struct Changing {
     pub(super) entrance: Entrance,
     /// The packet's payload.
     pub(super) payload: Vec<u8>,
+    /// What the client has sent after it.
+    pub(super) ahead: Vec<u8>,
 }
 
 /// What a session is made of.
@@ -112,6 +114,8 @@ pub(super) struct Parts<'a> {
     pub(super) account: Rc<Account>,
     pub(super) card: Rc<Card>,
     pub(super) client: Stream,
+    /// What the client has sent after its login.
+    pub(super) ahead: Vec<u8>,
     pub(super) entrance: Entrance,
     pub(super) begin: Begin,
 }
@@ -178,7 +182,10 @@ enum Beginning {
 impl<'a> Door<'a> {
     /// Lets a client in, within the limit of a login.
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, Ending> {
-        self.hear(Talk::new(client, 0), Beginning::Greeting).await
+        let talk = Talk::new(client, 0, Vec::new());
+        let session = self.hear(talk, Beginning::Greeting).await?;
+        session.count_received(session.held.len());
+        Ok(session)
     }
 
     fn limit(&self) -> Duration {
@@ -190,7 +197,8 @@ impl<'a> Door<'a> {
     /// COM_CHANGE_USER. A failure ends the connection, as it does at a server.
     pub(super) async fn change_user(self, changing: Changing) -> Result<Session<'a>, Ending> {
         let beginning = Beginning::Change(changing.entrance, changing.payload);
-        self.hear(Talk::new(changing.client, 1), beginning).await
+        self.hear(Talk::new(changing.client, 1, changing.ahead), beginning)
+            .await
     }
 
     async fn hear(&self, talk: Talk, beginning: Beginning) -> Result<Session<'a>, Ending> {
@@ -245,14 +253,13 @@ impl<'a> Door<'a> {
         self.check_channel(talk, view)?;
         let mut proof = self.prove(talk, view, &wish).await?;
         let info = std::mem::take(&mut proof.of_certificate);
-        talk.must_be_over()?;
         let known = self.service.knowledge.routines_expected();
         let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
         let (account, begin) = self.prepare(view, &wish, proof).await?;
         self.say_ok(talk, &begin, (wish.entrance.agreed, &info))
             .await?;
         let talk = place.take().ok_or(Outside::Gone)?;
-        Ok(self.enter(talk.into_stream(), wish.entrance, account, begin))
+        Ok(self.enter(talk, wish.entrance, account, begin))
     }
 
     /// Greets, and hears what the client wants.

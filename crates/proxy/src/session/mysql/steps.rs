@@ -7,7 +7,6 @@ use evenkeel_wire::mysql::frame;
 
 use super::from_client::command_of;
 use super::{End, HELD_LENGTH_MAX, Session, Stage};
-use crate::relay::Way;
 use crate::session::STEPS_MAX;
 use crate::session::input::Input;
 
@@ -156,10 +155,7 @@ impl Session<'_> {
             Poll::Ready(Err(error)) => return Err(End::ClientBroke(error.to_string())),
             Poll::Pending => return Ok(false),
         };
-        let length = chunk.bytes().len() as u64;
-        self.live
-            .moved_at(worker, Way::FromClient, length, self.borrower.server());
-        self.borrower.usage.from_clients.add(length);
+        self.count_received(chunk.bytes().len());
         if takes && self.held.is_empty() {
             self.take(Input::Chunk(chunk))?;
         } else {

@@ -137,16 +137,14 @@ impl<'a> Door<'a> {
         };
         let stream = place.as_mut().ok_or(Outside::Gone)?;
         let proof = self.prove(stream, view, &wish, &mut bytes).await?;
-        if !bytes.is_empty() {
-            let what = "bytes behind a login that is not over";
-            return Err(Complaint::protocol(what).into());
-        }
         let greeted = match wish.replication {
             Replication::No => self.greet(stream, &wish, proof).await?,
             _ => self.greet_replication(stream, &wish, proof).await?,
         };
         let stream = place.take().ok_or(Outside::Gone)?;
-        Ok(self.enter(stream, greeted))
+        let mut session = self.enter(stream, greeted);
+        session.begin_with(&bytes);
+        Ok(session)
     }
 
     /// Up to the startup packet.

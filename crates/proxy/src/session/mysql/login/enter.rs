@@ -21,7 +21,6 @@ use crate::service::View;
 use crate::session::card::Card;
 use crate::session::visit;
 use crate::state::mysql::status_of;
-use crate::stream::Stream;
 use crate::upstream::lender::{self, Pooled, Who};
 use crate::upstream::lending::Connection;
 
@@ -156,7 +155,7 @@ impl<'a> Door<'a> {
     /// The client is in.
     pub(super) fn enter(
         &self,
-        client: Stream,
+        talk: Talk,
         entrance: Entrance,
         account: Rc<Account>,
         begin: Begin,
@@ -164,6 +163,7 @@ impl<'a> Door<'a> {
         let schema = begin.schema.as_deref().unwrap_or_default();
         let schema = String::from_utf8_lossy(schema);
         let user = Arc::clone(&account.who.user);
+        let (client, ahead) = talk.into_parts();
         let card = Card::new(entrance.id, user, schema.into(), None, self.peer);
         Session::new(Parts {
             worker: self.worker,
@@ -175,6 +175,7 @@ impl<'a> Door<'a> {
             account,
             card,
             client,
+            ahead,
             entrance,
             begin,
         })

@@ -25,11 +25,11 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// `next`: the number of what is said first.
-    pub(super) fn new(stream: Stream, next: u8) -> Self {
+    /// `next`: the number of what is said first. `bytes`: what has come already.
+    pub(super) fn new(stream: Stream, next: u8, bytes: Vec<u8>) -> Self {
         Self {
             stream,
-            bytes: Vec::new(),
+            bytes,
             heard: 0,
             next,
         }
@@ -107,15 +107,6 @@ impl Talk {
         }
     }
 
-    /// A client that waits for an answer has said nothing behind what is to be answered: such bytes
-    /// could be somebody else's.
-    pub(super) fn must_be_over(&self) -> Result<(), Outside> {
-        match self.bytes.is_empty() {
-            true => Ok(()),
-            false => Err(words::bad_handshake().into()),
-        }
-    }
-
     /// Behind an SSLRequest, which is not answered: what follows it is TLS already. Plaintext that
     /// somebody has put there is none, and ends the connection.
     pub(super) async fn encrypt(
@@ -136,8 +127,10 @@ impl Talk {
         self.stream.say_last(worker, &out).await;
     }
 
-    pub(super) fn into_stream(self) -> Stream {
-        self.stream
+    /// The stream, and what the client has sent after the last packet of the login: the beginning
+    /// of its session.
+    pub(super) fn into_parts(self) -> (Stream, Vec<u8>) {
+        (self.stream, self.bytes)
     }
 }
 
