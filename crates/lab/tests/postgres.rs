@@ -16,6 +16,8 @@ mod cancels;
 mod causes;
 #[path = "postgres/client.rs"]
 mod client;
+#[path = "postgres/databases.rs"]
+mod databases;
 #[path = "postgres/encryption.rs"]
 mod encryption;
 #[path = "postgres/executes.rs"]

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 
 pub use accounts::{AccountRow, Accounts, Requires, Way};
 pub use catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
+pub(crate) use databases::FIRST_READING_LIMIT;
 pub use databases::{Database, Databases};
 pub use logins::{Login, NoLogin, Request, Verifier};
 pub use positions::{Applied, EPOCH_STEP, Positions, Track};

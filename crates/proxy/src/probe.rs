@@ -196,7 +196,9 @@ impl Asker {
             // Full is not dead: taking such a server out would only move its load to the next one.
             Ok(Err(Failure::Full(note))) => (Outcome::Passed, Some(note)),
             Ok(Err(Failure::Failed(why))) => (Outcome::Failed(why), None),
-            Ok(Err(Failure::LoginRefused(why))) => (Outcome::LoginRefused(why), None),
+            Ok(Err(Failure::LoginRefused(why) | Failure::NoDatabase(why))) => {
+                (Outcome::LoginRefused(why), None)
+            }
             Err(_) => (Outcome::Failed(progress.timed_out(timeout)), None),
         };
         Observation {
@@ -234,6 +236,8 @@ impl fmt::Debug for Asker {
 pub(crate) enum Failure {
     Failed(String),
     LoginRefused(String),
+    /// It lives, and has no database of that name.
+    NoDatabase(String),
     /// It lives, and has no connection to spare.
     Full(String),
 }

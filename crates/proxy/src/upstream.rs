@@ -8,6 +8,7 @@ pub(crate) mod lease;
 pub(crate) mod lender;
 pub(crate) mod lending;
 pub(crate) mod queue;
+pub(crate) mod vacating;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -38,6 +38,9 @@ pub enum WatchError {
     /// It lives, but does not let the monitor account in.
     #[error("{0}")]
     LoginRefused(String),
+    /// It lives, and has no database of that name.
+    #[error("{0}")]
+    NoDatabase(String),
     /// It lives, but a privilege is missing, it is full, or its answer makes no sense.
     #[error("{0}")]
     CannotTell(String),
@@ -48,6 +51,7 @@ impl From<Failure> for WatchError {
         match failure {
             Failure::Failed(why) => Self::Away(why),
             Failure::LoginRefused(why) => Self::LoginRefused(why),
+            Failure::NoDatabase(why) => Self::NoDatabase(why),
             Failure::Full(why) => Self::CannotTell(why),
         }
     }

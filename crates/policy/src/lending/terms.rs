@@ -184,6 +184,8 @@ pub enum Why {
     Outdated,
     /// The place is needed for another pool's client.
     MakeRoom,
+    /// Its database is to be without sessions.
+    Vacated,
 }
 
 impl Why {
@@ -197,6 +199,7 @@ impl Why {
             Why::OverLimit => "over a limit",
             Why::Outdated => "credential or server outdated",
             Why::MakeRoom => "room needed for another pool",
+            Why::Vacated => "its database is dropped, renamed or copied",
         }
     }
 }

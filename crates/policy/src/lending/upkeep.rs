@@ -9,7 +9,7 @@ use super::desk::{Desk, close};
 use super::serve::most_idle_of;
 use super::shelves::Idle;
 use super::sync::fence;
-use super::terms::{Closing, Order, Quotas, Scope, Settings, Ticket, Why};
+use super::terms::{Closing, Key, Order, Quotas, Scope, Settings, Ticket, Why};
 use crate::load::Load;
 use crate::places::{Places, UNLIMITED};
 
@@ -33,6 +33,18 @@ impl Desk {
         state.look_for_excess();
         state.serve_all(now_ms, orders);
         let closing = unwanted.into_iter().map(|(loan, why)| close(loan, why));
+        closing.collect()
+    }
+
+    /// Idle connections of some pools, to be closed (each then to be told closed). Those that are
+    /// in use stay, and so do the pools.
+    pub fn vacate(&mut self, is_meant: impl Fn(&Key) -> bool) -> Vec<Closing> {
+        // With the books open, as nobody is to count on what is taken off here.
+        let _state = self.books.lock();
+        let meant = self
+            .shelves
+            .sort_out(|pool, _| is_meant(pool.key()).then_some(Why::Vacated));
+        let closing = meant.into_iter().map(|(loan, why)| close(loan, why));
         closing.collect()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::Notify;
@@ -15,6 +16,9 @@ use super::Catalog;
 /// More are not read: what is in the others is unknown. One that nobody uses costs its name, until
 /// another one needs its place.
 const DATABASES_MAX: usize = 4_096;
+
+/// So long clients wait for the first reading of their database's catalog.
+pub(crate) const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 
 /// All databases of a service that anybody asked for.
 #[derive(Debug, Default)]
@@ -42,6 +46,14 @@ pub struct Database {
     /// It was read, or could not be, and nothing was forgotten since.
     was_tried: AtomicBool,
     tried: Notify,
+    /// How often it has become another one.
+    replacements: AtomicU64,
+    /// The same when the last reading began, and of the one that sessions need not wait for.
+    reading: AtomicU64,
+    settled: AtomicU64,
+    /// Until then no reader is in it: others act on the whole of it.
+    left_until_ms: AtomicU64,
+    left: Notify,
 }
 
 impl Database {
@@ -55,6 +67,11 @@ impl Database {
         let catalog = self.catalog.load_full();
         self.is_looked_at(catalog.is_some());
         catalog
+    }
+
+    /// Whether anything is. Nobody uses it by that.
+    pub fn is_known(&self) -> bool {
+        self.catalog.load().is_some()
     }
 
     /// Which state of that; zero: nothing is known. Cheaper than to have it.
@@ -89,6 +106,11 @@ impl Database {
 
     /// A reading has come to its end, or to none.
     pub fn was_tried(&self) {
+        let reading = self.reading.load(Acquire);
+        if !self.is_of_this(reading) {
+            return;
+        }
+        self.settled.store(reading, Release);
         self.was_tried.store(true, Release);
         self.tried.notify_waiters();
     }
@@ -104,6 +126,45 @@ impl Database {
         if !self.changed.swap(true, Relaxed) {
             self.bell.notify_one();
         }
+    }
+
+    /// Its name is another database's, or nobody's: nothing holds that was known of it.
+    pub fn replaced(&self) {
+        self.replacements.fetch_add(1, Release);
+        self.forget();
+        self.plans_changed();
+        // It is read if somebody is in it.
+        self.used.store(false, Relaxed);
+        self.changed();
+        // A reading that is under way is of the former one.
+        self.leave_until(0);
+    }
+
+    /// Whether a reading is awaited by sessions that were in the former one of its name.
+    pub fn is_awaited(&self) -> bool {
+        self.settled.load(Acquire) != self.replacements.load(Acquire)
+    }
+
+    /// They have waited long enough.
+    pub(crate) fn waits_no_more(&self) {
+        let replacements = self.replacements.load(Acquire);
+        self.settled.store(replacements, Release);
+    }
+
+    /// No reader may be in it until then: somebody drops, renames or copies it.
+    pub fn leave_until(&self, until_ms: u64) {
+        self.left_until_ms.store(until_ms, Relaxed);
+        self.left.notify_waiters();
+    }
+
+    /// See [`Database::leave_until`].
+    pub fn left_until_ms(&self) -> u64 {
+        self.left_until_ms.load(Relaxed)
+    }
+
+    /// Ends when a reader is to leave.
+    pub async fn leave(&self) {
+        self.left.notified().await;
     }
 
     /// Which plans are good: what is prepared from now on must not be taken for what was before.
@@ -133,6 +194,8 @@ impl Database {
 
     /// From here on changes count anew: to be called before it is read.
     pub fn begin_reading(&self) {
+        let replacements = self.replacements.load(Acquire);
+        self.reading.store(replacements, Release);
         self.changed.store(false, Relaxed);
     }
 
@@ -148,7 +211,15 @@ impl Database {
 
     /// It was read; `None`: it cannot be, or nobody uses it, and nothing is known of it.
     pub fn learn(&self, catalog: Option<Arc<Catalog>>) {
-        self.catalog.store(catalog);
+        let reading = self.reading.load(Acquire);
+        if catalog.is_none() || self.is_of_this(reading) {
+            self.catalog.store(catalog);
+        }
+    }
+
+    /// Whether what was read then was not another database of the name.
+    fn is_of_this(&self, reading: u64) -> bool {
+        reading == self.replacements.load(Acquire)
     }
 }
 
@@ -185,6 +256,11 @@ impl Databases {
                 reads: Arc::clone(&self.reads),
                 was_tried: AtomicBool::new(false),
                 tried: Notify::new(),
+                replacements: AtomicU64::new(0),
+                reading: AtomicU64::new(0),
+                settled: AtomicU64::new(0),
+                left_until_ms: AtomicU64::new(0),
+                left: Notify::new(),
             })
         });
         let added = Arc::clone(added);
@@ -212,6 +288,24 @@ impl Databases {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_read_of_the_former_database_of_a_name_is_not_taken_for_the_next_one() {
+        let databases = Databases::default();
+        let database = databases.want("shop").unwrap();
+        let catalog = || Some(Arc::new(super::super::Builder::default().build(7)));
+        database.begin_reading();
+        database.replaced();
+        database.learn(catalog());
+        database.was_tried();
+        assert!(database.is_awaited() && !database.is_known());
+        database.begin_reading();
+        database.learn(catalog());
+        database.was_tried();
+        assert!(!database.is_awaited() && database.is_known());
+        database.replaced();
+        assert!(database.is_awaited() && !database.is_known());
+    }
 
     #[test]
     fn a_database_that_nobody_uses_makes_room_for_another() {

@@ -9,6 +9,7 @@ mod complaint;
 mod effects;
 mod from_client;
 mod from_server;
+mod held;
 mod join;
 mod leave;
 mod login;
@@ -69,6 +70,7 @@ use crate::state::meaning::Rereads;
 use crate::state::settings::leftover::Rows;
 use crate::state::settings::{Journal, Settings};
 use crate::stream::Stream;
+use crate::upstream::vacating::Vacating;
 
 /// A Query or Parse longer than this is not read but passed on, and binds its session.
 const TEXT_LENGTH_MAX: usize = 1024 * 1024;
@@ -168,6 +170,8 @@ struct Session<'a> {
     changed_functions_us: u64,
     /// It makes something temporary in what is under way, which may hide what others see.
     hides_tables: bool,
+    /// It drops, renames or copies a database in what is under way.
+    vacating: Option<Vacating>,
     /// What runs now.
     unit: Unit,
     /// What the rules say of its prepared statements, by their numbers.
@@ -395,31 +399,6 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// A message that must be seen whole may be as long as texts may be.
-    fn held_max(&self) -> usize {
-        let waits = !matches!(self.stage, Stage::Ready)
-            || self.server.is_some() && (self.stalled || !self.takes_more());
-        if waits { HELD_LENGTH_MAX } else { usize::MAX }
-    }
-
-    /// What came in one piece with the end of the login.
-    fn begin_with(&mut self, ahead: &[u8]) {
-        if !ahead.is_empty() {
-            self.count_received(ahead.len());
-            self.hold(ahead);
-            self.goes_on = true;
-        }
-    }
-
-    /// So many bytes have come from the client.
-    fn count_received(&self, length: usize) {
-        let length = length as u64;
-        let server = self.borrower.server();
-        self.live
-            .moved_at(self.worker, Way::FromClient, length, server);
-        self.borrower.usage.from_clients.add(length);
-    }
-
     fn received(&mut self, chunk: Chunk<'_>) -> Result<(), End> {
         self.count_received(chunk.bytes().len());
         if !matches!(self.stage, Stage::Ready) {
@@ -432,22 +411,6 @@ impl Session<'_> {
         self.hold(chunk.bytes());
         drop(chunk);
         self.go_on()
-    }
-
-    fn hold(&mut self, bytes: &[u8]) {
-        if self.held.capacity() == 0 {
-            self.held = self.worker.spare();
-        }
-        self.held.extend_from_slice(bytes);
-    }
-
-    /// What is left of it from there on; a long beginning of a message is not copied again each
-    /// time that more of it comes.
-    fn hold_rest(&mut self, input: Input<'_>, at: usize) {
-        match input {
-            Input::Held(bytes) if at == 0 && self.held.is_empty() => self.held = bytes,
-            input => self.hold(input.bytes().get(at..).unwrap_or_default()),
-        }
     }
 
     /// Goes on with what was held.

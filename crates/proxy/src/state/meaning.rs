@@ -9,6 +9,7 @@ mod parts;
 mod pins;
 mod rereads;
 mod routing;
+mod source;
 #[cfg(test)]
 mod tests;
 mod unnamed;
@@ -22,8 +23,7 @@ use std::sync::Arc;
 
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::{self, Kind, Modes, Statement, Traits, Volatility};
-use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::facts::Discard;
+use evenkeel_wire::sql::facts::{self, Discard};
 use evenkeel_wire::sql::{hint, postgres};
 use smallvec::{SmallVec, smallvec};
 
@@ -196,6 +196,19 @@ pub struct Meaning {
     pub object: Option<Box<str>>,
     /// The text, for people, if it may pin.
     pub source: Option<Arc<PinSource>>,
+    /// What it does to whole databases.
+    pub vacating: Option<Box<Vacating>>,
+}
+
+/// What a text does to whole databases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vacating {
+    /// Others must have left this one before it does anything.
+    pub database: Box<str>,
+    /// Names that are another database's behind it, or nobody's.
+    pub renamed: Box<[Box<str>]>,
+    /// What was in it stays, under another name.
+    pub renames: bool,
 }
 
 /// Where a comment wants a text to run.
@@ -365,41 +378,9 @@ impl Meaning {
             may_run_later: false,
             writes: true,
             digest: 0,
+            vacating: None,
             object: None,
             source: None,
-        }
-    }
-
-    /// Takes the text along, to be shown if it pins.
-    pub(crate) fn name_source(&mut self, text: &[u8], dialect: Option<Dialect>) {
-        let mut effects = self.effects.iter();
-        if effects.any(|effect| effect.does.may_pin()) {
-            self.source = Some(PinSource::of(text, dialect, self.object.as_deref()));
-        }
-    }
-}
-
-impl Does {
-    /// Whether it may pin its session beyond the transaction.
-    fn may_pin(&self) -> bool {
-        match self {
-            Does::Pin(_)
-            | Does::PinOnSuccess(_)
-            | Does::Set { .. }
-            | Does::Prepare(_)
-            | Does::Execute(_) => true,
-            Does::Release(_)
-            | Does::Reset(_)
-            | Does::ResetAll
-            | Does::SetTransaction(_)
-            | Does::Commit
-            | Does::Rollback
-            | Does::Savepoint(_)
-            | Does::ReleaseSavepoint(_)
-            | Does::RollbackTo(_)
-            | Does::Deallocate(_)
-            | Does::DeallocateAll
-            | Does::Discard(_) => false,
         }
     }
 }
@@ -442,6 +423,7 @@ pub fn read_in_doubt(
         digest: 0,
         object: None,
         source: None,
+        vacating: None,
     };
     let mut reader = Reader {
         text,
@@ -464,6 +446,7 @@ pub fn read_in_doubt(
         meaning.draws |= effects.draws;
         meaning.asks |= effects.asks;
         meaning.may_ask |= effects.may_ask;
+        meaning.vacating = meaning.vacating.or_else(|| vacating(&reader, statement));
         meaning.acts_outside |= routing::acts_outside(&reader, statement);
         meaning.may_run_later |= meaning.acts_outside || routing::may_run_later(statement);
         let rereads = rereads::of(&reader, statement, &effects);
@@ -484,6 +467,21 @@ struct Reader<'a> {
     catalog: Option<&'a dyn Lookup>,
     /// What the catalog knows of users' functions may be old.
     doubts_functions: bool,
+}
+
+/// Whole databases that a statement drops, renames, moves or copies.
+fn vacating(reader: &Reader<'_>, statement: &facts::Statement) -> Option<Box<Vacating>> {
+    if statement.kind != facts::Kind::Ddl {
+        return None;
+    }
+    let found = postgres::vacating(reader.text, statement, reader.backslashes)?;
+    let name = |name: &[u8]| Box::from(String::from_utf8_lossy(name));
+    let renamed = found.renamed.iter().map(|one| name(one)).collect();
+    Some(Box::new(Vacating {
+        database: name(&found.database),
+        renamed,
+        renames: found.renames,
+    }))
 }
 
 fn owned_hint(hint: hint::Hint<'_>) -> Hint {

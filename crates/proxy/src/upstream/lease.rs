@@ -83,6 +83,13 @@ impl Registry {
             .collect()
     }
 
+    /// The services that lend connections.
+    pub(crate) fn lenders(&self) -> Vec<Arc<Service>> {
+        let services = self.lock();
+        let alive = services.iter().filter_map(Weak::upgrade);
+        alive.filter(|one| one.database.is_some()).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Service>>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -450,6 +450,7 @@ impl<C: Connection> Lending<C> {
         match errand {
             Errand::Order(order) => self.obey(worker, order),
             Errand::Failed(ticket, error) => self.tell(worker, ticket, error),
+            Errand::Vacate { server, database } => self.vacate(server, database),
             Errand::Again(ticket) => {
                 let place = self.waiting.borrow_mut().remove(&ticket.number);
                 if let Some(place) = place {

@@ -7,6 +7,7 @@ mod moment;
 mod own;
 mod scan;
 mod set;
+mod vacating;
 mod words;
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub use look::{
 };
 pub use moment::tells_moment;
 pub use own::is_described_by_session;
+pub use vacating::{Vacating, vacating};
 
 use scan::Scan;
 use words as w;

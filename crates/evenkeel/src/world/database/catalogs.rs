@@ -83,6 +83,15 @@ impl Turn {
         }
     }
 
+    /// It is not there: sessions of it may stay, and come to the next one of that name.
+    fn after_absence(now_ms: u64) -> Turn {
+        Turn::Rests {
+            since_ms: now_ms,
+            interval_ms: INTERVAL_MS,
+            took_ms: 0,
+        }
+    }
+
     /// When it is to be looked at; `None`: not before somebody uses it.
     fn due_ms(self, is_wanted: bool, is_changed: bool) -> Option<u64> {
         match self {
@@ -140,23 +149,39 @@ impl Reader {
         let all = self.knowledge.databases().all();
         forget_others(&all, shelves);
         let due = |database: Arc<Database>| {
-            let turn = shelves.get(database.name()).map(|shelf| shelf.turn);
+            let left_until_ms = database.left_until_ms();
+            let shelf = shelves.get(database.name());
+            // Of another one than before nothing is known.
+            let shelf = shelf.filter(|shelf| shelf.is_away || !database.is_awaited());
+            let turn = shelf.map(|shelf| shelf.turn);
             let turn = turn.unwrap_or_default();
             let is_wanted = database.is_used() || has_sessions(&database);
             let due_ms = turn.due_ms(is_wanted, database.is_changed())?;
-            Some((due_ms, database))
+            Some((due_ms.max(left_until_ms), database))
         };
         let due = all.into_iter().filter_map(due);
         due.min_by_key(|(due_ms, _)| *due_ms)
     }
 
     async fn turn_to(&self, database: &Arc<Database>, shelf: &mut Shelf) {
-        if !database.take_used() && !database.is_changed() && !has_sessions(database) {
+        if !database.take_used() && !has_sessions(database) {
             return put_away(database, shelf);
         }
         database.begin_reading();
+        if !database.is_known() {
+            // What an asker has seen may be of another one of that name.
+            shelf.asker = None;
+        }
         let (began_ms, began_us) = (now_ms(), now_us());
-        let read = self.read_or_leave(database, shelf).await;
+        let read = tokio::select! {
+            read = self.read_or_leave(database, shelf) => read,
+            () = database.leave() => {
+                shelf.asker = None;
+                // When it is left alone again, see `next_due`.
+                database.changed();
+                return;
+            }
+        };
         shelf.is_away = matches!(read, Err(WatchError::Away(_)));
         match read {
             Ok(()) => {
@@ -164,6 +189,11 @@ impl Reader {
                 shelf.problem = None;
                 let took_ms = now_ms() - began_ms;
                 shelf.turn = Turn::after_reading(now_ms(), took_ms);
+            }
+            Err(WatchError::NoDatabase(_)) => {
+                // It was dropped, and is no trouble to anybody but its clients, who hear of it.
+                put_away(database, shelf);
+                shelf.turn = Turn::after_absence(now_ms());
             }
             Err(error) => {
                 let has_failed_before = shelf.problem.is_some();
@@ -271,7 +301,7 @@ fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
     match error {
         WatchError::Away(_) => false,
         WatchError::CannotTell(_) => has_failed_before,
-        WatchError::LoginRefused(_) => true,
+        WatchError::LoginRefused(_) | WatchError::NoDatabase(_) => true,
     }
 }
 

@@ -107,7 +107,7 @@ impl Login {
             return words::no_tls().into();
         }
         if text.contains("authentication") {
-            return self.refused(&text);
+            return Failure::LoginRefused(self.refused(&text));
         }
         match words::io_inside(error) {
             Some(io) => words::io(io).into(),
@@ -126,10 +126,13 @@ impl Login {
         let at_login = !progress.is_logged_in();
         match error.code() {
             &SqlState::TOO_MANY_CONNECTIONS => Failure::Full(format!("the server is full: {said}")),
-            &SqlState::INVALID_PASSWORD
-            | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION
-            | &SqlState::INVALID_CATALOG_NAME => self.refused(&said),
-            &SqlState::INSUFFICIENT_PRIVILEGE if at_login => self.refused(&said),
+            &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+                Failure::LoginRefused(self.refused(&said))
+            }
+            &SqlState::INVALID_CATALOG_NAME => Failure::NoDatabase(self.refused(&said)),
+            &SqlState::INSUFFICIENT_PRIVILEGE if at_login => {
+                Failure::LoginRefused(self.refused(&said))
+            }
             // Starting up, shutting down, a standby that takes no connections: the text says which.
             &SqlState::CANNOT_CONNECT_NOW => said.into(),
             code if at_login || ended => format!("{said} (SQLSTATE {})", code.code()).into(),
@@ -137,10 +140,10 @@ impl Login {
         }
     }
 
-    fn refused(&self, said: &str) -> Failure {
+    fn refused(&self, said: &str) -> String {
         let hint =
             "user, password and database in [service.monitor], and pg_hba.conf on the server";
-        Failure::LoginRefused(words::login_refused(&self.user, said, hint))
+        words::login_refused(&self.user, said, hint)
     }
 }
 

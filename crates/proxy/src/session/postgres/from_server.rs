@@ -382,6 +382,9 @@ impl Session<'_> {
             self.unit.may_write = true;
         }
         let ran = self.asked.ended();
+        if let Some(vacating) = &mut self.vacating {
+            vacating.answered(ran.has_failed);
+        }
         self.borrower.let_next_follow();
         let status = server.conversation.status();
         let is_idle = status == TransactionStatus::Idle;
@@ -414,6 +417,7 @@ impl Session<'_> {
         self.unnamed.settled();
         self.effects.settled();
         self.asked.settled();
+        self.vacating = None;
         if server.conversation.status() == TransactionStatus::Idle {
             self.portals.clear();
         }

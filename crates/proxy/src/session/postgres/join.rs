@@ -11,6 +11,7 @@ use evenkeel_wire::postgres::{Parsed, build};
 
 use super::server::ServerConnection;
 use crate::engine::worker::Worker;
+use crate::knowledge::FIRST_READING_LIMIT;
 use crate::random::secret;
 use crate::server::Server;
 use crate::service::Service;
@@ -46,6 +47,7 @@ pub(super) async fn open(
     service: &Arc<Service>,
     pooled: &Arc<Pooled>,
 ) -> Result<Box<ServerConnection>, JoinError> {
+    wait_for_reading(service, pooled).await;
     let view = service.view_owned();
     let joining = async {
         let stream = dial(worker, service, &pooled.server).await?;
@@ -59,6 +61,18 @@ pub(super) async fn open(
         own.greetings.refresh(&pooled.who, &connection);
     }
     Ok(connection)
+}
+
+/// Sessions of a database that was replaced stay, and come to the next one of that name: what its
+/// functions leave behind must be known before they run there.
+async fn wait_for_reading(service: &Service, pooled: &Pooled) {
+    let shared = service.database.as_ref();
+    let known = shared.and_then(|shared| shared.knowledge.databases().get(&pooled.who.database));
+    let Some(database) = known.filter(|database| database.is_awaited()) else {
+        return;
+    };
+    let _ = compio::time::timeout(FIRST_READING_LIMIT, database.first_reading()).await;
+    database.waits_no_more();
 }
 
 /// Connects to a server, and encrypts where the configuration says so.

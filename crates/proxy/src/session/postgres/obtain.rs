@@ -53,6 +53,8 @@ impl Session<'_> {
                 false => Ok(()),
             },
             Got::Later => {
+                // Something else may be known when it comes.
+                self.effects.read_ahead = None;
                 self.stage = Stage::Waiting;
                 Ok(())
             }
@@ -66,7 +68,7 @@ impl Session<'_> {
         let complaint = Complaint::of_denial(denial);
         match (denial, &complaint.sqlstate.0) {
             // What the session is made of is good no more.
-            (Denial::NotJoined(_), b"28P01" | b"28000" | b"3D000") => Err(End::Fatal(complaint)),
+            (Denial::NotJoined(_), b"28P01" | b"28000") => Err(End::Fatal(complaint)),
             _ => self.refuse(&complaint),
         }
     }

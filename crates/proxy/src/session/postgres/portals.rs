@@ -161,6 +161,7 @@ impl Session<'_> {
         self.changes_functions |= meaning.changes_functions;
         self.hides_tables |= meaning.hides_tables;
         self.drew |= meaning.draws;
+        self.vacates(meaning);
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);

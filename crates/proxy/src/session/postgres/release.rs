@@ -64,6 +64,7 @@ impl Session<'_> {
     /// What was so on the connection that it had is so no more.
     pub(super) fn forget_connection(&mut self) {
         self.asked.forget();
+        self.vacating = None;
         self.portals.clear();
         self.trial = Trial::default();
         self.settings_settled();

@@ -20,6 +20,7 @@ use crate::session::pinning;
 use crate::state::PinSource;
 use crate::state::meaning::{self, Does, Effect, Lookup, Meaning};
 use crate::state::templates::Within;
+use crate::upstream::vacating::Vacating;
 
 impl Session<'_> {
     pub(super) fn query(
@@ -77,11 +78,19 @@ impl Session<'_> {
         self.changes_functions |= meaning.changes_functions;
         self.hides_tables |= meaning.hides_tables;
         self.drew |= meaning.draws;
+        self.vacates(meaning);
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);
         }
         self.effects.note(meaning)
+    }
+
+    /// Others are to leave the database that it acts on.
+    pub(super) fn vacates(&mut self, meaning: &Meaning) {
+        if let (Some(does), Some(at)) = (&meaning.vacating, &self.borrower.at) {
+            self.vacating = Some(Vacating::begin(self.worker, at.server.id, does));
+        }
     }
 
     /// What a plain CREATE makes is temporary where `pg_temp` comes first in a search path that is

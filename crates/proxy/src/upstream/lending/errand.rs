@@ -21,4 +21,11 @@ pub(crate) enum Errand {
     Again(Ticket),
     /// No connection could be opened.
     Failed(Ticket, Arc<JoinError>),
+    /// Idle connections to a database of a server are to be closed.
+    Vacate {
+        /// The server's id.
+        server: u64,
+        /// The service's number for the database.
+        database: u64,
+    },
 }

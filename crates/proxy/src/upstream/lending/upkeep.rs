@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_policy::lending::Key;
+
 use super::{Connection, Errand, Lending};
 use crate::clock;
 use crate::engine::worker::Worker;
@@ -35,6 +37,15 @@ impl<C: Connection> Lending<C> {
     pub(crate) fn renew(&self, worker: &Worker, server_id: u64) {
         for ticket in self.lender.outdate(|one| one.server.id == server_id) {
             self.send_errand(worker, ticket.worker, Errand::Again(ticket));
+        }
+    }
+
+    /// Idle connections to a database of a server close.
+    pub(super) fn vacate(self: &Rc<Self>, server: u64, database: u64) {
+        let is_meant = |key: &Key| key.server == server && key.database == database;
+        let closings = self.desk.borrow_mut().vacate(is_meant);
+        for closing in closings {
+            self.close(closing);
         }
     }
 

@@ -18,6 +18,7 @@ use super::super::{Session, Stage, TEXT_LENGTH_MAX, Unit};
 use super::credential::Proof;
 use super::{Door, Outside, Wish};
 use crate::cancel;
+use crate::knowledge::FIRST_READING_LIMIT;
 use crate::server::Server;
 use crate::service::database::DatabaseView;
 use crate::session::borrower::Borrower;
@@ -28,9 +29,6 @@ use crate::state::meaning::Rereads;
 use crate::state::settings::{self, Journal, Settings, StartupError, spelling};
 use crate::stream::Stream;
 use crate::upstream::lender::{Credential, Who};
-
-/// So long a client waits for the first reading of its database's catalog.
-const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a session begins with.
 pub(super) struct Greeted {
@@ -243,6 +241,7 @@ impl<'a> Door<'a> {
             changes_functions: false,
             changed_functions_us: 0,
             hides_tables: false,
+            vacating: None,
             unit: Unit::new(),
             rulings: FxHashMap::default(),
             refusal: None,

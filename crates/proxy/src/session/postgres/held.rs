@@ -1,0 +1,48 @@
+//! Bytes of a client that wait.
+
+use super::{HELD_LENGTH_MAX, Session, Stage};
+use crate::relay::Way;
+use crate::session::input::Input;
+
+impl Session<'_> {
+    /// A message that must be seen whole may be as long as texts may be.
+    pub(super) fn held_max(&self) -> usize {
+        let waits = !matches!(self.stage, Stage::Ready)
+            || self.server.is_some() && (self.stalled || !self.takes_more());
+        if waits { HELD_LENGTH_MAX } else { usize::MAX }
+    }
+
+    /// What came in one piece with the end of the login.
+    pub(super) fn begin_with(&mut self, ahead: &[u8]) {
+        if !ahead.is_empty() {
+            self.count_received(ahead.len());
+            self.hold(ahead);
+            self.goes_on = true;
+        }
+    }
+
+    /// So many bytes have come from the client.
+    pub(super) fn count_received(&self, length: usize) {
+        let length = length as u64;
+        let server = self.borrower.server();
+        self.live
+            .moved_at(self.worker, Way::FromClient, length, server);
+        self.borrower.usage.from_clients.add(length);
+    }
+
+    pub(super) fn hold(&mut self, bytes: &[u8]) {
+        if self.held.capacity() == 0 {
+            self.held = self.worker.spare();
+        }
+        self.held.extend_from_slice(bytes);
+    }
+
+    /// What is left of it from there on; a long beginning of a message is not copied again each
+    /// time that more of it comes.
+    pub(super) fn hold_rest(&mut self, input: Input<'_>, at: usize) {
+        match input {
+            Input::Held(bytes) if at == 0 && self.held.is_empty() => self.held = bytes,
+            input => self.hold(input.bytes().get(at..).unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Databases that are to be without sessions for a statement: idle connections to them close.
+
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::lending::Key;
+
+use crate::clock;
+use crate::engine::Order;
+use crate::engine::worker::Worker;
+use crate::service::Service;
+use crate::state::meaning;
+use crate::upstream::lender::Pooled;
+use crate::upstream::lending::Errand;
+
+/// A statement that is not answered by then waits for others to leave, or is at work; what the
+/// server refuses at once takes nobody's connections away.
+const FIRST: Duration = Duration::from_millis(20);
+
+/// Connections that come back, or were opened, meanwhile close as well. Servers wait for 5 s.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Readers of catalogs stay away for so long, counted from each time.
+const AWAY_MS: u64 = 1_000;
+
+/// Behind a RENAME; a replica that is further behind than all of them together is not waited for.
+const REPLICA_PAUSES: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(30),
+    Duration::from_secs(120),
+];
+
+/// A statement under way that others must leave a database for.
+pub(crate) struct Vacating {
+    worker: Rc<Worker>,
+    what: Rc<What>,
+    /// It may have been done.
+    may_be_done: bool,
+}
+
+#[derive(Clone)]
+struct What {
+    server_id: u64,
+    does: Box<meaning::Vacating>,
+}
+
+impl Vacating {
+    /// It is being sent to a server.
+    pub(crate) fn begin(worker: &Rc<Worker>, server_id: u64, does: &meaning::Vacating) -> Self {
+        let does = Box::new(does.clone());
+        let what = Rc::new(What { server_id, does });
+        worker.spawn(go_on(Rc::downgrade(worker), Rc::downgrade(&what)));
+        Self {
+            worker: Rc::clone(worker),
+            what,
+            may_be_done: true,
+        }
+    }
+
+    /// The server has answered it.
+    pub(crate) fn answered(&mut self, has_failed: bool) {
+        self.may_be_done = !has_failed;
+    }
+}
+
+impl Drop for Vacating {
+    fn drop(&mut self) {
+        if !self.may_be_done {
+            return;
+        }
+        for service in services_before(&self.worker, self.what.server_id) {
+            for name in &self.what.does.renamed {
+                replaced(&service, name);
+            }
+        }
+        if self.what.does.renames {
+            // Of its own: `go_on` goes on as long as the statement's is there.
+            let what = What::clone(&self.what);
+            let worker = Rc::downgrade(&self.worker);
+            self.worker.spawn(leave_replicas(worker, what));
+        }
+    }
+}
+
+/// A renamed database keeps its sessions at replicas, where nobody has to leave for it: those that
+/// were opened under a name, before the replica has come so far too, are in another database than
+/// the next ones.
+async fn leave_replicas(worker: Weak<Worker>, what: What) {
+    for pause in REPLICA_PAUSES {
+        compio::time::sleep(pause).await;
+        let Some(worker) = worker.upgrade() else {
+            return;
+        };
+        for service in services_before(&worker, what.server_id) {
+            outdate_at_replicas(&worker, &service, &what);
+        }
+    }
+}
+
+fn outdate_at_replicas(worker: &Worker, service: &Service, what: &What) {
+    let Some(shared) = &service.database else {
+        return;
+    };
+    let is_meant = |one: &Pooled| {
+        let mut names = what.does.renamed.iter();
+        one.server.id != what.server_id && names.any(|name| **name == *one.who.database)
+    };
+    for ticket in shared.lender.outdate(is_meant) {
+        let (service_id, errand) = (service.id, Errand::Again(ticket));
+        // A worker that is gone has no clients either.
+        let _ = worker.shared.orders[ticket.worker].send(Order::Lending { service_id, errand });
+    }
+}
+
+/// A name is another database's from now on: nothing that was learnt of it holds.
+fn replaced(service: &Service, name: &str) {
+    let shared = service.database.as_ref();
+    let known = shared.and_then(|shared| shared.knowledge.databases().get(name));
+    if let Some(database) = known {
+        database.replaced();
+    }
+}
+
+async fn go_on(worker: Weak<Worker>, what: Weak<What>) {
+    let mut pause = FIRST;
+    loop {
+        compio::time::sleep(pause).await;
+        let (Some(worker), Some(what)) = (worker.upgrade(), what.upgrade()) else {
+            return;
+        };
+        for service in services_before(&worker, what.server_id) {
+            vacate(&worker, &service, &what);
+        }
+        pause = INTERVAL;
+    }
+}
+
+fn services_before(worker: &Worker, server_id: u64) -> Vec<Arc<Service>> {
+    let mut services = worker.shared.registry.lenders();
+    services.retain(|service| service.view().lists(server_id));
+    services
+}
+
+/// What is idle of a service's closes, at whichever worker, and its catalog is not read.
+fn vacate(worker: &Worker, service: &Service, what: &What) {
+    let Some(shared) = &service.database else {
+        return;
+    };
+    let name = &*what.does.database;
+    if let Some(database) = shared.knowledge.databases().get(name) {
+        database.leave_until(clock::now_ms() + AWAY_MS);
+    }
+    let server = what.server_id;
+    let database = shared.lender.number(name.as_bytes()).get();
+    let is_meant = |key: &Key| key.server == server && key.database == database;
+    let figures = shared.lender.books.figures();
+    if !figures.iter().any(|one| one.idle > 0 && is_meant(&one.key)) {
+        return;
+    }
+    for orders in &worker.shared.orders {
+        let (service_id, errand) = (service.id, Errand::Vacate { server, database });
+        // A worker that is gone has no connections either.
+        let _ = orders.send(Order::Lending { service_id, errand });
+    }
+}

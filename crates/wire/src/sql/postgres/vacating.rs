@@ -1,0 +1,238 @@
+//! Statements that act on a whole database, which they can do only while nobody else is in it.
+
+use std::borrow::Cow;
+
+use super::lexer::Tokens;
+use super::words as w;
+use crate::sql::facts::Statement;
+use crate::sql::name::identifier;
+use crate::sql::postgres::string_value;
+use crate::sql::token::{Kind, Token, Word};
+
+/// What a statement does to whole databases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vacating<'a> {
+    /// Others must have left this one before anything is done.
+    pub database: Cow<'a, [u8]>,
+    /// Names that are another database's behind it, or nobody's.
+    pub renamed: Vec<Cow<'a, [u8]>>,
+    /// What was in the database stays, under another name.
+    pub renames: bool,
+}
+
+/// DROP DATABASE, ALTER DATABASE … RENAME and SET TABLESPACE, CREATE DATABASE, which copies one.
+/// `None`: it is none of these, or the name is written in a way that is not read.
+#[must_use]
+pub fn vacating<'a>(
+    text: &'a [u8],
+    statement: &Statement,
+    backslashes: bool,
+) -> Option<Vacating<'a>> {
+    let own = statement.span.of(text);
+    let mut tokens = Tokens::new(own, backslashes);
+    let verb = tokens.next_token();
+    if !tokens.next_token().is(DATABASE) {
+        return None;
+    }
+    let mut reader = Reader {
+        own,
+        tokens,
+        backslashes,
+    };
+    match verb.word {
+        w::DROP => reader.drop(),
+        w::ALTER => reader.alter(),
+        w::CREATE => reader.create(),
+        _ => None,
+    }
+}
+
+/// Stands behind `DATABASE`.
+struct Reader<'a> {
+    own: &'a [u8],
+    tokens: Tokens<'a>,
+    backslashes: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn drop(&mut self) -> Option<Vacating<'a>> {
+        let mut token = self.tokens.next_token();
+        let mut ahead = self.tokens.clone();
+        // A database may be called so.
+        if token.is(IF) && ahead.next_token().is(w::EXISTS) {
+            self.tokens = ahead;
+            token = self.tokens.next_token();
+        }
+        let database = self.name(token)?;
+        Some(Vacating {
+            renamed: vec![database.clone()],
+            database,
+            renames: false,
+        })
+    }
+
+    fn alter(&mut self) -> Option<Vacating<'a>> {
+        let token = self.tokens.next_token();
+        let database = self.name(token)?;
+        let verb = self.tokens.next_token();
+        let what = self.tokens.next_token();
+        if verb.is(w::SET) && what.is(TABLESPACE) {
+            return Some(Vacating {
+                database,
+                renamed: Vec::new(),
+                renames: false,
+            });
+        }
+        if !verb.is(RENAME) || !what.is(w::TO) {
+            return None;
+        }
+        let token = self.tokens.next_token();
+        let new = self.name(token)?;
+        Some(Vacating {
+            renamed: vec![database.clone(), new],
+            database,
+            renames: true,
+        })
+    }
+
+    fn create(&mut self) -> Option<Vacating<'a>> {
+        let token = self.tokens.next_token();
+        let renamed = vec![self.name(token)?];
+        let database = loop {
+            let token = self.tokens.next_token();
+            match token.kind {
+                Kind::End | Kind::Semicolon => break Cow::Borrowed(DEFAULT_TEMPLATE),
+                _ if token.is(TEMPLATE) => break self.template()?,
+                _ => {}
+            }
+        };
+        Some(Vacating {
+            database,
+            renamed,
+            renames: false,
+        })
+    }
+
+    /// `[=] name`, `[=] 'name'`, `[=] DEFAULT`
+    fn template(&mut self) -> Option<Cow<'a, [u8]>> {
+        let mut token = self.tokens.next_token();
+        if token.kind == Kind::Operator {
+            token = self.tokens.next_token();
+        }
+        match token.kind {
+            _ if token.is(w::DEFAULT) => Some(Cow::Borrowed(DEFAULT_TEMPLATE)),
+            Kind::String => string_value(token.span.of(self.own), self.backslashes),
+            _ => self.name(token),
+        }
+    }
+
+    fn name(&self, token: Token) -> Option<Cow<'a, [u8]>> {
+        let is_read = matches!(token.kind, Kind::Word | Kind::QuotedName);
+        is_read.then(|| identifier(token.span.of(self.own)))
+    }
+}
+
+/// What CREATE DATABASE copies if it does not say what.
+const DEFAULT_TEMPLATE: &[u8] = b"template1";
+
+const DATABASE: Word = Word::of("database");
+const IF: Word = Word::of("if");
+const RENAME: Word = Word::of("rename");
+const TABLESPACE: Word = Word::of("tablespace");
+const TEMPLATE: Word = Word::of("template");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::postgres::facts;
+
+    fn read(text: &str) -> Option<(String, Vec<String>)> {
+        let facts = facts(text.as_bytes(), false);
+        let statement = facts.statements().next()?;
+        let found = vacating(text.as_bytes(), statement, false)?;
+        let word = |name: &Cow<'_, [u8]>| String::from_utf8_lossy(name).into_owned();
+        let renamed: Vec<String> = found.renamed.iter().map(word).collect();
+        assert_eq!(found.renames, renamed.len() == 2, "{text}");
+        Some((word(&found.database), renamed))
+    }
+
+    #[test]
+    fn the_database_is_the_one_that_is_dropped_renamed_moved_or_copied() {
+        for (text, database, renamed) in [
+            ("drop database Shop", "shop", &["shop"][..]),
+            (
+                "DROP DATABASE IF EXISTS \"My \"\"Shop\";",
+                "My \"Shop",
+                &["My \"Shop"],
+            ),
+            ("drop database if", "if", &["if"]),
+            ("drop database if exists if", "if", &["if"]),
+            ("drop/**/database shop (force)", "shop", &["shop"]),
+            ("drop database shop with (force)", "shop", &["shop"]),
+            (
+                "alter database shop rename to old",
+                "shop",
+                &["shop", "old"],
+            ),
+            ("alter database shop set tablespace fast", "shop", &[]),
+            ("create database shop", "template1", &["shop"]),
+            (
+                "create database shop owner x encoding 'utf8'",
+                "template1",
+                &["shop"],
+            ),
+            (
+                "create database shop template default",
+                "template1",
+                &["shop"],
+            ),
+            (
+                "create database shop template template0",
+                "template0",
+                &["shop"],
+            ),
+            (
+                "create database a with owner = b template = \"C\"",
+                "C",
+                &["a"],
+            ),
+            (
+                "create database a template E'it''s' owner b",
+                "it's",
+                &["a"],
+            ),
+            (
+                "create database a template = $$c$$ strategy = wal_log",
+                "c",
+                &["a"],
+            ),
+        ] {
+            let renamed = renamed.iter().map(|name| (*name).to_owned()).collect();
+            let expect = Some((database.to_owned(), renamed));
+            assert_eq!(read(text), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_statements_need_nobody_to_leave() {
+        for text in [
+            "drop table database",
+            "alter database shop owner to x",
+            "alter database shop set search_path = a",
+            "alter database shop reset all",
+            "alter database shop connection limit 5",
+            "alter database shop allow_connections false",
+            "create table database (template int)",
+            "comment on database shop is 'x'",
+            "select 'drop database shop'",
+            "drop database",
+            "drop database 'shop'",
+            "alter database shop rename",
+            "create database",
+            "create database a template",
+            "create database a template = U&\"c\"",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}
