@@ -40,6 +40,8 @@ mod full;
 mod globals;
 #[path = "mysql/handover.rs"]
 mod handover;
+#[path = "mysql/held_up.rs"]
+mod held_up;
 #[path = "mysql/ids.rs"]
 mod ids;
 #[path = "mysql/killed.rs"]
