@@ -88,6 +88,8 @@ mod stage;
 mod statements;
 #[path = "mysql/strangers.rs"]
 mod strangers;
+#[path = "mysql/trackers.rs"]
+mod trackers;
 #[path = "mysql/triggers.rs"]
 mod triggers;
 #[path = "mysql/types.rs"]

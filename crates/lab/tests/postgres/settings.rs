@@ -8,6 +8,17 @@ use super::script::Script;
 use super::stage::{ONE, Setup, Stage, admin, same_as_direct};
 use crate::rig::DRIVERS;
 
+/// Evenkeel sets nothing for itself on a server connection.
+///
+/// TO SEE THIS RED: have each server connection begin with `jit = off`.
+#[test]
+fn a_new_client_reads_of_every_setting_what_it_reads_at_the_server() {
+    same_as_direct(ONE, |address| {
+        let all = "select name, setting, source, reset_val from pg_settings order by name";
+        Client::connect(address).query(all)
+    });
+}
+
 /// Clients that share one server connection, each with something else set.
 #[test]
 fn clients_of_one_server_connection_never_see_each_other_s_settings() {

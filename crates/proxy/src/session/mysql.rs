@@ -26,6 +26,7 @@ pub(crate) mod shared;
 pub(crate) mod statements;
 mod steps;
 mod texts;
+mod tracked;
 mod unit;
 mod waits;
 
@@ -167,6 +168,8 @@ enum Then {
     Renewed { is_clean: bool },
     /// What it was asked about the session is known: by a question, or by its status alone.
     Answered { is_question: bool },
+    /// Our trackers are on again, if all of what was asked succeeded.
+    TookBack { is_whole: bool },
     /// The question failed, be it by a KILL QUERY of what ran before it: what binds stays.
     Unanswered,
 }

@@ -6,7 +6,9 @@
 //!   the module `variables`);
 //! - the schema: as the tracker tells;
 //! - `SET @a = literal` and `timestamp`: by their text;
-//! - `session_track_*` of the client are virtual ([`Journal::keeps`]); mixed with others they bind.
+//! - `session_track_*`: ours are on, and what they tell is filtered by the client's
+//!   ([`Journal::keeps`]); a statement that names them runs with the client's in their place
+//!   ([`Journal::show_trackers`]), and what it has set is asked for behind it.
 //!
 //! Binding until it is over:
 //! - a transaction, XA; autocommit off from the first statement to COMMIT or ROLLBACK;
@@ -49,7 +51,7 @@ pub use calming::{TELLING, calming};
 pub use differing::{Difference, difference};
 pub use forgetful::{CLUSTERING, is_forgetful};
 pub use identity::{IDENTIFYING, identity};
-pub use journal::{Beginning, Journal, Question, Reply};
+pub use journal::{Beginning, Journal, Question, Reply, TakeBack};
 pub use leftover::{Asked, Hold, Needs};
 pub use meaning::{
     Does, Effect, Hint, Kill, Lookup, Meaning, Thing, Value, bound_by_body, parts, read,

@@ -3,9 +3,6 @@
 use super::build;
 use super::cursor::Cursor;
 
-/// The session state of an OK that tells [`Change::State`] and nothing else.
-pub const STATE_CHANGED: &[u8] = b"\x02\x011";
-
 /// A list of changes; one that is broken ends it, see [`Trackers::is_broken`].
 #[derive(Debug, Clone, Copy)]
 pub struct Trackers<'a> {

@@ -11,7 +11,7 @@ use super::complaint::Complaint;
 use super::unit::{Sense, What};
 use super::{End, Session, Stage, TEXT_LENGTH_MAX, Then};
 use crate::session::cancel::{Kill, Killed, kill, pass_on};
-use crate::state::mysql::{Meaning, OnServer, Reply};
+use crate::state::mysql::Meaning;
 
 /// What becomes of a command.
 pub(super) enum Look {
@@ -307,14 +307,8 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn answer_ok(&mut self) {
-        self.answer_ok_that_tells(b"");
-    }
-
-    /// With these trackers.
-    fn answer_ok_that_tells(&mut self, session_state: &[u8]) {
         let ok = OkPacket {
             status: self.status(),
-            session_state,
             ..OkPacket::default()
         };
         let (sequence, agreed) = (self.rest.sequence, self.entrance.agreed);
@@ -374,40 +368,6 @@ impl<'a> Session<'a> {
         }
         self.rest.sequence = build::text_row(out, sequence, &[Some(value)]);
         self.answer_eof();
-    }
-
-    /// A SET of nothing but trackers, which are ours at the servers.
-    pub(super) fn is_ours(&self, what: &What, sense: &Sense) -> bool {
-        let is_run = matches!(what, What::Query | What::Execute(_));
-        is_run && sense.meaning().is_some_and(|meaning| meaning.is_ours)
-    }
-
-    /// It is as if it was sent.
-    pub(super) fn track_for_client(&mut self, what: What, sense: Sense) {
-        self.new_unit(what, sense);
-        let interner = self.worker.interner();
-        let status = self.status();
-        let schema = self.journal.schema();
-        let version = &self.begin.version;
-        let mut nobody_s = OnServer::new(self.begin.fresh.pairs(), schema, interner)
-            .at(version.mariadb, version.number());
-        let on = match &mut self.server {
-            Some(server) => &mut server.settings,
-            None => &mut nobody_s,
-        };
-        let mut told: &[u8] = b"";
-        if let Some(meaning) = self.unit.sense.meaning() {
-            self.journal.sent(meaning, on);
-            let reply = Reply {
-                status,
-                ..Reply::default()
-            };
-            self.journal.succeeded(meaning, 0, &reply, on, interner);
-            self.journal.ready(Some(status), on, interner);
-            told = self.journal.told_of_trackers(meaning);
-        }
-        self.drop_unit();
-        self.answer_ok_that_tells(told);
     }
 }
 

@@ -64,6 +64,9 @@ impl Session<'_> {
         }
         self.hold_for_question();
         self.limit_idleness();
+        if self.owes_trackers() {
+            return Ok(());
+        }
         if !self.asks_between(unit.has_failed) {
             self.shows();
         }
@@ -126,6 +129,7 @@ impl Session<'_> {
             return false;
         };
         let is_quiet = server.conversation.is_idle() && server.is_between_replies();
+        let is_quiet = is_quiet && !server.shows_trackers;
         is_quiet && self.journal.pins.is_empty() && !self.keeps_connection() && !self.holds()
     }
 
@@ -153,7 +157,8 @@ impl Session<'_> {
         // An error does not say whether a transaction is open.
         let is_open = |pin| has_failed && pin == Bond::Transaction;
         let is_unsure = may_ask && self.journal.pins.iter().any(is_open);
-        if question.is_none() && !is_unsure || self.keeps_connection() {
+        let is_nothing_asked = question.is_none() && !is_unsure;
+        if is_nothing_asked || self.keeps_connection() || self.owes_trackers() {
             return false;
         }
         let is_told = |pin| matches!(pin, Bond::Settings | Bond::InsertId) || is_open(pin);
@@ -165,7 +170,7 @@ impl Session<'_> {
     }
 
     /// Between two commands its server is asked what only that knows. False: it is not.
-    fn asks_between(&mut self, has_failed: bool) -> bool {
+    pub(super) fn asks_between(&mut self, has_failed: bool) -> bool {
         match self.is_in_transaction() {
             true => self.is_doubtful && self.asks_status(),
             false => self.asks_before_release(has_failed),

@@ -133,11 +133,6 @@ impl Session<'_> {
                 input.used_up(self.worker);
                 self.tell(complaint);
             }
-            Look::Send(what, sense) if self.is_ours(&what, &sense) => {
-                self.hold(&bytes[length..]);
-                input.used_up(self.worker);
-                self.track_for_client(what, sense);
-            }
             Look::Send(what, sense) => {
                 self.new_unit(what, sense);
                 self.send_on(input, length)?;

@@ -153,7 +153,8 @@ impl Session<'_> {
         if self.delivery(server, walked) == Delivery::Forward {
             return keep(&mut self.transcoder, flight, passed);
         }
-        if self.unit.wait.is_some() && server.conversation.delivery() == Delivery::Swallow {
+        let is_heard = self.unit.wait.is_some() || self.takes_back();
+        if is_heard && server.conversation.delivery() == Delivery::Swallow {
             let word = flight.rest().get(..passed).unwrap_or_default();
             if self.unit.word.len() + passed <= WORD_LENGTH_MAX {
                 self.unit.word.extend_from_slice(word);
@@ -219,13 +220,14 @@ impl Session<'_> {
         settled: Settled,
         walked: &mut Walked,
     ) {
-        if matches!(self.stage, Stage::Swallow(Then::Answered { .. })) {
+        if matches!(self.stage, Stage::Swallow(Then::Answered { .. })) || self.takes_back() {
             self.hear_trackers(event);
         }
         match settled {
             Settled::Done(token) => match Ask::of(token) {
                 Some(Ask::Settings) => self.setting_placed(server),
                 Some(Ask::Several(takes)) => server.takes_several = takes,
+                Some(Ask::Trackers) => server.shows_trackers = false,
                 Some(Ask::Other) => self.statements_hold(server),
                 Some(Ask::Wait) if !self.is_caught_up() => walked.mishap = Some(Mishap::NotFresh),
                 Some(Ask::Wait) => self.caught_up(),
@@ -254,9 +256,11 @@ impl Session<'_> {
         match &mut self.stage {
             Stage::Swallow(Then::Renewed { is_clean }) => *is_clean = false,
             Stage::Swallow(then @ Then::Answered { .. }) => *then = Then::Unanswered,
+            Stage::Swallow(Then::TookBack { is_whole }) => *is_whole &= ask == Some(Ask::Telling),
             _ => {}
         }
         match ask {
+            Some(Ask::Telling) => {}
             Some(Ask::Wait) => walked.mishap = Some(Mishap::NotFresh),
             Some(Ask::Prepare) => walked.refused = Some(Complaint::of_report(report, "")),
             _ => {

@@ -82,6 +82,7 @@ impl Session<'_> {
         }
         let is_quiet = server.conversation.is_quiet()
             && server.is_between_replies()
+            && !server.shows_trackers
             && server.lent.stream.is_sent()
             && self.rest.is_over();
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);

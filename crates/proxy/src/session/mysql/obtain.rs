@@ -209,6 +209,7 @@ impl Session<'_> {
                 self.unit.patience = Some(after(wait_ms));
             }
         }
+        self.show_trackers(out);
         Ok(must_wait)
     }
 

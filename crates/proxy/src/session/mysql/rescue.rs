@@ -212,6 +212,10 @@ impl Session<'_> {
                 self.told(is_question);
                 Ok(())
             }
+            Then::TookBack { is_whole } => {
+                self.took_back(is_whole);
+                Ok(())
+            }
             Then::Unanswered => {
                 self.shows();
                 Ok(())

@@ -20,7 +20,7 @@ use super::statements::Prepared;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::state::mysql::{Carried, OnServer, Question, trackers};
+use crate::state::mysql::{Carried, OnServer, Question, TakeBack, trackers};
 use crate::state::settings::Interner;
 use crate::upstream::join::JoinError;
 use crate::upstream::lender::{Pooled, Who};
@@ -48,6 +48,8 @@ pub(crate) struct ServerConnection {
     pub(crate) settings: OnServer,
     /// It takes several statements in one text.
     pub(crate) takes_several: bool,
+    /// Its client's trackers are on, or may be: ours tell of nothing.
+    pub(crate) shows_trackers: bool,
 }
 
 /// What goes along with a connection to another worker, besides what pools look at.
@@ -74,6 +76,10 @@ pub(crate) enum Ask {
     Prepare,
     /// Whether the server has what the session must see.
     Wait,
+    /// Puts our trackers on.
+    Trackers,
+    /// Has a variable be told of; a failure tells enough.
+    Telling,
     /// Anything else, of which only its success counts.
     Other,
 }
@@ -89,7 +95,9 @@ impl Ask {
             Ask::Several(true) => 3,
             Ask::Prepare => 4,
             Ask::Wait => 5,
-            Ask::Other => 6,
+            Ask::Trackers => 6,
+            Ask::Telling => 7,
+            Ask::Other => 8,
         })
     }
 
@@ -102,6 +110,8 @@ impl Ask {
             3 => Ask::Several(true),
             4 => Ask::Prepare,
             5 => Ask::Wait,
+            6 => Ask::Trackers,
+            7 => Ask::Telling,
             _ => Ask::Other,
         })
     }
@@ -138,12 +148,14 @@ impl ServerConnection {
             version,
             fresh,
             takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
+            shows_trackers: false,
         })
     }
 
     /// Whether another client could have it, as far as its protocol tells.
     pub(crate) fn is_idle(&self) -> bool {
-        self.conversation.is_idle() && self.is_between_replies() && self.lent.stream.is_sent()
+        let is_quiet = self.conversation.is_idle() && self.is_between_replies();
+        is_quiet && !self.shows_trackers && self.lent.stream.is_sent()
     }
 
     /// Whether it is as good as a new one behind a reset.
@@ -245,7 +257,24 @@ impl ServerConnection {
 
     fn ask_trackers(&mut self, out: &mut Vec<u8>) {
         let trackers = trackers(self.version.mariadb, self.version.number());
-        self.ask(Ask::Other, trackers.as_bytes(), out);
+        self.ask(Ask::Trackers, trackers.as_bytes(), out);
+    }
+
+    /// The client's trackers are put on in the place of ours.
+    pub(super) fn show_trackers(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        self.shows_trackers = true;
+        self.ask(Ask::Other, text, out);
+    }
+
+    /// Ours are put on again, and what they have missed is told.
+    pub(super) fn ask_back(&mut self, back: &TakeBack, out: &mut Vec<u8>) {
+        if let Some(question) = &back.question {
+            self.ask(Ask::Other, question.as_bytes(), out);
+        }
+        self.ask(Ask::Trackers, back.ours.as_bytes(), out);
+        for telling in &back.tellings {
+            self.ask(Ask::Telling, telling, out);
+        }
     }
 
     /// What only it knows; a question that moves our trackers has them put back behind it.
@@ -331,6 +360,7 @@ impl ServerConnection {
     pub(crate) fn renewed(&mut self, interner: &Interner) {
         self.prepared.clear();
         self.closing.clear();
+        self.shows_trackers = false;
         self.settings.renewed(self.fresh.pairs(), interner);
     }
 
@@ -413,6 +443,7 @@ impl Connection for ServerConnection {
             resets: Vec::new(),
             settings: OnServer::import(&own.settings, worker.interner()),
             takes_several: own.takes_several,
+            shows_trackers: false,
         }))
     }
 

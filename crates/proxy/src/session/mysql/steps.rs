@@ -109,6 +109,9 @@ impl Session<'_> {
         if !matches!(self.stage, Stage::Command) {
             return false;
         }
+        if self.owes_trackers() {
+            return self.is_server_sent(context) && self.take_trackers_back();
+        }
         let is_free = self.is_free();
         let has_closed = !server.resets.is_empty();
         if !is_free && !has_closed || !self.is_server_sent(context) {
@@ -134,7 +137,9 @@ impl Session<'_> {
         is_client_ready: bool,
     ) -> Result<bool, End> {
         let takes = match self.stage {
-            Stage::Command => is_client_ready && self.is_server_sent(context),
+            Stage::Command => {
+                is_client_ready && !self.owes_trackers() && self.is_server_sent(context)
+            }
             Stage::Answer => !self.rest.is_over() && self.is_server_sent(context),
             Stage::File | Stage::Streaming => self.is_server_sent(context),
             _ => false,

@@ -323,7 +323,7 @@ fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
 }
 
 /// What the command does to its session: to prepare a statement does nothing.
-fn effective<'u>(what: &What, sense: &'u Sense) -> Option<&'u Meaning> {
+pub(super) fn effective<'u>(what: &What, sense: &'u Sense) -> Option<&'u Meaning> {
     match what {
         What::Query | What::Execute(_) | What::Bulk(_) => sense.meaning(),
         _ => None,

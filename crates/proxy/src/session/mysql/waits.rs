@@ -1,10 +1,11 @@
 //! What a server is told to wait for before a read, and whether it says that it is there.
 
 use evenkeel_policy::causality::Position;
-use evenkeel_wire::mysql::{Parsed, backend, frame};
+use evenkeel_wire::mysql::backend;
 
 use super::Session;
 use super::texts::mariadb_positions;
+use super::tracked::last_row;
 use crate::session::placing::Awaited;
 
 impl Session<'_> {
@@ -19,13 +20,8 @@ impl Session<'_> {
 
     /// Whether the row that a wait gave says that all is there.
     pub(super) fn is_caught_up(&self) -> bool {
-        let (mut rest, mut last) = (self.unit.word.as_slice(), None);
-        while let Parsed::Frame(packet, length) = frame::frame(rest, u32::MAX) {
-            last = Some(packet.payload);
-            rest = rest.get(length..).unwrap_or_default();
-        }
-        let awaited = self.unit.wait.as_ref().zip(last);
-        let said = awaited.map(|(awaited, row)| said(awaited, row));
+        let row = last_row(&self.unit.word);
+        let said = self.unit.wait.as_ref().map(|awaited| said(awaited, row));
         if said == Some(Said::Untrue)
             && let Some(at) = &self.borrower.at
         {

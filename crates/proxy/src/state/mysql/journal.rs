@@ -5,6 +5,7 @@ mod heard;
 mod placing;
 mod question;
 mod things;
+mod trackers;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use std::rc::Rc;
 use evenkeel_policy::pins::{Pin, Pins, Release};
 use evenkeel_policy::route::Modes;
 use evenkeel_wire::mysql::flags::Status;
-use evenkeel_wire::mysql::trackers::{Change, STATE_CHANGED, Tracker};
+use evenkeel_wire::mysql::trackers::{Change, Tracker};
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::mysql::{self, Modes as Reading};
 use smallvec::SmallVec;
@@ -21,12 +22,14 @@ use super::collations::{self, Collation};
 use super::leftover::{Asked, Hold, InsertId, Left};
 use super::meaning::{Does, IN_SCHEMA, Lookup, Meaning, Thing};
 use super::server::{self, OnServer};
-use super::tracking::{self, Tracking};
+use super::tracking::Tracking;
 use super::values;
 use super::variables;
 use crate::state::settings::{Interner, Settings};
 pub use question::Question;
 use things::Things;
+use trackers::Shown;
+pub use trackers::TakeBack;
 
 /// What a session begins with.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +95,8 @@ pub struct Journal {
     next: Option<Modes>,
     tracking: Tracking,
     tracking_begun: Tracking,
+    /// The server connection has the client's trackers in place of ours.
+    shown: Option<Shown>,
     /// What it began with.
     begun: Settings,
     left: Left,
@@ -157,6 +162,7 @@ impl Journal {
             next: None,
             tracking_begun: tracking.clone(),
             tracking,
+            shown: None,
             left: Left::default(),
             heard: Heard::default(),
             is_asked: false,
@@ -301,26 +307,13 @@ impl Journal {
     /// The same of one that it may be told by another name.
     pub fn shows(&self, tracker: &mut Tracker<'_>) -> bool {
         match tracker.change {
+            // The server tells what the client's trackers ask for.
+            _ if self.shown.is_some() => true,
             Change::Variable { name, value } if self.tracking.renames(name) => {
                 tracker.call(variables::CONNECTION, values::charset_of(value));
                 true
             }
             change => self.keeps(&change),
-        }
-    }
-
-    /// What the OK to a SET of its trackers tells it, if they tell of such changes now. Of the one
-    /// that does only MariaDB tells.
-    #[must_use]
-    pub fn told_of_trackers(&self, meaning: &Meaning) -> &'static [u8] {
-        let tells = |does: &Does| match does {
-            Does::Track(name, _) => self.reading.mariadb || **name != *tracking::STATE_CHANGE,
-            _ => false,
-        };
-        let is_told = meaning.effects.iter().any(|effect| tells(&effect.does));
-        match self.tracking.tells_state() && is_told {
-            true => STATE_CHANGED,
-            false => b"",
         }
     }
 
@@ -349,6 +342,7 @@ impl Journal {
         self.insert_id = InsertId::NONE;
         self.insert_on = 0;
         self.tracking = self.tracking_begun.clone();
+        self.shown = None;
         self.left = Left::default();
         self.is_untold = false;
         self.look();
@@ -368,6 +362,7 @@ impl Journal {
         self.next = None;
         self.left = Left::default();
         self.heard = Heard::default();
+        self.shown = None;
         self.is_untold = false;
         self.last_on = 0;
         self.insert_on = 0;
@@ -389,6 +384,7 @@ impl Journal {
         self.is_by_place = on.is_by_place;
         self.done = 0;
         self.sent_in = (!meaning.effects.is_empty()).then(|| self.now.clone());
+        self.runs_shown(meaning);
         if meaning.read_for != 0 && meaning.read_for != on.version {
             // A comment says something else there, or nothing.
             self.bind(Pin::Unknown);
@@ -469,7 +465,7 @@ impl Journal {
         let wanted = self.lasting.has(pin)
             || self.binding.iter().any(|(_, binds)| *binds == pin)
             || ALL_THINGS.iter().any(is_thing)
-            || pin == Pin::Settings && self.owes_settings()
+            || pin == Pin::Settings && (self.owes_settings() || self.shown.is_some())
             || pin == Pin::InsertId && self.insert_id == InsertId::Unknown
             || pin == Pin::Transaction && self.next.is_some();
         if !wanted {

@@ -13,6 +13,7 @@ mod source;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod trackers;
 
 use std::sync::Arc;
 
@@ -92,8 +93,8 @@ pub struct Meaning {
     pub kill: Option<Kill>,
     /// It has, or prepares, a KILL of a connection by what is not known to be our number.
     pub kills_stranger: bool,
-    /// It sets nothing but session trackers, which are virtual: it is answered, not sent.
-    pub is_ours: bool,
+    /// It reads or sets session trackers: those on its connection must be its client's meanwhile.
+    pub names_trackers: bool,
     /// It runs what a literal says.
     pub is_of_literal: bool,
     /// It runs routines or triggers that leave something behind, or may: their errors may have any
@@ -144,8 +145,8 @@ pub enum Does {
     SetSwitch(Box<[u8]>, bool),
     /// One that not everybody may set has its DEFAULT, as on every connection.
     Defaults(Box<[u8]>),
-    /// A tracker of the client's: its name in lower case, and its value if it is not DEFAULT.
-    Track(Box<[u8]>, Option<Box<[u8]>>),
+    /// A tracker of the client's: to what, only the server knows.
+    Track,
     /// A system variable that the server tells of, or it binds: its name in lower case.
     Told(Box<[u8]>),
     /// The character set of the connection: which collation that is, only the server knows.
@@ -236,7 +237,7 @@ impl Meaning {
             && !self.begins
             && self.kill.is_none()
             && !self.kills_stranger
-            && !self.is_ours
+            && !self.names_trackers
             && !self.is_of_literal
     }
 
@@ -380,18 +381,13 @@ fn read_at(text: &[u8], modes: Reading, lookup: Option<&dyn Lookup>, depth: u32)
         meaning.begins = matches!(one.kind, mysql::Kind::Begin { .. });
         meaning.kill = kills::kill(text, one.kind);
         meaning.kills_stranger &= meaning.kill.is_none();
-        meaning.is_ours = !meaning.effects.is_empty()
-            && one.kind == mysql::Kind::Set
-            && meaning
-                .effects
-                .iter()
-                .all(|effect| matches!(effect.does, Does::Track(..)));
     } else {
         doubt_strings(&mut meaning);
         if set::changes_reading(&reader, &facts) || set::may_change_reading_within(text, &meaning) {
             set::obscure(&mut meaning);
         }
     }
+    trackers::look(&reader, &facts, &mut meaning);
     meaning
 }
 
@@ -476,7 +472,6 @@ impl<'a> Reader<'a> {
             begins: false,
             kills_stranger: meaning.kills(),
             kill: None,
-            is_ours: false,
             ..meaning
         })
     }

@@ -1,11 +1,9 @@
-//! Session trackers: ours, which are always on, and the client's, which are virtual.
+//! Session trackers: ours, which are on but for statements that name them, and the client's, which
+//! are on for these and decide what else the client is told.
 
 use evenkeel_wire::mysql::trackers::Change;
 
 use super::{values, variables};
-
-/// The variable of the tracker that tells that anything has changed.
-pub(super) const STATE_CHANGE: &[u8] = b"session_track_state_change";
 
 /// Whether servers tell all variables that are kept in one place by the name of the one that was
 /// named first: `foreign_key_checks` as `autocommit`, `timestamp` as `last_gtid` (MDEV-31746).
@@ -41,25 +39,56 @@ pub fn trackers(mariadb: bool, version: u32) -> &'static str {
     }
 }
 
-/// Whether a value of one of the client's trackers can be virtual.
-pub(super) fn is_understood(name: &[u8], value: Option<&[u8]>) -> bool {
-    let Some(value) = value else {
-        return true;
-    };
-    let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
-    match name {
-        b"session_track_schema" | STATE_CHANGE => values::boolean(value).is_some(),
-        // ALL_GTIDS is more than we have.
-        b"session_track_gtids" => is(b"OFF") || is(b"0") || is(b"OWN_GTID") || is(b"1"),
-        b"session_track_transaction_info" => info(value).is_some(),
-        b"session_track_system_variables" => {
-            let plain = |byte: &u8| {
-                byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b' ' | b'*' | b'.')
-            };
-            value.iter().all(plain)
+/// Puts our trackers on again where the client's were. The client's wish for all GTIDs stays: what
+/// is told then is more than what ours ask for. MySQL lets nobody set the tracker of GTIDs in a
+/// transaction, so that it is ours then already.
+#[must_use]
+pub(super) fn trackers_again(mariadb: bool, version: u32, in_transaction: bool) -> &'static str {
+    match (mariadb, in_transaction) {
+        (true, _) => trackers(mariadb, version),
+        (false, true) => {
+            "SET @@session.session_track_system_variables='*',\
+             @@session.session_track_schema=ON,\
+             @@session.session_track_state_change=ON,\
+             @@session.session_track_transaction_info='CHARACTERISTICS'"
         }
-        _ => false,
+        (false, false) => {
+            "SET @@session.session_track_system_variables='*',\
+             @@session.session_track_schema=ON,\
+             @@session.session_track_state_change=ON,\
+             @@session.session_track_gtids=\
+             IF(@@session.session_track_gtids='ALL_GTIDS','ALL_GTIDS','OWN_GTID'),\
+             @@session.session_track_transaction_info='CHARACTERISTICS'"
+        }
     }
+}
+
+/// Asks for `character_set_results` and the values of the trackers, in the order of [`NAMES`].
+/// Binary strings are in every character set what they are.
+#[must_use]
+pub(super) fn values_of_trackers(mariadb: bool) -> String {
+    let names = ["character_set_results"]
+        .into_iter()
+        .chain(names(mariadb).iter().copied());
+    let casts: Vec<String> = names
+        .map(|name| format!("CAST(@@session.{name} AS BINARY)"))
+        .collect();
+    // A limit of its own counts whatever `sql_select_limit` is.
+    format!("SELECT {} LIMIT 1", casts.join(","))
+}
+
+/// The variables; only MySQL has the last one.
+const NAMES: [&str; 5] = [
+    "session_track_system_variables",
+    "session_track_schema",
+    "session_track_state_change",
+    "session_track_transaction_info",
+    "session_track_gtids",
+];
+
+pub(super) fn names(mariadb: bool) -> &'static [&'static str] {
+    let count = NAMES.len() - usize::from(mariadb);
+    NAMES.get(..count).unwrap_or_default()
 }
 
 fn info(value: &[u8]) -> Option<Info> {
@@ -81,14 +110,45 @@ enum Info {
     Characteristics,
 }
 
+impl Info {
+    fn name(self) -> &'static str {
+        match self {
+            Info::Off => "OFF",
+            Info::State => "STATE",
+            Info::Characteristics => "CHARACTERISTICS",
+        }
+    }
+}
+
+/// Which GTIDs are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Gtids {
+    #[default]
+    Off,
+    Own,
+    All,
+}
+
+impl Gtids {
+    fn name(self) -> &'static str {
+        match self {
+            Gtids::Off => "OFF",
+            Gtids::Own => "OWN_GTID",
+            Gtids::All => "ALL_GTIDS",
+        }
+    }
+}
+
 /// What a client wants to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Tracking {
-    /// Names with commas between them, in lower case; `*`: all.
+    /// Names with commas between them, as the server has them; `*`: all.
     variables: Box<[u8]>,
+    /// MySQL shows NULL since it was set to that, which has changed nothing else.
+    is_null: bool,
     schema: bool,
     state: bool,
-    gtids: bool,
+    gtids: Gtids,
     info: Info,
 }
 
@@ -97,42 +157,73 @@ impl Tracking {
     pub(super) fn new<'a>(fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Tracking {
         let mut tracking = Tracking::default();
         for (name, value) in fresh {
-            tracking.set(&name.to_ascii_lowercase(), value);
+            tracking.set(&name.to_ascii_lowercase(), Some(value));
         }
         tracking
     }
 
     /// Sets one; of a name that is none of them nothing happens.
-    pub(super) fn set(&mut self, name: &[u8], value: &[u8]) {
+    fn set(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let given = value.unwrap_or_default();
         match name {
-            b"session_track_schema" => self.schema = values::boolean(value) == Some(true),
-            STATE_CHANGE => self.state = values::boolean(value) == Some(true),
+            b"session_track_schema" => self.schema = values::boolean(given) == Some(true),
+            b"session_track_state_change" => self.state = values::boolean(given) == Some(true),
             b"session_track_gtids" => {
-                self.gtids = !(value.eq_ignore_ascii_case(b"OFF") || value == b"0");
+                self.gtids = match given.to_ascii_uppercase().as_slice() {
+                    b"OWN_GTID" | b"1" => Gtids::Own,
+                    b"ALL_GTIDS" | b"2" => Gtids::All,
+                    _ => Gtids::Off,
+                };
             }
-            b"session_track_transaction_info" => self.info = info(value).unwrap_or_default(),
+            b"session_track_transaction_info" => self.info = info(given).unwrap_or_default(),
             b"session_track_system_variables" => {
-                self.variables = value.to_ascii_lowercase().into();
+                self.is_null = value.is_none();
+                if let Some(list) = value {
+                    self.variables = list.into();
+                }
             }
             _ => {}
         }
     }
 
-    /// As it was to begin with.
-    pub(super) fn reset(&mut self, name: &[u8], begun: &Tracking) {
-        match name {
-            b"session_track_schema" => self.schema = begun.schema,
-            STATE_CHANGE => self.state = begun.state,
-            b"session_track_gtids" => self.gtids = begun.gtids,
-            b"session_track_transaction_info" => self.info = begun.info,
-            b"session_track_system_variables" => self.variables = begun.variables.clone(),
-            _ => {}
+    /// As the row says that [`values_of_trackers`] asks for, without its first value; but for
+    /// GTIDs, if those were not the client's when it was asked.
+    pub(super) fn learn(&mut self, mariadb: bool, has_gtids: bool, row: &[Option<&[u8]>]) {
+        for (name, value) in names(mariadb).iter().zip(row) {
+            if has_gtids || *name != "session_track_gtids" {
+                self.set(name.as_bytes(), *value);
+            }
         }
     }
 
-    /// Whether it is told that anything has changed.
-    pub(super) fn tells_state(&self) -> bool {
-        self.state
+    /// Puts them on a server connection in the place of ours.
+    pub(super) fn sql(&self, mariadb: bool, has_gtids: bool) -> Vec<u8> {
+        let mut sql = b"SET @@session.session_track_system_variables=".to_vec();
+        match values::is_plain(&self.variables) {
+            true => values::put_quoted(&self.variables, &mut sql),
+            false => values::put_hex(&self.variables, &mut sql),
+        }
+        if self.is_null {
+            sql.extend_from_slice(b",@@session.session_track_system_variables=NULL");
+        }
+        let rest = format!(
+            ",@@session.session_track_schema={},@@session.session_track_state_change={},\
+             @@session.session_track_transaction_info='{}'",
+            u8::from(self.schema),
+            u8::from(self.state),
+            self.info.name()
+        );
+        sql.extend_from_slice(rest.as_bytes());
+        if !mariadb && has_gtids {
+            let gtids = format!(",@@session.session_track_gtids='{}'", self.gtids.name());
+            sql.extend_from_slice(gtids.as_bytes());
+        }
+        sql
+    }
+
+    /// Whether it is to be told of all GTIDs, which is more than ours ask for.
+    pub(super) fn wants_all_gtids(&self) -> bool {
+        self.gtids == Gtids::All
     }
 
     /// Whether the client is to see a change.
@@ -141,7 +232,7 @@ impl Tracking {
             Change::Variable { name, .. } => self.names(name),
             Change::Schema(_) => self.schema,
             Change::State(_) => self.state,
-            Change::Gtids(_) => self.gtids,
+            Change::Gtids(_) => self.gtids != Gtids::Off,
             Change::Transaction(_) => self.info != Info::Off,
             Change::Characteristics(_) => self.info == Info::Characteristics,
             Change::Other(_) => false,

@@ -161,6 +161,16 @@ pub(super) fn put_quoted(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
+/// Any string, as a literal of its bytes.
+pub(super) fn put_hex(value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"x'");
+    for byte in value {
+        let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0') as u8;
+        out.extend([digit(byte >> 4), digit(byte & 15)]);
+    }
+    out.push(b'\'');
+}
+
 /// A name in backquotes.
 pub(super) fn put_name(name: &[u8], out: &mut Vec<u8>) {
     out.push(b'`');
@@ -206,12 +216,8 @@ pub(super) fn string_of_variable(value: &[u8], client: &[u8], collation: &[u8]) 
     if is_plain(value) && !value.is_empty() {
         put_quoted(value, &mut literal);
     } else {
-        literal.extend_from_slice(b" x'");
-        for byte in value {
-            let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0') as u8;
-            literal.extend([digit(byte >> 4), digit(byte & 15)]);
-        }
-        literal.push(b'\'');
+        literal.push(b' ');
+        put_hex(value, &mut literal);
     }
     if charset != b"binary" {
         literal.extend_from_slice(b" COLLATE ");

@@ -124,6 +124,7 @@ impl Journal {
         let several = sets.clone().any(|one| one.does == Does::SetsSeveral);
         for effect in sets {
             self.fail(&effect.does, several);
+            self.may_have_set(&effect.does, code);
         }
         let hidden = match meaning.statements.as_slice() {
             [one] => hides(meaning, one) && !is_one_assignment(meaning, one),
@@ -200,12 +201,11 @@ impl Journal {
                 let value: &[u8] = if *is_on { b"ON" } else { b"OFF" };
                 self.set(name, Some(value), on, interner);
             }
-            Does::Track(name, Some(value)) => self.tracking.set(name, value),
-            Does::Track(name, None) => self.tracking.reset(name, &self.tracking_begun),
+            Does::Track | Does::SetsSeveral => {}
             Does::Told(name) => self.expect(name),
             Does::Defaults(name) => self.set(name, None, on, interner),
             Does::Collation => {
-                if !self.has_heard(variables::COLLATION) {
+                if !self.is_untold_of_charset() && !self.has_heard(variables::COLLATION) {
                     for now in [&mut self.now, &mut on.now] {
                         *now = server::without(now, variables::COLLATION, interner);
                     }
@@ -251,8 +251,7 @@ impl Journal {
             Does::Savepoint if !self.autocommit() => self.pins.add(Pin::AutocommitOff),
             Does::Savepoint => {}
             Does::FoundRows => self.left.found_rows = true,
-            Does::SetsWithin => self.is_untold |= !reply.tells,
-            Does::SetsSeveral => {}
+            Does::SetsWithin => self.sets_within(reply.tells),
             Does::Restores => self.restore(on, interner),
         }
     }

@@ -73,7 +73,7 @@ impl Journal {
                 }
             }
             // Whatever has set our own trackers, we hear no more.
-            Treatment::Ours if self.is_asked => {}
+            Treatment::Ours if self.is_asked || self.shown.is_some() => {}
             Treatment::Ours => self.bind(Pin::Unknown),
             Treatment::Timestamp | Treatment::Elsewhere => {}
         }
@@ -83,7 +83,8 @@ impl Journal {
     pub(super) fn expect(&mut self, name: &[u8]) {
         let name = variables::canonical(name);
         let other = variables::other_name(name);
-        if !self.has_heard(name) && !other.is_some_and(|other| self.has_heard(other)) {
+        let is_told = self.has_heard(name) || other.is_some_and(|other| self.has_heard(other));
+        if !is_told && !self.is_untold_of(name) {
             self.bind_setting(name.into());
         }
     }

@@ -26,7 +26,7 @@ impl Meaning {
                 Does::Prepare(..) => pins.add(Pin::Prepared),
                 Does::SetTimestamp(_) => pins.add(Pin::Settings),
                 Does::SetSwitch(..) | Does::SetsWithin => pins.add(Pin::Settings),
-                Does::Track(..) => pins.add(Pin::Unknown),
+                Does::Track => pins.add(Pin::Unknown),
                 Does::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
                 Does::Release(_)
                 | Does::Told(_)

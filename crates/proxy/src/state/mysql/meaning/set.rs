@@ -21,9 +21,6 @@ pub(super) fn collect(
         // Refused, or something that is no assignment.
         return effects.pin(Pin::Unknown);
     };
-    if tracks(reader, &assignments, effects) {
-        return;
-    }
     let computed = assignments.iter().any(|one| one.value == Given::Unknown);
     if computed && assigns_within(reader, statement) {
         effects.pin(Pin::Variables);
@@ -49,7 +46,7 @@ pub(super) fn kind(reader: &Reader<'_>, statement: &mysql::Statement) -> Kind {
         Target::System(scope, name) => {
             let name = name_of(reader, name);
             let next = is_next(reader, scope, &name, one.target);
-            !next && matches!(treatment(reader, &name), Treatment::Told)
+            !next && matches!(treatment(reader, &name), Treatment::Told | Treatment::Ours)
         }
     };
     let asks = !statement.functions.as_slice().is_empty()
@@ -126,40 +123,6 @@ fn changes_one(reader: &Reader<'_>, one: &Assignment) -> bool {
     }
 }
 
-/// Session trackers are virtual if nothing else is set with them.
-fn tracks(reader: &Reader<'_>, assignments: &[Assignment], effects: &mut Effects<'_>) -> bool {
-    let of = |one: &Assignment| match one.target {
-        Target::System(Scope::Session | Scope::Unwritten, name) => {
-            let name = name_of(reader, name);
-            matches!(treatment(reader, &name), Treatment::Ours).then_some((name, one.value))
-        }
-        _ => None,
-    };
-    let found: Vec<_> = assignments.iter().filter_map(of).collect();
-    if found.is_empty() {
-        return false;
-    }
-    let mut list = Vec::with_capacity(found.len());
-    for (name, value) in &found {
-        let value = match value {
-            Given::Default => None,
-            Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
-            Given::Unknown => break,
-        };
-        let value: Option<Box<[u8]>> = value.map(|value| (*value).into());
-        if tracking::is_understood(name, value.as_deref()) {
-            list.push(Does::Track(name.clone(), value));
-        }
-    }
-    let is_alone = list.len() == assignments.len() && reader.is_single && reader.depth == 0;
-    match is_alone {
-        true => list.into_iter().for_each(|does| effects.push(does)),
-        // Our own trackers on that connection are no longer what they were.
-        false => effects.pin(Pin::Unknown),
-    }
-    true
-}
-
 fn one(reader: &Reader<'_>, assignment: &Assignment, effects: &mut Effects<'_>) {
     match assignment.target {
         Target::User(name) => user(reader, name, assignment.value, effects),
@@ -217,7 +180,7 @@ fn system(reader: &Reader<'_>, name: Box<[u8]>, value: Given, effects: &mut Effe
             }
         }
         Treatment::Elsewhere => effects.pin_on_success(Pin::Settings),
-        Treatment::Ours => effects.pin(Pin::Unknown),
+        Treatment::Ours => effects.push(Does::Track),
     }
 }
 

@@ -35,7 +35,7 @@ impl Does {
             | Does::SetsWithin => true,
             Does::Release(_)
             | Does::Defaults(_)
-            | Does::Track(..)
+            | Does::Track
             | Does::NextTransaction(_)
             | Does::Begin
             | Does::End

@@ -148,6 +148,23 @@ fn a_client_without_a_schema_gets_no_connection_that_has_one() {
     assert_eq!(found, Difference::Unfit);
 }
 
+/// What a client's statement about trackers does, where the server says that they are these now.
+fn set_trackers(scene: &mut Scene, text: &str, row: [&str; 4]) {
+    let journal = &mut scene.clients[0].journal;
+    let on = &mut scene.lent[0].on;
+    let meaning = journal.read(text.as_bytes(), None);
+    assert!(meaning.names_trackers, "{text}");
+    journal.show_trackers(false);
+    journal.sent(&meaning, on);
+    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
+    let back = journal.take_back(MARIADB, false);
+    assert!(back.question.is_some(), "{text}");
+    let row = ["utf8mb4"].into_iter().chain(row);
+    let row = row.map(|value| Some(value.as_bytes()));
+    journal.took_back(row, on, &scene.interner);
+    assert!(!scene.is_bound(0), "{text}");
+}
+
 #[test]
 fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
     let mut scene = Scene::new(1, 1);
@@ -158,49 +175,71 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
     let changes = [variable, Change::Schema(b"a"), Change::State(true)];
     let seen = |scene: &Scene| changes.map(|change| scene.clients[0].journal.keeps(&change));
     assert_eq!(seen(&scene), [false, true, false]);
-    for (text, expect) in [
-        (
-            "SET session_track_system_variables = '*'",
-            [true, true, false],
-        ),
-        (
-            "SET session_track_schema = OFF, session_track_state_change = 1",
-            [true, false, true],
-        ),
-        (
-            "SET SESSION session_track_system_variables = 'a, SQL_MODE'",
-            [true, false, true],
-        ),
-        (
-            "SET @@session_track_system_variables = DEFAULT",
-            [false, false, true],
-        ),
+    for (row, expect) in [
+        (["*", "ON", "OFF", "OFF"], [true, true, false]),
+        (["*", "0", "1", "OFF"], [true, false, true]),
+        (["a, SQL_MODE", "OFF", "ON", "STATE"], [true, false, true]),
+        (["", "OFF", "ON", "OFF"], [false, false, true]),
     ] {
+        set_trackers(&mut scene, "SET session_track_schema = @a", row);
+        assert_eq!(seen(&scene), expect, "{row:?}");
+    }
+    let sql = scene.clients[0].journal.show_trackers(false);
+    assert_eq!(
+        String::from_utf8(sql).unwrap(),
+        "SET @@session.session_track_system_variables=x'',@@session.session_track_schema=0,\
+         @@session.session_track_state_change=1,@@session.session_track_transaction_info='OFF'"
+    );
+}
+
+/// TO SEE THIS RED: take what is not told for not set.
+#[test]
+fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
+    for (told, is_bound) in [
+        (&["sql_mode", "wait_timeout"][..], false),
+        (&["sql_mode"], true),
+    ] {
+        let mut scene = Scene::new(1, 1);
         let journal = &mut scene.clients[0].journal;
         let on = &mut scene.lent[0].on;
-        let meaning = journal.read(text.as_bytes(), None);
-        assert!(meaning.is_ours, "{text}");
+        let text = b"SET session_track_schema = 1, sql_mode = CONCAT('', ''), wait_timeout = 5";
+        let meaning = journal.read(text, None);
+        journal.show_trackers(false);
         journal.sent(&meaning, on);
+        assert!(
+            journal.pins.has(Pin::Settings),
+            "nobody else gets the connection"
+        );
         journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
-        assert_eq!(seen(&scene), expect, "{text}");
-        assert!(!scene.is_bound(0));
+        let back = journal.take_back(MARIADB, false);
+        let tellings = back
+            .tellings
+            .iter()
+            .map(|text| String::from_utf8_lossy(text));
+        assert_eq!(
+            tellings.collect::<Vec<_>>(),
+            [
+                "SET @@session.sql_mode=@@session.sql_mode",
+                "SET @@session.wait_timeout=@@session.wait_timeout"
+            ]
+        );
+        for name in told {
+            let (name, value) = (name.as_bytes(), &b"5"[..]);
+            journal.hear(&Change::Variable { name, value }, &scene.interner);
+        }
+        let row = ["utf8mb4", "", "ON", "OFF", "OFF"].map(|value| Some(value.as_bytes()));
+        journal.took_back(row.into_iter(), on, &scene.interner);
+        assert_eq!(scene.is_bound(0), is_bound, "{told:?}");
     }
-    let mixed = scene.clients[0]
-        .journal
-        .read(b"SET session_track_schema = 0, @a = 1", None);
-    assert!(!mixed.is_ours);
 }
 
 /// MariaDB of 11 tells the collation alone, once it has heard its name first.
 #[test]
 fn a_client_that_wants_the_character_set_is_told_that_of_the_collation() {
     let mut scene = Scene::new(1, 1);
+    let row = ["character_set_connection", "ON", "OFF", "OFF"];
+    set_trackers(&mut scene, "SET session_track_schema = @a", row);
     let journal = &mut scene.clients[0].journal;
-    let on = &mut scene.lent[0].on;
-    let text = b"SET session_track_system_variables = 'character_set_connection'";
-    let meaning = journal.read(text, None);
-    journal.sent(&meaning, on);
-    journal.succeeded(&meaning, 0, &Reply::default(), on, &scene.interner);
     let state = b"\x00\x20\x14collation_connection\x0alatin1_bin";
     let mut tracker = Trackers::new(state).next().unwrap();
     assert!(journal.shows(&mut tracker));
