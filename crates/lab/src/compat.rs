@@ -4,6 +4,8 @@
 //! otherwise must be in the committed list of known differences, with its reason.
 
 mod connector_c;
+mod django;
+mod hikari;
 mod known;
 mod pgbench;
 mod pq;
@@ -27,10 +29,8 @@ use clap::{Args, ValueEnum};
 
 use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, Server, rootfs};
 pub use known::Known;
+use verdict::Words;
 pub use verdict::{Case, Cases, Difference, Verdict};
-
-/// Server connections; a group of the regression suite is twenty tests at once.
-const POOL_SIZE: u32 = 40;
 
 /// Whose tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,6 +49,10 @@ pub enum Suite {
     ConnectorC,
     /// sysbench with a seed, on MariaDB with a replica that is read from.
     Sysbench,
+    /// HikariCP with thirty connections, on drivers of Java for MariaDB and MySQL.
+    Hikari,
+    /// Django's own tests, on PostgreSQL.
+    Django,
 }
 
 /// What to compare.
@@ -134,12 +138,35 @@ impl Suite {
             Suite::PymysqlOnMysql => "pymysql-on-mysql",
             Suite::ConnectorC => "connector-c",
             Suite::Sysbench => "sysbench",
+            Suite::Hikari => "hikari",
+            Suite::Django => "django",
+        }
+    }
+
+    /// Server connections; a group of the regression suite is twenty tests at once, and thirty
+    /// connections of HikariCP are to share twenty.
+    fn pool_size(self) -> u32 {
+        match self {
+            Suite::Hikari | Suite::Django => 20,
+            _ => 40,
+        }
+    }
+
+    /// Of which tests the words count too.
+    fn words(self) -> Words {
+        match self {
+            Suite::Regress => Words::OfFailed,
+            Suite::Hikari => Words::OfPassed,
+            _ => Words::None,
         }
     }
 
     /// Why it cannot be run on this machine; `None` when it can.
     pub fn missing(self, options: &Options) -> Option<String> {
-        let is_of_mariadb = matches!(self, Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench);
+        let is_of_mariadb = matches!(
+            self,
+            Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench | Suite::Hikari
+        );
         let version = options.mariadb.filter(|_| is_of_mariadb);
         if let Some(why) = version.and_then(rootfs::missing_mariadb) {
             return Some(why);
@@ -155,6 +182,8 @@ impl Suite {
             }
             Suite::Pymysql | Suite::PymysqlOnMysql => pymysql::source(),
             Suite::ConnectorC => connector_c::programs(),
+            Suite::Hikari => return hikari::missing(),
+            Suite::Django => django::source(),
             Suite::Pgbench | Suite::Sysbench => return None,
         };
         fetched.err().map(|error| format!("{error:#}"))
@@ -189,6 +218,8 @@ impl Suite {
                 let (events, seconds) = if options.short { (100, 0) } else { (1_000, 5) };
                 sysbench::run(server, address, sysbench::Amount { events, seconds })
             }
+            Suite::Hikari => hikari::run(server, address, room, options.short),
+            Suite::Django => django::run(server, address, room, options.short),
         }
     }
 }
@@ -258,7 +289,7 @@ fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
                 eprintln!("{}: not installed, left out", kind.name());
                 continue;
             };
-            let mut differences = verdict::differences(&direct, &through, suite == Suite::Regress);
+            let mut differences = verdict::differences(&direct, &through, suite.words());
             let known = if kind.is_evenkeel() {
                 known::all()
             } else {
@@ -290,7 +321,7 @@ fn once(
     let pooling = PoolerOptions {
         driver: suite.driver(),
         mode,
-        size: POOL_SIZE,
+        size: suite.pool_size(),
         reads: servers.len() > 1,
         ..PoolerOptions::default()
     };

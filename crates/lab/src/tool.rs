@@ -29,6 +29,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("bridge", "iproute2"),
     ("tc", "iproute2"),
     ("wsrep_sst_rsync", "mariadb-server"),
+    ("java", "default-jdk-headless"),
+    ("javac", "default-jdk-headless"),
+    ("mvn", "maven"),
 ];
 
 /// The program's full path, looked for in PATH and where Debian puts servers.

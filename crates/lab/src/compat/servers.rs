@@ -9,7 +9,7 @@ impl Suite {
     /// Whose protocol it speaks.
     pub(super) fn driver(self) -> Driver {
         match self {
-            Suite::Regress | Suite::Pq | Suite::Pgbench => Driver::Pgsql,
+            Suite::Regress | Suite::Pq | Suite::Pgbench | Suite::Django => Driver::Pgsql,
             _ => Driver::Mysql,
         }
     }
@@ -18,7 +18,7 @@ impl Suite {
     pub(super) fn servers(self, lab: &Lab, options: &Options) -> Result<Vec<Server>> {
         let replicas = usize::from(options.reads || self == Suite::Sysbench);
         Ok(match self {
-            Suite::Regress | Suite::Pq | Suite::Pgbench => {
+            Suite::Regress | Suite::Pq | Suite::Pgbench | Suite::Django => {
                 let options = PostgresOptions {
                     replicas,
                     version: options.version,
@@ -33,7 +33,7 @@ impl Suite {
                 };
                 lab.mysql(options)?.servers()
             }
-            Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench => {
+            Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench | Suite::Hikari => {
                 let usual = MariadbOptions::default();
                 let options = MariadbOptions {
                     replicas,

@@ -1,4 +1,4 @@
-//! Suites that are fetched from Debian's source packages and kept.
+//! Suites that are fetched, of Debian's source packages or another registry of packages, and kept.
 
 use std::env;
 use std::fs::{self, File};
@@ -59,7 +59,7 @@ impl Source<'_> {
             .status()?;
         if !status.success() || !place.is_dir() {
             bail!(
-                "{title} cannot be fetched from this machine's Debian mirror; {} ends with:\n{}",
+                "{title} cannot be fetched; {} ends with:\n{}",
                 said.display(),
                 process::tail(&said)
             );

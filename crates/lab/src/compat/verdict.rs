@@ -54,18 +54,38 @@ pub struct Difference {
     pub reason: Option<String>,
 }
 
-/// The tests whose verdicts differ and, where the words of a failure are worth comparing, those
-/// that failed in both runs with other words.
-pub(super) fn differences(direct: &Cases, through: &Cases, by_words: bool) -> Vec<Difference> {
+/// Of which tests that ended the same in both runs the words are compared too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    /// Of none.
+    None,
+    /// Of those that failed: another failure is a difference.
+    OfFailed,
+    /// Of those that passed: they are values that were read.
+    OfPassed,
+}
+
+impl Words {
+    fn count_of(self, verdict: &Verdict) -> bool {
+        match self {
+            Words::None => false,
+            Words::OfFailed => *verdict == Verdict::Failed,
+            Words::OfPassed => *verdict == Verdict::Passed,
+        }
+    }
+}
+
+/// The tests whose verdicts differ and, where their words are worth comparing, those that ended the
+/// same in both runs with other words.
+pub(super) fn differences(direct: &Cases, through: &Cases, words: Words) -> Vec<Difference> {
     let missing = Case {
         verdict: Verdict::Missing,
         output: String::new(),
     };
     let difference = |(name, own): (&String, &Case)| {
         let other = through.get(name).unwrap_or(&missing);
-        let both_failed = own.verdict == Verdict::Failed && other.verdict == Verdict::Failed;
         let is_same = own.verdict == other.verdict;
-        if is_same && !(by_words && both_failed && own.output != other.output) {
+        if is_same && !(words.count_of(&own.verdict) && own.output != other.output) {
             return None;
         }
         Some(Difference {
@@ -73,7 +93,8 @@ pub(super) fn differences(direct: &Cases, through: &Cases, by_words: bool) -> Ve
             direct: own.verdict.clone(),
             through: other.verdict.clone(),
             detail: first_difference(&own.output, &other.output),
-            reason: (by_words && is_left_over(own, other)).then(|| LEFT_OVER.to_owned()),
+            reason: (words == Words::OfFailed && is_left_over(own, other))
+                .then(|| LEFT_OVER.to_owned()),
         })
     };
     direct.iter().filter_map(difference).collect()
@@ -149,13 +170,19 @@ mod tests {
             ("fails alike", Failed, "x"),
             ("fails otherwise", Failed, "y"),
         ]);
-        let found = differences(&direct, &through, true);
+        let found = differences(&direct, &through, Words::OfFailed);
         let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["fails otherwise", "fails through", "never came"]);
         assert_eq!(found[1].detail, [" a", "-b", "-c", "+B", "+c"]);
         assert_eq!(found[2].through, Verdict::Missing);
         assert!(found.iter().all(|one| one.reason.is_none()));
-        assert_eq!(differences(&direct, &through, false).len(), 2);
+        assert_eq!(differences(&direct, &through, Words::None).len(), 2);
+        let found = differences(&direct, &through, Words::OfPassed);
+        let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["both pass in other words", "fails through", "never came"]
+        );
     }
 
     #[test]
@@ -164,8 +191,16 @@ mod tests {
         let direct = cases(&[("domain", Verdict::Passed, "a\nb")]);
         let output = format!("a\n{warning}\n{detail}\nb");
         let through = cases(&[("domain", Verdict::Failed, &output)]);
-        assert!(differences(&direct, &through, true)[0].reason.is_some());
+        assert!(
+            differences(&direct, &through, Words::OfFailed)[0]
+                .reason
+                .is_some()
+        );
         let through = cases(&[("domain", Verdict::Failed, "a\nc")]);
-        assert!(differences(&direct, &through, true)[0].reason.is_none());
+        assert!(
+            differences(&direct, &through, Words::OfFailed)[0]
+                .reason
+                .is_none()
+        );
     }
 }

@@ -1,0 +1,274 @@
+//! Django's own tests on PostgreSQL, twice in a row and in two processes at once: each run makes
+//! its databases, clones them where it is parallel, and drops them at the end.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::step::{Ended, Step};
+use super::suite::Source;
+use super::verdict::{Case, Cases, Verdict};
+use crate::program::Program;
+use crate::{Server, process};
+
+const VERSION: &str = "5.2.19";
+
+/// Applications whose tests ask the most of a server; about two minutes for the three runs.
+const SHORT: [&str; 14] = [
+    "aggregation",
+    "async",
+    "backends",
+    "basic",
+    "bulk_create",
+    "constraints",
+    "get_or_create",
+    "inspectdb",
+    "introspection",
+    "multiple_database",
+    "postgres_tests",
+    "select_for_update",
+    "transaction_hooks",
+    "transactions",
+];
+
+/// More than all of them take on a machine that has other work too.
+const LIMIT: Duration = Duration::from_secs(7200);
+
+/// A superuser, since migrations of the suite create extensions.
+const ACCOUNT: &str = "CREATE ROLE django SUPERUSER LOGIN PASSWORD 'django'";
+
+/// Databases that runs have made and not dropped.
+const LEFT_OVER: &str = "SELECT datname FROM pg_database WHERE datname LIKE 'test%' ORDER BY 1";
+
+/// The directory with Django, its tests and a Python that can run them.
+pub(super) fn source() -> Result<PathBuf> {
+    let source = Source {
+        name: &format!("django-{VERSION}"),
+        title: "Django with its tests",
+        script: include_str!("fetch-django.sh"),
+        arguments: &[VERSION.to_owned()],
+    };
+    source.fetched()
+}
+
+/// Runs all tests, or those of [`SHORT`]; then these again, and again in two processes.
+pub(super) fn run(
+    server: &Server,
+    address: SocketAddr,
+    room: &Path,
+    is_short: bool,
+) -> Result<Cases> {
+    let source = source()?;
+    server.sql(ACCOUNT)?;
+    let files = [
+        ("evenkeel_settings.py", include_str!("django/settings.py")),
+        ("evenkeel_runner.py", include_str!("django/runner.py")),
+    ];
+    for (name, text) in files {
+        fs::write(room.join(name), text)?;
+    }
+    let place = Place {
+        source: &source,
+        server,
+        address,
+        room,
+    };
+    let labels: &[&str] = if is_short { &SHORT } else { &[] };
+    let (first, mut cases) = place.run("first", labels, 1)?;
+    if first.is_empty() {
+        bail!(
+            "Django's tests did not run; the runner said:\n{}",
+            process::tail(&room.join("first.log"))
+        );
+    }
+    for (name, processes) in [("again", 1), ("parallel", 2)] {
+        let (verdicts, of_run) = place.run(name, &SHORT, processes)?;
+        cases.extend(of_run);
+        let name = format!("{name}: each test as in the first run");
+        cases.insert(name, judged(otherwise(&first, &verdicts)));
+    }
+    cases.extend(first);
+    Ok(cases)
+}
+
+/// Where the tests are run.
+struct Place<'a> {
+    source: &'a Path,
+    server: &'a Server,
+    address: SocketAddr,
+    room: &'a Path,
+}
+
+impl Place<'_> {
+    /// The verdict of each test of this run; and what became of the run as a whole.
+    fn run(&self, name: &str, labels: &[&str], processes: u32) -> Result<(Cases, Cases)> {
+        let verdicts = self.room.join(format!("{name}.json"));
+        let ended = self.step(name, labels, processes, &verdicts)?;
+        let left_over = self.server.sql(LEFT_OVER)?;
+        let left_over = left_over.trim();
+        let of_run = [
+            ("ends with exit 0", exit(&ended)),
+            (
+                "its databases are dropped",
+                (!left_over.is_empty()).then(|| left_over.to_owned()),
+            ),
+        ];
+        let of_run = of_run.map(|(what, fault)| (format!("{name}: {what}"), judged(fault)));
+        let said = fs::read_to_string(&verdicts).unwrap_or_default();
+        Ok((cases(&said), of_run.into()))
+    }
+
+    fn step(&self, name: &str, labels: &[&str], processes: u32, verdicts: &Path) -> Result<Ended> {
+        let tests = self.source.join("tests");
+        let mut arguments = vec![
+            tests.join("runtests.py").display().to_string(),
+            "--noinput".to_owned(),
+            "--settings=evenkeel_settings".to_owned(),
+            format!("--parallel={processes}"),
+        ];
+        arguments.extend(labels.iter().map(|label| (*label).to_owned()));
+        let paths = [self.source, self.room].map(|path| path.display().to_string());
+        let environment = [
+            ("PATH", "/usr/bin:/bin".to_owned()),
+            ("HOME", self.room.display().to_string()),
+            ("PYTHONPATH", paths.join(":")),
+            ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
+            ("SERVER_HOST", self.address.ip().to_string()),
+            ("SERVER_PORT", self.address.port().to_string()),
+            ("VERDICTS", verdicts.display().to_string()),
+        ];
+        Step {
+            program: &Program::here(self.source.join("python/bin/python3")),
+            arguments,
+            environment: environment
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            user: None,
+            directory: &tests,
+            output: self.room.join(format!("{name}.log")),
+            limit: LIMIT,
+            child_limit: LIMIT,
+        }
+        .run()
+    }
+}
+
+fn judged(fault: Option<String>) -> Case {
+    Case {
+        verdict: match fault {
+            None => Verdict::Passed,
+            Some(_) => Verdict::Failed,
+        },
+        output: fault.unwrap_or_default(),
+    }
+}
+
+/// The last words of a run that failed; they name the cause.
+fn exit(ended: &Ended) -> Option<String> {
+    let lines: Vec<&str> = ended.said.trim_end().lines().collect();
+    let last = lines[lines.len().saturating_sub(5)..].join("\n");
+    match ended.status {
+        Some(status) if status.success() => None,
+        Some(status) => Some(format!("{status}\n{last}")),
+        None => Some(format!("ended for taking too long\n{last}")),
+    }
+}
+
+/// The tests that ended otherwise than in the first run, or that nothing is known of: a run that
+/// could not begin has none at all.
+fn otherwise(first: &Cases, verdicts: &Cases) -> Option<String> {
+    if verdicts.is_empty() {
+        return Some("no test was run".to_owned());
+    }
+    let in_labels = |name: &str| {
+        SHORT
+            .iter()
+            .any(|label| name.split('.').next() == Some(label))
+    };
+    let expected = first.iter().filter(|(name, _)| in_labels(name));
+    let lines: Vec<String> = expected
+        .filter_map(|(name, case)| {
+            let verdict = verdicts
+                .get(name)
+                .map_or(&Verdict::Missing, |one| &one.verdict);
+            let is_same = *verdict == case.verdict;
+            (!is_same).then(|| format!("{name}: {} first, then {verdict}", case.verdict))
+        })
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// The verdict of each test, of the lines that `runner.py` writes: one that failed stays failed.
+fn cases(said: &str) -> Cases {
+    let mut cases = Cases::new();
+    let lines = said
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    for line in lines {
+        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        let verdict = match text("verdict").as_str() {
+            "passed" => Verdict::Passed,
+            "failed" => Verdict::Failed,
+            "skipped" => Verdict::Skipped,
+            _ => Verdict::Missing,
+        };
+        let output = text("words");
+        let case = cases.entry(text("test")).or_insert(Case {
+            verdict: Verdict::Missing,
+            output: String::new(),
+        });
+        if case.verdict != Verdict::Failed {
+            *case = Case { verdict, output };
+        }
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_failed_once_has_failed_and_one_that_only_began_has_no_verdict() {
+        let said = concat!(
+            r#"{"test":"basic.A.one","verdict":"begun","words":""}"#,
+            "\n",
+            r#"{"test":"basic.A.one","verdict":"passed","words":""}"#,
+            "\n",
+            r#"{"test":"basic.A.two","verdict":"failed","words":"E: why"}"#,
+            "\n",
+            r#"{"test":"basic.A.two","verdict":"skipped","words":""}"#,
+            "\n",
+            r#"{"test":"basic.A.stuck","verdict":"begun","words":""}"#,
+            "\n",
+            r#"{"test":"basic.A.half"#,
+        );
+        let cases = cases(said);
+        assert_eq!(cases["basic.A.one"].verdict, Verdict::Passed);
+        assert_eq!(cases["basic.A.two"].verdict, Verdict::Failed);
+        assert_eq!(cases["basic.A.two"].output, "E: why");
+        assert_eq!(cases["basic.A.stuck"].verdict, Verdict::Missing);
+        assert_eq!(cases.len(), 3);
+    }
+
+    #[test]
+    fn a_later_run_that_ends_otherwise_or_has_no_test_is_a_fault() {
+        let verdict = |verdict| judged(verdict);
+        let first = Cases::from([
+            ("basic.A.one".to_owned(), verdict(None)),
+            ("mail.A.of_no_label".to_owned(), verdict(None)),
+        ]);
+        assert_eq!(otherwise(&first, &first), None);
+        assert!(otherwise(&first, &Cases::new()).is_some());
+        let fails = Cases::from([("basic.A.one".to_owned(), verdict(Some("E".to_owned())))]);
+        let said = otherwise(&first, &fails);
+        assert_eq!(
+            said.as_deref(),
+            Some("basic.A.one: passed first, then failed")
+        );
+    }
+}
