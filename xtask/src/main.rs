@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+mod lines;
 mod package;
 mod rivals;
 mod tidy;
 
 const USAGE: &str = "\
 usage: cargo xtask tidy              checks the rules of CONTRIBUTING.md
+       cargo xtask lines             counts the production lines of each crate
        cargo xtask package [--binary FILE] [--out DIRECTORY]
                                      builds the .deb: of a release build, or of this binary
        cargo xtask rivals            makes the root file system with the lab's newest servers
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         ["rivals", "--renew"] => rivals::run(true),
         ["rivals", "--check"] => rivals::check(),
         ["tidy"] => tidy::run(),
+        ["lines"] => lines::run(),
         ["package", ref options @ ..] => package::run(options),
         _ => wrong_usage(),
     }

@@ -13,7 +13,8 @@ mod sizes;
 mod tree;
 mod words;
 
-use tree::Tree;
+pub(crate) use sizes::production_lines;
+pub(crate) use tree::Tree;
 
 /// A broken rule: where, what, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -64,6 +64,18 @@ pub(crate) fn summary(tree: &Tree) -> String {
     )
 }
 
+/// Production lines of a file, with and without comments and blank lines; `None`: it is a test's.
+pub(crate) fn production_lines(path: &str, text: &str) -> Option<(usize, usize)> {
+    if is_test_file(path) {
+        return None;
+    }
+    let code = code(text);
+    let production = inline_tests(&code).map_or(usize::MAX, |line| line - 1);
+    let lines = code.lines().take(production);
+    let is_code = |line: &&str| !line.trim().is_empty();
+    Some((lines.clone().count(), lines.filter(is_code).count()))
+}
+
 fn is_test_file(path: &str) -> bool {
     let folder = path.starts_with("tests/") || path.contains("/tests/");
     folder || path.ends_with("/tests.rs") || path.ends_with("/laws.rs")
