@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup rivals build demo test bench bench-quick compat chaos package
+.PHONY: help setup rivals build demo check test bench bench-quick compat chaos package
 # One step at a time, in the order written, whatever -j says.
 .NOTPARALLEL:
 
@@ -34,6 +34,15 @@ build: ## compile everything, for development
 demo: setup ## real databases, the balancer in front, one killed under load (STAY=1 leaves it up)
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab demo
+
+check: ## the fast part of the tests: style, documentation, units, laws, simulations, dependencies
+	$(call step,lint tools,scripts/install-lints)
+	$(call step,formatting,cargo fmt --all --check)
+	$(call step,tidy,cargo xtask tidy)
+	$(call step,clippy,cargo clippy --quiet --workspace --all-targets -- -D warnings)
+	$(call step,rustdoc,RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps)
+	$(call step,tests without servers,scripts/run-fast-tests)
+	$(call step,dependencies,cargo deny --log-level error check bans licenses sources)
 
 test: setup ## everything a change must pass
 	@printf '\n== rivals\n'; cargo xtask rivals || \

@@ -48,7 +48,8 @@ impl Journal {
         self.loosen(Pin::InsertId);
     }
 
-    /// What [`super::difference`] asked for is in place, its trackers heard.
+    /// The server has run what [`difference`](super::super::differing::difference) asked for,
+    /// and its trackers were heard.
     pub fn placed(&mut self, on: &mut OnServer, interner: &Interner) {
         if self.without_number.take().is_some() {
             self.take_charset(&on.now, interner);
