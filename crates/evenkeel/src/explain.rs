@@ -20,8 +20,6 @@ pub(crate) struct Cast<'a> {
     pub(crate) primary: Option<usize>,
     /// The replicas that take reads.
     pub(crate) replicas: Vec<usize>,
-    /// Where several servers take writes: those.
-    pub(crate) writers: Vec<usize>,
     /// How servers of MySQL read texts.
     pub(crate) modes: Modes,
 }
@@ -191,10 +189,6 @@ pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation,
         service,
         primary: Some(0),
         replicas: (1..service.servers.len()).collect(),
-        writers: match service.has_several_writers() {
-            true => (0..service.servers.len()).collect(),
-            false => Vec::new(),
-        },
         modes: Modes::default(),
     };
     let mut explanation = explain(question, &cast, &Known::Nobody)?;
@@ -255,11 +249,7 @@ fn hint_of(hint: &meaning::Hint, cast: &Cast<'_>) -> Hint {
 }
 
 fn target(target: Target, cast: &Cast<'_>) -> String {
-    let has_several = !cast.writers.is_empty();
     match target {
-        Target::Primary | Target::Held if has_several => "the session's home".to_owned(),
-        Target::Readers { and_primary: true } if has_several => "any node".to_owned(),
-        Target::Readers { .. } if has_several => "another node than the session's home".to_owned(),
         Target::Primary | Target::Held => "the primary".to_owned(),
         Target::Readers { and_primary: true } => "a replica or the primary".to_owned(),
         Target::Readers { and_primary: false } => "a replica".to_owned(),
@@ -269,10 +259,7 @@ fn target(target: Target, cast: &Cast<'_>) -> String {
 
 fn servers(target: Target, cast: &Cast<'_>) -> Vec<String> {
     let primary = cast.primary.into_iter();
-    let several = || cast.writers.iter().copied();
     let chosen: Vec<usize> = match target {
-        Target::Primary | Target::Held if !cast.writers.is_empty() => several().collect(),
-        Target::Readers { .. } if !cast.writers.is_empty() => cast.replicas.clone(),
         Target::Primary | Target::Held => primary.collect(),
         Target::Readers { and_primary } => {
             let primary = primary.filter(|_| and_primary);
@@ -357,7 +344,6 @@ mod tests {
             service: &plan.services[0],
             primary: Some(0),
             replicas: vec![1],
-            writers: Vec::new(),
             modes: Modes::default(),
         };
         let question = Question {

@@ -303,8 +303,6 @@ pub struct ServerStatus {
     pub last_probe: Option<LastProbe>,
     /// What it is in its cluster, where a service asks for a role.
     pub role: Option<RoleStatus>,
-    /// Sessions whose writes go there, where several servers take them.
-    pub at_home: Option<u64>,
     /// Why this service does not use it, although it is up: its role does not fit.
     pub unused_because: Option<String>,
     /// Sessions on it from this service.

@@ -93,7 +93,7 @@ pub struct Options {
     /// Reads on the primary only.
     #[arg(long)]
     pub no_split: bool,
-    /// A further line of Evenkeel's `[service.split]`: `writers = "all"`…
+    /// A further line of Evenkeel's `[service.split]`: `galera_wait = true`…
     #[arg(long)]
     pub split: Vec<String>,
 }

@@ -96,5 +96,3 @@ mod triggers;
 mod types;
 #[path = "mysql/upgrade.rs"]
 mod upgrade;
-#[path = "mysql/writers.rs"]
-mod writers;

@@ -70,9 +70,6 @@ pub enum Role {
 pub struct Verdict {
     /// The one that takes writes.
     pub primary: Option<u64>,
-    /// Who could take writes at this moment without harm: the primary, and beside it whatever nodes
-    /// of Galera are not behind.
-    pub writers: Vec<u64>,
     /// A role for each member, in the order of the configuration.
     pub roles: Vec<(u64, Role)>,
     /// Ask these at once over fresh connections: one of them is about to become the primary.
@@ -142,7 +139,6 @@ impl Cluster {
             lapse: None,
             verdict: Verdict {
                 primary: None,
-                writers: Vec::new(),
                 roles: Vec::new(),
                 verify: Vec::new(),
                 problems: Vec::new(),
@@ -231,13 +227,6 @@ impl Cluster {
             let says = matches!(&member.said, Some(Said::Galera(said)) if galera::goes_on(said));
             says && member.word == Word::Said && !member.is_silent
         })
-    }
-
-    /// Whether members said of themselves last that they could write beside others.
-    #[must_use]
-    pub fn has_beside(&self) -> bool {
-        let mut said = self.members.iter().filter_map(|one| one.said.as_ref());
-        said.any(|said| matches!(said, Said::Galera(one) if one.causal))
     }
 
     /// Whether nothing is known of a member yet: nobody is promoted before something is.

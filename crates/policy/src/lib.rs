@@ -5,7 +5,6 @@ pub mod balance;
 pub mod causality;
 pub mod cluster;
 pub mod health;
-pub mod homes;
 pub mod lending;
 pub mod load;
 pub mod pins;

@@ -111,12 +111,6 @@ impl Pool {
         self.tier.len()
     }
 
-    /// Whether clients are sent to a server now, be it full.
-    #[must_use]
-    pub fn serves(&self, index: usize) -> bool {
-        self.tier.contains(&index)
-    }
-
     fn reserve(&self, seat: usize) -> bool {
         self.members[self.tier[seat]].load.try_reserve()
     }

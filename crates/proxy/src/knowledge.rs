@@ -24,7 +24,7 @@ pub use catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 pub(crate) use databases::FIRST_READING_LIMIT;
 pub use databases::{Database, Databases};
 pub use logins::{Login, NoLogin, Request, Verifier};
-pub use positions::{Applied, EPOCH_STEP, Positions, Track};
+pub use positions::{Applied, Positions, Track};
 pub use routines::Routines;
 
 use logins::Desk;

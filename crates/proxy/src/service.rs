@@ -71,12 +71,7 @@ impl View {
 
     /// Whether the server belongs to the service.
     pub(crate) fn lists(&self, server_id: u64) -> bool {
-        self.place_of(server_id).is_some()
-    }
-
-    pub(crate) fn place_of(&self, server_id: u64) -> Option<usize> {
-        let mut servers = self.servers.iter();
-        servers.position(|server| server.id == server_id)
+        self.servers.iter().any(|server| server.id == server_id)
     }
 
     /// Whether a server that takes clients has not failed this client yet.

@@ -5,7 +5,6 @@ pub(crate) mod cancel;
 pub(crate) mod card;
 mod hashing;
 mod hello;
-mod home;
 mod input;
 mod interned;
 pub(crate) mod mysql;

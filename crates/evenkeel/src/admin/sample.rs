@@ -28,7 +28,6 @@ pub(crate) fn status() -> Status {
         clusters: vec![ClusterStatus {
             services: vec!["orders".into()],
             primary: Some("db1".into()),
-            writers: vec!["db1".into(), "db3".into()],
             since_unix_ms: 1_767_226_000_000,
             named: Some("db1".into()),
             problems: vec!["db3 belongs to another cluster".into()],
@@ -289,7 +288,6 @@ fn db1() -> ServerStatus {
             since_unix_ms: 1_767_226_000_000,
             ..RoleStatus::default()
         }),
-        at_home: Some(4),
         sessions: ServerSessions {
             current: 9,
             limit: Some(200),

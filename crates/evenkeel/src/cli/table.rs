@@ -62,7 +62,6 @@ fn cluster_lines(cluster: &ClusterStatus, now_unix_ms: u64, lines: &mut Vec<Stri
     let services = cluster.services.join(", ");
     let since = ago(cluster.since_unix_ms, now_unix_ms);
     let primary = match &cluster.primary {
-        _ if !cluster.writers.is_empty() => format!("writers {}", cluster.writers.join(", ")),
         Some(primary) => format!("primary {primary}"),
         None => "no server takes writes".to_owned(),
     };
@@ -138,9 +137,6 @@ fn server_row(server: &ServerStatus, now_unix_ms: u64) -> [String; 9] {
     let mut state = server.state.name().to_owned();
     if let Some(role) = &server.role {
         state.push_str(&format!(", {}", role_words(role)));
-    }
-    if let Some(at_home) = server.at_home {
-        state.push_str(&format!(", home of {at_home}"));
     }
     if server.backup {
         state.push_str(", backup");

@@ -30,7 +30,6 @@ pub(super) fn read(
     }
     if let Some(split) = table.table("split", &keys::SPLIT, problems) {
         database.split = split::read(&split, problems);
-        split::check_writers(protocol, &database.split, &split, problems);
         if database.pool.mode == PoolMode::Session {
             split::stays_at_primary(&database.split, &split, problems);
         }

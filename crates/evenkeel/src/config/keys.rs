@@ -331,7 +331,6 @@ pub static POOL_DATABASE: Section = Section {
 pub static SPLIT: Section = Section {
     title: "[service.split]",
     keys: &[
-        word("writers", &["one", "all"]),
         flag("reads"),
         flag("primary_reads"),
         word("consistency", &["read-your-writes", "global", "eventual"]),

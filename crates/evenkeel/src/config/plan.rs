@@ -24,7 +24,7 @@ pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub use rule::{RulePlan, RuleTo};
-pub use split::{Consistency, FailoverPlan, SplitPlan, Writers};
+pub use split::{Consistency, FailoverPlan, SplitPlan};
 pub use tls::{OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};
 
 /// Everything one process is asked to do. Immutable: a reload makes a new one.

@@ -1,6 +1,6 @@
 //! Reads `[service.split]` and `[service.failover]`.
 
-use super::plan::{Consistency, FailoverPlan, Protocol, SplitPlan, Writers};
+use super::plan::{Consistency, FailoverPlan, SplitPlan};
 use super::problem::Problems;
 use super::reader::Table;
 
@@ -16,10 +16,6 @@ const READS_KEYS: [&str; 5] = [
 /// What is read when the table is there.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> SplitPlan {
     let default = SplitPlan::default();
-    let writers = match table.word("writers", problems) {
-        Some("all") => Writers::All,
-        _ => default.writers,
-    };
     let reads = table.flag("reads", problems).unwrap_or(default.reads);
     let primary_reads = table.flag("primary_reads", problems);
     let wait_ms = table.number("wait_ms", problems);
@@ -34,7 +30,6 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> SplitPlan {
         idle_keys(table, problems);
     }
     SplitPlan {
-        writers,
         reads,
         primary_reads: primary_reads.unwrap_or(default.primary_reads),
         consistency,
@@ -53,29 +48,6 @@ fn idle_keys(table: &Table<'_>, problems: &mut Problems) {
             format!("`{key}` has no effect: all goes to the primary with `reads = false`");
         let help = "set `reads = true`, or remove it";
         problems.warning(&table.key_place(key), "W_NO_EFFECT", message, help);
-    }
-}
-
-/// Several may take writes only where they agree on each of them, as the nodes of Galera do.
-pub(super) fn check_writers(
-    protocol: Protocol,
-    split: &SplitPlan,
-    table: &Table<'_>,
-    problems: &mut Problems,
-) {
-    if split.writers == Writers::One {
-        return;
-    }
-    if protocol != Protocol::Mysql {
-        let message = "`writers = \"all\"` is for Galera: of PostgreSQL one server takes writes";
-        let help = "remove it";
-        problems.error(&table.key_place("writers"), "E_PROTOCOL_KEY", message, help);
-    } else if split.consistency == Consistency::Global {
-        let message = "`consistency = \"global\"` cannot be had with `writers = \"all\"`: a \
-                       session does not wait for what others write at other nodes";
-        let help = "set `writers = \"one\"`; or remove `consistency`, and have the nodes wait \
-                    before each statement by `wsrep_sync_wait = 7` in their own configuration";
-        problems.error(&table.key_place("consistency"), "E_BOTH", message, help);
     }
 }
 

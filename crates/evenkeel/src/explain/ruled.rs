@@ -69,7 +69,6 @@ impl Ruled {
         Cast {
             service: cast.service,
             primary: cast.primary,
-            writers: cast.writers.clone(),
             modes: cast.modes,
             replicas: replicas.filter(is_among).collect(),
         }

@@ -74,8 +74,7 @@ pub(super) static PROCESS: &[Family<Status>] = &[
         |status, emit| {
             for cluster in &status.clusters {
                 let services = cluster.services.join(",");
-                let writes = cluster.primary.is_some() || !cluster.writers.is_empty();
-                let has = one_if(writes);
+                let has = one_if(cluster.primary.is_some());
                 emit(&[("services", &services)], Now(has))?;
             }
             Ok(())
@@ -233,15 +232,6 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
                 emit(&[("role", name.name())], Now(one_if(role.role == name)))?;
             }
             Ok(())
-        },
-    ),
-    gauge(
-        "evenkeel_server_sessions_at_home",
-        "Sessions whose writes go there; absent where one server alone takes them",
-        None,
-        |server, emit| {
-            let at_home = server.at_home;
-            at_home.map_or(Ok(()), |sessions| emit(&[], Now(sessions as f64)))
         },
     ),
     gauge(

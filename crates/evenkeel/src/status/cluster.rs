@@ -12,8 +12,6 @@ pub struct ClusterStatus {
     pub primary: Option<String>,
     /// Since when the primary is what it is.
     pub since_unix_ms: u64,
-    /// Those that take the writes of services with `writers = "all"`; empty where none has that.
-    pub writers: Vec<String>,
     /// The server that an operator has named (`evenkeel primary`), while that holds.
     pub named: Option<String>,
     /// What an operator should know: why there is no primary, who was refused.
@@ -45,8 +43,6 @@ pub enum RoleName {
     Unknown,
     /// Takes writes.
     Primary,
-    /// Takes a service's writes, and so do others (Galera).
-    Writer,
     /// Follows the primary.
     Replica,
     /// Alive, and to be used as neither.
@@ -55,20 +51,13 @@ pub enum RoleName {
 
 impl RoleName {
     /// Every role, for those who list them.
-    pub const ALL: [Self; 5] = [
-        Self::Unknown,
-        Self::Primary,
-        Self::Writer,
-        Self::Replica,
-        Self::Unfit,
-    ];
+    pub const ALL: [Self; 4] = [Self::Unknown, Self::Primary, Self::Replica, Self::Unfit];
 
     /// The word used in JSON, metrics and on the page.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Primary => "primary",
-            Self::Writer => "writer",
             Self::Replica => "replica",
             Self::Unfit => "unfit",
         }

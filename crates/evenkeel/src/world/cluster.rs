@@ -365,7 +365,6 @@ impl World {
         }
         let nobody = Verdict {
             primary: None,
-            writers: Vec::new(),
             roles: Vec::new(),
             verify: Vec::new(),
             problems: Vec::new(),

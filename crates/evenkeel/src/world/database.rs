@@ -3,7 +3,6 @@
 
 mod catalogs;
 pub(super) mod digests;
-mod former;
 mod logins;
 mod positions;
 pub(super) mod report;
@@ -21,6 +20,7 @@ use evenkeel_policy::cluster::{Report, Role};
 use evenkeel_policy::health::Standing;
 use evenkeel_proxy::knowledge::Knowledge;
 use evenkeel_proxy::probe::{Account, AskerError, Tls};
+use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::watch::{AccountAsker, Database, LoginAsker, PositionAsker, RoutineAsker};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -276,7 +276,7 @@ impl Learning {
     fn brief(&mut self, seen: Seen) {
         let track = self.knowledge.track();
         track.list(&seen.replicas);
-        let begins = self.era.begins_with(seen.primary, seen.has_several_writers);
+        let begins = self.era.begins_with(seen.primary);
         if begins || track.positions().primary != seen.primary {
             track.set_primary(seen.primary, begins);
         }
@@ -299,10 +299,6 @@ impl Learning {
 #[derive(Default)]
 struct Seen {
     primary: Option<u64>,
-    /// Those that live and take the service's writes.
-    writers: Vec<u64>,
-    /// Several do, if they can.
-    has_several_writers: bool,
     /// Those that live, with their lag.
     replicas: Vec<(u64, Option<u64>)>,
     /// Those that live and were not refused.
@@ -375,21 +371,19 @@ impl World {
             if self.services[index].learning.is_none() {
                 continue;
             }
-            let mut seen = self.seen(index);
-            let writers = std::mem::take(&mut seen.writers);
+            let seen = self.seen(index);
+            let primary = seen.primary;
             if let Some(learning) = &mut self.services[index].learning {
                 learning.brief(seen);
             }
-            self.publish_cast(index, writers);
+            self.publish_cast(index, primary);
         }
     }
 
     fn seen(&self, index: usize) -> Seen {
         let plan = &self.services[index].plan;
         let mut seen = Seen {
-            // Where several write, none of them can say for all how far they are.
-            tracks: tracks(plan) && !plan.has_several_writers(),
-            has_several_writers: plan.has_several_writers(),
+            tracks: tracks(plan),
             ..Seen::default()
         };
         for one in &plan.servers {
@@ -397,19 +391,34 @@ impl World {
             let up = state.filter(|state| state.health.standing() != Standing::Down);
             let Some(state) = up else { continue };
             let id = state.server.id;
-            let Some(cluster) = self.cluster_of(&one.address) else {
-                seen.add(id, &Role::Unknown);
-                continue;
-            };
-            seen.add(id, cluster.duty_in(plan, id));
-            if seen.has_several_writers && cluster.may_write(id) {
-                seen.writers.push(id);
-            }
-        }
-        if !seen.has_several_writers {
-            seen.writers.extend(seen.primary);
+            let cluster = self.cluster_of(&one.address);
+            seen.add(
+                id,
+                cluster.map_or(&Role::Unknown, |cluster| cluster.duty(id)),
+            );
         }
         seen
+    }
+
+    /// A new part of a server reaches the sessions, and who waits for a primary goes on.
+    fn publish_cast(&mut self, index: usize, primary: Option<u64>) {
+        if self.cast_has_changed(index) {
+            self.publish(index);
+        }
+        let before = self.services[index].primary;
+        if !before.is_some_and(|former| self.is_leaving(former)) {
+            self.services[index].primary = primary;
+            self.cut_at_former(index, before.filter(|_| before != primary));
+        }
+        serving::tell_turn(&self.services[index].service);
+    }
+
+    fn cut_at_former(&self, index: usize, former: Option<u64>) {
+        if former.is_some() {
+            let service_id = self.services[index].service.id;
+            self.engine
+                .cut(Some(service_id), former, CutReason::PrimaryChanged);
+        }
     }
 
     /// Sessions doubt what these servers are thought to be.

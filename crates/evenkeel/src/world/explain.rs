@@ -28,9 +28,6 @@ impl World {
             replicas: replicas
                 .filter_map(|(index, is_replica)| is_replica.then_some(index))
                 .collect(),
-            writers: own
-                .and_then(|own| own.homes.as_ref())
-                .map_or_else(Vec::new, |homes| homes.places().collect()),
             modes: service.service.mysql_modes().unwrap_or_default(),
         };
         if plan.protocol == Protocol::Mysql {

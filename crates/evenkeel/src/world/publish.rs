@@ -123,7 +123,6 @@ impl World {
         let (mut view, _) = self.view(departed, &self.fits(departed), now_ms());
         if let Some(database) = &mut view.database {
             database.primary = None;
-            database.homes = None;
         }
         self.engine.publish(&departed.service, view);
         tell_turn(&departed.service);

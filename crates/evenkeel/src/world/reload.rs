@@ -351,7 +351,7 @@ impl World {
             acceptor: None,
             rules: None,
             learning: None,
-            writers: Vec::new(),
+            primary: None,
         };
         self.adopt_database_plan(&service);
         service.adopt_tls();

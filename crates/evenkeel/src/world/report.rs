@@ -20,9 +20,9 @@ use super::service::ServiceState as Offer;
 use crate::config::plan::ServerPlan;
 use crate::log::ConnectionRecord;
 use crate::status::{
-    Bytes, ClusterStatus, ConfigStatus, DatabaseStatus, EngineStatus, Histogram, QueueStatus,
-    RoleName, RoleStatus, ServerErrors, ServerSessions, ServerState, ServerStatus, ServiceErrors,
-    ServiceSessions, ServiceState, ServiceStatus, Status, WorkerStatus,
+    Bytes, ClusterStatus, ConfigStatus, EngineStatus, Histogram, QueueStatus, RoleName, RoleStatus,
+    ServerErrors, ServerSessions, ServerState, ServerStatus, ServiceErrors, ServiceSessions,
+    ServiceState, ServiceStatus, Status, WorkerStatus,
 };
 
 /// A reason names so many servers and counts the rest.
@@ -85,7 +85,6 @@ impl World {
                     .verdict
                     .primary
                     .map(|id| self.name_of_id(index, id).to_owned()),
-                writers: self.writers_of(index),
                 since_unix_ms: unix_ms(cluster.primary_since_ms),
                 named: cluster
                     .named()
@@ -96,20 +95,6 @@ impl World {
                     .map(|problem| problem.message)
                     .collect(),
             })
-            .collect()
-    }
-
-    /// Their names, if a service sends its writes to all that take them.
-    fn writers_of(&self, index: usize) -> Vec<String> {
-        let cluster = &self.clusters[index];
-        let of_it = |one: &&Offer| cluster.members.iter().any(|member| one.lists(member));
-        let mut services = self.services.iter().filter(of_it);
-        if !cluster.has_beside() || !services.any(|one| one.plan.has_several_writers()) {
-            return Vec::new();
-        }
-        let writers = cluster.verdict.writers.iter();
-        writers
-            .map(|id| self.name_of_id(index, *id).to_owned())
             .collect()
     }
 
@@ -167,28 +152,8 @@ impl World {
             session_ms: histogram(&counters.session_ms),
             history: offer.history.points(),
             servers: self.server_statuses(offer),
-            database: self.database_status(offer),
+            database: super::database::report::status(offer),
         }
-    }
-
-    fn database_status(&self, offer: &Offer) -> Option<DatabaseStatus> {
-        let mut status = super::database::report::status(offer)?;
-        status.problems.extend(self.writers_in_vain(offer));
-        Some(status)
-    }
-
-    /// Several servers are to take writes, and these are none that can.
-    fn writers_in_vain(&self, offer: &Offer) -> Option<String> {
-        let first = offer.plan.servers.first()?;
-        let cluster = self.cluster_of(&first.address)?;
-        let is_in_vain = offer.plan.has_several_writers()
-            && cluster.verdict.primary.is_some()
-            && !cluster.has_beside();
-        is_in_vain.then(|| {
-            "`writers = \"all\"` has no effect, and the primary alone takes writes: the servers \
-             are no nodes of Galera, or none that can be told to wait (MariaDB's can)"
-                .to_owned()
-        })
     }
 
     /// Failed connects of the service's servers; a retry may have saved the client.
@@ -255,22 +220,14 @@ impl World {
         let is_database = offer.plan.database.is_some();
         let worked = || Worked::sum(known.server.counters.work());
         ServerStatus {
-            role: self.role_status(offer, known),
-            at_home: self.at_home(offer, known),
+            role: self.role_status(known),
             unused_because,
             work: is_database.then(|| work(&worked())),
             ..server_status(offer, listed, known)
         }
     }
 
-    /// Sessions at home there, where it may be one's home.
-    fn at_home(&self, offer: &Offer, known: &Known) -> Option<u64> {
-        let shared = offer.service.database.as_ref()?;
-        let sessions = || u64::from(shared.at_home(known.server.id).active());
-        offer.plan.has_several_writers().then(sessions)
-    }
-
-    fn role_status(&self, offer: &Offer, known: &Known) -> Option<RoleStatus> {
+    fn role_status(&self, known: &Known) -> Option<RoleStatus> {
         let cluster = self.cluster_of(&known.address)?;
         let server_id = known.server.id;
         let since_ms = cluster.role_since_ms.get(&server_id);
@@ -278,11 +235,7 @@ impl World {
             since_unix_ms: unix_ms(since_ms.copied().unwrap_or(self.started_ms)),
             ..RoleStatus::default()
         };
-        let is_one_of_several = offer.plan.has_several_writers()
-            && cluster.has_beside()
-            && cluster.may_write(server_id);
         match cluster.role(server_id) {
-            _ if is_one_of_several => status.role = RoleName::Writer,
             Role::Unknown => status.reason = known.role_problem.clone().unwrap_or_default(),
             Role::Primary => status.role = RoleName::Primary,
             Role::Replica(lag) => {

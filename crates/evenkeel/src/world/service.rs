@@ -48,9 +48,8 @@ pub(super) struct ServiceState {
     pub(super) rules: Option<Arc<RuleBook>>,
     /// The tasks that find it out.
     pub(super) learning: Option<Learning>,
-    /// Who took its writes when its sessions were told last, drained or not, and who took them
-    /// before and may end what is under way there.
-    pub(super) writers: Vec<u64>,
+    /// Who took its writes when its sessions were told last, drained or not.
+    pub(super) primary: Option<u64>,
 }
 
 impl ServiceState {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use evenkeel::config::{Credential, DatabasePlan, PoolMode, Protocol, ServicePlan, Writers};
+use evenkeel::config::{Credential, DatabasePlan, PoolMode, Protocol, ServicePlan};
 use tempfile::TempDir;
 
 use super::wrong::check;
@@ -97,26 +97,6 @@ fn what_only_postgresql_has_is_told_what_to_do_instead() {
         "W_NO_EFFECT 9:2",
         "`protocol = \"postgres\"`",
     );
-}
-
-#[test]
-fn all_nodes_of_galera_write_where_that_is_asked_for_and_can_be_had() {
-    let split = |service: ServicePlan| service.database.expect("a database").split;
-    assert_eq!(split(of("")).writers, Writers::One);
-    let all = split(of("[service.split]\nwriters = 'all'"));
-    assert!(all.writers == Writers::All && !all.reads);
-    check_mysql(
-        "[service.split]\nwriters = 'all'\nreads = true\nconsistency = 'global'",
-        "E_BOTH 9:1",
-        "wsrep_sync_wait = 7",
-    );
-    check_mysql(
-        "[service.split]\nwriters = 'both'",
-        "E_UNKNOWN_WORD 7:11",
-        "`one` or `all`",
-    );
-    let postgres = mysql("[service.split]\nwriters = 'all'").replace("mysql", "postgres");
-    check(&postgres, "E_PROTOCOL_KEY 7:1", "is for Galera");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_read_that_a_node_cannot_answer_in_time_is_answered_by_the_primary() {
 }
 
 /// Clients leave in the middle of a transaction, on connections that others had better not get.
-pub(crate) fn leave_transactions(stage: &Stage, begin: &str) {
+fn leave_transactions(stage: &Stage, begin: &str) {
     let mut clients: Vec<Client> = (0..12).map(|_| stage.client()).collect();
     for client in &mut clients {
         client.run(begin);

@@ -54,7 +54,7 @@ impl Stage {
 }
 
 /// What the tests need, before anybody looks at it.
-pub(crate) fn prepare(scene: &Scene) {
+fn prepare(scene: &Scene) {
     for server in &scene.servers {
         let trust = "SET GLOBAL log_bin_trust_function_creators = 1";
         server.sql(trust).unwrap();

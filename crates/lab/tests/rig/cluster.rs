@@ -22,9 +22,6 @@ pub(crate) struct Stage {
     pub(crate) head: String,
 }
 
-/// Of servers that do their part.
-const ROLES: [&str; 3] = ["primary", "writer", "replica"];
-
 impl Stage {
     /// In front of servers that are ready; it is ready when it knows what each of them is.
     pub(crate) fn before(scene: Scene, listen: SocketAddr, head: &str, further: &str) -> Stage {
@@ -87,9 +84,8 @@ impl Stage {
             status["clusters"][0]["primary"].is_string()
                 && status["clusters"][0]["problems"] == Value::Array(Vec::new())
                 && servers.as_array().expect("servers").iter().all(|server| {
-                    let role = server["role"]["role"].as_str();
-                    let has_one = role.is_some_and(|role| ROLES.contains(&role));
-                    server["state"] == "up" && has_one
+                    let role = &server["role"]["role"];
+                    server["state"] == "up" && (role == "primary" || role == "replica")
                 })
         });
     }

@@ -1,5 +1,4 @@
-//! Galera: every synced node of the primary component could take writes. One at a time is the
-//! primary; a service may send its writes to all of them.
+//! Galera: every synced node of the primary component could take writes; one at a time does.
 
 use super::contest::{Candidate, Contest, Stand, uncontested};
 use super::report::{Galera, GaleraState, Said};
@@ -47,12 +46,6 @@ pub(super) fn is_behind(said: &Said) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-/// Whether one that could take writes may do so while others do. Who moves there from another has
-/// to wait for what that one has committed, and not all nodes can be told to.
-pub(super) fn writes_beside(said: &Said) -> bool {
-    matches!(said, Said::Galera(one) if one.causal) && is_behind(said).is_none()
 }
 
 /// The current writer while it can, then the first in the order of the configuration: no failback.

@@ -56,25 +56,10 @@ impl Cluster {
         }
         self.verdict = Verdict {
             primary: self.primary,
-            writers: self.writers(&stands),
             roles,
             verify: ruling.verify,
             problems: all,
         };
-    }
-
-    /// Nodes of Galera write beside each other once it is known which cluster's they are.
-    fn writers(&self, stands: &[Stand]) -> Vec<u64> {
-        let is_known = self.identity.is_some();
-        let claiming = self.members.iter().zip(stands);
-        let claiming = claiming.filter(|(_, stand)| is_known && **stand == Stand::Claims);
-        let beside =
-            claiming.filter(|(one, _)| one.said.as_ref().is_some_and(galera::writes_beside));
-        let writers: Vec<u64> = beside.map(|(member, _)| member.id).collect();
-        match writers.is_empty() {
-            true => self.primary.into_iter().collect(),
-            false => writers,
-        }
     }
 
     fn role(&self, index: usize, stand: &Stand, ruling: &Ruling, lag: Lag) -> Role {

@@ -10,10 +10,6 @@ use tokio::sync::Notify;
 /// A wish that is not older than this need not be said again.
 const WANTED_AGAIN_US: u64 = 100_000;
 
-/// From one time of a primary to the next. A session that writes now here, now there counts its
-/// own in between.
-pub const EPOCH_STEP: u64 = 1 << 32;
-
 /// One picture of the servers' positions; nothing in it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Positions {
@@ -200,9 +196,7 @@ impl Track {
     pub fn set_primary(&self, primary: Option<u64>, begins: bool) {
         self.change(|positions| {
             positions.primary = primary;
-            if begins {
-                positions.epoch += EPOCH_STEP;
-            }
+            positions.epoch += u64::from(begins);
         });
     }
 

@@ -29,9 +29,9 @@ fn at(lsn: u64) -> Position {
     })
 }
 
-fn sample(time: u64, asked_us: u64, lsn: u64) -> Sample {
+fn sample(epoch: u64, asked_us: u64, lsn: u64) -> Sample {
     Sample {
-        epoch: time * EPOCH_STEP,
+        epoch,
         asked_us,
         position: at(lsn),
     }
@@ -115,7 +115,7 @@ fn a_sample_counts_while_its_primarys_time_lasts() {
     track.set_primary(Some(2), true);
     assert!(!track.sampled(&sample(1, 2, 20)));
     assert_eq!(knowledge.positions().sample, Some(sample(1, 1, 10)));
-    assert_eq!(knowledge.epoch(), 2 * EPOCH_STEP);
+    assert_eq!(knowledge.epoch(), 2);
 }
 
 #[test]

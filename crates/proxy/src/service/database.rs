@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use evenkeel_policy::causality::{self, Consistency};
-use evenkeel_policy::homes::Homes;
 use evenkeel_policy::lending::{self, Books};
 use evenkeel_policy::load::Load;
 use evenkeel_policy::pool::Pool;
@@ -60,12 +59,8 @@ pub struct DatabaseView {
     pub names: Vec<Box<str>>,
     /// The server that takes writes, by its place in the view.
     pub primary: Option<usize>,
-    /// Counts the times that another server became the primary, in steps of
-    /// [`EPOCH_STEP`](crate::knowledge::EPOCH_STEP).
+    /// Counts the times that another server became the primary.
     pub epoch: u64,
-    /// Several servers take writes, and each session has one of them for its home. `None`: the
-    /// primary alone does.
-    pub homes: Option<Homes>,
     /// Who reads: members in the order of the view's servers, with the load of statements that run.
     pub readers: Pool,
     /// The same loads, by the server's place.
@@ -232,8 +227,6 @@ pub struct DatabaseService {
     doorstep: ArcSwap<Doorstep>,
     /// Statements that run at each server, by its id: what balancing looks at.
     busy: Mutex<HashMap<u64, Arc<Load>>>,
-    /// Sessions that have each server for their home.
-    at_home: Mutex<HashMap<u64, Arc<Load>>>,
     /// How often each rule fitted, by its name: a reload does not forget that.
     hits: Mutex<HashMap<Box<str>, Arc<Hits>>>,
     /// None: statements are not counted apart.
@@ -265,13 +258,6 @@ pub struct UsageOf {
     pub database: Arc<str>,
     /// As one worker has counted it.
     pub usage: Arc<Usage>,
-}
-
-/// One that counts, without a limit.
-fn counter(counters: &Mutex<HashMap<u64, Arc<Load>>>, server_id: u64) -> Arc<Load> {
-    let mut counters = counters.lock().unwrap_or_else(PoisonError::into_inner);
-    let load = counters.entry(server_id);
-    Arc::clone(load.or_insert_with(|| Arc::new(Load::new(None))))
 }
 
 impl DatabaseService {
@@ -322,7 +308,6 @@ impl DatabaseService {
             figures: (0..workers).map(|_| Figures::new()).collect(),
             doorstep: ArcSwap::from_pointee(Doorstep::new(LoginPlaces::default())),
             busy: Mutex::default(),
-            at_home: Mutex::default(),
             hits: Mutex::default(),
             digests: ArcSwapOption::empty(),
             pin_causes: PinCauses::default(),
@@ -395,12 +380,11 @@ impl DatabaseService {
 
     /// The statements that run at a server, the same in every view.
     pub fn busy(&self, server_id: u64) -> Arc<Load> {
-        counter(&self.busy, server_id)
-    }
-
-    /// The sessions that have a server for their home, the same in every view.
-    pub fn at_home(&self, server_id: u64) -> Arc<Load> {
-        counter(&self.at_home, server_id)
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let load = busy
+            .entry(server_id)
+            .or_insert_with(|| Arc::new(Load::new(None)));
+        Arc::clone(load)
     }
 
     /// The hits of a rule, the same in every view that has one of this name.

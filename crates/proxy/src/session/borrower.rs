@@ -1,8 +1,6 @@
 //! How a session comes to a server connection, whatever it speaks: it borrows one, waits for one,
 //! or for a primary.
 
-mod around;
-
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,13 +11,12 @@ use evenkeel_policy::waiting::{Primary, Ticket, Trouble};
 use smallvec::SmallVec;
 
 use super::card::{Card, Doing};
-use super::home::{Home, Writer};
 use super::placing::{At, Wanted};
 use crate::clock;
 use crate::counters::work::{Done, Ran};
 use crate::engine::worker::Worker;
 use crate::server::Server;
-use crate::service::database::DatabaseService;
+use crate::service::database::{DatabaseService, DatabaseView};
 use crate::service::figures::{Figures, Usage};
 use crate::service::line::{Told, Turn};
 use crate::service::{Service, View};
@@ -41,7 +38,6 @@ pub(super) struct Borrower<'a, C: Connection> {
     card: Rc<Card>,
     /// Where what it does is counted.
     pub(super) usage: Arc<Usage>,
-    home: Home,
     /// Where its connection goes, or the one that is waited for.
     pub(super) at: Option<At>,
     place: Rc<Place<C>>,
@@ -100,7 +96,6 @@ impl<'a, C: Connection> Borrower<'a, C> {
             account: Rc::clone(account),
             card: Rc::clone(card),
             usage: service.usage(worker.index, &account.who, &card.database()),
-            home: Home::default(),
             at: None,
             place: Place::new(),
             wait: None,
@@ -114,24 +109,6 @@ impl<'a, C: Connection> Borrower<'a, C> {
         let (worker, who) = (self.worker.index, &self.account.who);
         self.usage = self.service.usage(worker, who, &database);
         self.card.set_database(database);
-    }
-
-    /// Who takes its writes.
-    pub(super) fn writer(&self, view: &View) -> Writer {
-        let none = Writer {
-            index: None,
-            epoch: 0,
-        };
-        let own = view.database.as_ref();
-        own.map_or(none, |own| self.home.writer(view, own))
-    }
-
-    /// Before it is decided where its next work goes: where several servers take writes, one of
-    /// them is its home. `failed`: those that were tried.
-    pub(super) fn settle(&mut self, view: &View, failed: &[u64]) {
-        if let Some(own) = &view.database {
-            self.home.settle(view, own, failed);
-        }
     }
 
     /// Where its connection goes.
@@ -168,7 +145,8 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     fn ask_primary(&mut self, view: &View) -> Got<C> {
-        let Some(index) = self.writer(view).index else {
+        let primary = view.database.as_ref().and_then(|own| own.primary);
+        let Some(index) = primary else {
             return match self.wait_for_another_primary() {
                 Got::Again => Got::Denied(Denial::NO_PRIMARY),
                 got => got,
@@ -199,7 +177,7 @@ impl<'a, C: Connection> Borrower<'a, C> {
     }
 
     fn ask_at(&mut self, view: &View, index: usize, is_reserved: bool) -> Got<C> {
-        self.at = At::new(view, self.writer(view), index, is_reserved);
+        self.at = At::new(view, index, is_reserved);
         self.ask_there(view)
     }
 
@@ -283,13 +261,12 @@ impl<'a, C: Connection> Borrower<'a, C> {
     /// Whether it has chosen the primary, and another one has followed since: the old one may still
     /// take writes, and they are lost.
     pub(super) fn is_at_former_primary(&self, view: &View) -> bool {
-        let Some(at) = self.at.as_ref().filter(|at| !at.is_replica) else {
+        let (Some(own), Some(at)) = (&view.database, &self.at) else {
             return false;
         };
-        let Writer { index, epoch } = self.writer(view);
-        let primary = index.and_then(|index| view.servers.get(index));
+        let primary = own.primary.and_then(|index| view.servers.get(index));
         let is_other = primary.is_none_or(|primary| primary.id != at.server.id);
-        is_other || epoch != at.epoch
+        !at.is_replica && (is_other || own.epoch != at.epoch)
     }
 
     /// What has come of waiting for a primary.
@@ -315,7 +292,6 @@ impl<'a, C: Connection> Borrower<'a, C> {
     /// takes writes.
     pub(super) fn turn_elsewhere(
         &mut self,
-        view: &View,
         is_read: bool,
         tried: &mut SmallVec<[u64; 2]>,
     ) -> Got<C> {
@@ -324,24 +300,12 @@ impl<'a, C: Connection> Borrower<'a, C> {
                 tried.push(at.server.id);
                 Got::Again
             }
-            at => {
-                let failed = at.filter(|_| Home::is_of(view));
-                tried.extend(failed.map(|at| at.server.id));
-                self.turn_to_another_writer(view, tried)
-            }
+            _ => self.wait_for_another_primary(),
         }
     }
 
-    /// The server that should take its writes does not now: another one may, or it waits for that.
-    pub(super) fn turn_to_another_writer(&mut self, view: &View, tried: &[u64]) -> Got<C> {
-        match Home::has_another(view, tried) {
-            true => Got::Again,
-            false => self.wait_for_another_primary(),
-        }
-    }
-
-    /// Back to those who wait for a primary.
-    fn wait_for_another_primary(&mut self) -> Got<C> {
+    /// The server that should be the primary is none now: back to those who wait for one.
+    pub(super) fn wait_for_another_primary(&mut self) -> Got<C> {
         if let Some(ticket) = self.resumed.take() {
             let turn = self.service.line.wait_on(ticket);
             return self.wait_for_turn(ticket, turn);
@@ -403,6 +367,44 @@ impl<'a, C: Connection> Borrower<'a, C> {
     /// Whether it waits.
     pub(super) fn is_waiting(&self) -> bool {
         self.wait.is_some()
+    }
+
+    /// Whether it has stood in line for so long that where it goes is to be decided once more.
+    pub(super) fn looks_around(&self) -> bool {
+        let Some(Wait::Connection { until_ms, since_us }) = self.wait else {
+            return false;
+        };
+        let waited_us = clock::now_us().saturating_sub(since_us);
+        until_ms != u64::MAX && waited_us >= LOOK_AROUND_MS * 1_000
+    }
+
+    /// Whether it has left that line: where it is wanted by now it gets a connection at once, or
+    /// the server that it waits for is not to do its work any more.
+    pub(super) fn leaves_for(&mut self, wanted: Wanted, view: &View) -> bool {
+        let Some(own) = &view.database else {
+            return false;
+        };
+        let leaves = self.is_better(wanted.index(own), view, own);
+        wanted.forgo(own);
+        if leaves {
+            self.leave_lines();
+            self.at = None;
+        }
+        leaves
+    }
+
+    fn is_better(&self, there: Option<usize>, view: &View, own: &DatabaseView) -> bool {
+        let Some(at) = &self.at else {
+            return false;
+        };
+        let here = view.servers.iter().position(|one| one.id == at.server.id);
+        if here == there {
+            return self.is_at_former_primary(view);
+        }
+        let may_serve =
+            |here: usize| own.primary == Some(here) || own.readers.members()[here].accepting;
+        let is_left = self.is_at_former_primary(view) || !here.is_some_and(may_serve);
+        is_left || there.is_some_and(|there| self.has_room(view, there))
     }
 
     /// Whether it has waited for a connection as long as it may, and has got none.

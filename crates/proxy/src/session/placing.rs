@@ -19,7 +19,6 @@ use crate::knowledge::{Knowledge, Positions};
 use crate::server::Server;
 use crate::service::View;
 use crate::service::database::DatabaseView;
-use crate::session::home::Writer;
 
 /// Where work is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +66,10 @@ pub(super) struct Written {
 }
 
 impl Wanted {
-    /// The server's place in the view; `None`: nobody takes its session's writes.
-    pub(super) fn index(&self, writer: Writer) -> Option<usize> {
+    /// The server's place in the view; `None`: there is no primary.
+    pub(super) fn index(&self, own: &DatabaseView) -> Option<usize> {
         match self {
-            Wanted::Primary => writer.index,
+            Wanted::Primary => own.primary,
             Wanted::Reader(index)
             | Wanted::Named(index)
             | Wanted::Soon(index, _)
@@ -88,12 +87,7 @@ impl Wanted {
 
 impl At {
     /// A server of the view; `is_reserved`: its place among those that read is taken already.
-    pub(super) fn new(
-        view: &View,
-        writer: Writer,
-        index: usize,
-        is_reserved: bool,
-    ) -> Option<Self> {
+    pub(super) fn new(view: &View, index: usize, is_reserved: bool) -> Option<Self> {
         let own = view.database.as_ref()?;
         let busy = Arc::clone(&own.busy[index]);
         if !is_reserved {
@@ -102,9 +96,9 @@ impl At {
         }
         Some(Self {
             server: Arc::clone(&view.servers[index]),
-            is_replica: writer.index != Some(index),
+            is_replica: own.primary != Some(index),
             busy,
-            epoch: writer.epoch,
+            epoch: own.epoch,
             written: Written::default(),
         })
     }
@@ -119,8 +113,6 @@ impl Drop for At {
 /// A read that is to be placed.
 pub(super) struct Reading<'a> {
     pub(super) knowledge: &'a Knowledge,
-    /// Who takes its session's writes.
-    pub(super) writer: Writer,
     /// What its session wrote.
     pub(super) token: &'a mut Token,
     /// Servers that failed it.
@@ -147,31 +139,29 @@ impl Reading<'_> {
     /// Looks at the servers, as they are known at this moment.
     pub(super) fn look(self, view: &View, own: &DatabaseView) -> Found {
         let positions = self.knowledge.positions();
-        let Writer { index, epoch } = self.writer;
         let mut written;
         let requires = match own.consistency {
             Consistency::Eventual => Requires::Nothing,
             Consistency::ReadYourWrites => {
-                self.token.heed(own.noted_since_us, epoch);
-                settled(self.token, &positions, epoch)
+                self.token.heed(own.noted_since_us, own.epoch);
+                settled(self.token, &positions, own.epoch)
             }
             Consistency::Global => {
                 let writes = self.knowledge.writes();
-                written = writes.token(epoch, clock::now_us());
-                settled(&mut written, &positions, epoch)
+                written = writes.token(own.epoch, clock::now_us());
+                settled(&mut written, &positions, own.epoch)
             }
         };
         let candidates = view
             .servers
             .iter()
             .enumerate()
-            .map(|(place, server)| Candidate {
-                is_primary: index == Some(place),
-                // Where several take writes all of them are among those that read.
-                is_replica: own.replicas[place] && index != Some(place),
+            .map(|(index, server)| Candidate {
+                is_primary: own.primary == Some(index),
+                is_replica: own.replicas[index],
                 is_tried: self.tried.contains(&server.id)
-                    || self.among.is_some_and(|group| !group.has(place)),
-                replica: match own.spares[place] {
+                    || self.among.is_some_and(|group| !group.has(index)),
+                replica: match own.spares[index] {
                     true => positions.replica(server.id).at_once(),
                     false => positions.replica(server.id),
                 },
@@ -185,7 +175,7 @@ impl Reading<'_> {
             _ => None,
         };
         Found {
-            primary: index,
+            primary: own.primary,
             readers,
             soon,
             failed: places_of(self.tried, view),
@@ -196,10 +186,11 @@ impl Reading<'_> {
 }
 
 /// Where the view has these servers.
-pub(super) fn places_of(servers: &[u64], view: &View) -> Tried {
+fn places_of(servers: &[u64], view: &View) -> Tried {
     let mut places = Tried::none();
-    for place in servers.iter().filter_map(|id| view.place_of(*id)) {
-        places.insert(place);
+    for id in servers {
+        let place = view.servers.iter().position(|server| server.id == *id);
+        place.into_iter().for_each(|index| places.insert(index));
     }
     places
 }
@@ -232,7 +223,7 @@ impl Found {
 
     /// A hint is not followed to one that takes nobody, or has failed the read.
     fn may_be_named(&self, own: &DatabaseView, index: usize) -> bool {
-        let takes_part = self.primary == Some(index) || own.replicas[index];
+        let takes_part = own.primary == Some(index) || own.replicas[index];
         takes_part && !self.failed.contains(index)
     }
 
@@ -275,8 +266,7 @@ impl Found {
             true => self.readers.barred_waiting,
             false => self.readers.barred,
         };
-        let primary = self.primary;
-        if let Some(primary) = primary.filter(|_| !and_primary) {
+        if let Some(primary) = own.primary.filter(|_| !and_primary) {
             barred.insert(primary);
         }
         let found = match picked(&barred, own, (key, self.now_us)) {
@@ -285,7 +275,7 @@ impl Found {
             None => spare(&barred, own, has_room),
         };
         match found {
-            Some(index) if waits && primary != Some(index) => Wanted::Causal(index),
+            Some(index) if waits && own.primary != Some(index) => Wanted::Causal(index),
             Some(index) => Wanted::Reader(index),
             None => Wanted::Primary,
         }

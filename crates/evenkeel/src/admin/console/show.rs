@@ -17,8 +17,7 @@ use super::stats::{Totals, totals};
 use crate::config::plan::Protocol;
 use crate::log::rfc3339;
 use crate::status::{
-    ClientStatus, Connections, DatabaseStatus, RoleName, RuleStatus, ServerStatus, ServiceStatus,
-    Status,
+    ClientStatus, Connections, DatabaseStatus, RuleStatus, ServerStatus, ServiceStatus, Status,
 };
 
 /// What a client does that is in no pool's line.
@@ -349,8 +348,7 @@ fn databases(one: &Pooled<'_>) -> Vec<Row> {
     let roles = one.service.servers.iter();
     let mut primaries = roles.filter(|server| {
         let role = server.role.as_ref();
-        let writes = [RoleName::Primary, RoleName::Writer];
-        role.is_some_and(|role| writes.contains(&role.role))
+        role.is_some_and(|role| role.role == crate::status::RoleName::Primary)
     });
     let first = primaries.next().or(one.service.servers.first());
     let (host, port) = first.map_or((None, None), |server| one.place(&server.name));

@@ -421,7 +421,7 @@ function serverView(serviceName) {
     setText(name, server.name);
     setText(address, addressText(server));
     setText(marks, server.backup ? "backup" : "");
-    setText(role, server.role ? roleText(server.role, server.at_home) : "");
+    setText(role, server.role ? roleText(server.role) : "");
     setData(role, "role", server.role ? server.role.role : "");
     // A replica behind a port for writes is where it should be.
     setData(unused, "expected", String(/^it is (a replica|the primary)$/.test(server.unused_because || "")));
@@ -454,8 +454,7 @@ function serverView(serviceName) {
   return { root, update };
 }
 
-function roleText({ role, lag_ms, lag_bytes }, atHome) {
-  if (atHome !== null && role === "writer") return `writer, home of ${atHome === 1 ? "1 session" : `${count(atHome)} sessions`}`;
+function roleText({ role, lag_ms, lag_bytes }) {
   if (role !== "replica") return role === "unknown" ? "role not known" : role;
   const behind = lag_ms === null ? "lag not known" : lag_ms === 0 ? "up to date" : `${micros(lag_ms * 1000)} behind`;
   return `replica, ${behind}${lag_bytes ? `, ${bytes(lag_bytes)}` : ""}`;
@@ -561,10 +560,8 @@ function clusterView() {
   story.href = "#timeline";
   const root = make("section", "cluster", make("p", "", who, " ", age, " ", services, " ", named, " · ", story), problems);
   const update = (cluster) => {
-    setData(root, "state", cluster.primary === null && cluster.writers.length === 0 ? "down" : "up");
-    const [one, ...others] = cluster.writers;
-    const writers = others.length > 0 ? `${cluster.writers.join(", ")} take the writes` : `${one || cluster.primary} takes the writes`;
-    setText(who, cluster.primary === null && !one ? "No server takes writes" : writers);
+    setData(root, "state", cluster.primary === null ? "down" : "up");
+    setText(who, cluster.primary === null ? "No server takes writes" : `${cluster.primary} takes the writes`);
     setText(age, since(cluster));
     setText(services, `· cluster of ${cluster.services.join(", ")}`);
     setText(named, cluster.named === null ? "" : `· ${cluster.named} was named by an operator`);

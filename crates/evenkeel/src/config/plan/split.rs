@@ -1,12 +1,8 @@
 //! Which statements go to replicas, and what happens to the others while there is no primary.
 
-use super::ServicePlan;
-
-/// `[service.split]`: where writes go, and reads on replicas.
+/// `[service.split]`: reads on replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPlan {
-    /// Who takes writes. Default one.
-    pub writers: Writers,
     /// Known reads are spread over the servers. Default false: all goes to the primary.
     pub reads: bool,
     /// The primary takes its share of the reads too, by its weight. Default true.
@@ -29,7 +25,6 @@ pub struct SplitPlan {
 impl Default for SplitPlan {
     fn default() -> SplitPlan {
         SplitPlan {
-            writers: Writers::One,
             reads: false,
             primary_reads: true,
             consistency: Consistency::ReadYourWrites,
@@ -37,33 +32,6 @@ impl Default for SplitPlan {
             stale_ms: 1_000,
             galera_wait: false,
             lag_ms_max: None,
-        }
-    }
-}
-
-/// Who takes a service's writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writers {
-    /// The primary.
-    One,
-    /// Every node of Galera that is not behind: each session has one of them for its home.
-    All,
-}
-
-impl ServicePlan {
-    /// Whether several servers take its writes, if they can.
-    pub fn has_several_writers(&self) -> bool {
-        let database = self.database.as_deref();
-        database.is_some_and(|database| database.split.writers == Writers::All)
-    }
-}
-
-impl Writers {
-    /// The word used in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Writers::One => "one",
-            Writers::All => "all",
         }
     }
 }

@@ -9,10 +9,8 @@ use evenkeel_policy::cluster::{Lag, Role, Verdict};
 use evenkeel_proxy::record::CutReason;
 
 use super::ClusterState;
-use crate::config::plan::ServicePlan;
 use crate::world::World;
 use crate::world::probing::Report;
-use crate::world::service::ServiceState;
 
 /// New work waits for that at most so long; then who is still there is cut.
 const LIMIT: Duration = Duration::from_millis(300);
@@ -38,7 +36,7 @@ pub(in crate::world) struct Leaving {
 
 impl ClusterState {
     /// What a member does for services that speak its protocol.
-    fn duty(&self, server_id: u64) -> &Role {
+    pub(in crate::world) fn duty(&self, server_id: u64) -> &Role {
         let leaves = |one: Leaving| one.server_id == server_id;
         match (self.leaving, self.role(server_id)) {
             // Reads that come anew would keep it busy, and be cut with the others.
@@ -46,29 +44,6 @@ impl ClusterState {
             (Some(_), Role::Primary) => &READS,
             (_, role) => role,
         }
-    }
-
-    /// The same for one service: where all nodes take writes, none hands them over.
-    pub(in crate::world) fn duty_in(&self, plan: &ServicePlan, server_id: u64) -> &Role {
-        match plan.has_several_writers() {
-            true => self.role(server_id),
-            false => self.duty(server_id),
-        }
-    }
-
-    /// Whether a member could take writes beside others.
-    pub(in crate::world) fn may_write(&self, server_id: u64) -> bool {
-        self.verdict.writers.contains(&server_id)
-    }
-
-    /// Whether several members could write beside each other, if they were not behind.
-    pub(in crate::world) fn has_beside(&self) -> bool {
-        self.cluster.has_beside()
-    }
-
-    /// Whether what is under way at a member may end though it takes nothing new.
-    pub(in crate::world) fn may_finish(&self, server_id: u64) -> bool {
-        self.cluster.may_finish(server_id)
     }
 
     /// Begins a handover, or sees that one is over. True: it begins.
@@ -116,10 +91,7 @@ impl World {
             return;
         }
         let server_id = Some(leaving.server_id);
-        let concerned = |one: &&ServiceState| {
-            one.writers.contains(&leaving.server_id) && !one.plan.has_several_writers()
-        };
-        for service in self.services.iter().filter(concerned) {
+        for service in self.services.iter().filter(|one| one.primary == server_id) {
             let service_id = Some(service.service.id);
             self.engine
                 .cut(service_id, server_id, CutReason::PrimaryChanged);

@@ -77,8 +77,8 @@ impl Roster {
 pub(super) struct Era {
     /// The timeline that each server told last.
     timelines: BTreeMap<u64, u32>,
-    /// Whose time it is, on which timeline, and whether others write beside it.
-    seat: Option<(u64, u32, bool)>,
+    /// Whose time it is, and on which timeline.
+    seat: Option<(u64, u32)>,
 }
 
 impl Era {
@@ -86,12 +86,11 @@ impl Era {
         self.timelines.insert(server_id, timeline);
     }
 
-    /// Says whether a time begins: another server is the primary, or the same on another timeline,
-    /// or after one at which others wrote as well.
-    pub(super) fn begins_with(&mut self, primary: Option<u64>, beside: bool) -> bool {
+    /// Says whether a time begins: another server is the primary, or the same on another timeline.
+    pub(super) fn begins_with(&mut self, primary: Option<u64>) -> bool {
         let Some(primary) = primary else { return false };
         let timeline = self.timelines.get(&primary).copied().unwrap_or(0);
-        let seat = Some((primary, timeline, beside));
+        let seat = Some((primary, timeline));
         std::mem::replace(&mut self.seat, seat) != seat
     }
 }
@@ -149,14 +148,13 @@ mod tests {
     fn a_time_begins_with_another_primary_or_another_timeline_and_not_with_a_return() {
         let mut era = Era::default();
         era.heard(1, 7);
-        assert!(!era.begins_with(None, false));
-        assert!(era.begins_with(Some(1), false) && !era.begins_with(Some(1), false));
-        assert!(!era.begins_with(None, false) && !era.begins_with(Some(1), false));
+        assert!(!era.begins_with(None));
+        assert!(era.begins_with(Some(1)) && !era.begins_with(Some(1)));
+        assert!(!era.begins_with(None) && !era.begins_with(Some(1)));
         era.heard(2, 8);
-        assert!(era.begins_with(Some(2), false));
-        assert!(era.begins_with(Some(1), false));
+        assert!(era.begins_with(Some(2)));
+        assert!(era.begins_with(Some(1)));
         era.heard(1, 9);
-        assert!(era.begins_with(Some(1), false));
-        assert!(era.begins_with(Some(1), true) && era.begins_with(Some(1), false));
+        assert!(era.begins_with(Some(1)));
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::cluster::Role;
-use evenkeel_policy::homes::Homes;
 use evenkeel_policy::pool::{Member, Pool};
 use evenkeel_policy::waiting::Primary;
 use evenkeel_policy::{causality, lending, route, waiting};
@@ -23,7 +22,7 @@ use zeroize::Zeroizing;
 use crate::config::Address;
 use crate::config::plan::{
     AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, RulePlan,
-    RuleTo, ServicePlan, TlsPlan, Writers,
+    RuleTo, ServicePlan, TlsPlan,
 };
 use crate::world::World;
 use crate::world::cluster::asks_roles;
@@ -113,8 +112,7 @@ impl World {
         let shared = service.service.database.as_ref()?;
         let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
         let parts = self.parts(service, plan);
-        let cast = Cast::of(&parts, self.writers(service, plan), members);
-        let homes = homes((service, shared), &cast, members, servers);
+        let cast = Cast::of(&parts, members);
         let readers = parts.iter().zip(members).enumerate();
         let readers = readers.map(|(index, (part, member))| {
             let reads = match part {
@@ -158,7 +156,6 @@ impl World {
             names: names.collect(),
             primary: cast.primary,
             epoch,
-            homes,
             readers,
             busy,
             replicas: cast.replicas,
@@ -183,13 +180,8 @@ impl World {
         if told.epoch != epoch || view.servers.len() != service.plan.servers.len() {
             return true;
         }
-        let writers = self.writers(service, plan);
-        let cast = Cast::of(&self.parts(service, plan), writers, view.pool.members());
-        let homes = told.homes.as_ref();
-        let at_home = homes.map(|homes| homes.members().iter().map(|one| one.accepting));
-        let told_writers = at_home.map(Iterator::collect);
+        let cast = Cast::of(&self.parts(service, plan), view.pool.members());
         (told.primary, &told.replicas, &told.spares) != (cast.primary, &cast.replicas, &cast.spares)
-            || told_writers != cast.writers
     }
 
     /// What each server does for a service, in its order.
@@ -197,19 +189,6 @@ impl World {
         let listed = service.plan.servers.iter();
         let part = |address| self.part(service, address, plan.split.lag_ms_max);
         listed.map(|one| part(&one.address)).collect()
-    }
-
-    /// Which servers could take a service's writes, in its order; `None`: the primary alone does.
-    fn writers(&self, service: &ServiceState, plan: &DatabasePlan) -> Option<Vec<bool>> {
-        if plan.split.writers == Writers::One || !asks_roles(&service.plan) {
-            return None;
-        }
-        let writes = |address: &Address| {
-            let found = self.cluster_of(address).zip(self.servers.get(address));
-            found.is_some_and(|(cluster, state)| cluster.may_write(state.server.id))
-        };
-        let listed = service.plan.servers.iter();
-        Some(listed.map(|one| writes(&one.address)).collect())
     }
 
     fn part(&self, service: &ServiceState, address: &Address, lag_ms_max: Option<u64>) -> Part {
@@ -223,7 +202,7 @@ impl World {
         let Some(state) = self.servers.get(address) else {
             return Part::None;
         };
-        match cluster.duty_in(&service.plan, state.server.id) {
+        match cluster.duty(state.server.id) {
             Role::Primary => Part::Primary,
             Role::Replica(lag)
                 if lag_ms_max.is_none_or(|max| lag.ms.is_some_and(|ms| ms <= max)) =>
@@ -285,28 +264,6 @@ pub(in crate::world) fn tell_turn(service: &Service) {
     });
 }
 
-/// Who of several servers takes writes, and how many sessions are at home there.
-fn homes(
-    (service, shared): (&ServiceState, &DatabaseService),
-    cast: &Cast,
-    members: &[Member],
-    servers: &[Arc<Server>],
-) -> Option<Homes> {
-    let writers = cast.writers.iter().flatten();
-    let homes = writers.zip(members.iter().zip(servers));
-    let homes = homes.map(|(writes, (member, server))| Member {
-        accepting: *writes,
-        load: shared.at_home(server.id),
-        ..member.clone()
-    });
-    let homes: Vec<Member> = homes.collect();
-    let before = service.service.view();
-    let before = before.database.as_ref().and_then(|own| own.homes.as_ref());
-    cast.writers
-        .is_some()
-        .then(|| Homes::following(before, homes))
-}
-
 /// A rule may want reads at the primary that gets no others: the data plane sees to that.
 fn may_name_primary(plan: &DatabasePlan) -> bool {
     let names = |rule: &RulePlan| matches!(rule.to, Some(RuleTo::Any | RuleTo::Servers(_)));
@@ -329,44 +286,21 @@ struct Cast {
     /// Spares that are wanted are among them.
     replicas: Vec<bool>,
     spares: Vec<bool>,
-    /// Where several take writes: those that do. All of them read, too.
-    writers: Option<Vec<bool>>,
 }
 
 impl Cast {
-    /// `members` are the service's, in the same order; so are those that could write, where several
-    /// do.
-    fn of(parts: &[Part], writers: Option<Vec<bool>>, members: &[Member]) -> Cast {
+    /// `members` are the service's, in the same order.
+    fn of(parts: &[Part], members: &[Member]) -> Cast {
         let pairs = || parts.iter().copied().zip(members);
         let playing = |wanted: Part| pairs().map(move |(part, of)| part == wanted && is_in(of));
         let has_replica = playing(Part::Replica).any(|plays| plays);
         let spares: Vec<bool> = playing(Part::Spare).map(|is| is && !has_replica).collect();
         let replicas = playing(Part::Replica).zip(&spares);
-        let alone = Cast {
+        Cast {
             // One that is drained takes no new work, be it the primary.
             primary: pairs().position(|(part, of)| part == Part::Primary && of.accepting),
             replicas: replicas.map(|(is, is_spare)| is || *is_spare).collect(),
             spares,
-            writers: None,
-        };
-        match writers {
-            None => alone,
-            Some(could) => alone.beside(could.iter().zip(members)),
-        }
-    }
-
-    /// The same where all write that could.
-    fn beside<'a>(self, could: impl Iterator<Item = (&'a bool, &'a Member)>) -> Cast {
-        let writers: Vec<bool> = could.map(|(could, of)| *could && is_in(of)).collect();
-        let is_one = |place: &usize| writers.get(*place).is_some_and(|writes| *writes);
-        let primary = self.primary.filter(is_one);
-        let replicas = self.replicas.iter().zip(&writers);
-        Cast {
-            // For logins, which any of them may answer.
-            primary: primary.or(writers.iter().position(|writes| *writes)),
-            replicas: replicas.map(|(reads, writes)| *reads || *writes).collect(),
-            spares: self.spares,
-            writers: Some(writers),
         }
     }
 }
@@ -506,21 +440,7 @@ mod tests {
 
     fn cast(parts: &[Part], accepting: &[bool]) -> Cast {
         let members: Vec<Member> = accepting.iter().map(|is| member(*is)).collect();
-        Cast::of(parts, None, &members)
-    }
-
-    #[test]
-    fn where_all_write_all_read_and_one_that_is_drained_does_neither() {
-        let members = [member(true), member(true), member(false)];
-        let parts = [Part::Spare, Part::Replica, Part::Primary];
-        let cast = Cast::of(&parts, Some(vec![false, true, true]), &members);
-        assert_eq!(cast.writers, Some(vec![false, true, false]));
-        assert_eq!(
-            (cast.primary, cast.replicas),
-            (Some(1), vec![false, true, false])
-        );
-        let nobody = Cast::of(&parts, Some(vec![false; 3]), &members);
-        assert_eq!((nobody.primary, nobody.replicas[1]), (None, true));
+        Cast::of(parts, &members)
     }
 
     #[test]

@@ -41,17 +41,16 @@ impl Session<'_> {
         let (Some(own), Some(at)) = (&view.database, &self.borrower.at) else {
             return false;
         };
-        let epoch = self.borrower.writer(view).epoch;
         let positions = || self.service.knowledge.positions();
         let is_first = || {
             positions()
                 .sample
                 .as_ref()
-                .is_none_or(|one| one.epoch != epoch)
+                .is_none_or(|one| one.epoch != own.epoch)
         };
         let may_lack = match own.consistency {
             Consistency::Eventual => false,
-            Consistency::ReadYourWrites => self.token.is_of_earlier(epoch),
+            Consistency::ReadYourWrites => self.token.is_of_earlier(own.epoch),
             Consistency::Global => self.service.knowledge.writes().last_us() > 0 && is_first(),
         };
         may_lack && !at.is_replica && positions().is_causal(at.server.id)
@@ -101,9 +100,7 @@ impl Session<'_> {
     /// Nothing of the command was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), End> {
         let is_read = self.unit.is_read && !self.unit.primary_only && !self.unit.is_late;
-        let view = self.seat.service().view();
-        let tried = &mut self.unit.tried;
-        let got = self.borrower.turn_elsewhere(&view, is_read, tried);
+        let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
         self.follow(got)
     }
 

@@ -17,8 +17,6 @@ use super::unit::What;
 use super::{End, Session, Stage, Then};
 use crate::clock;
 use crate::session::card::Doing;
-use crate::session::home::Home;
-use crate::session::placing::Awaited;
 use crate::state::mysql::{Does, Effect, Meaning};
 
 /// A command that fails again and again has a reason of its own.
@@ -126,13 +124,12 @@ impl Session<'_> {
         let is_new = self.unit.rescues < RESCUES_MAX && may_move;
         let is_over = walked.broken.is_some();
         // What a replica has not yet, or never will, the primary may have.
-        let leaves_replica = is_new && self.borrower.is_at_replica();
-        let leaves = leaves_replica || is_new && self.leaves_home();
+        let leaves = is_new && self.borrower.is_at_replica();
         let may_do_otherwise = leaves || self.unit.missing.is_some() && self.can_be_placed();
         let then = match (may_do_otherwise || is_over) && is_new {
             true => {
                 self.unit.rescues += 1;
-                if leaves_replica && !is_over {
+                if leaves && !is_over {
                     self.unit.is_late = true;
                     self.unfit_since_ms = Some(clock::now_ms());
                 }
@@ -143,23 +140,6 @@ impl Session<'_> {
         };
         self.stage = Stage::Swallow(then);
         self.swallowed(walked)
-    }
-
-    /// Whether the server that takes its writes could not wait for what it wrote at another, and
-    /// there is a third that may.
-    fn leaves_home(&mut self) -> bool {
-        let waits = matches!(self.unit.wait, Some(Awaited::Everything));
-        let Some(at) = self
-            .borrower
-            .at
-            .as_ref()
-            .filter(|at| waits && !at.is_replica)
-        else {
-            return false;
-        };
-        self.unit.tried.push(at.server.id);
-        let view = self.seat.service().view();
-        Home::has_another(&view, &self.unit.tried)
     }
 
     /// The same with only a part of the command sent: the server waits for the rest, which must not
@@ -300,9 +280,7 @@ impl Session<'_> {
         unit.word.clear();
         self.stage = Stage::Command;
         if was_primary && self.unit.primary_only {
-            let view = self.seat.service().view();
-            let tried = &self.unit.tried;
-            let got = self.borrower.turn_to_another_writer(&view, tried);
+            let got = self.borrower.wait_for_another_primary();
             return self.follow(got);
         }
         // Another connection, perhaps to the same server: if that is down it will be found out.

@@ -142,7 +142,6 @@ impl Session<'_> {
     /// Where the command ahead is to run, for a session that has no server connection.
     pub(super) fn decide(&mut self, view: &View) -> Wanted {
         self.unit.is_read = false;
-        self.borrower.settle(view, &self.unit.tried);
         let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
             return Wanted::Primary;
         };
@@ -150,14 +149,13 @@ impl Session<'_> {
         if self.unit.primary_only || !self.takes_part_in_split() {
             return Wanted::Primary;
         }
-        if self.is_better_at_primary(view) {
+        if self.is_better_at_primary(view, own) {
             // What a setting did has ended with the connection on which it was made.
             self.unit.is_read = self.may_be_set_again() || matches!(self.unit.what, What::InitDb);
             return Wanted::Primary;
         }
         let reading = Reading {
             knowledge: &self.service.knowledge,
-            writer: self.borrower.writer(view),
             token: &mut self.token,
             tried: &self.unit.tried,
             among: self.ruling.as_ref().and_then(Ruling::among),
@@ -246,12 +244,11 @@ impl Session<'_> {
     /// What binds when it does not follow had better bind to the primary, while there is one; so
     /// does COMMIT, which by `completion_type` begins a transaction. A schema may not be at
     /// replicas.
-    fn is_better_at_primary(&self, view: &View) -> bool {
+    fn is_better_at_primary(&self, view: &View, own: &DatabaseView) -> bool {
         let meaning = self.unit.sense.meaning();
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
         let may_bind = ends || self.only_sets() || matches!(self.unit.what, What::InitDb);
-        let primary = self.borrower.writer(view).index;
-        let primary = primary.and_then(|index| view.servers.get(index));
+        let primary = own.primary.and_then(|index| view.servers.get(index));
         let is_untried = primary.is_some_and(|server| !self.unit.tried.contains(&server.id));
         may_bind && is_untried && self.service.line.is_calm()
     }

@@ -60,7 +60,7 @@ impl Session<'_> {
         self.add_message(&mut draft, header, request, message, is_whole);
         // Where the batch is, reads are served.
         let seen = View {
-            primary: self.borrower.writer(&view).index,
+            primary: own.primary,
             replicas: 1,
             replicas_fresh: 1,
         };

@@ -76,9 +76,7 @@ impl Session<'_> {
     /// Nothing of the unit was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), End> {
         let is_read = self.unit.is_read && !self.unit.primary_only;
-        let view = self.seat.service().view();
-        let tried = &mut self.unit.tried;
-        let got = self.borrower.turn_elsewhere(&view, is_read, tried);
+        let got = self.borrower.turn_elsewhere(is_read, &mut self.unit.tried);
         self.follow(got)
     }
 

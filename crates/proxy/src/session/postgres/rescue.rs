@@ -158,9 +158,7 @@ impl Session<'_> {
         self.stage = Stage::Ready;
         self.forget_connection();
         if was_primary && primary_only {
-            let view = self.seat.service().view();
-            let tried = &self.unit.tried;
-            let got = self.borrower.turn_to_another_writer(&view, tried);
+            let got = self.borrower.wait_for_another_primary();
             return self.follow(got);
         }
         // Another connection, perhaps to the same server: if that is down it will be found out.

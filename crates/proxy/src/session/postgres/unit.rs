@@ -416,7 +416,6 @@ impl Session<'_> {
         }
         let reading = Reading {
             knowledge: &self.shared.knowledge,
-            writer: self.borrower.writer(view),
             token: &mut self.token,
             tried: &self.unit.tried,
             among: self.unit.ruling.as_ref().and_then(Ruling::among),

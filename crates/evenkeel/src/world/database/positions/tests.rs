@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use evenkeel_policy::causality::{Lsn, Wait};
-use evenkeel_proxy::knowledge::EPOCH_STEP;
 
 use super::*;
 
@@ -99,11 +98,10 @@ impl Rig {
         rig
     }
 
-    /// For the first, or the second, time.
-    fn seat(&self, time: u64) {
+    fn seat(&self, epoch: u64) {
         self.knowledge.track().set_primary(Some(PRIMARY), true);
         self.roster.send_replace(Roster {
-            epoch: time * EPOCH_STEP,
+            epoch,
             primary: Some(PRIMARY),
             replicas: vec![REPLICA],
             up: vec![PRIMARY, REPLICA],
@@ -225,7 +223,7 @@ async fn a_new_primarys_time_begins_with_a_sample_of_its_own() {
         positions
             .sample
             .as_ref()
-            .is_some_and(|sample| sample.epoch == 2 * EPOCH_STEP)
+            .is_some_and(|sample| sample.epoch == 2)
     })
     .await;
 }

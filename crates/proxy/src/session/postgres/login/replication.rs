@@ -16,7 +16,6 @@ use super::greeting::Greeted;
 use super::{Door, Outside, Wish};
 use crate::session::borrower::{Borrower, Denial};
 use crate::session::card::{Card, Doing};
-use crate::session::home::Writer;
 use crate::session::placing::At;
 use crate::session::visit::{self, Guest};
 use crate::state::PinSource;
@@ -88,7 +87,7 @@ impl Door<'_> {
         let server = &view.servers[primary];
         let borrowed = visit::borrow(&self.lending, account, server, own).await;
         let guest = borrowed.map_err(|denial| self.denied(&denial))?;
-        let at = At::new(&view, Writer::of_all(own), primary, false).ok_or_else(nobody)?;
+        let at = At::new(&view, primary, false).ok_or_else(nobody)?;
         Ok((guest, at))
     }
 
