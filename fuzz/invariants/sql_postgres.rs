@@ -52,7 +52,7 @@ fn check_names(text: &[u8], statement: &Statement) {
     for names in [&statement.functions, &statement.tables] {
         for name in names.as_slice() {
             assert!(!name.name.is_empty());
-            let _ = (name.name_in(text), name.schema_in(text));
+            let _ = (name.name_in(text), name.schema.of(text));
             assert!(identifier(name.name.of(text)).len() <= 63);
         }
     }

@@ -250,7 +250,7 @@ fn hint_of(hint: &meaning::Hint, cast: &Cast<'_>) -> Hint {
 
 fn target(target: Target, cast: &Cast<'_>) -> String {
     match target {
-        Target::Primary | Target::Held => "the primary".to_owned(),
+        Target::Primary => "the primary".to_owned(),
         Target::Readers { and_primary: true } => "a replica or the primary".to_owned(),
         Target::Readers { and_primary: false } => "a replica".to_owned(),
         Target::Server(index) => format!("the server {}", name(cast, index)),
@@ -260,7 +260,7 @@ fn target(target: Target, cast: &Cast<'_>) -> String {
 fn servers(target: Target, cast: &Cast<'_>) -> Vec<String> {
     let primary = cast.primary.into_iter();
     let chosen: Vec<usize> = match target {
-        Target::Primary | Target::Held => primary.collect(),
+        Target::Primary => primary.collect(),
         Target::Readers { and_primary } => {
             let primary = primary.filter(|_| and_primary);
             cast.replicas.iter().copied().chain(primary).collect()

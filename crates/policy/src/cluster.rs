@@ -187,8 +187,7 @@ impl Cluster {
 
     /// A server was asked and could not tell (a privilege is missing, a nonsense answer): alive,
     /// role unknown. The current primary stays in place until somebody else claims.
-    pub fn could_not_tell(&mut self, now_ms: u64, server: u64, why: String) {
-        let _ = now_ms;
+    pub fn could_not_tell(&mut self, server: u64, why: String) {
         let stays = self.primary == Some(server);
         if let Some(index) = self.index_of(server) {
             self.members[index].fall_mute(why, stays);
@@ -238,8 +237,7 @@ impl Cluster {
 
     /// An operator names the primary (`None` takes that back); holds until the named one is down
     /// or claims no more. PostgreSQL: it overrules a higher timeline that nobody is on any more.
-    pub fn name_primary(&mut self, now_ms: u64, server: Option<u64>) {
-        let _ = now_ms;
+    pub fn name_primary(&mut self, server: Option<u64>) {
         self.lapse = None;
         self.named = None;
         if let Some(id) = server {

@@ -17,8 +17,6 @@ pub enum Pin {
     AutocommitOff,
     /// MySQL: an XA transaction between its START and its PREPARE, COMMIT or ROLLBACK.
     Xa,
-    /// A COPY, a LOCAL INFILE or a result is under way.
-    Streaming,
     /// A portal or cursor that a later message may fetch from.
     Cursor,
     /// PostgreSQL: a WITH HOLD cursor.
@@ -65,8 +63,6 @@ pub enum Pin {
     Variables,
     /// MySQL: SQL_CALC_FOUND_ROWS, for FOUND_ROWS().
     FoundRows,
-    /// MySQL: warnings or errors, for SHOW WARNINGS and GET DIAGNOSTICS.
-    Warnings,
     /// MySQL: what LAST_INSERT_ID() is about to be asked for.
     InsertId,
     /// MySQL: `sql_log_bin` is off or `gtid_next` is set.
@@ -84,8 +80,6 @@ pub enum Release {
     AutocommitOn,
     /// MySQL: XA PREPARE, COMMIT … ONE PHASE, ROLLBACK.
     XaEnded,
-    /// The server says that what streamed is complete.
-    StreamEnded,
     /// No portal or cursor of the protocol is open any more.
     CursorsClosed,
     /// CLOSE ALL.
@@ -112,8 +106,6 @@ pub enum Release {
     DiscardAll,
     /// COM_RESET_CONNECTION or COM_CHANGE_USER, succeeded.
     ResetConnection,
-    /// MySQL: another statement has replaced the warnings, the found rows, the insert id.
-    NextStatement,
 }
 
 /// What to do with a server connection whose client has left.
@@ -134,12 +126,11 @@ pub struct Pins(u32);
 
 impl Pin {
     /// Every reason, in its order.
-    pub const ALL: [Pin; 31] = [
+    pub const ALL: [Pin; 29] = [
         Pin::Replication,
         Pin::Transaction,
         Pin::AutocommitOff,
         Pin::Xa,
-        Pin::Streaming,
         Pin::Cursor,
         Pin::HeldCursor,
         Pin::LongData,
@@ -162,15 +153,11 @@ impl Pin {
         Pin::Role,
         Pin::Variables,
         Pin::FoundRows,
-        Pin::Warnings,
         Pin::InsertId,
         Pin::Binlog,
         Pin::Unknown,
     ];
 }
-
-/// What a statement leaves behind only until the next one.
-const OF_STATEMENT: Pins = Pins::of(&[Pin::FoundRows, Pin::Warnings, Pin::InsertId]);
 
 /// Reasons that end by themselves, with the transaction, the result or the next statement, or that
 /// pin nobody alone.
@@ -179,14 +166,12 @@ const PASSING: Pins = Pins::of(&[
     Pin::Transaction,
     Pin::AutocommitOff,
     Pin::Xa,
-    Pin::Streaming,
     Pin::Cursor,
     Pin::LongData,
     Pin::Recall,
     Pin::Hiding,
     Pin::Reading,
     Pin::FoundRows,
-    Pin::Warnings,
     Pin::InsertId,
 ]);
 
@@ -195,7 +180,6 @@ const PASSING: Pins = Pins::of(&[
 const SURVIVES_DISCARD: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Transaction,
-    Pin::Streaming,
     Pin::Seed,
     Pin::Library,
     Pin::Language,
@@ -205,7 +189,6 @@ const SURVIVES_DISCARD: Pins = Pins::of(&[
 /// What COM_RESET_CONNECTION leaves behind, or is not certain to end.
 const SURVIVES_RESET: Pins = Pins::of(&[
     Pin::Replication,
-    Pin::Streaming,
     Pin::Xa,
     Pin::GlobalReadLock,
     Pin::BackupLock,
@@ -217,7 +200,6 @@ const SURVIVES_RESET: Pins = Pins::of(&[
 const CANNOT_BE_CLEANED: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Xa,
-    Pin::Streaming,
     Pin::GlobalReadLock,
     Pin::BackupLock,
     Pin::Library,
@@ -336,7 +318,6 @@ impl Pin {
             Pin::Transaction => "transaction",
             Pin::AutocommitOff => "autocommit off",
             Pin::Xa => "XA transaction",
-            Pin::Streaming => "data under way",
             Pin::Cursor => "open cursor",
             Pin::HeldCursor => "cursor WITH HOLD",
             Pin::LongData => "long data of a statement not executed yet",
@@ -359,7 +340,6 @@ impl Pin {
             Pin::Role => "a role that cannot be followed",
             Pin::Variables => "user variables that cannot be followed",
             Pin::FoundRows => "FOUND_ROWS()",
-            Pin::Warnings => "warnings",
             Pin::InsertId => "LAST_INSERT_ID()",
             Pin::Binlog => "sql_log_bin or gtid_next",
             Pin::Unknown => "something that cannot be told",
@@ -376,7 +356,6 @@ fn released(by: Release) -> Pins {
         Release::TransactionEnded => Pins::of(&[Pin::Transaction, Pin::Cursor]),
         Release::AutocommitOn => Pins::of(&[Pin::AutocommitOff]),
         Release::XaEnded => Pins::of(&[Pin::Xa]),
-        Release::StreamEnded => Pins::of(&[Pin::Streaming]),
         Release::CursorsClosed => Pins::of(&[Pin::Cursor]),
         Release::CloseAll => Pins::of(&[Pin::Cursor, Pin::HeldCursor]),
         Release::LongDataUsed => Pins::of(&[Pin::LongData]),
@@ -390,7 +369,6 @@ fn released(by: Release) -> Pins {
         Release::ResetAll => Pins::of(&[Pin::Settings]),
         Release::DiscardAll => Pins(!SURVIVES_DISCARD.0),
         Release::ResetConnection => Pins(!SURVIVES_RESET.0),
-        Release::NextStatement => OF_STATEMENT,
     }
 }
 

@@ -5,7 +5,7 @@
 //! why in words that `explain` prints; which of the readers it is, is the balance's choice among
 //! those that the session's causality admits.
 //!
-//! [`rescue`] is asked when a server has refused or failed one that was sent.
+//! [`rescue::may_run_again`] is asked when a server has refused or failed one that was sent.
 
 pub mod facts;
 pub mod rescue;
@@ -28,10 +28,6 @@ pub struct Settings {
 /// What the session has brought upon itself so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
-    /// It is bound to its server connection: the text of the first reason.
-    pub pinned: Option<&'static str>,
-    /// Its transaction.
-    pub transaction: Transaction,
     /// MySQL's autocommit; PostgreSQL has always true.
     pub autocommit: bool,
     /// What a transaction begins with, if it does not say (`default_transaction_read_only` and
@@ -44,24 +40,11 @@ pub struct Session {
 impl Default for Session {
     fn default() -> Session {
         Session {
-            pinned: None,
-            transaction: Transaction::None,
             autocommit: true,
             defaults: Modes::default(),
             changed_catalog: false,
         }
     }
-}
-
-/// An explicit transaction of the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transaction {
-    /// None is open.
-    None,
-    /// The client has begun one, and no server knows yet: what it runs first decides where.
-    Deferred(Modes),
-    /// Open on the server connection that the session has.
-    Open,
 }
 
 /// The servers as this session may see them now.
@@ -90,8 +73,6 @@ pub struct Decision {
 /// Where to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// The server connection that the session holds.
-    Held,
     /// The primary; if there is none, `waiting` says what next.
     Primary,
     /// A fresh replica, or the primary if it takes part: the balance chooses.
@@ -107,9 +88,9 @@ pub enum Target {
 #[must_use]
 pub fn decide(unit: &Unit<'_>, session: &Session, settings: &Settings, view: &View) -> Decision {
     let obstacle = obstacle(unit, session);
-    let decision = held(session)
-        .or_else(|| (!settings.reads).then(|| primary("reads are not split in this service")))
-        .or_else(|| hinted(unit, session, obstacle))
+    let decision = (!settings.reads)
+        .then(|| primary("reads are not split in this service"))
+        .or_else(|| hinted(unit, obstacle))
         .or_else(|| ruled(unit, session, view))
         .or_else(|| obstacle.map(|obstacle| primary(obstacle.why)))
         .unwrap_or_else(|| read(unit, settings, view));
@@ -137,27 +118,14 @@ pub fn is_beyond_replica(unit: &Unit<'_>, session: &Session) -> bool {
     })
 }
 
-fn held(session: &Session) -> Option<Decision> {
-    let why = match (session.pinned, session.transaction) {
-        (Some(pin), _) => pin,
-        (None, Transaction::Open) => "inside a transaction",
-        (None, Transaction::None | Transaction::Deferred(_)) => return None,
-    };
-    Some(decision(Target::Held, why))
-}
-
 /// A hint decides among the servers that could run it. What certainly writes goes to the primary:
 /// a replica would refuse it, or worse, not.
-fn hinted(unit: &Unit<'_>, session: &Session, obstacle: Option<Obstacle>) -> Option<Decision> {
+fn hinted(unit: &Unit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
     let writes = obstacle.is_some_and(|obstacle| obstacle.doubt == Doubt::None);
-    let begins = !matches!(session.transaction, Transaction::None);
     Some(match unit.hint? {
         Hint::Primary => primary("a hint says primary"),
         Hint::Replica | Hint::Server(Some(_)) if writes => {
             primary("it writes: a hint cannot send it to a replica")
-        }
-        Hint::Replica if begins && obstacle.is_some() => {
-            primary("a read-write transaction: a hint cannot send it to a replica")
         }
         Hint::Replica => decision(
             Target::Readers { and_primary: false },
@@ -275,9 +243,6 @@ fn all_obstacles<'a>(
 }
 
 fn of_session(unit: &Unit<'_>, session: &Session) -> Option<Obstacle> {
-    if let Transaction::Deferred(modes) = session.transaction {
-        return of_modes(modes, session);
-    }
     if !session.autocommit && session.defaults.read_only != Some(true) {
         return possible("autocommit is off: it begins a transaction that may write");
     }

@@ -1,5 +1,5 @@
-//! What happens to work for the primary while there is none, or while it is changing: what is new
-//! waits, in order and within limits; what was begun is told the truth; nothing is run twice.
+//! What happens to new work for the primary while there is none: it waits, in order and within
+//! limits.
 //!
 //! Reads that a replica may answer never come here. While all [`Waiting::is_calm`], which the
 //! caller can publish to its workers as one flag, nothing else comes here either.
@@ -40,24 +40,8 @@ impl Default for Settings {
 pub enum Primary {
     /// There is one.
     Here,
-    /// There is one that is to be replaced: transactions end on it, none begins.
-    Changing,
     /// There is none.
     Away,
-}
-
-/// What a client wants of the primary, or had begun there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
-    /// A statement or a transaction of which no server has seen anything.
-    New,
-    /// The next statement of a transaction that is open on a connection that still works.
-    Transaction,
-    /// The transaction was open on a connection that is broken now. None of a COMMIT was sent.
-    BrokenTransaction,
-    /// A statement, or a COMMIT, of which at least one byte was sent, on a connection that is
-    /// broken now. Known reads outside a transaction are `New`.
-    Broken,
 }
 
 /// A place in the queue.
@@ -93,14 +77,6 @@ pub enum Trouble {
     TransactionLost,
     /// The server is gone, and nobody knows whether the statement or COMMIT was run.
     OutcomeUnknown,
-}
-
-impl Trouble {
-    /// Whether the client may simply do the same again, its transaction from the beginning.
-    #[must_use]
-    pub fn is_retry_safe(self) -> bool {
-        self != Trouble::OutcomeUnknown
-    }
 }
 
 /// What, and what to do.
@@ -175,19 +151,15 @@ impl Waiting {
         self.queue.is_empty()
     }
 
-    /// A client wants something of the primary, or has lost it. What may have been run already is
-    /// never let go.
-    pub fn ask(&mut self, work: Work, now_ms: u64) -> Answer {
-        match work {
-            Work::Transaction => Answer::Go,
-            Work::BrokenTransaction => Answer::Fail(Trouble::TransactionLost),
-            Work::Broken => Answer::Fail(Trouble::OutcomeUnknown),
-            Work::New if self.is_calm() => Answer::Go,
-            Work::New if self.queue.len() >= self.settings.queue_length => {
-                Answer::Fail(Trouble::QueueFull)
-            }
-            Work::New => Answer::Wait(self.enqueue(now_ms)),
+    /// A client wants something of the primary of which no server has seen anything.
+    pub fn ask(&mut self, now_ms: u64) -> Answer {
+        if self.is_calm() {
+            return Answer::Go;
         }
+        if self.queue.len() >= self.settings.queue_length {
+            return Answer::Fail(Trouble::QueueFull);
+        }
+        Answer::Wait(self.enqueue(now_ms))
     }
 
     /// How the primary is, to be told after each look at it. Whose turn it is.

@@ -75,11 +75,6 @@ impl Knowledge {
         self.databases.get(database)?.catalog()
     }
 
-    /// Has the catalog read, from now on, as long as sessions look at it.
-    pub fn want_catalog(&self, database: &str) {
-        self.databases.want(database);
-    }
-
     /// A session has changed the catalog: it is read anew soon.
     pub fn catalog_changed(&self, database: &str) {
         if let Some(database) = self.databases.get(database) {

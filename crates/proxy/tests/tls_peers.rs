@@ -69,7 +69,7 @@ impl Papers {
         let (certificate, key) = (self.path("client.crt"), self.path("client.key"));
         let identity = Identity::from_pem_files("[service.server_tls]", &certificate, &key);
         let tls = Tls::Verify {
-            ca: Some(Authorities::from_pem_file(&self.path("ca.pem")).unwrap()),
+            ca: Some(Authorities::from_pem(&std::fs::read(self.path("ca.pem")).unwrap()).unwrap()),
             server_name: server_name.to_owned(),
             identity: Some(identity.unwrap()),
         };

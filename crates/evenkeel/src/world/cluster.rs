@@ -192,7 +192,7 @@ impl World {
         }
         let server_id = state.server.id;
         let cluster = &mut self.clusters[index].cluster;
-        cluster.could_not_tell(now_ms(), server_id, why);
+        cluster.could_not_tell(server_id, why);
         self.decide(index);
     }
 
@@ -256,7 +256,7 @@ impl World {
         let server_id = self.servers.get(address).map(|state| state.server.id);
         let named = (!withdraw).then_some(server_id).flatten();
         let cluster = &mut self.clusters[index];
-        cluster.cluster.name_primary(now_ms(), named);
+        cluster.cluster.name_primary(named);
         let name = self.name_of(address).to_owned();
         self.decide(index);
         let verdict = &self.clusters[index].verdict;

@@ -157,7 +157,7 @@ mod tests {
     fn a_galera_writer_stays_the_writer() {
         let mut old = cluster();
         hear(&mut old, 10, synced);
-        old.name_primary(11, Some(2));
+        old.name_primary(Some(2));
         hear(&mut old, 20, synced);
         hear(&mut old, 30, synced);
         assert_eq!(old.verdict().primary, Some(2));
@@ -199,7 +199,7 @@ mod tests {
                 old.heard(at_ms, *server, report);
             }
         }
-        old.name_primary(30, Some(1));
+        old.name_primary(Some(1));
         assert_eq!(old.verdict().primary, Some(2));
         old.lost(40, 2);
         assert_eq!(old.verdict().primary, None);
@@ -232,7 +232,7 @@ mod tests {
         };
         said(&mut old, 30);
         said(&mut old, 40);
-        old.name_primary(50, Some(1));
+        old.name_primary(Some(1));
         assert_eq!(old.verdict().primary, Some(1));
         let mut new = cluster();
         new.lost(10, 2);

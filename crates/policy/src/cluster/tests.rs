@@ -78,13 +78,13 @@ impl Bench {
     fn cannot_tell(&mut self, id: u64) -> Verdict {
         self.now_ms += 1_000;
         let why = "the account lacks REPLICATION CLIENT".to_owned();
-        self.cluster.could_not_tell(self.now_ms, id, why);
+        self.cluster.could_not_tell(id, why);
         self.cluster.verdict()
     }
 
     fn names(&mut self, id: u64) -> Verdict {
         self.now_ms += 1_000;
-        self.cluster.name_primary(self.now_ms, Some(id));
+        self.cluster.name_primary(Some(id));
         self.cluster.verdict()
     }
 }

@@ -40,33 +40,19 @@ pub enum Mishap {
     Error,
 }
 
-/// What to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rescue {
-    /// Run it on the primary.
-    Primary,
-    /// Decide again, without the server that failed.
-    Elsewhere,
-    /// The client gets the server's error, or one about the broken connection.
-    Tell,
-}
-
 /// Says whether a statement may be run again. A write that may have been run never is.
 #[must_use]
-pub fn rescue(mishap: Mishap, attempt: &Attempt) -> Rescue {
+pub fn may_run_again(mishap: Mishap, attempt: &Attempt) -> bool {
     if attempt.is_held || attempt.reached_client || !attempt.is_kept {
-        return Rescue::Tell;
+        return false;
     }
     match mishap {
         // It refused: nothing was run, whatever it is. From a primary that has just become a
         // replica too: there it goes to whoever is the primary then.
-        Mishap::ReadOnly => Rescue::Primary,
-        Mishap::RecoveryConflict | Mishap::NotFresh if attempt.on_replica => Rescue::Primary,
-        Mishap::TurnedAway | Mishap::Unread => Rescue::Elsewhere,
-        Mishap::Broken if attempt.is_read || !attempt.reached_server => Rescue::Elsewhere,
-        Mishap::RecoveryConflict | Mishap::NotFresh | Mishap::Broken | Mishap::Error => {
-            Rescue::Tell
-        }
+        Mishap::ReadOnly | Mishap::TurnedAway | Mishap::Unread => true,
+        Mishap::RecoveryConflict | Mishap::NotFresh => attempt.on_replica,
+        Mishap::Broken => attempt.is_read || !attempt.reached_server,
+        Mishap::Error => false,
     }
 }
 
@@ -112,7 +98,7 @@ mod tests {
     fn a_read_that_a_replica_refused_runs_on_the_primary() {
         use Mishap::{NotFresh, ReadOnly, RecoveryConflict};
         for mishap in [ReadOnly, RecoveryConflict, NotFresh] {
-            assert_eq!(rescue(mishap, &SENT), Rescue::Primary, "{mishap:?}");
+            assert!(may_run_again(mishap, &SENT), "{mishap:?}");
         }
     }
 
@@ -122,8 +108,7 @@ mod tests {
             on_replica: false,
             ..SENT
         };
-        let told = rescue(Mishap::RecoveryConflict, &on_primary);
-        assert_eq!(told, Rescue::Tell);
+        assert!(!may_run_again(Mishap::RecoveryConflict, &on_primary));
     }
 
     #[test]
@@ -137,20 +122,15 @@ mod tests {
             reached_server: false,
             ..write
         };
-        let of = |attempt| rescue(Mishap::Broken, &attempt);
-        let expected = (Rescue::Elsewhere, Rescue::Tell, Rescue::Elsewhere);
-        assert_eq!((of(SENT), of(write), of(unsent)), expected);
+        let of = |attempt| may_run_again(Mishap::Broken, &attempt);
+        assert_eq!((of(SENT), of(write), of(unsent)), (true, false, true));
     }
 
     #[test]
     fn nothing_runs_again_in_a_transaction_or_after_the_client_saw_some_of_it() {
         for attempt in attempts().filter(|one| one.is_held || one.reached_client || !one.is_kept) {
             for mishap in MISHAPS {
-                assert_eq!(
-                    rescue(mishap, &attempt),
-                    Rescue::Tell,
-                    "{mishap:?} {attempt:?}"
-                );
+                assert!(!may_run_again(mishap, &attempt), "{mishap:?} {attempt:?}");
             }
         }
     }
@@ -158,11 +138,7 @@ mod tests {
     #[test]
     fn what_may_have_been_run_runs_again_only_if_it_is_a_read() {
         for attempt in attempts().filter(|one| one.reached_server && !one.is_read) {
-            assert_eq!(
-                rescue(Mishap::Broken, &attempt),
-                Rescue::Tell,
-                "{attempt:?}"
-            );
+            assert!(!may_run_again(Mishap::Broken, &attempt), "{attempt:?}");
         }
     }
 
@@ -177,12 +153,12 @@ mod tests {
             is_held: true,
             ..write
         };
-        assert_eq!(rescue(Mishap::Unread, &write), Rescue::Elsewhere);
-        assert_eq!(rescue(Mishap::Unread, &held), Rescue::Tell);
+        assert!(may_run_again(Mishap::Unread, &write));
+        assert!(!may_run_again(Mishap::Unread, &held));
     }
 
     #[test]
     fn other_errors_are_the_clients() {
-        assert!(attempts().all(|attempt| rescue(Mishap::Error, &attempt) == Rescue::Tell));
+        assert!(attempts().all(|attempt| !may_run_again(Mishap::Error, &attempt)));
     }
 }

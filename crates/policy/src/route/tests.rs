@@ -150,11 +150,6 @@ fn several_statements_go_as_one() {
 
 #[test]
 fn transactions_go_to_a_replica_only_if_read_only_and_not_serializable() {
-    let deferred = |modes, defaults| Session {
-        transaction: Transaction::Deferred(modes),
-        defaults,
-        ..Session::default()
-    };
     let plain = Modes::default();
     for (modes, defaults, expected) in [
         (READ_WRITE, plain, Target::Primary),
@@ -163,11 +158,9 @@ fn transactions_go_to_a_replica_only_if_read_only_and_not_serializable() {
         (READ_WRITE, READ_ONLY, READERS),
         (READ_ONLY, SERIALIZABLE, Target::Primary),
     ] {
-        let session = deferred(modes, defaults);
-        assert_eq!(target(&[READ], &session), expected, "{session:?}");
         let session = Session {
-            transaction: Transaction::None,
-            ..session
+            defaults,
+            ..Session::default()
         };
         assert_eq!(target(&[of(Kind::Begin(modes))], &session), expected);
     }
@@ -348,7 +341,7 @@ fn what_only_asks_the_server_goes_to_the_primary_and_may_be_asked_again() {
     );
 }
 
-/// All statements, sessions, hints and rules that can be told apart here.
+/// All statements, hints and rules that can be told apart here.
 fn for_all(mut check: impl FnMut(&Unit<'_>, &Session)) {
     let rules = [
         None,
@@ -359,36 +352,24 @@ fn for_all(mut check: impl FnMut(&Unit<'_>, &Session)) {
     ];
     let traits = TRAITS.iter().map(|(traits, _)| *traits);
     let traits: Vec<Traits> = traits.chain([Traits::NONE, Traits::CATALOG]).collect();
-    let transactions = [
-        Transaction::None,
-        Transaction::Open,
-        Transaction::Deferred(READ_WRITE),
-        Transaction::Deferred(READ_ONLY),
-    ];
     for kind in KINDS {
         for &traits in &traits {
             for calls in CALLS {
                 for hint in HINTS {
-                    for transaction in transactions {
-                        let statement = Statement {
-                            kind,
-                            traits,
-                            calls,
+                    let statement = Statement {
+                        kind,
+                        traits,
+                        calls,
+                    };
+                    let statements = &[READ, statement];
+                    for rule in &rules {
+                        let rule = rule.as_ref();
+                        let unit = Unit {
+                            statements,
+                            hint,
+                            rule,
                         };
-                        let session = Session {
-                            transaction,
-                            ..Session::default()
-                        };
-                        let statements = &[READ, statement];
-                        for rule in &rules {
-                            let rule = rule.as_ref();
-                            let unit = Unit {
-                                statements,
-                                hint,
-                                rule,
-                            };
-                            check(&unit, &session);
-                        }
+                        check(&unit, &Session::default());
                     }
                 }
             }
@@ -434,25 +415,6 @@ fn nothing_that_may_write_reaches_a_replica_unless_a_hint_or_rule_vouches_for_it
 }
 
 #[test]
-fn an_open_transaction_and_a_pin_hold_whatever_is_said() {
-    for_all(|unit, session| {
-        let pinned = Session {
-            pinned: Some("temporary tables"),
-            ..*session
-        };
-        let decision = decide(unit, &pinned, &SPLIT, &VIEW);
-        assert_eq!(
-            (decision.target, decision.why),
-            (Target::Held, "temporary tables")
-        );
-        if session.transaction == Transaction::Open {
-            let decision = decide(unit, session, &SPLIT, &VIEW);
-            assert_eq!(decision.target, Target::Held);
-        }
-    });
-}
-
-#[test]
 fn without_a_split_all_goes_to_the_primary() {
     let off = Settings {
         reads: false,
@@ -460,7 +422,7 @@ fn without_a_split_all_goes_to_the_primary() {
     };
     for_all(|unit, session| {
         let target = decide(unit, session, &off, &VIEW).target;
-        assert!(matches!(target, Target::Primary | Target::Held));
+        assert_eq!(target, Target::Primary);
     });
 }
 

@@ -16,7 +16,7 @@ fn waiting(primary: Primary) -> Waiting {
 }
 
 fn wait(waiting: &mut Waiting, now_ms: u64) -> Ticket {
-    match waiting.ask(Work::New, now_ms) {
+    match waiting.ask(now_ms) {
         Answer::Wait(ticket) => ticket,
         other => panic!("should wait: {other:?}"),
     }
@@ -24,30 +24,10 @@ fn wait(waiting: &mut Waiting, now_ms: u64) -> Ticket {
 
 #[test]
 fn new_work_goes_only_while_there_is_a_primary_to_stay() {
-    for (primary, goes) in [
-        (Primary::Here, true),
-        (Primary::Changing, false),
-        (Primary::Away, false),
-    ] {
-        let answer = waiting(primary).ask(Work::New, 0);
+    for (primary, goes) in [(Primary::Here, true), (Primary::Away, false)] {
+        let answer = waiting(primary).ask(0);
         assert_eq!(answer == Answer::Go, goes, "{primary:?}");
-        let held = waiting(primary).ask(Work::Transaction, 0);
-        assert_eq!(held, Answer::Go, "{primary:?}: its connection still works");
     }
-}
-
-#[test]
-fn what_may_have_been_run_is_never_sent_again() {
-    for primary in [Primary::Here, Primary::Changing, Primary::Away] {
-        let mut waiting = waiting(primary);
-        let broken = waiting.ask(Work::Broken, 0);
-        assert_eq!(broken, Answer::Fail(Trouble::OutcomeUnknown));
-        let transaction = waiting.ask(Work::BrokenTransaction, 0);
-        assert_eq!(transaction, Answer::Fail(Trouble::TransactionLost));
-        assert!(waiting.is_empty());
-    }
-    assert!(!Trouble::OutcomeUnknown.is_retry_safe());
-    assert!(Trouble::TransactionLost.is_retry_safe());
 }
 
 #[test]
@@ -58,7 +38,7 @@ fn those_who_waited_go_first_and_a_few_at_a_time() {
     let late = wait(&mut waiting, 4);
     assert_eq!(waiting.done(one, 5), [three]);
     assert_eq!(waiting.done(two, 5), [late]);
-    assert_eq!(waiting.ask(Work::New, 5), Answer::Go);
+    assert_eq!(waiting.ask(5), Answer::Go);
 }
 
 #[test]
@@ -67,7 +47,7 @@ fn a_full_queue_fails_at_once() {
     for now_ms in 0..3 {
         wait(&mut waiting, now_ms);
     }
-    let answer = waiting.ask(Work::New, 3);
+    let answer = waiting.ask(3);
     assert_eq!(answer, Answer::Fail(Trouble::QueueFull));
 }
 
@@ -150,7 +130,7 @@ impl World {
 
     fn arrive(&mut self) {
         let must_wait = self.primary != Primary::Here || !self.queued.is_empty();
-        match self.waiting.ask(Work::New, self.now_ms) {
+        match self.waiting.ask(self.now_ms) {
             Answer::Go => assert!(!must_wait),
             Answer::Wait(ticket) => {
                 assert!(must_wait);
@@ -187,7 +167,7 @@ impl World {
     }
 
     fn change(&mut self) {
-        self.primary = [Primary::Here, Primary::Changing, Primary::Away][self.dice.below(3)];
+        self.primary = [Primary::Here, Primary::Away][self.dice.below(2)];
         let turn = self.waiting.turn(self.primary, self.now_ms);
         self.go(turn);
     }

@@ -164,7 +164,7 @@ fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_o
     let (databases, bell) = (knowledge.databases(), Arc::new(Bell::default()));
     let news = || poll(&mut Box::pin(databases.news()), &bell).is_ready();
     assert!(knowledge.catalog("shop").is_none() && databases.all().is_empty() && !news());
-    knowledge.want_catalog("shop");
+    databases.want("shop");
     assert!(news() && !news());
     let shop = databases.get("shop").unwrap();
     assert!(shop.take_used() && !shop.take_used());

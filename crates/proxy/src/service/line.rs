@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use evenkeel_policy::waiting::{Answer, Primary, Settings, Ticket, Trouble, Waiting, Work};
+use evenkeel_policy::waiting::{Answer, Primary, Settings, Ticket, Trouble, Waiting};
 
 use crate::clock;
 
@@ -81,7 +81,7 @@ impl Line {
     /// New work for the primary.
     pub(crate) fn ask(&self, now_ms: u64) -> Told {
         let mut line = self.lock();
-        let told = match line.0.ask(Work::New, now_ms) {
+        let told = match line.0.ask(now_ms) {
             Answer::Go => Told::Go,
             Answer::Fail(trouble) => Told::Fail(trouble),
             Answer::Wait(ticket) => {

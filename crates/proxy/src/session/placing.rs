@@ -245,7 +245,7 @@ impl Found {
         has_room: impl Fn(usize) -> bool,
     ) -> Wanted {
         match (target, self.soon.take()) {
-            (Target::Primary | Target::Held, _) => Wanted::Primary,
+            (Target::Primary, _) => Wanted::Primary,
             (Target::Server(index), _) if self.may_be_named(own, index) => Wanted::Named(index),
             (Target::Server(_), _) => Wanted::Primary,
             (Target::Readers { .. }, Some((index, position))) => Wanted::Soon(index, position),

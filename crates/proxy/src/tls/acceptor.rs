@@ -73,11 +73,6 @@ impl Acceptor {
         self.asks_certificates
     }
 
-    /// Whether SCRAM can be bound to this certificate: if so, `SCRAM-SHA-256-PLUS` may be offered.
-    pub fn can_bind(&self) -> bool {
-        self.hashes.end_point.is_some()
-    }
-
     /// For a client that sent an SSLRequest and got its `S`. `behind` is what has come after the
     /// request already, which must be nothing (CVE-2021-23214).
     pub fn accept(&self, behind: &[u8]) -> Result<Channel, Fault> {

@@ -53,11 +53,6 @@ impl Tls {
 pub struct Authorities(Arc<[CertificateDer<'static>]>);
 
 impl Authorities {
-    /// Reads those for servers from a PEM file.
-    pub fn from_pem_file(path: &Path) -> Result<Self, SetupError> {
-        Self::read(SERVER_CA, path)
-    }
-
     /// Reads those for servers from PEM text; text without any is an error.
     pub fn from_pem(pem: &[u8]) -> Result<Self, SetupError> {
         Self::parse(pem).map_err(|why| SetupError::bad(SERVER_CA, why))

@@ -83,25 +83,11 @@ impl TransactionState {
         (begun != b'_').then_some(begun)
     }
 
-    /// Tables were read, transactional or not.
-    #[must_use]
-    pub fn has_read(self) -> bool {
-        let [_, unsafe_read, read, ..] = self.0;
-        unsafe_read == b'r' || read == b'R'
-    }
-
     /// Tables were written, transactional or not.
     #[must_use]
     pub fn has_written(self) -> bool {
         let [_, _, _, unsafe_write, write, ..] = self.0;
         unsafe_write == b'w' || write == b'W'
-    }
-
-    /// LOCK TABLES is in force.
-    #[must_use]
-    pub fn has_locked_tables(self) -> bool {
-        let [.., locked] = self.0;
-        locked == b'L'
     }
 }
 
@@ -213,7 +199,7 @@ mod tests {
         let Change::Transaction(state) = changes[6] else {
             panic!("{changes:?}");
         };
-        assert!(state.has_read() && state.has_written() && !state.has_locked_tables());
+        assert!(state.has_written());
         assert_eq!(state.begun(), Some(b'T'));
     }
 

@@ -27,15 +27,6 @@ pub struct Authenticated {
     credential: Credential,
 }
 
-/// Who says that a client is who it says, where no password was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Vouched {
-    /// TLS: a verified client certificate of that name.
-    Certificate,
-    /// The configuration: anybody from there may come in.
-    Trust,
-}
-
 /// What a login left that logs in to servers.
 #[derive(Clone)]
 pub enum Credential {
@@ -73,16 +64,6 @@ pub enum Refusal {
 }
 
 impl Authenticated {
-    /// A client that somebody else vouches for.
-    #[must_use]
-    pub fn vouched(user: Vec<u8>, by: Vouched) -> Self {
-        let _ = by;
-        Authenticated {
-            user,
-            credential: Credential::Nothing,
-        }
-    }
-
     /// Who it is.
     #[must_use]
     pub fn user(&self) -> &[u8] {

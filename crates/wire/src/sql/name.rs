@@ -54,12 +54,6 @@ impl Names {
 }
 
 impl Name {
-    /// The schema as the server understands it, if one is written.
-    #[must_use]
-    pub fn schema_in(self, text: &[u8]) -> Option<Cow<'_, [u8]>> {
-        (!self.schema.is_empty()).then(|| identifier(self.schema.of(text)))
-    }
-
     /// The name as the server understands it.
     #[must_use]
     pub fn name_in(self, text: &[u8]) -> Cow<'_, [u8]> {

@@ -66,7 +66,7 @@ fn a_promotion_by_mistake_is_taken_back_by_a_name_once_its_timeline_is_gone() {
         Some(1),
         "has been on timeline 4, which is higher than its own: that counts no more",
     );
-    bench.cluster.name_primary(bench.now_ms, None);
+    bench.cluster.name_primary(None);
     let verdict = bench.hears(1, primary_on(3, 150));
     assert_eq!(verdict.primary, Some(1), "the fence is lowered for good");
     assert_eq!(verdict.problems, vec![]);
@@ -201,7 +201,7 @@ fn a_server_of_another_cluster_is_refused_with_both_names() {
         Some(1),
         "no word lets it in while db1 lives"
     );
-    bench.cluster.name_primary(bench.now_ms, None);
+    bench.cluster.name_primary(None);
     bench.loses(1);
     assert_eq!(
         bench.hears_fresh(2, stranger.clone()).primary,

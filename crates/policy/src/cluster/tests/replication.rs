@@ -149,8 +149,7 @@ fn an_old_primary_that_was_never_made_a_replica_stays_out_while_the_new_one_is_d
         let whole = writer(1, &[(1, 100), (2, 130)]);
         let mut other = bench.clone();
         assert_eq!(other.hears_fresh(1, whole).primary, Some(1));
-        let at_ms = bench.now_ms + 1;
-        bench.cluster.name_primary(at_ms, Some(1));
+        bench.cluster.name_primary(Some(1));
         assert_eq!(bench.hears_fresh(1, old.clone()).primary, Some(1));
     }
 }
@@ -286,7 +285,7 @@ fn a_named_part_of_a_ring_is_no_bystander_when_another_claims() {
     bench.hears(2, writer(2, &[(2, 7)]));
     bench.hears_fresh(2, writer(2, &[(2, 7)]));
     bench.hears_fresh(1, one(1));
-    bench.cluster.name_primary(bench.now_ms, None);
+    bench.cluster.name_primary(None);
     for _ in 0..3 {
         assert_eq!(
             bench.hears_fresh(2, writer(2, &[(2, 7)])).primary,

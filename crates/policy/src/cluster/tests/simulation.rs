@@ -201,7 +201,7 @@ impl Monitor {
         if let Some(named) = named {
             self.overrule(named as usize);
         }
-        self.both(|cluster, now_ms| cluster.name_primary(now_ms, named));
+        self.both(|cluster, _| cluster.name_primary(named));
         self.check(&before);
     }
 
@@ -225,7 +225,7 @@ impl Monitor {
     /// decided must be what is right.
     fn hear_all(&mut self) {
         self.named = false;
-        self.both(|cluster, now_ms| cluster.name_primary(now_ms, None));
+        self.both(|cluster, _| cluster.name_primary(None));
         while let Some(question) = self.questions.pop() {
             self.deliver(question);
         }
@@ -287,7 +287,7 @@ impl Monitor {
         if before.primary != Some(id) {
             memory.lose(memory.last_ms);
         }
-        self.both(|cluster, now_ms| cluster.could_not_tell(now_ms, id, "odd".to_owned()));
+        self.both(|cluster, _| cluster.could_not_tell(id, "odd".to_owned()));
         self.check(&before);
     }
 

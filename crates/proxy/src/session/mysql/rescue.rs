@@ -3,7 +3,7 @@
 
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, Pins, Release};
-use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
+use evenkeel_policy::route::rescue::{Attempt, Mishap, may_run_again};
 use evenkeel_policy::route::{Kind, Statement};
 use evenkeel_policy::waiting::Trouble;
 use evenkeel_wire::mysql::backend::Report;
@@ -64,7 +64,7 @@ impl Session<'_> {
         let may_have_run = mishap != Mishap::Unread && may_be_partial;
         let is_doubtful = may_have_run && !is_read && !self.unit.is_atomic;
         let is_new = self.unit.rescues < RESCUES_MAX;
-        is_new && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
+        is_new && !is_doubtful && may_run_again(mishap, &attempt)
     }
 
     /// The session has something on its connection that no other one has, besides what the command
@@ -385,7 +385,7 @@ impl Session<'_> {
 
     /// More than a transaction is gone with the connection.
     fn bonds_besides_transaction(&self) -> bool {
-        let of_work = [Pin::Transaction, Pin::AutocommitOff, Pin::Streaming];
+        let of_work = [Pin::Transaction, Pin::AutocommitOff];
         let mut others = Pin::ALL.into_iter().filter(|pin| !of_work.contains(pin));
         let pins: Pins = self.journal.pins;
         self.keeps_connection() || others.any(|pin| pins.has(pin))

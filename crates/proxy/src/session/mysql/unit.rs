@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evenkeel_policy::lending::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Transaction, Volatility};
+use evenkeel_policy::route::{self, Decision, Kind, Statement, Traits, Volatility};
 use evenkeel_wire::mysql::flags::Status;
 use smallvec::SmallVec;
 
@@ -289,8 +289,6 @@ impl Session<'_> {
             rule: self.ruling.as_ref().and_then(Ruling::destination),
         };
         let session = route::Session {
-            pinned: None,
-            transaction: Transaction::None,
             autocommit: self.journal.autocommit(),
             defaults: self.journal.transaction_defaults(),
             changed_catalog: self.changed_catalog.is_some_and(|at| at == self.catalog()),

@@ -2,7 +2,7 @@
 //! it, and else its client is told the truth.
 
 use evenkeel_policy::lending::Condition;
-use evenkeel_policy::route::rescue::{Attempt, Mishap, Rescue, rescue};
+use evenkeel_policy::route::rescue::{Attempt, Mishap, may_run_again};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::{Report, SqlState};
 use evenkeel_wire::postgres::boundaries::Event;
@@ -75,7 +75,7 @@ impl Session<'_> {
         };
         let is_doubtful = may_be_done && !is_read;
         let is_new = self.unit.rescues < RESCUES_MAX;
-        is_new && !is_own && !is_doubtful && rescue(mishap, &attempt) != Rescue::Tell
+        is_new && !is_own && !is_doubtful && may_run_again(mishap, &attempt)
     }
 
     /// Whether the server said last that it is a standby (PostgreSQL 14 and later say so).

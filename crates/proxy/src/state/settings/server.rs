@@ -124,12 +124,6 @@ impl OnServer {
         self.settle(interner);
     }
 
-    /// A ParameterStatus came while no client had it: the server's configuration was read anew.
-    pub fn hear_idle(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
-        self.hear(name, value, interner);
-        self.settle(interner);
-    }
-
     /// All that it has is known: what it reports of anything else is its default.
     fn settle(&mut self, interner: &Interner) {
         self.settled = self.reports.clone();

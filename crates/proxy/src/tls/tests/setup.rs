@@ -76,7 +76,7 @@ fn files_are_read_and_those_that_are_not_there_are_named() {
     check(accept(&nowhere, &key, None), "certificate");
     check(accept(&certificate, &nowhere, None), "key");
     check(accept(&certificate, &key, Some(&nowhere)), "client_ca");
-    assert!(Authorities::from_pem_file(&ca).is_ok());
+    assert!(Authorities::from_pem(&std::fs::read(&ca).unwrap()).is_ok());
 }
 
 #[test]
@@ -101,7 +101,6 @@ fn both_ends_know_the_hash_that_a_login_is_bound_to() {
         let expected = Some(hash(&der)).filter(|hash| !hash.is_empty());
         assert_eq!(pair.server.end_point(), expected);
         assert_eq!(pair.client.end_point(), expected);
-        assert_eq!(acceptor.can_bind(), expected.is_some());
     };
     check(&PKCS_ECDSA_P256_SHA256, &|der| Sha256::digest(der).to_vec());
     check(&PKCS_ECDSA_P384_SHA384, &|der| Sha384::digest(der).to_vec());

@@ -33,10 +33,11 @@ fn names(text: &str, names: &crate::sql::name::Names) -> Vec<String> {
     let text = text.as_bytes();
     let show = |name: &crate::sql::name::Name| {
         let last = String::from_utf8_lossy(&name.name_in(text)).into_owned();
-        match name.schema_in(text) {
-            Some(schema) => format!("{}.{last}", String::from_utf8_lossy(&schema)),
-            None => last,
+        if name.schema.is_empty() {
+            return last;
         }
+        let schema = crate::sql::name::identifier(name.schema.of(text));
+        format!("{}.{last}", String::from_utf8_lossy(&schema))
     };
     names.as_slice().iter().map(show).collect()
 }

@@ -174,27 +174,6 @@ fn a_reset_of_all_before_a_function_sets_it_again_is_seen_though_nothing_is_repo
 }
 
 #[test]
-fn a_reload_of_the_servers_configuration_is_nobodys_setting() {
-    let mut scene = Scene::new();
-    scene
-        .on
-        .hear_idle(b"TimeZone", b"Europe/Rome", &scene.interner);
-    scene.script(&["SELECT 1"]);
-    assert_eq!(scene.has(), "");
-    // The client goes on with what it was greeted with.
-    let mut out = Vec::new();
-    assert!(
-        scene
-            .on
-            .prepare(&scene.journal, &scene.interner, &mut out)
-            .is_some()
-    );
-    assert_eq!(out, b"SET \"timezone\" TO 'Etc/UTC';");
-    let told = scene.on.login().get(b"timezone");
-    assert_eq!(told, Some(&b"Europe/Rome"[..]), "for clients to come");
-}
-
-#[test]
 fn a_value_already_reported_is_known_by_that_report() {
     let mut scene = Scene::new();
     scene.script(&["SET timezone = 'etc/utc'"]);
