@@ -83,7 +83,9 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
     let databases = place.show("SELECT name, current_client_connections FROM databases");
     assert_eq!(databases, ["sbtest\t2"]);
     let bound_by = place.show("SELECT bound_by FROM clients WHERE doing = 'bound'");
-    assert_eq!(bound_by, ["temporary tables"]);
+    assert_eq!(bound_by, ["temporary tables (sbtest.console_bound)"]);
+    let statement = place.show("SELECT pinned_by FROM clients WHERE doing = 'bound'");
+    assert_eq!(statement, ["create temporary table console_bound (a int)"]);
     assert_eq!(place.show("SHOW SERVERS").len(), 2);
     assert_eq!(place.show("SHOW PROCESSLIST").len(), 2);
     for what in [
