@@ -111,7 +111,7 @@ pub struct PinCauseStatus {
     pub reason: String,
     /// The setting, function, table or other object that pins; empty: the statement names it.
     pub object: String,
-    /// The statement without its literals; empty: the login.
+    /// The statement without its literals; empty: the login, or a text that was not read.
     pub statement: String,
     /// How often it has pinned a client since the start; not given for one client.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ impl PinCauseStatus {
     /// The statement, or what stands for it.
     pub fn text(&self) -> &str {
         match self.statement.is_empty() {
-            true => "the login",
+            true => "the login or a text that was not read",
             false => &self.statement,
         }
     }
@@ -253,7 +253,7 @@ pub struct ClientStatus {
 }
 
 impl ClientStatus {
-    /// Its pins, each with the setting or object that holds it.
+    /// Lists the pins, each with the setting or object that holds it.
     pub fn bound_by(&self) -> String {
         let object = |pin: &String| {
             let mut causes = self.pinned_by.iter();

@@ -12,7 +12,7 @@ use super::card::Card;
 use crate::service::Service;
 use crate::state::PinSource;
 
-/// Causes of one service that are told apart; sessions pinned by others are counted together.
+/// Causes of one service that are counted; sessions pinned by further ones are not.
 const CAUSES_MAX: usize = 200;
 
 /// Why sessions are pinned.
@@ -20,7 +20,7 @@ const CAUSES_MAX: usize = 200;
 pub struct PinCause {
     /// The reasons that began with the statement.
     pub pins: Pins,
-    /// The statement's text without literals; empty: the login.
+    /// The statement's text without literals; empty: the login, or a text that was not read.
     pub statement: Box<str>,
     /// The setting, function, table or other object that pins; empty: the statement itself.
     pub object: Box<str>,
@@ -35,13 +35,13 @@ pub struct PinCount {
     pub sessions: u64,
 }
 
-/// What has pinned the sessions of a service since it began.
+/// Counts of the causes that have pinned sessions of a service since it began.
 #[derive(Debug, Default)]
 pub(crate) struct PinCauses {
     counts: Mutex<HashMap<Arc<PinCause>, u64>>,
 }
 
-/// As [`pin`], where the source is known. `None`: the login.
+/// As [`pin`], where the source is known. `None`: the login, or a text that was not read.
 pub(super) fn pin_by(service: &Service, card: &Card, pins: Pins, source: Option<&PinSource>) {
     pin(service, card, pins, |_| source.cloned().unwrap_or_default());
 }

@@ -14,7 +14,7 @@ const OBJECT_LENGTH_MAX: usize = 100;
 /// A statement that may pin, for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PinSource {
-    /// Its text without literals; empty: the login.
+    /// Its text without literals; empty: the login, or a text that was not read.
     pub statement: Box<str>,
     /// The setting, function, table or other object that pins; empty: the statement itself.
     pub object: Box<str>,

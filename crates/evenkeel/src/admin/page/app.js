@@ -271,7 +271,7 @@ function poolsView() {
 
 const causeKey = (cause) => [cause.statement, cause.reason, cause.object].join("\u0000");
 const causeValues = (cause) => [
-  cause.statement || "the login",
+  cause.statement || "the login or a text that was not read",
   cause.object ? `${cause.reason} (${cause.object})` : cause.reason,
   count(cause.pinned_total),
 ];

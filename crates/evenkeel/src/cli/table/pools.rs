@@ -6,7 +6,7 @@ use crate::status::{
     RuleStatus, UsageStatus, WorkStatus,
 };
 
-/// Statements that pin clients, of which `evenkeel status` shows so many.
+/// Number of pinning statements that `evenkeel status` shows.
 const PIN_CAUSES_SHOWN: usize = 3;
 
 /// What `evenkeel pools` prints.

@@ -60,7 +60,9 @@ impl Session<'_> {
             // What was sent before it may yet release what it leaves: then the server is asked.
             Verdict::Leaves(_) => digests.push(digest),
         }
-        if let Verdict::Leaves(left) = verdict {
+        if let Verdict::Leaves(left) = verdict
+            && !left.except(self.journal.pins).is_empty()
+        {
             self.source = Some(PinSource::named(self.shared.statement_of(digest), ""));
             self.journal.pins = self.journal.pins.and(left);
             self.pins_changed();
