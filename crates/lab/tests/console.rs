@@ -180,6 +180,15 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
     assert_eq!(text(listener, "bound_by"), "LISTEN");
     let pid = stage.value(&bound, "SELECT pg_backend_pid()");
     assert_eq!(text(listener, "remote_pid"), pid);
+    let joined = "SELECT c.bound_by, s.remote_pid, count(*) OVER () AS clients FROM clients c \
+                  LEFT JOIN servers s ON s.client_id = c.id ORDER BY c.bound_by DESC LIMIT 1";
+    let joined = stage.runtime.block_on(console.query(joined, &[])).unwrap();
+    let joined = ["bound_by", "remote_pid", "clients"].map(|column| text(&joined[0], column));
+    assert_eq!(joined, ["LISTEN", &*pid, "4"]);
+    let told = stage
+        .run(&console, "SELECT 1 FROM pragma_table_list")
+        .unwrap_err();
+    assert!(told.starts_with("0A000"), "{told}");
 
     let printed = done(&stage.balancer, &["clients", "orders"]);
     assert!(printed.contains("idle in transaction"), "{printed}");

@@ -11,6 +11,7 @@ mod mysql;
 mod operator;
 mod postgres;
 mod show;
+mod sqlite;
 mod stats;
 mod stream;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 use super::{AdminSettings, CONNECTIONS_MAX, Closing, accepted, closed};
 use crate::status::ControlHandle;
 use guard::Guard;
+use sqlite::Selects;
 use stats::Averages;
 use stream::Stream;
 
@@ -35,6 +37,7 @@ struct Console {
     control: ControlHandle,
     guard: Arc<Guard>,
     averages: Arc<Averages>,
+    selects: Arc<Selects>,
 }
 
 /// Whose clients a console is for.
@@ -71,6 +74,7 @@ pub(super) async fn serve(
         control: control.clone(),
         guard: Arc::new(Guard::new(settings.token.as_deref())),
         averages: Arc::default(),
+        selects: Arc::default(),
     };
     let mut keeper = JoinSet::new();
     keeper.spawn(stats::keep(Arc::clone(&console.averages), control));

@@ -82,6 +82,12 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
     assert_eq!(pools, ["sbtest\t2\t2\t0\tpool"]);
     let databases = place.show("SELECT name, current_client_connections FROM databases");
     assert_eq!(databases, ["sbtest\t2"]);
+    let joined = place.show(
+        "SELECT s.server, count(*), min(c.id) = max(c.id) FROM clients c \
+         JOIN servers s ON s.client_id = c.id GROUP BY s.server ORDER BY 2 DESC",
+    );
+    assert_eq!(joined.len(), 1, "{joined:?}");
+    assert!(joined[0].ends_with("\t2\t0"), "{joined:?}");
     let bound_by = place.show("SELECT bound_by FROM clients WHERE doing = 'bound'");
     assert_eq!(bound_by, ["temporary tables (sbtest.console_bound)"]);
     let statement = place.show("SELECT pinned_by FROM clients WHERE doing = 'bound'");

@@ -1,18 +1,16 @@
 //! What a client of the console says, understood.
 
 mod line;
-mod pattern;
 mod query;
 mod words;
 
-pub(super) use query::{Named, Query, Value};
+pub(super) use query::{Query, Value, name};
 pub(super) use words::statements;
 
 use super::Dialect;
 use super::complaint::{Complaint, Why};
 use super::show::Show;
 use line::Line;
-use query::{Select, select};
 use words::{Word, words};
 
 /// One statement.
@@ -20,10 +18,10 @@ use words::{Word, words};
 pub(super) enum Statement {
     /// Nothing at all.
     Empty,
-    /// A table, or some of it.
+    /// A whole table.
+    Show(Show),
+    /// Rows that SQLite makes.
     Query(Query),
-    /// What drivers ask of themselves and of us.
-    Values(Vec<Named>),
     /// The list of commands.
     Help,
     /// Drivers set things at their beginning; nothing here depends on them.
@@ -51,8 +49,7 @@ impl Statement {
         match self {
             Self::Empty => "",
             Self::Query(query) => query.verb,
-            Self::Values(_) => "SELECT",
-            Self::Help => "SHOW",
+            Self::Show(_) | Self::Help => "SHOW",
             Self::Set | Self::Use(_) => "SET",
             Self::Pause(_) => "PAUSE",
             Self::Resume(_) => "RESUME",
@@ -65,7 +62,7 @@ impl Statement {
 
     pub(super) fn changes(&self) -> bool {
         match self {
-            Self::Empty | Self::Query(_) | Self::Values(_) => false,
+            Self::Empty | Self::Show(_) | Self::Query(_) => false,
             Self::Help | Self::Set | Self::Use(_) => false,
             Self::Pause(_) | Self::Resume(_) | Self::Reconnect(_) => true,
             Self::Kill(_) | Self::KillClient(_) | Self::Reload => true,
@@ -75,12 +72,13 @@ impl Statement {
     /// The names of its columns; none: it gives no rows.
     pub(super) fn columns(&self) -> Option<Vec<String>> {
         match self {
-            Self::Query(query) => Some(query.columns().to_vec()),
-            Self::Values(values) => Some(values.iter().map(|one| one.name.clone()).collect()),
+            Self::Show(show) => Some(show.column_names()),
+            Self::Query(query) => Some(query.plan.columns.clone()),
             _ => None,
         }
     }
 
+    /// SELECT is not yet planned.
     pub(super) fn parse(text: &str, dialect: Dialect) -> Result<Self, Complaint> {
         let words = words(text).map_err(|_| {
             let message = format!("a quote is not closed: {}", text.trim());
@@ -90,12 +88,14 @@ impl Statement {
         let Some(verb) = line.next() else {
             return Ok(Self::Empty);
         };
+        if ["SELECT", "WITH", "VALUES"]
+            .iter()
+            .any(|first| verb.begins_with(first))
+        {
+            return Query::select(text, &words, dialect).map(Self::Query);
+        }
         match verb.text.to_ascii_uppercase().as_str() {
             "SHOW" => show(&mut line, dialect)?,
-            "SELECT" => Some(match select(&mut line)? {
-                Select::Rows(query) => Self::Query(query),
-                Select::Values(values) => Self::Values(values),
-            }),
             "SET" => Some(Self::Set),
             "USE" => one(&line).flatten().map(Self::Use),
             "KILL" if dialect == Dialect::MySql => kill(&mut line)?,
@@ -168,7 +168,8 @@ fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<Statement>, Comp
     if show == Show::Tables && (line.takes("FROM") || line.takes("IN")) {
         line.word()?;
     }
-    Query::shown(show, line).map(Statement::Query).map(Some)
+    let part = Query::shown(show, line, dialect)?;
+    Ok(Some(part.map_or(Statement::Show(show), Statement::Query)))
 }
 
 fn unknown(text: &str) -> Complaint {
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn commands_are_understood_in_any_case_and_names_as_they_are_written() {
-        let all = |show| Some(Statement::Query(Query::all(show)));
+        let all = |show| Some(Statement::Show(show));
         let odd = r#"RESUME "an ""odd"" name""#;
         for (text, expect) in [
             ("show pools;", all(Show::Pools)),
@@ -218,15 +219,13 @@ mod tests {
             "PAUSE a b",
             "SHUTDOWN",
             "PAUSE \"a",
-            "SELECT",
-            "SELECT a",
-            "SELECT * FROM nothing",
-            "SELECT * FROM other.pools",
-            "SELECT nothing FROM pools",
-            "SELECT * FROM pools WHERE user > 1",
-            "SELECT count(*) FROM pools",
             "SELECT @@nothing",
+            "SELECT 1; SELECT 2",
             "SHOW POOLS LIMIT x",
+            "SHOW POOLS WHERE user > 1",
+            "SHOW POOLS WHERE nothing = 1",
+            "SHOW POOLS ORDER BY 1; SELECT 1",
+            "EXPLAIN SELECT 1",
             "COMMIT",
         ] {
             assert_eq!(parse(text), None, "{text}");
@@ -235,7 +234,7 @@ mod tests {
 
     #[test]
     fn mysql_s_words_mean_what_they_mean_there() {
-        let all = |show| Some(Statement::Query(Query::all(show)));
+        let all = |show| Some(Statement::Show(show));
         assert_eq!(mysql("show full processlist"), all(Show::Processlist));
         assert_eq!(mysql("SHOW DATABASES"), all(Show::Schemas));
         assert_eq!(mysql("SHOW TABLES FROM `evenkeel`"), all(Show::Tables));
@@ -251,42 +250,32 @@ mod tests {
     }
 
     #[test]
-    fn values_have_the_names_that_were_asked_for() {
-        let text = "/* driver */ select @@session.autocommit as auto, version(), 'x', 7 LIMIT 1";
-        let Some(Statement::Values(values)) = mysql(text) else {
-            panic!("no values");
-        };
-        let names: Vec<_> = values.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["auto", "version()", "x", "7"]);
-        assert_eq!(values[0].value, Value::Text("1".into()));
-        assert_eq!(values[1].value, Value::Version);
-    }
-
-    fn rows(text: &str) -> Vec<Vec<String>> {
-        let Some(Statement::Query(query)) = mysql(text) else {
-            panic!("{text}");
-        };
-        let row = |name: &str, value: &str| vec![Some(name.to_owned()), Some(value.to_owned())];
-        let rows = vec![
-            row("databases", "9"),
-            row("users", "10"),
-            row("pools", "11"),
-        ];
-        let plain = |row: Vec<Option<String>>| row.into_iter().flatten().collect();
-        query.of(rows).into_iter().map(plain).collect()
-    }
-
-    #[test]
-    fn rows_are_picked_and_put_in_order() {
-        assert_eq!(rows("SHOW LISTS LIKE '%s%' LIMIT 1"), [["databases", "9"]]);
-        let text = "SELECT items AS n FROM `evenkeel`.`lists` ORDER BY items DESC LIMIT 2";
-        assert_eq!(rows(text), [["11"], ["10"]]);
-        let text = "SELECT * FROM evenkeel.lists WHERE items = 10";
-        assert_eq!(rows(text), [["users", "10"]]);
-        assert_eq!(
-            rows("SELECT items, list FROM lists WHERE list = 'users'"),
-            [["10", "users"]]
-        );
-        assert!(rows("SELECT list FROM lists WHERE list = 'nobody'").is_empty());
+    fn values_of_the_session_become_parameters_and_comments_go() {
+        for (text, sql, names) in [
+            (
+                "/* driver */ select @@session.autocommit as auto, VERSION(), 7 LIMIT 1",
+                " select @v0_ as auto, @v1_, 7 LIMIT 1",
+                &["@@session.autocommit", "VERSION()"][..],
+            ),
+            ("SELECT user # mine", "SELECT @v0_", &["user"]),
+            ("SELECT user FROM pools", "SELECT user FROM pools", &[]),
+            (
+                "SELECT current_user AS user,1+connection_id()",
+                "SELECT @v0_ AS user,1+@v1_",
+                &["current_user", "connection_id()"],
+            ),
+            (
+                "SELECT '@@nothing', version FROM \"version()\"",
+                "SELECT '@@nothing', version FROM \"version()\"",
+                &[],
+            ),
+        ] {
+            let Some(Statement::Query(query)) = mysql(text) else {
+                panic!("{text}");
+            };
+            assert_eq!(query.sql, sql);
+            let found: Vec<_> = query.values.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(found, names, "{text}");
+        }
     }
 }

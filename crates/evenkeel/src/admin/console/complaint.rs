@@ -38,6 +38,10 @@ pub(super) enum Why {
     NoPortal,
     /// More than a client may have.
     TooMany,
+    /// It runs longer than a query may.
+    TooLong,
+    /// It takes or gives more than a query may.
+    TooLarge,
 }
 
 impl Complaint {
@@ -64,7 +68,8 @@ impl Why {
             Why::Protocol => b"08P01",
             Why::NoStatement => b"26000",
             Why::NoPortal => b"34000",
-            Why::TooMany => b"54000",
+            Why::TooMany | Why::TooLarge => b"54000",
+            Why::TooLong => b"57014",
         })
     }
 
@@ -84,6 +89,8 @@ impl Why {
             Why::Protocol => (1835, b"HY000"),
             Why::NoStatement | Why::NoPortal => (1243, b"HY000"),
             Why::TooMany => (1461, b"42000"),
+            Why::TooLong => (3024, b"HY000"),
+            Why::TooLarge => (1104, b"42000"),
         };
         (code, MySqlState(*state))
     }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::command::{Named, Of, Statement, Value};
+use super::command::{Of, Query, Statement, Value};
 use super::complaint::{Complaint, Why};
-use super::show::{self, Table};
+use super::show::{self, Row, Show, Table};
+use super::sqlite;
 use super::{Console, Dialect};
 use crate::status::{Command, KillWhich, Reply, Status, Stopped};
 
@@ -44,10 +45,18 @@ impl Operator<'_> {
             ));
         }
         let said = match statement {
-            Statement::Query(query) => {
-                return Ok(Done::Table(show::table(query, self.console).await?));
+            Statement::Show(show) => {
+                return Ok(Done::Table(Table {
+                    columns: show.column_names(),
+                    rows: self.rows(&[*show]).await?.concat(),
+                }));
             }
-            Statement::Values(values) => return Ok(Done::Table(self.values(values))),
+            Statement::Query(query) => {
+                return Ok(Done::Table(Table {
+                    columns: query.plan.columns.clone(),
+                    rows: self.query(query).await?,
+                }));
+            }
             Statement::Help => return Ok(Done::Said(show::HELP.to_owned())),
             Statement::Use(schema) => {
                 self.who.schema = Some(schema.clone());
@@ -84,18 +93,48 @@ impl Operator<'_> {
         Ok(Done::Said(said))
     }
 
-    fn values(&self, values: &[Named]) -> Table {
+    /// A statement that can run.
+    pub(super) async fn prepare(&self, text: &str) -> Result<Statement, Complaint> {
+        let mut statement = Statement::parse(text, self.dialect)?;
+        if let Statement::Query(query) = &mut statement {
+            let planned = query.clone();
+            query.plan = self
+                .console
+                .selects
+                .run(move || sqlite::plan(&planned))
+                .await?;
+        }
+        Ok(statement)
+    }
+
+    async fn query(&self, query: &Query) -> Result<Vec<Row>, Complaint> {
+        let reads = &query.plan.reads;
+        let rows = self.rows(reads).await?;
+        let tables: Vec<_> = reads.iter().copied().zip(rows).collect();
+        let values: Vec<_> = query
+            .values
+            .iter()
+            .map(|one| self.value(one.value))
+            .collect();
+        let query = query.clone();
+        let run = move || sqlite::run(&query, &values, &tables);
+        self.console.selects.run(run).await
+    }
+
+    async fn rows(&self, shows: &[Show]) -> Result<Vec<Vec<Row>>, Complaint> {
+        show::rows(shows, self.console).await
+    }
+
+    fn value(&self, value: Value) -> sqlite::Value {
         let who = &self.who;
-        let value = |one: &Named| match &one.value {
-            Value::Text(text) => Some(text.clone()),
-            Value::Version => Some(self.dialect.version().to_owned()),
-            Value::Schema => who.schema.clone(),
-            Value::User => Some(who.user.clone()),
-            Value::Connection => Some(who.connection.to_string()),
-        };
-        Table {
-            columns: values.iter().map(|one| one.name.clone()).collect(),
-            rows: vec![values.iter().map(value).collect()],
+        match value {
+            Value::Variable(text) => text
+                .parse()
+                .map_or_else(|_| text.to_owned().into(), sqlite::Value::Integer),
+            Value::Version => self.dialect.version().to_owned().into(),
+            Value::Schema => who.schema.clone().into(),
+            Value::User => who.user.clone().into(),
+            Value::Connection => who.connection.into(),
         }
     }
 

@@ -7,11 +7,10 @@ mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use tables::{HELP, SCHEMA, Show};
+pub(super) use tables::{HELP, SCHEMA, Show, column_type};
 pub(super) use variables::VARIABLES;
 
 use super::Console;
-use super::command::Query;
 use super::complaint::Complaint;
 use super::stats::{Totals, totals};
 use crate::config::plan::Protocol;
@@ -39,22 +38,16 @@ pub(super) fn lines(all: &str) -> Table {
     }
 }
 
-/// Makes a table of what is so now.
-pub(super) async fn table(query: &Query, console: &Console) -> Result<Table, Complaint> {
-    Ok(Table {
-        columns: query.columns().to_vec(),
-        rows: query.of(rows(query.show, console).await?),
-    })
-}
-
-async fn rows(show: Show, console: &Console) -> Result<Vec<Row>, Complaint> {
+/// The rows of these tables as they are now.
+pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Row>>, Complaint> {
     let status = console.control.status().await?;
+    let needs_connections = shows.iter().any(|show| show.needs_connections());
     let mut pooled = Vec::new();
     for service in &status.services {
         let Some(own) = &service.database else {
             continue;
         };
-        let connections = match show.needs_connections() {
+        let connections = match needs_connections {
             // A service may have gone meanwhile: then it has none.
             true => console
                 .control
@@ -69,26 +62,39 @@ async fn rows(show: Show, console: &Console) -> Result<Vec<Row>, Complaint> {
             connections,
         });
     }
+    let mut all = Vec::new();
+    for show in shows {
+        all.push(rows_of(*show, &status, &pooled, console).await?);
+    }
+    Ok(all)
+}
+
+async fn rows_of(
+    show: Show,
+    status: &Status,
+    pooled: &[Pooled<'_>],
+    console: &Console,
+) -> Result<Vec<Row>, Complaint> {
     Ok(match show {
-        Show::Clients => each(&pooled, |one| clients(one, status.now_unix_ms)),
-        Show::Config => config(&status, &pooled),
-        Show::Databases => each(&pooled, databases),
-        Show::Digests => figures::digests(&pooled, console).await?,
-        Show::Lists => lists(&pooled),
-        Show::Pools => each(&pooled, pools),
-        Show::Processlist => each(&pooled, processes),
-        Show::Rules => each(&pooled, rules),
+        Show::Clients => each(pooled, |one| clients(one, status.now_unix_ms)),
+        Show::Config => config(status, pooled),
+        Show::Databases => each(pooled, databases),
+        Show::Digests => figures::digests(pooled, console).await?,
+        Show::Lists => lists(pooled),
+        Show::Pools => each(pooled, pools),
+        Show::Processlist => each(pooled, processes),
+        Show::Rules => each(pooled, rules),
         Show::Schemas => vec![vec![text(SCHEMA)]],
-        Show::Servers => each(&pooled, |one| servers(one, status.now_unix_ms)),
+        Show::Servers => each(pooled, |one| servers(one, status.now_unix_ms)),
         Show::Stats | Show::StatsAverages | Show::StatsTotals => {
-            let totals = totals(&status);
+            let totals = totals(status);
             let row = |(name, sum): (&String, &Totals)| stats(show, name, *sum, console);
             totals.iter().map(row).collect()
         }
-        Show::StatsServers => each(&pooled, figures::servers),
-        Show::StatsUsers => each(&pooled, figures::users),
+        Show::StatsServers => each(pooled, figures::servers),
+        Show::StatsUsers => each(pooled, figures::users),
         Show::Tables => Show::names().map(|name| vec![Some(name)]).collect(),
-        Show::Users => each(&pooled, users),
+        Show::Users => each(pooled, users),
         Show::Variables => variables::rows(),
         Show::Version => vec![vec![text(format!("Evenkeel {}", status.version))]],
         Show::Warnings => Vec::new(),

@@ -41,16 +41,6 @@ impl<'a> Line<'a> {
         self.next().ok_or_else(|| misses("a word"))
     }
 
-    /// `( )` behind a name.
-    pub(super) fn takes_call(&mut self) -> bool {
-        let mut ahead = *self;
-        let is_call = ahead.takes("(") && ahead.takes(")");
-        if is_call {
-            *self = ahead;
-        }
-        is_call
-    }
-
     pub(super) fn must_take(&mut self, word: &str) -> Result<(), Complaint> {
         match self.takes(word) {
             true => Ok(()),

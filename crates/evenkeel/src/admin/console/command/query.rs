@@ -1,308 +1,270 @@
-//! SELECT, and what may stand behind the name of a table in SHOW.
-
-use std::cmp::Ordering;
+//! SELECT, and what may stand after the name of a table in SHOW: both become a text for SQLite.
 
 use super::line::Line;
-use super::pattern::Pattern;
 use super::words::Word;
+use crate::admin::console::Dialect;
 use crate::admin::console::complaint::{Complaint, Why};
-use crate::admin::console::show::{Row, SCHEMA, Show, VARIABLES};
+use crate::admin::console::show::{SCHEMA, Show, VARIABLES};
+use crate::admin::console::sqlite::Plan;
 
-/// Rows of a table.
+/// A statement for SQLite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admin::console) struct Query {
-    pub(in crate::admin::console) show: Show,
-    /// The first word: clients are told by it what was done.
+    /// The first word of the client's text: clients are told by it what was done.
     pub(in crate::admin::console) verb: &'static str,
-    /// Places of columns in the table.
-    columns: Vec<usize>,
-    names: Vec<String>,
-    tail: Tail,
+    pub(in crate::admin::console) dialect: Dialect,
+    pub(in crate::admin::console) sql: String,
+    /// Values of the session; the place of one in this list is the number of its parameter.
+    pub(in crate::admin::console) values: Vec<Named>,
+    /// Found out by SQLite before the statement runs.
+    pub(in crate::admin::console) plan: Plan,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Tail {
-    filter: Option<(usize, Test)>,
-    order: Option<Order>,
-    limit: Option<usize>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
-    Equals(String),
-    Like(Pattern),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Order {
-    column: usize,
-    is_descending: bool,
-}
-
-/// A value that is in no table, and its column's name.
+/// A value that no table has, and the client's text for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::admin::console) struct Named {
     pub(in crate::admin::console) name: String,
     pub(in crate::admin::console) value: Value,
 }
 
-/// What drivers ask for at their beginning.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Values of a session that drivers ask for when they connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::admin::console) enum Value {
-    Text(String),
+    Variable(&'static str),
     /// The name of the console.
     Version,
-    /// Where the client is.
+    /// The schema of the client.
     Schema,
-    /// Who it is.
     User,
-    /// Which connection it has.
     Connection,
 }
 
-/// What SELECT asks for.
-pub(super) enum Select {
-    Rows(Query),
-    Values(Vec<Named>),
-}
-
 impl Query {
-    /// All of a table.
-    pub(in crate::admin::console) fn all(show: Show) -> Self {
-        let names = show.columns().iter();
+    fn new(verb: &'static str, dialect: Dialect, sql: String) -> Self {
         Self {
-            show,
-            verb: "SHOW",
-            columns: (0..show.columns().len()).collect(),
-            names: names.map(|name| (*name).to_owned()).collect(),
-            tail: Tail::default(),
+            verb,
+            dialect,
+            sql,
+            values: Vec::new(),
+            plan: Plan::default(),
         }
     }
 
-    /// What stands behind the table's name in SHOW.
-    pub(super) fn shown(show: Show, line: &mut Line<'_>) -> Result<Self, Complaint> {
-        let tail = Tail::parse(show, line)?;
-        Ok(Self {
-            tail,
-            ..Self::all(show)
+    /// The parameter that stands in the text for a value of the session.
+    pub(in crate::admin::console) fn parameter(number: usize) -> String {
+        format!("@v{number}_")
+    }
+
+    /// A text of SQLite with the client's words in the place of parameters.
+    pub(in crate::admin::console) fn restored(&self, text: &str) -> String {
+        let values = self.values.iter().enumerate();
+        values.fold(text.to_owned(), |text, (number, one)| {
+            text.replace(&Self::parameter(number), &one.name)
         })
     }
 
-    /// The names of what is asked for.
-    pub(in crate::admin::console) fn columns(&self) -> &[String] {
-        &self.names
-    }
-
-    /// Of all of a table's rows, what is asked for.
-    pub(in crate::admin::console) fn of(&self, mut rows: Vec<Row>) -> Vec<Row> {
-        if let Some((column, test)) = &self.tail.filter {
-            rows.retain(|row| row[*column].as_ref().is_some_and(|value| test.fits(value)));
+    /// The rest of a line of SHOW; none: the line ends after the table's name.
+    pub(super) fn shown(
+        show: Show,
+        line: &mut Line<'_>,
+        dialect: Dialect,
+    ) -> Result<Option<Self>, Complaint> {
+        if line.is_over() {
+            return Ok(None);
         }
-        if let Some(order) = self.tail.order {
-            rows.sort_by(|one, other| order.compare(one, other));
-        }
-        rows.truncate(self.tail.limit.unwrap_or(usize::MAX));
-        if self.columns.len() == self.show.columns().len() && self.columns.is_sorted() {
-            return rows;
-        }
-        let picked = |row: Row| self.columns.iter().map(|at| row[*at].clone()).collect();
-        rows.into_iter().map(picked).collect()
-    }
-}
-
-impl Tail {
-    fn parse(show: Show, line: &mut Line<'_>) -> Result<Self, Complaint> {
-        let mut tail = Self::default();
+        let mut sql = format!("SELECT * FROM {SCHEMA}.{}", name(&show.name()));
         if line.takes("LIKE") {
-            tail.filter = Some((0, Test::Like(Pattern::of(&line.word()?.text))));
+            sql += &format!(" WHERE {} {}", name(show.columns()[0]), like(line)?);
         } else if line.takes("WHERE") {
-            tail.filter = Some(test(show, line)?);
+            let column = column(show, line.word()?)?;
+            let test = match line.takes("LIKE") {
+                true => like(line)?,
+                false => {
+                    line.must_take("=")?;
+                    format!("= {}", text(&line.word()?.text))
+                }
+            };
+            sql += &format!(" WHERE {column} {test}");
         }
         if line.takes("ORDER") {
             line.must_take("BY")?;
-            let column = column(show, line.word()?)?;
-            let is_descending = line.takes("DESC");
-            if !is_descending {
+            sql += &format!(" ORDER BY {}", column(show, line.word()?)?);
+            if line.takes("DESC") {
+                sql += " DESC";
+            } else {
                 line.takes("ASC");
             }
-            tail.order = Some(Order {
-                column,
-                is_descending,
-            });
         }
-        tail.limit = limit(line)?;
+        if line.takes("LIMIT") {
+            sql += &format!(" LIMIT {}", count(line.word()?)?);
+        }
         line.ends()?;
-        Ok(tail)
+        Ok(Some(Self::new("SHOW", dialect, sql)))
+    }
+
+    /// A statement of SQL: comments are left out, values of the session become parameters.
+    pub(super) fn select(full: &str, words: &[Word], dialect: Dialect) -> Result<Self, Complaint> {
+        if words.iter().any(|word| word.is(";")) {
+            let message = "several statements stand in the text: send them one by one";
+            return Err(Complaint::new(Why::Syntax, message));
+        }
+        // SQLite would read no further.
+        if full.contains('\0') {
+            return Err(Complaint::new(
+                Why::Syntax,
+                "the text has a zero byte: leave it out",
+            ));
+        }
+        let tokens = tokens(full, words);
+        let has_from = tokens.iter().any(|token| token.is("FROM"));
+        let mut query = Self::new("SELECT", dialect, String::new());
+        let mut at = 0;
+        while let Some(token) = tokens.get(at) {
+            query.sql += token.gap;
+            let (before, after) = tokens.split_at(at);
+            let found = session_value(before, after, has_from)?;
+            let Some((value, length)) = found else {
+                query.sql += token.text;
+                at += 1;
+                continue;
+            };
+            query.sql += &Self::parameter(query.values.len());
+            let words = after[..length].iter().map(|token| token.text);
+            let name = words.collect();
+            query.values.push(Named { name, value });
+            at += length;
+        }
+        Ok(query)
     }
 }
 
-fn test(show: Show, line: &mut Line<'_>) -> Result<(usize, Test), Complaint> {
-    let column = column(show, line.word()?)?;
-    if line.takes("LIKE") {
-        return Ok((column, Test::Like(Pattern::of(&line.word()?.text))));
-    }
-    line.must_take("=")?;
-    Ok((column, Test::Equals(line.word()?.text.clone())))
+/// A part of a statement: one in quotes, or letters of one kind.
+struct Token<'a> {
+    /// The blanks before it.
+    gap: &'a str,
+    text: &'a str,
+    is_quoted: bool,
 }
 
-fn limit(line: &mut Line<'_>) -> Result<Option<usize>, Complaint> {
-    if !line.takes("LIMIT") {
+impl Token<'_> {
+    fn is(&self, text: &str) -> bool {
+        !self.is_quoted && self.text.eq_ignore_ascii_case(text)
+    }
+}
+
+fn tokens<'a>(full: &'a str, words: &[Word]) -> Vec<Token<'a>> {
+    let mut all = Vec::new();
+    let mut end = 0;
+    for word in words {
+        let gap = &full[end..word.start];
+        let mut gap = match gap.trim().is_empty() {
+            true => gap,
+            false => " ",
+        };
+        let mut rest = &full[word.start..word.end];
+        end = word.end;
+        while let Some(first) = rest.chars().next() {
+            let is_name = is_of_name(first);
+            let length = match word.is_quoted {
+                true => rest.len(),
+                false => rest
+                    .find(|letter| is_of_name(letter) != is_name)
+                    .unwrap_or(rest.len()),
+            };
+            let (text, after) = rest.split_at(length);
+            let is_quoted = word.is_quoted;
+            all.push(Token {
+                gap,
+                text,
+                is_quoted,
+            });
+            (gap, rest) = ("", after);
+        }
+    }
+    all
+}
+
+/// Letters of names, of numbers and of `@@session.autocommit`.
+fn is_of_name(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '_' | '.' | '@' | '$')
+}
+
+/// The value of the session that these tokens begin with, and how many name it.
+fn session_value(
+    before: &[Token<'_>],
+    after: &[Token<'_>],
+    has_from: bool,
+) -> Result<Option<(Value, usize)>, Complaint> {
+    let first = &after[0];
+    let name = first.text.to_ascii_lowercase();
+    if first.is_quoted {
         return Ok(None);
     }
-    let word = line.word()?;
-    let message = || format!("{:?} is no number of rows", word.text);
-    let limit = word.text.parse();
-    limit
-        .map(Some)
-        .map_err(|_| Complaint::new(Why::Value, message()))
+    if name.starts_with("@@") {
+        return variable(&name).map(|value| Some((Value::Variable(value), 1)));
+    }
+    let is = |at: usize, text| {
+        after
+            .get(at)
+            .is_some_and(|token: &Token<'_>| token.is(text))
+    };
+    let is_call = (is(1, "(") && is(2, ")")) || is(1, "()");
+    let last = before.last();
+    let is_item = last.is_some_and(|last| last.is("SELECT") || last.is(","));
+    let is_alias = last.is_some_and(|last| last.is("AS"));
+    let value = match &*name {
+        "version" if is_call => Value::Version,
+        "database" | "schema" | "current_database" if is_call => Value::Schema,
+        "connection_id" if is_call => Value::Connection,
+        "user" | "current_user" | "session_user" if is_call => Value::User,
+        "current_user" | "session_user" if !is_alias => Value::User,
+        // In a table it is the name of a column.
+        "user" if is_item && !has_from => Value::User,
+        _ => return Ok(None),
+    };
+    Ok(Some((value, if is_call { 3 } else { 1 })))
 }
 
-fn column(show: Show, word: &Word) -> Result<usize, Complaint> {
+fn variable(name: &str) -> Result<&'static str, Complaint> {
+    let name = name.trim_start_matches("@@");
+    let scoped = ["session.", "global.", "local."];
+    let own = scoped.iter().find_map(|scope| name.strip_prefix(scope));
+    let own = own.unwrap_or(name);
+    let found = VARIABLES.iter().find(|(known, _)| *known == own);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let message = format!("there is no variable {own:?}: see SHOW VARIABLES");
+        Complaint::new(Why::NoVariable, message)
+    })
+}
+
+fn count(word: &Word) -> Result<u32, Complaint> {
+    word.text.parse().map_err(|_| {
+        let message = format!("{:?} is no number of rows", word.text);
+        Complaint::new(Why::Value, message)
+    })
+}
+
+/// The column of that name, in quotes.
+fn column(show: Show, word: &Word) -> Result<String, Complaint> {
     let mut columns = show.columns().iter();
-    let found = columns.position(|name| name.eq_ignore_ascii_case(&word.text));
-    found.ok_or_else(|| {
+    let found = columns.find(|name| name.eq_ignore_ascii_case(&word.text));
+    found.map(|found| name(found)).ok_or_else(|| {
         let known = show.columns().join(", ");
         let message = format!("there is no column {:?}; there are {known}", word.text);
         Complaint::new(Why::NoColumn, message)
     })
 }
 
-impl Test {
-    fn fits(&self, value: &str) -> bool {
-        match self {
-            Test::Equals(wanted) => value == wanted,
-            Test::Like(pattern) => pattern.fits(value),
-        }
-    }
+/// LIKE with MySQL's and PostgreSQL's backslash.
+fn like(line: &mut Line<'_>) -> Result<String, Complaint> {
+    Ok(format!("LIKE {} ESCAPE '\\'", text(&line.word()?.text)))
 }
 
-impl Order {
-    fn compare(self, one: &Row, other: &Row) -> Ordering {
-        let (one, other) = (&one[self.column], &other[self.column]);
-        let number = |value: &Option<String>| value.as_ref()?.parse::<u64>().ok();
-        let order = match (number(one), number(other)) {
-            (Some(one), Some(other)) => one.cmp(&other),
-            _ => one.cmp(other),
-        };
-        match self.is_descending {
-            true => order.reverse(),
-            false => order,
-        }
-    }
+/// A name of SHOW's tables, in quotes.
+pub(in crate::admin::console) fn name(name: &str) -> String {
+    format!("\"{name}\"")
 }
 
-/// One thing that SELECT asks for.
-struct Item<'a> {
-    word: &'a Word,
-    is_call: bool,
-    alias: Option<&'a Word>,
-}
-
-impl<'a> Item<'a> {
-    fn parse(line: &mut Line<'a>) -> Result<Self, Complaint> {
-        let word = line.word()?;
-        let is_call = line.takes_call();
-        let is_next = |line: &Line<'_>| {
-            line.is_over() || [",", "FROM", "LIMIT"].iter().any(|word| line.sees(word))
-        };
-        let alias = match line.takes("AS") || !is_next(line) {
-            true => Some(line.word()?),
-            false => None,
-        };
-        Ok(Self {
-            word,
-            is_call,
-            alias,
-        })
-    }
-
-    fn name(&self) -> String {
-        let call = if self.is_call { "()" } else { "" };
-        match self.alias {
-            Some(alias) => alias.text.clone(),
-            None => self.word.text.clone() + call,
-        }
-    }
-
-    fn value(&self) -> Result<Named, Complaint> {
-        let word = &self.word.text;
-        let value = match word.to_ascii_lowercase().as_str() {
-            _ if self.word.is_quoted => Value::Text(word.clone()),
-            "version" if self.is_call => Value::Version,
-            "database" | "schema" | "current_database" if self.is_call => Value::Schema,
-            "user" | "current_user" | "session_user" => Value::User,
-            "connection_id" if self.is_call => Value::Connection,
-            name if name.starts_with("@@") => Value::Text(variable(name)?),
-            number if !self.is_call && number.parse::<i64>().is_ok() => Value::Text(number.into()),
-            _ => {
-                let message = format!("the console cannot tell {word:?}: see SHOW HELP");
-                return Err(Complaint::new(Why::Syntax, message));
-            }
-        };
-        let name = self.name();
-        Ok(Named { name, value })
-    }
-}
-
-fn variable(name: &str) -> Result<String, Complaint> {
-    let name = name.trim_start_matches("@@");
-    let scoped = ["session.", "global.", "local."];
-    let own = scoped.iter().find_map(|scope| name.strip_prefix(scope));
-    let own = own.unwrap_or(name);
-    let found = VARIABLES.iter().find(|(known, _)| *known == own);
-    found.map(|(_, value)| (*value).to_owned()).ok_or_else(|| {
-        let message = format!("there is no variable {own:?}: see SHOW VARIABLES");
-        Complaint::new(Why::NoVariable, message)
-    })
-}
-
-/// What stands behind SELECT.
-pub(super) fn select(line: &mut Line<'_>) -> Result<Select, Complaint> {
-    let mut items = vec![Item::parse(line)?];
-    while line.takes(",") {
-        items.push(Item::parse(line)?);
-    }
-    if line.takes("FROM") {
-        return rows(&items, line).map(Select::Rows);
-    }
-    limit(line)?;
-    line.ends()?;
-    let values: Result<_, _> = items.iter().map(Item::value).collect();
-    values.map(Select::Values)
-}
-
-fn rows(items: &[Item<'_>], line: &mut Line<'_>) -> Result<Query, Complaint> {
-    let show = table(line)?;
-    let mut query = Query::shown(show, line)?;
-    query.verb = "SELECT";
-    if let [item] = items
-        && item.word.is("*")
-    {
-        return Ok(query);
-    }
-    (query.columns, query.names) = (Vec::new(), Vec::new());
-    for item in items {
-        query.columns.push(column(show, item.word)?);
-        query.names.push(item.name());
-    }
-    Ok(query)
-}
-
-/// A table's name, perhaps behind that of the schema.
-pub(super) fn table(line: &mut Line<'_>) -> Result<Show, Complaint> {
-    let mut name = line.word()?.text.clone();
-    // In quotes, the dot is a word of its own.
-    while let Some(next) = line.first()
-        && (next.text.starts_with('.') || name.ends_with('.'))
-    {
-        name += &line.word()?.text;
-    }
-    let own = match name.split_once('.') {
-        Some((schema, own)) if schema.eq_ignore_ascii_case(SCHEMA) => own,
-        _ => &name,
-    };
-    Show::named(own).ok_or_else(|| {
-        let message = format!("there is no table {name:?}: see SHOW TABLES");
-        Complaint::new(Why::NoTable, message)
-    })
+fn text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }

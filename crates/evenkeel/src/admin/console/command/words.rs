@@ -9,8 +9,10 @@ pub(in crate::admin::console) struct Word {
     pub(super) text: String,
     /// It stood in quotes: it is a name or a value, whatever it looks like.
     pub(super) is_quoted: bool,
-    /// The byte behind it.
-    end: usize,
+    /// The byte at which it begins, with its quote.
+    pub(super) start: usize,
+    /// The byte after it.
+    pub(super) end: usize,
 }
 
 /// A quote has no end.
@@ -21,6 +23,15 @@ impl Word {
     /// Whether it is this word of the language, or this sign.
     pub(super) fn is(&self, word: &str) -> bool {
         !self.is_quoted && self.text.eq_ignore_ascii_case(word)
+    }
+
+    /// Whether it begins with this word of the language, as `SELECT*FROM` does.
+    pub(super) fn begins_with(&self, word: &str) -> bool {
+        let letters = self
+            .text
+            .find(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        let first = &self.text[..letters.unwrap_or(self.text.len())];
+        !self.is_quoted && first.eq_ignore_ascii_case(word)
     }
 }
 
@@ -124,7 +135,7 @@ impl Iterator for Words<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.skip_nothings();
-        let (_, first) = self.letters.next()?;
+        let (start, first) = self.letters.next()?;
         let is_quoted = is_quote(first);
         let text = match is_quoted {
             true => self.quoted(first),
@@ -134,6 +145,7 @@ impl Iterator for Words<'_> {
         Some(text.map(|text| Word {
             text,
             is_quoted,
+            start,
             end,
         }))
     }

@@ -121,7 +121,7 @@ impl Session<'_> {
             return Err(Complaint::new(Why::Syntax, "the text is empty"));
         }
         for (index, text) in all.iter().enumerate() {
-            let statement = Statement::parse(text, Dialect::MySql)?;
+            let statement = self.operator.prepare(text).await?;
             let done = self.operator.run(&statement).await?;
             answer.goes_on = index + 1 < all.len();
             match done {

@@ -190,7 +190,7 @@ impl Session<'_> {
     }
 
     async fn run_simple(&mut self, text: &str) -> Result<(), Complaint> {
-        let statement = Statement::parse(text, Dialect::Postgres)?;
+        let statement = self.operator.prepare(text).await?;
         match self.operator.run(&statement).await? {
             Done::Table(table) => {
                 self.answer.columns(&table.columns);
@@ -210,7 +210,7 @@ impl Session<'_> {
                 statement, text, ..
             } => {
                 let text = String::from_utf8_lossy(text);
-                let parsed = Statement::parse(&text, Dialect::Postgres)?;
+                let parsed = self.operator.prepare(&text).await?;
                 let name = statement.to_vec();
                 keep(&mut self.statements, name, parsed)?;
                 build::empty(&mut self.answer.0, b'1');

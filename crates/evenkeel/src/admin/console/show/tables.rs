@@ -9,7 +9,7 @@ SHOW HELP | CONFIG | DATABASES | POOLS | CLIENTS | SERVERS | USERS | VERSION | L
 SHOW STATS | STATS_TOTALS | STATS_AVERAGES | STATS_USERS | STATS_SERVERS | DIGESTS
 SHOW RULES | PROCESSLIST | VARIABLES | TABLES | SCHEMAS
 SHOW table LIKE 'pattern' | WHERE column = value   ORDER BY column [DESC]   LIMIT n
-SELECT * | column, ... FROM [evenkeel.]table ...   the same rows
+SELECT ... | WITH ... | VALUES ...   SQL of SQLite over the same tables: joins, GROUP BY, functions
 PAUSE [database]        new transactions wait; answers when nothing runs
 RESUME [database]       ends a pause
 RECONNECT [database]    server connections close as soon as nobody uses them
@@ -256,7 +256,89 @@ const TABLES: &[(&str, Show, &[&str])] = &[
     ("WARNINGS", Show::Warnings, &["Level", "Code", "Message"]),
 ];
 
+/// Columns of numbers, in whichever table; all others are texts.
+const NUMBERS: &[&str] = &[
+    "active",
+    "avg_query_count",
+    "avg_query_time",
+    "avg_recv",
+    "avg_sent",
+    "avg_xact_count",
+    "bytes_received",
+    "bytes_sent",
+    "cl_active",
+    "cl_waiting",
+    "client_id",
+    "close_needed",
+    "Code",
+    "current_client_connections",
+    "current_connections",
+    "disabled",
+    "errors",
+    "hits",
+    "id",
+    "Id",
+    "items",
+    "maxwait",
+    "maxwait_us",
+    "mean_us",
+    "min_pool_size",
+    "on_replicas",
+    "p95_us",
+    "paused",
+    "pool_size",
+    "port",
+    "queries",
+    "query_count",
+    "query_time",
+    "remote_pid",
+    "reserve_pool_size",
+    "rows_affected",
+    "rows_sent",
+    "sv_active",
+    "sv_idle",
+    "sv_login",
+    "sv_tested",
+    "sv_used",
+    "Time",
+    "total_query_count",
+    "total_query_time",
+    "total_received",
+    "total_sent",
+    "total_us",
+    "total_xact_count",
+    "transactions",
+    "wait",
+    "wait_us",
+    "xact_count",
+];
+
+/// The type of a column as SQLite knows it.
+pub(in crate::admin::console) fn column_type(column: &str) -> &'static str {
+    match NUMBERS.contains(&column) {
+        true => "INTEGER",
+        false => "TEXT",
+    }
+}
+
 impl Show {
+    pub(in crate::admin::console) fn all() -> impl Iterator<Item = Self> {
+        TABLES.iter().map(|(_, show, _)| *show)
+    }
+
+    /// The table's name, as SELECT takes it.
+    pub(in crate::admin::console) fn name(self) -> String {
+        let found = TABLES.iter().find(|(_, show, _)| *show == self);
+        found.map_or_else(String::new, |(name, ..)| name.to_lowercase())
+    }
+
+    pub(in crate::admin::console) fn column_names(self) -> Vec<String> {
+        self.columns()
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect()
+    }
+
     /// What a word asks for.
     pub(in crate::admin::console) fn named(word: &str) -> Option<Self> {
         let mut known = TABLES.iter();
@@ -265,7 +347,7 @@ impl Show {
     }
 
     /// Every table's name, as SELECT takes it.
-    pub(super) fn names() -> impl Iterator<Item = String> {
+    pub(in crate::admin::console) fn names() -> impl Iterator<Item = String> {
         TABLES.iter().map(|(name, ..)| name.to_lowercase())
     }
 
@@ -303,5 +385,13 @@ mod tests {
             assert_eq!(show.columns(), *columns);
         }
         assert_eq!(Show::named("mem"), None);
+    }
+
+    #[test]
+    fn every_number_is_a_column_of_a_table() {
+        for number in NUMBERS {
+            let is_known = Show::all().any(|show| show.columns().contains(number));
+            assert!(is_known, "{number}");
+        }
     }
 }

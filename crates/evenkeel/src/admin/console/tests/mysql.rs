@@ -328,8 +328,8 @@ async fn after_an_error_a_text_ends_and_its_client_goes_on() {
     let mut client = Client::connect(&world, "me").await;
     for (text, code) in [
         ("SHOW LISTS; SHOW NOTHING; SHOW LISTS", "1064"),
-        ("SELECT * FROM nothing", "1146"),
-        ("SELECT nothing FROM pools", "1054"),
+        ("SELECT * FROM nobody", "1146"),
+        ("SELECT nobody FROM pools", "1054"),
         ("SELECT @@nothing", "1193"),
         ("KILL QUERY 1", "1295"),
         ("", "1064"),
@@ -338,6 +338,36 @@ async fn after_an_error_a_text_ends_and_its_client_goes_on() {
         assert!(told.starts_with(code), "{text}: {told}");
     }
     assert_eq!(client.rows("SELECT 1").await, [["1"]]);
+}
+
+#[tokio::test]
+async fn select_is_sql_over_the_tables_and_nothing_else() {
+    let world = World::start(None).await;
+    let mut client = Client::connect(&world, "me").await;
+    let join = "SELECT c.user, max(s.remote_pid), count(DISTINCT s.server) AS n \
+                FROM `evenkeel`.`clients` c JOIN servers s ON s.user = c.user \
+                WHERE c.user LIKE \"A%\" GROUP BY c.user ORDER BY n DESC";
+    assert_eq!(client.rows(join).await, [["ann", "4712", "2"]]);
+    let both = "SELECT @@autocommit = 1, VERSION() LIKE '8%', user(), count(*) > 1 FROM clients";
+    assert_eq!(client.rows(both).await, [["1", "1", "me", "1"]]);
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                   SELECT count(*) FROM n";
+    for (text, beginning) in [
+        ("ATTACH ':memory:' AS other", "1064 "),
+        ("PRAGMA table_list", "1064 "),
+        ("WITH a AS (SELECT 1) UPDATE pools SET user = 1", "1295 "),
+        (
+            "SELECT load_extension('x')",
+            "1295 not authorized to use function",
+        ),
+        ("SELECT * FROM nobody", "1146 no such table: nobody"),
+        (endless, "3024 the query ran for 1 s"),
+    ] {
+        let told = client.query(text).await.unwrap_err();
+        assert!(told.starts_with(beginning), "{text}: {told}");
+    }
+    let results = client.query("SELECT 1; SELECT 2").await.unwrap();
+    assert_eq!(results, [[["1"]], [["2"]]]);
 }
 
 #[tokio::test]

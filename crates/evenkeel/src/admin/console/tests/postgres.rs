@@ -232,6 +232,87 @@ async fn after_an_error_a_pipeline_is_skipped_up_to_its_sync() {
 }
 
 #[tokio::test]
+async fn select_is_sql_over_the_tables_and_nothing_else() {
+    let world = World::start(None).await;
+    let mut client = Client::connect(&world, "me").await;
+    client.answer().await;
+    let join = "SELECT c.user, max(s.remote_pid) AS pid, count(DISTINCT s.server) AS n \
+                FROM clients c JOIN servers s ON s.user = c.user GROUP BY c.user ORDER BY n DESC";
+    let (tags, texts) = client.query(join).await;
+    assert_eq!(tags, "TDCZ", "{texts}");
+    for part in ["pid", "ann", "4712", "2"] {
+        assert!(texts.contains(part), "{part}: {texts}");
+    }
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                   SELECT count(*) FROM n";
+    for (text, code, part) in [
+        ("ATTACH ':memory:' AS other", "42601", "SHOW HELP"),
+        ("PRAGMA table_list", "42601", "SHOW HELP"),
+        ("DELETE FROM pools", "42601", "SHOW HELP"),
+        (
+            "WITH a AS (SELECT 1) DELETE FROM pools",
+            "0A000",
+            "its own tables",
+        ),
+        ("SELECT load_extension('x')", "0A000", "its own tables"),
+        ("SELECT * FROM pragma_table_list", "0A000", "its own tables"),
+        ("SELECT * FROM nobody", "42P01", "clients, config"),
+        (
+            "SELECT nobody FROM pools",
+            "42703",
+            "pools has database, user",
+        ),
+        ("SELECT user FROM", "42601", "incomplete input"),
+        (endless, "57014", "1 s"),
+    ] {
+        let (tags, texts) = client.query(text).await;
+        assert_eq!(tags, "EZ", "{text}: {texts}");
+        assert!(
+            texts.contains(code) && texts.contains(part),
+            "{text}: {texts}"
+        );
+    }
+    let (tags, texts) = client
+        .query("SELECT 1; VALUES (2), (3); SELECT nobody; SELECT 4")
+        .await;
+    assert_eq!(tags, "TDCTDDCEZ", "{texts}");
+}
+
+#[tokio::test]
+async fn the_extended_protocol_describes_what_select_gives() {
+    let world = World::start(None).await;
+    let mut client = Client::connect(&world, "me").await;
+    client.answer().await;
+    let mut out = Vec::new();
+    build::parse(
+        &mut out,
+        b"s",
+        b"SELECT id AS number FROM clients ORDER BY 1",
+        b"",
+    );
+    build::describe(&mut out, Target::Statement(b"s"));
+    build::bind(&mut out, b"", b"s", &[]);
+    build::execute(&mut out, b"", 1);
+    build::execute(&mut out, b"", 0);
+    build::sync(&mut out);
+    for text in [
+        &b"SELECT 1; SELECT 2"[..],
+        b"SELECT * FROM pools WHERE user = $1",
+    ] {
+        build::parse(&mut out, b"", text, b"");
+        build::sync(&mut out);
+    }
+    client.send(&out).await;
+    let (tags, texts) = client.answer().await;
+    assert_eq!(tags, "1tT2DsDCZ", "{texts}");
+    assert!(texts.contains("number"), "{texts}");
+    for part in ["one by one", "$1 has no value"] {
+        let (tags, texts) = client.answer().await;
+        assert!(tags == "EZ" && texts.contains(part), "{texts}");
+    }
+}
+
+#[tokio::test]
 async fn whoever_breaks_the_protocol_is_told_and_sent_away() {
     let world = World::start(None).await;
     let mut client = Client::connect(&world, "me").await;

@@ -1,0 +1,287 @@
+//! SELECT, answered by SQLite: each statement has a database of its own in memory, with the tables
+//! of SHOW. Only those that the statement reads are filled.
+
+mod fault;
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(super) use rusqlite::types::Value;
+
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Statement, params_from_iter};
+use tokio::sync::Semaphore;
+
+use super::Dialect;
+use super::command::{Query, name};
+use super::complaint::{Complaint, Why};
+use super::show::{Row, SCHEMA, Show, column_type};
+
+/// How long a statement runs.
+const TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Rows of an answer.
+const ROWS_MAX: usize = 10_000;
+
+/// Bytes of all values of an answer.
+const ANSWER_LENGTH_MAX: usize = 8 << 20;
+
+/// Bytes that all databases of SQLite in the process have together.
+const HEAP_MAX: usize = 128 << 20;
+
+/// Instructions of SQLite's machine between two looks at the clock: a fraction of a millisecond.
+const STEPS: i32 = 1_000;
+
+/// What one statement may be and make. One function call that takes values of the greatest length
+/// is over in much less than `TIME_MAX`: the clock is not looked at before it has ended.
+const LIMITS: &[(Limit, i32)] = &[
+    (Limit::SQLITE_LIMIT_LENGTH, 64 << 10),
+    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),
+    (Limit::SQLITE_LIMIT_COLUMN, 200),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
+    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 50),
+    (Limit::SQLITE_LIMIT_VDBE_OP, 100_000),
+    (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 100),
+    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
+
+/// What SQLite finds out about a statement before it runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) columns: Vec<String>,
+    /// The tables that it reads.
+    pub(super) reads: Vec<Show>,
+}
+
+/// A thread for statements, one after the other: a statement keeps one core busy at most, and the
+/// control plane none.
+pub(super) struct Selects(Arc<Semaphore>);
+
+impl Default for Selects {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl Selects {
+    /// Waits for its turn; what has begun ends even if the client leaves.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Complaint> + Send + 'static,
+    ) -> Result<T, Complaint> {
+        let failed = |what| Complaint::new(Why::NotNow, format!("the query failed: {what}"));
+        let turn = Arc::clone(&self.0).acquire_owned().await;
+        let turn = turn.map_err(|_| failed("the console ends"))?;
+        let working = tokio::task::spawn_blocking(move || {
+            let outcome = work();
+            drop(turn);
+            outcome
+        });
+        working.await.map_err(|_| failed("see the log"))?
+    }
+}
+
+/// The tables, without rows.
+static TABLES: LazyLock<String> = LazyLock::new(|| {
+    let column = |column: &&str| format!("{} {}", name(column), column_type(column));
+    let table = |show: Show| {
+        let columns: Vec<_> = show.columns().iter().map(column).collect();
+        let name = name(&show.name());
+        format!("CREATE TABLE {SCHEMA}.{name} ({});", columns.join(", "))
+    };
+    Show::all().map(table).collect()
+});
+
+/// Finds out what a statement reads and which columns it has.
+pub(super) fn plan(query: &Query) -> Result<Plan, Complaint> {
+    let reads = Arc::<Mutex<Vec<Show>>>::default();
+    let planned = || {
+        let mut database = open()?;
+        close_up(&mut database, query.dialect, &reads)?;
+        let statement = database.prepare(&query.sql)?;
+        let columns = statement.column_names().map(|name| {
+            let name = query.restored(name);
+            unquoted(&name).to_owned()
+        });
+        Ok((columns.collect(), strange_parameter(query, &statement)))
+    };
+    let (columns, strange) = planned().map_err(|error| fault::complaint(&error, query))?;
+    if let Some(parameter) = strange {
+        let message = format!("{parameter} has no value: write the value into the text");
+        return Err(Complaint::new(Why::NotHere, message));
+    }
+    let reads = reads.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Ok(Plan { columns, reads })
+}
+
+/// The rows that a statement makes of these tables.
+pub(super) fn run(
+    query: &Query,
+    values: &[Value],
+    tables: &[(Show, Vec<Row>)],
+) -> Result<Vec<Row>, Complaint> {
+    let made = || {
+        let mut database = open()?;
+        for (show, rows) in tables {
+            fill(&database, *show, rows)?;
+        }
+        close_up(&mut database, query.dialect, &Arc::default())?;
+        // The texts of SHOW are the console's own: they give no more than the table has.
+        let is_bounded = query.verb != "SHOW";
+        answer(&mut database.prepare(&query.sql)?, values, is_bounded)
+    };
+    made()
+        .map_err(|error| fault::complaint(&error, query))?
+        .ok_or_else(|| {
+            let length = ANSWER_LENGTH_MAX >> 20;
+            let message = format!(
+                "the answer has more than {ROWS_MAX} rows or {length} MiB, the console's limits: \
+                 ask for less by WHERE or LIMIT"
+            );
+            Complaint::new(Why::TooLarge, message)
+        })
+}
+
+fn open() -> rusqlite::Result<Connection> {
+    let database = Connection::open_in_memory()?;
+    database.execute_batch(&format!(
+        "PRAGMA temp_store = memory; PRAGMA hard_heap_limit = {HEAP_MAX}; \
+         ATTACH ':memory:' AS {SCHEMA};"
+    ))?;
+    database.execute_batch(&TABLES)?;
+    Ok(database)
+}
+
+fn fill(database: &Connection, show: Show, rows: &[Row]) -> rusqlite::Result<()> {
+    let places = vec!["?"; show.columns().len()].join(", ");
+    let name = name(&show.name());
+    let mut insert = database.prepare(&format!("INSERT INTO {SCHEMA}.{name} VALUES ({places})"))?;
+    for row in rows {
+        insert.execute(params_from_iter(row))?;
+    }
+    Ok(())
+}
+
+/// From now on only the client's statement may run, within its limits.
+fn close_up(
+    database: &mut Connection,
+    dialect: Dialect,
+    reads: &Arc<Mutex<Vec<Show>>>,
+) -> rusqlite::Result<()> {
+    // "a" is a text in MySQL, if no column has that name.
+    let is_mysql = dialect == Dialect::MySql;
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, is_mysql)?;
+    for (limit, most) in LIMITS {
+        database.set_limit(*limit, *most)?;
+    }
+    let reads = Arc::clone(reads);
+    database.authorizer(Some(move |asked: AuthContext<'_>| {
+        let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
+        match permits(asked, &mut reads) {
+            true => Authorization::Allow,
+            false => Authorization::Deny,
+        }
+    }))?;
+    let end = Instant::now() + TIME_MAX;
+    database.progress_handler(STEPS, Some(move || Instant::now() >= end))
+}
+
+/// Whether a statement may do this; tables that it reads are noted.
+fn permits(asked: AuthContext<'_>, reads: &mut Vec<Show>) -> bool {
+    match asked.action {
+        AuthAction::Select | AuthAction::Recursive => true,
+        AuthAction::Function { function_name } => is_harmless(function_name),
+        AuthAction::Read {
+            table_name,
+            column_name,
+        } => {
+            let is_ours = asked.database_name.is_none_or(|name| name == SCHEMA);
+            match Show::named(table_name) {
+                Some(show) if is_ours => {
+                    if !reads.contains(&show) {
+                        reads.push(show);
+                    }
+                    true
+                }
+                // A name of WITH of which only the rows are counted.
+                _ => {
+                    let is_counted = column_name.is_empty() && asked.database_name.is_none();
+                    is_counted && !begins_with(table_name, &["sqlite_", "pragma_", "dbstat"])
+                }
+            }
+        }
+        _ => false,
+    }
+}
+
+/// Functions of SQLite's extensions reach beyond the values that they are given.
+fn is_harmless(function: &str) -> bool {
+    !begins_with(function, &["fts", "rtree", "load_extension"])
+}
+
+fn begins_with(name: &str, beginnings: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase();
+    beginnings
+        .iter()
+        .any(|beginning| name.starts_with(beginning))
+}
+
+/// A parameter that is the client's own.
+fn strange_parameter(query: &Query, statement: &Statement<'_>) -> Option<String> {
+    let own: Vec<_> = (0..query.values.len()).map(Query::parameter).collect();
+    let names = (1..=statement.parameter_count()).map(|at| statement.parameter_name(at));
+    let mut names = names.map(|name| name.unwrap_or("?").to_owned());
+    names.find(|name| !own.contains(name))
+}
+
+/// The rows of an answer. None: they are too many.
+fn answer(
+    statement: &mut Statement<'_>,
+    values: &[Value],
+    is_bounded: bool,
+) -> rusqlite::Result<Option<Vec<Row>>> {
+    for (number, value) in values.iter().enumerate() {
+        if let Some(at) = statement.parameter_index(&Query::parameter(number))? {
+            statement.raw_bind_parameter(at, value)?;
+        }
+    }
+    let width = statement.column_count();
+    let (mut all, mut length) = (Vec::new(), 0);
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        let row: Row = (0..width)
+            .map(|at| row.get_ref(at).map(text))
+            .collect::<Result<_, _>>()?;
+        length += row.iter().flatten().map(String::len).sum::<usize>();
+        if is_bounded && (all.len() == ROWS_MAX || length > ANSWER_LENGTH_MAX) {
+            return Ok(None);
+        }
+        all.push(row);
+    }
+    Ok(Some(all))
+}
+
+fn text(value: ValueRef<'_>) -> Option<String> {
+    match value {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(format!("{number:?}")),
+        ValueRef::Text(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        ValueRef::Blob(bytes) => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+    }
+}
+
+/// SQLite names a column of one literal by its text, servers by its value.
+fn unquoted(name: &str) -> &str {
+    let inside = ['\'', '"'].iter().find_map(|quote| {
+        let inside = name.strip_prefix(*quote)?.strip_suffix(*quote)?;
+        (!inside.contains(*quote)).then_some(inside)
+    });
+    inside.unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests;

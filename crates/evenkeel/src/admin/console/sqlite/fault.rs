@@ -1,0 +1,117 @@
+//! Errors of SQLite in words for an operator.
+
+use rusqlite::{Error, ErrorCode};
+
+use super::{HEAP_MAX, LIMITS, TIME_MAX};
+use crate::admin::console::command::Query;
+use crate::admin::console::complaint::{Complaint, Why};
+use crate::admin::console::show::Show;
+
+/// Letters of the statement that are shown, from the fault on.
+const SHOWN: usize = 60;
+
+pub(super) fn complaint(error: &Error, query: &Query) -> Complaint {
+    let (code, message) = match error {
+        Error::SqlInputError { error, msg, .. } => (Some(error.code), msg.clone()),
+        Error::SqliteFailure(error, Some(message)) => (Some(error.code), message.clone()),
+        Error::SqliteFailure(error, None) => (Some(error.code), error.to_string()),
+        Error::MultipleStatement => {
+            let message = "several statements stand in the text: send them one by one";
+            return Complaint::new(Why::Syntax, message);
+        }
+        other => (None, other.to_string()),
+    };
+    let message = query.restored(&message);
+    let (why, advice) = match code {
+        Some(ErrorCode::OperationInterrupted) => {
+            let seconds = TIME_MAX.as_secs();
+            let message = format!(
+                "the query ran for {seconds} s, the console's limit, and was ended: ask for less"
+            );
+            return Complaint::new(Why::TooLong, message);
+        }
+        Some(ErrorCode::OutOfMemory) => {
+            let most = HEAP_MAX >> 20;
+            let message =
+                format!("the query needs more than {most} MiB, the console's limit: ask for less");
+            return Complaint::new(Why::TooLarge, message);
+        }
+        Some(ErrorCode::TooBig) => {
+            let (_, most) = LIMITS[0];
+            let most = most >> 10;
+            let advice = format!("a value or a row has {most} KiB at most: ask for less");
+            (Why::TooLarge, advice)
+        }
+        Some(ErrorCode::AuthorizationForStatementDenied) => forbidden(),
+        // Functions are refused without the code.
+        _ if message.starts_with("not authorized") => forbidden(),
+        _ => advice(&message, query),
+    };
+    Complaint::new(why, format!("{message}{}: {advice}", place(error, query)))
+}
+
+fn forbidden() -> (Why, String) {
+    let advice = "the console runs SELECT over its own tables: nothing else is read, nothing \
+                  written";
+    (Why::NotHere, advice.to_owned())
+}
+
+/// What to do about an error that has no code of its own.
+fn advice(message: &str, query: &Query) -> (Why, String) {
+    let names = |names: Vec<String>| names.join(", ");
+    if message.starts_with("no such table") || message.starts_with("unknown database") {
+        let known = names(Show::names().collect());
+        return (Why::NoTable, format!("there are {known}"));
+    }
+    if message.starts_with("no such column") || message.starts_with("ambiguous column") {
+        // What SQLite has read so far is not all; the text names every table.
+        let is_of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let words = query.sql.split(|letter| !is_of_name(letter));
+        let mut tables: Vec<Show> = words.filter_map(Show::named).collect();
+        tables.dedup();
+        let columns = |show: Show| format!("{} has {}", show.name(), show.columns().join(", "));
+        let known = match tables.is_empty() {
+            true => "no table is named".to_owned(),
+            false => tables
+                .into_iter()
+                .map(columns)
+                .collect::<Vec<_>>()
+                .join("; "),
+        };
+        return (
+            Why::NoColumn,
+            format!("{known}; a text stands in single quotes"),
+        );
+    }
+    let beyond = [
+        "too deep",
+        "too large",
+        "too many",
+        "Recursion limit",
+        "at most",
+    ];
+    if beyond.iter().any(|part| message.contains(part)) {
+        return (Why::TooLarge, "write the query shorter".to_owned());
+    }
+    if message.starts_with("no such function") {
+        return (Why::Syntax, "the functions are SQLite's".to_owned());
+    }
+    (
+        Why::Syntax,
+        "the language is SQLite's; see SHOW HELP".to_owned(),
+    )
+}
+
+/// Where in the client's text the fault is, if SQLite knows.
+fn place(error: &Error, query: &Query) -> String {
+    let Error::SqlInputError { sql, offset, .. } = error else {
+        return String::new();
+    };
+    let from = usize::try_from(*offset).ok().and_then(|at| sql.get(at..));
+    let from = query.restored(from.unwrap_or_default());
+    let shown: String = from.chars().take(SHOWN).collect();
+    match shown.trim() {
+        "" => " at the end".to_owned(),
+        shown => format!(" at {shown:?}"),
+    }
+}
